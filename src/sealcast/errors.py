@@ -1,0 +1,156 @@
+"""Every error Sealcast raises, in one tree, grouped by who is at fault.
+
+    SealcastError
+    ├── Rejected          their input: it is refused, counted, and harms nothing else
+    │   ├── FilterRejected    a filter that cannot be parsed, typed or afforded (kind, at)
+    │   ├── SchemaRejected    a schema that contradicts itself
+    │   ├── EventRejected     an event off its schema (names the attribute)
+    │   ├── FrameRejected     bytes that are not a frame, or not an honest one (reason)
+    │   └── CannotOpen        a sealed event that these keys do not open, or that was altered
+    ├── Misuse            the caller: the call made no sense; nothing was done
+    │   └── NotFound          it names something that does not exist (with the nearest name)
+    ├── Unavailable       the world: try again, or repair what the message names
+    │   ├── Corrupt           stored bytes are not what was written (names file and offset)
+    │   ├── DiskFull          the write did not happen; nothing was acknowledged
+    │   └── Locked            another process holds what may be held once
+    └── Bug               us: an invariant of ours does not hold; please report
+
+An error has a message a person can act on, and `hint`, the next thing to do, where there is one.
+"Does not match" is a result, not an error. No message ever carries key material or a payload.
+"""
+
+from __future__ import annotations
+
+
+class SealcastError(Exception):
+    """The root: catch this to catch everything of ours."""
+
+    #: A stable word for machines: what `--json` prints and what rejections are counted by.
+    code: str = "error"
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def as_json(self) -> dict[str, object]:
+        """What a command prints under `--json` when it fails."""
+        body: dict[str, object] = {"error": self.code, "message": self.message}
+        if self.hint is not None:
+            body["hint"] = self.hint
+        return body
+
+
+# --- their input ------------------------------------------------------------------------------
+
+
+class Rejected(SealcastError):
+    """Input from outside that does not pass: refused with a reason, never repaired."""
+
+    code = "rejected"
+
+
+class FilterRejected(Rejected):
+    """A filter that cannot be parsed, typed against its schema, or afforded."""
+
+    code = "filter"
+
+    def __init__(self, kind: str, message: str, *, at: int | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        #: `syntax`, `name`, `type`, `limit` or `inexpressible`
+        self.kind = kind
+        #: The offset into the filter's text, in code points, where the trouble starts.
+        self.at = at
+
+    def as_json(self) -> dict[str, object]:
+        return {**super().as_json(), "kind": self.kind, "at": self.at}
+
+
+class SchemaRejected(Rejected):
+    """A schema that contradicts itself or asks for more than is allowed."""
+
+    code = "schema"
+
+
+class EventRejected(Rejected):
+    """An event that its schema does not admit."""
+
+    code = "event"
+
+    def __init__(self, message: str, *, attribute: str | None = None, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.attribute = attribute
+
+    def as_json(self) -> dict[str, object]:
+        return {**super().as_json(), "attribute": self.attribute}
+
+
+class FrameRejected(Rejected):
+    """Bytes that are no frame, or a frame that does not pass admission."""
+
+    code = "frame"
+
+    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        #: A word of `sealcast.model.rejection.Reason`; rejections are counted by it.
+        self.reason = reason
+
+    def as_json(self) -> dict[str, object]:
+        return {**super().as_json(), "reason": self.reason}
+
+
+class CannotOpen(Rejected):
+    """A sealed event that the keys at hand do not open, or whose bytes or proof were altered."""
+
+    code = "cannot-open"
+
+
+# --- the caller -------------------------------------------------------------------------------
+
+
+class Misuse(SealcastError):
+    """The call made no sense; nothing was done."""
+
+    code = "misuse"
+
+
+class NotFound(Misuse):
+    """The call names something that does not exist here."""
+
+    code = "not-found"
+
+
+# --- the world --------------------------------------------------------------------------------
+
+
+class Unavailable(SealcastError):
+    """Something outside us is missing or broken; the message says what and where."""
+
+    code = "unavailable"
+
+
+class Corrupt(Unavailable):
+    """Stored bytes are not the bytes that were written."""
+
+    code = "corrupt"
+
+
+class DiskFull(Unavailable):
+    """A write did not happen for want of space; nothing of it was acknowledged."""
+
+    code = "disk-full"
+
+
+class Locked(Unavailable):
+    """Another process holds what may be held only once."""
+
+    code = "locked"
+
+
+# --- us ---------------------------------------------------------------------------------------
+
+
+class Bug(SealcastError):
+    """An invariant of ours does not hold."""
+
+    code = "bug"
