@@ -1,0 +1,52 @@
+# Everything works from a bare clone: python3 (3.11 to 3.13) and make suffice. uv is fetched when it is not there,
+# and Spark falls back to the Java runtime that comes as a Python package.
+
+UV_VERSION := 0.13.7
+PYTHON ?= python3
+UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: help setup demo test lint bench soak clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make setup   .venv with everything in it, .venv/bin/sealcast among it"
+	@echo "make demo    a day of market data in miniature, sealed, through Spark, opened"
+	@echo "make test    lint and all tests but the long ones"
+	@echo "make lint    style, types and import rules"
+	@echo "make bench   measurements, each beside its reference"
+	@echo "make soak    the long tests: many kills, many events"
+
+setup: $(READY)
+
+# The stamp makes repeated calls free; it is older than the lock file whenever a dependency changed.
+$(READY): pyproject.toml uv.lock $(if $(filter .tools/%,$(UV)),$(UV))
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else "sealcast needs Python 3.11 to 3.13, and $(PYTHON) is %d.%d: make PYTHON=/path/to/python3.13 ..." % v)'
+	@UV_PYTHON_DOWNLOADS=never $(UV) sync --frozen --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@touch $@
+
+.tools/bin/uv:
+	@$(PYTHON) -m venv .tools
+	@.tools/bin/pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)"
+
+demo: $(READY)
+	@$(BIN)/sealcast demo
+
+test: lint
+	@$(BIN)/pytest
+
+lint: $(READY)
+	@$(BIN)/ruff check
+	@$(BIN)/ruff format --check
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
+
+bench: $(READY)
+	@$(BIN)/sealcast bench
+
+soak: $(READY)
+	@$(BIN)/pytest -m soak --timeout 3600
+
+clean:
+	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
