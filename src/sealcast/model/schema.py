@@ -59,7 +59,7 @@ NUMERIC: Final = frozenset({Type.INT, Type.FLOAT, Type.DECIMAL, Type.TIMESTAMP})
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute: its name, type and domain. Bounds are inclusive; the grid starts at `min` (at zero without one)."""
+    """An attribute: its name, type and domain. Bounds are inclusive; the grid starts at `min`, else at zero."""
 
     name: str
     type: Type
@@ -75,12 +75,19 @@ class Attribute:
     def __post_init__(self) -> None:
         if not self.name or len(self.name) > MAX_NAME_LENGTH or not _NAME.fullmatch(self.name):
             raise SchemaRejected(
-                f"an attribute's name has 1 to {MAX_NAME_LENGTH} characters and no brackets or control characters, not {self.name!r}"
+                f"an attribute's name has 1 to {MAX_NAME_LENGTH} characters "
+                f"and no brackets or control characters, not {self.name!r}"
             )
         if self.step is not None and (self.type not in NUMERIC or not self.step.is_finite() or self.step <= 0):
-            raise SchemaRejected(f"attribute {self.name!r}: step must be a positive number, and only numbers and timestamps have one")
-        if self.max_length is not None and (self.type is not Type.STRING or not 0 < self.max_length <= MAX_STRING_LENGTH):
-            raise SchemaRejected(f"attribute {self.name!r}: max_length is 1 to {MAX_STRING_LENGTH}, and only strings have one")
+            raise SchemaRejected(
+                f"attribute {self.name!r}: step must be a positive number, and only numbers and timestamps have one"
+            )
+        if self.max_length is not None and (
+            self.type is not Type.STRING or not 0 < self.max_length <= MAX_STRING_LENGTH
+        ):
+            raise SchemaRejected(
+                f"attribute {self.name!r}: max_length is 1 to {MAX_STRING_LENGTH}, and only strings have one"
+            )
         if self.type is Type.INT and self.step is not None and self.step != self.step.to_integral_value():
             raise SchemaRejected(f"attribute {self.name!r}: the step of an int is a whole number, not {self.step}")
         if self.type is Type.BOOL and (self.min is not None or self.max is not None):
@@ -111,7 +118,9 @@ class Attribute:
             while scale > needed and any(abs(b.scaleb(scale)) > _INT64_MAX for b in bounds):
                 scale -= 1
             if scale > MAX_DECIMAL_SCALE or any(abs(b.scaleb(scale)) > _INT64_MAX for b in bounds):
-                raise SchemaRejected(f"attribute {self.name!r}: its domain at {scale} digits after the point does not fit 64 bits")
+                raise SchemaRejected(
+                    f"attribute {self.name!r}: its domain at {scale} digits after the point does not fit 64 bits"
+                )
         return scale
 
     # --- values ----------------------------------------------------------------------------------
@@ -168,7 +177,9 @@ class Attribute:
             case Type.INT:
                 if isinstance(given, int) and not isinstance(given, bool):
                     return self._int64(given)
-                if isinstance(given, Decimal | float) and given == given and abs(given) <= _INT64_MAX and given == int(given):
+                if isinstance(given, Decimal) and not given.is_finite():
+                    raise self._refuse("is not a finite number")
+                if isinstance(given, Decimal | float) and -_INT64_MAX <= given <= _INT64_MAX and given == int(given):
                     return self._int64(int(given))
             case Type.FLOAT:
                 if isinstance(given, int | float | Decimal) and not isinstance(given, bool):
@@ -212,7 +223,9 @@ class Attribute:
         if _digits_after_point(value) > self.scale:
             if self.step is not None:
                 raise self._refuse(f"{value} is off the grid of step {self.step}")
-            raise self._refuse(f"{value} has more than {self.scale} digits after the point", )
+            raise self._refuse(
+                f"{value} has more than {self.scale} digits after the point",
+            )
         with localcontext(prec=MAX_NUMBER_DIGITS):
             if abs(value.scaleb(self.scale)) > _INT64_MAX:
                 raise self._refuse(f"does not fit 64 bits at {self.scale} digits after the point")
@@ -241,8 +254,8 @@ class Attribute:
         with localcontext(prec=MAX_NUMBER_DIGITS):
             match value:
                 case datetime():
-                    start = self.min if isinstance(self.min, datetime) else _EPOCH
-                    return (Decimal(_micros(value)) - Decimal(_micros(start))) % (self.step * 1000) == 0
+                    first = self.min if isinstance(self.min, datetime) else _EPOCH
+                    return (Decimal(_micros(value)) - Decimal(_micros(first))) % (self.step * 1000) == 0
                 case float():
                     # A float stands for the shortest decimal that rounds to it: 0.3 is on the grid of 0.1.
                     start = self.min if isinstance(self.min, float) else 0.0
@@ -265,7 +278,7 @@ class Attribute:
         name, kind = body.get("name"), body.get("type")
         if not isinstance(name, str):
             raise SchemaRejected("an attribute needs a name, a string")
-        if kind not in Type._value2member_map_:
+        if not isinstance(kind, str) or kind not in Type._value2member_map_:
             raise SchemaRejected(f"attribute {name!r}: type is one of {', '.join(Type)}, not {_shown(kind)}")
         step, max_length = body.get("step"), body.get("max_length")
         if max_length is not None and (not isinstance(max_length, int) or isinstance(max_length, bool)):
