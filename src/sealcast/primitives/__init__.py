@@ -1,0 +1,11 @@
+"""The only door to cryptographic libraries: sealing, key derivation, MACs, signatures, Merkle trees, HPKE, secrets.
+
+secrets   Secret: bytes that refuse to be pickled, printed, copied or compared carelessly
+kdf       derive, derive_many: keys from keys, by context
+aead      SealingKey, nonce(s): AES-256-GCM that commits to its key; nonces are positions
+mac       tag, verify
+sign      SigningKey, VerifyKey: Ed25519
+merkle    one signature for a batch of events, each verifiable alone
+hpke      seal something to one entity
+redact    a structlog processor: no key and no payload in a log line
+"""

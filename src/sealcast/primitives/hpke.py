@@ -1,0 +1,72 @@
+"""Handing something to one entity: HPKE (RFC 9180), base mode, DHKEM(X25519, HKDF-SHA256), HKDF-SHA256, AES-256-GCM.
+
+`sealed` is the encapsulated key (32 bytes) followed by the ciphertext. The library's single-shot call takes `info`
+but no associated data; `aad` is bound through the info instead, by the injective encoding, which binds it just as
+hard: a different info gives a different key. HPKE's base mode says nothing about who sent it; what is handed over is
+signed where that matters.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
+
+from sealcast.errors import CannotOpen, Misuse
+from sealcast.primitives.encoding import joined
+from sealcast.primitives.secrets import Secret, Unpicklable
+
+PRIVATE_BYTES: Final = 32
+PUBLIC_BYTES: Final = 32
+#: What sealing adds: the encapsulated key and the tag.
+OVERHEAD_BYTES: Final = 32 + 16
+
+_SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+
+
+def seal(public: bytes, plaintext: bytes, info: bytes, aad: bytes = b"") -> bytes:
+    """Seal `plaintext` to the owner of `public`; `info` says what for, `aad` is whatever else must not be exchanged."""
+    if len(public) != PUBLIC_BYTES:
+        raise Misuse(f"an X25519 public key has {PUBLIC_BYTES} bytes, not {len(public)}")
+    try:
+        return _SUITE.encrypt(plaintext, X25519PublicKey.from_public_bytes(public), info=joined((info, aad)))
+    except ValueError:
+        # A point of small order: the shared secret would be zero, known to everyone.
+        raise Misuse("nothing can be sealed to this X25519 public key: it is of small order") from None
+
+
+class KemKey(Unpicklable):
+    """An entity's own key for receiving."""
+
+    __slots__ = ("_key", "_private", "public")
+
+    def __init__(self, private: Secret) -> None:
+        if private.size != PRIVATE_BYTES:
+            raise Misuse(f"an X25519 private key has {PRIVATE_BYTES} bytes, not {private.size}")
+        self._private = private
+        self._key = X25519PrivateKey.from_private_bytes(private.reveal())
+        self.public = self._key.public_key().public_bytes_raw()
+
+    @classmethod
+    def generate(cls) -> KemKey:
+        return cls(Secret.random(PRIVATE_BYTES))
+
+    @classmethod
+    def from_private(cls, private: Secret) -> KemKey:
+        return cls(private)
+
+    @property
+    def private(self) -> Secret:
+        """For the owner's key file, and nothing else."""
+        return self._private
+
+    def open(self, sealed: bytes, info: bytes, aad: bytes = b"") -> bytes:
+        """What was sealed to this key under the same `info` and `aad`, or CannotOpen."""
+        if len(sealed) < OVERHEAD_BYTES:
+            raise CannotOpen("this is too short to be sealed to a key")
+        try:
+            return _SUITE.decrypt(sealed, self._key, info=joined((info, aad)))
+        except (InvalidTag, ValueError):
+            raise CannotOpen("this was not sealed to this key for this purpose, or it was altered") from None

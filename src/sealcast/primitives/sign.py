@@ -1,0 +1,86 @@
+"""Ed25519 signatures (RFC 8032), through libsodium: twice as fast here as OpenSSL's.
+
+Verification is libsodium's strict one: no S above the group order, no point of small order. A public key is checked
+once, when it is taken in, so that a key under which strangers can sign (small order) or which has two spellings is
+never enrolled.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from nacl import bindings
+from nacl.exceptions import BadSignatureError
+
+from sealcast.errors import Misuse, Rejected
+from sealcast.primitives.secrets import Secret, Unpicklable
+
+SEED_BYTES: Final = 32
+PUBLIC_BYTES: Final = 32
+SIGNATURE_BYTES: Final = 64
+
+
+class VerifyKey:
+    """A publisher's public key: verifies, knows nothing secret, may travel."""
+
+    __slots__ = ("_public",)
+
+    def __init__(self, public: bytes) -> None:
+        if len(public) != PUBLIC_BYTES:
+            raise Rejected(f"an Ed25519 public key has {PUBLIC_BYTES} bytes, not {len(public)}")
+        if not bindings.crypto_core_ed25519_is_valid_point(bytes(public)):
+            raise Rejected("this Ed25519 public key is no canonical point of the prime-order group: it is refused")
+        self._public = bytes(public)
+
+    def verify(self, message: bytes, signature: bytes) -> bool:
+        """Whether this key's owner signed `message`."""
+        if len(signature) != SIGNATURE_BYTES:
+            return False
+        try:
+            bindings.crypto_sign_open(bytes(signature) + bytes(message), self._public)
+        except BadSignatureError:
+            return False
+        return True
+
+    def __bytes__(self) -> bytes:
+        return self._public
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, VerifyKey) and self._public == other._public
+
+    def __hash__(self) -> int:
+        return hash(self._public)
+
+    def __repr__(self) -> str:
+        return f"VerifyKey({self._public.hex()})"
+
+
+class SigningKey(Unpicklable):
+    """A publisher's own key."""
+
+    __slots__ = ("_expanded", "_seed", "verify_key")
+
+    def __init__(self, seed: Secret) -> None:
+        if seed.size != SEED_BYTES:
+            raise Misuse(f"an Ed25519 seed has {SEED_BYTES} bytes, not {seed.size}")
+        public, self._expanded = bindings.crypto_sign_seed_keypair(seed.reveal())
+        self._seed = seed
+        self.verify_key = VerifyKey(public)
+
+    @classmethod
+    def generate(cls) -> SigningKey:
+        return cls(Secret.random(SEED_BYTES))
+
+    @classmethod
+    def from_seed(cls, seed: Secret) -> SigningKey:
+        return cls(seed)
+
+    @property
+    def seed(self) -> Secret:
+        """For the owner's key file, and nothing else."""
+        return self._seed
+
+    def sign(self, message: bytes) -> bytes:
+        """64 bytes; the same message always gets the same signature."""
+        signed: bytes = bindings.crypto_sign(bytes(message), self._expanded)
+        return signed[:SIGNATURE_BYTES]
