@@ -1,0 +1,130 @@
+"""Where things lie in a realm's directory, and how a realm is found.
+
+REALM/
+  realm.json             format, name, id                                             public
+  registry.sqlite        every change, in order                                       public
+  secrets/broker.key     the trusted broker's secrets                                 the broker alone
+  entities/NAME.key      an entity's private keys                                     that entity alone
+  topics/TOPIC/          frames/P, pieces, ledger, cursors, checkpoint                sealed bytes
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sealcast.errors import Corrupt, Misuse, NotFound
+
+FORMAT: Final = 1
+ENVIRONMENT: Final = "SEALCAST_REALM"
+_MARK: Final = "realm.json"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPaths:
+    """The directories of one topic."""
+
+    root: Path
+
+    def frames(self, partition: int) -> Path:
+        return self.root / "frames" / str(partition)
+
+    @property
+    def pieces(self) -> Path:
+        return self.root / "pieces"
+
+    @property
+    def ledger(self) -> Path:
+        return self.root / "ledger"
+
+    @property
+    def cursors(self) -> Path:
+        return self.root / "cursors"
+
+    @property
+    def checkpoint(self) -> Path:
+        return self.root / "checkpoint"
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """The paths of one realm. A name that goes into a path was checked by the realm's rules before."""
+
+    root: Path
+
+    @property
+    def mark(self) -> Path:
+        return self.root / _MARK
+
+    @property
+    def registry(self) -> Path:
+        return self.root / "registry.sqlite"
+
+    @property
+    def secrets(self) -> Path:
+        return self.root / "secrets"
+
+    @property
+    def broker_key(self) -> Path:
+        return self.secrets / "broker.key"
+
+    @property
+    def entities(self) -> Path:
+        return self.root / "entities"
+
+    def entity_key(self, name: str) -> Path:
+        return self.entities / f"{name}.key"
+
+    def topic(self, name: str) -> TopicPaths:
+        return TopicPaths(self.root / "topics" / name)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What `realm.json` says."""
+
+    name: str
+    id: bytes
+
+    def to_bytes(self) -> bytes:
+        return json.dumps({"format": FORMAT, "name": self.name, "id": self.id.hex()}, indent=2).encode() + b"\n"
+
+
+def read_mark(layout: Layout) -> Mark:
+    try:
+        body = json.loads(layout.mark.read_bytes())
+        if body["format"] != FORMAT:
+            raise Misuse(
+                f"{layout.root} is a realm of format {body['format']}; this release knows format {FORMAT}",
+                hint="use the release that made it, or a newer one of this",
+            )
+        return Mark(str(body["name"]), bytes.fromhex(body["id"]))
+    except FileNotFoundError:
+        raise NotFound(
+            f"{layout.root} is no realm (it has no {_MARK})", hint=f"make one: sealcast init {layout.root}"
+        ) from None
+    except (ValueError, KeyError, TypeError):
+        raise Corrupt(f"{layout.mark} cannot be read as a realm's mark", hint="restore the file from a copy") from None
+
+
+def find(
+    explicit: Path | None = None, environment: Mapping[str, str] = os.environ, start: Path | None = None
+) -> Layout:
+    """The realm that was named, else the one of SEALCAST_REALM, else the nearest one around the working directory."""
+    named = explicit or (Path(environment[ENVIRONMENT]) if environment.get(ENVIRONMENT) else None)
+    if named is not None:
+        layout = Layout(named.absolute())
+        read_mark(layout)
+        return layout
+    here = (start or Path.cwd()).absolute()
+    for directory in (here, *here.parents):
+        if (directory / _MARK).is_file():
+            return Layout(directory)
+    raise NotFound(
+        f"no realm here: neither {here} nor a directory above it has a {_MARK}",
+        hint=f"make one (sealcast init DIR), or name it with --realm DIR or {ENVIRONMENT}",
+    )
