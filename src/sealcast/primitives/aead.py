@@ -154,6 +154,27 @@ def seal_each(
     return b"".join(commitments), sealed
 
 
+class KeyRing(Unpicklable):
+    """Many keys made ready, to seal one small thing under several of them: an event's content key for its group."""
+
+    __slots__ = ("_encrypt", "_keys")
+
+    def __init__(self, keys: Sequence[SealingKey]) -> None:
+        self._keys = keys
+        # Bound once: a look-up per call would add a tenth to the widest loop there is.
+        self._encrypt = [key._aead.encrypt for key in keys]
+
+    def account(self, seals: Sequence[int]) -> None:
+        """Count what is about to be sealed under each key, before it is: `seal_under` itself does not."""
+        for key, count in zip(self._keys, seals, strict=True):
+            key._count(count)
+
+    def seal_under(self, which: Sequence[int], nonce: bytes, plaintext: bytes) -> list[bytes]:
+        """`plaintext`, sealed under each of the keys at positions `which`."""
+        encrypt = self._encrypt
+        return [encrypt[key](nonce, plaintext, None) for key in which]
+
+
 # --- nonces -------------------------------------------------------------------------------------
 
 

@@ -1,0 +1,80 @@
+"""Groups as packed words: row e, bit i (word i // 64, bit i % 64) says that i belongs to e's group.
+
+Matching makes them, grouping and key planning use them as they are; only sealing, which must touch every member
+anyway, unpacks them into pairs. Nothing here loops over rows in Python.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Words = NDArray[np.uint64]
+Indices = NDArray[np.int64]
+
+
+def words_for(bits: int) -> int:
+    """How many words hold that many bits; at least one, so that a row always has a shape."""
+    return max(1, -(-bits // 64))
+
+
+def pairs(packed: Words) -> tuple[Indices, Indices]:
+    """Every (row, bit) that is set, ordered by row, then by bit.
+
+    Only words that are not zero are unpacked: cost follows the members, not the width of the table.
+    """
+    rows, words = np.nonzero(packed)
+    if rows.size == 0:
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    values = packed[rows, words].astype("<u8", copy=False)
+    bits = np.unpackbits(values.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
+    which, bit = np.nonzero(bits)
+    return rows[which], words[which] * 64 + bit
+
+
+def pack(rows: Indices, bits: Indices, n_rows: int, n_bits: int) -> Words:
+    """The inverse of `pairs`; pairs may repeat and come in any order."""
+    width = words_for(n_bits)
+    flags = np.zeros((n_rows, width * 8), np.uint8)
+    # `at`, not fancy assignment: several bits of one byte may be set by several pairs.
+    np.bitwise_or.at(flags, (rows, bits >> 3), np.left_shift(1, bits & 7).astype(np.uint8))
+    return flags.view("<u8").astype(np.uint64, copy=False)
+
+
+def mask(bits: NDArray[np.bool_]) -> Words:
+    """One row from booleans."""
+    width = words_for(bits.size)
+    packed = np.zeros(width * 8, np.uint8)
+    raw = np.packbits(bits, bitorder="little")
+    packed[: raw.size] = raw
+    return packed.view("<u8").astype(np.uint64, copy=False)
+
+
+def count(packed: Words) -> Indices:
+    """Members per row."""
+    return np.bitwise_count(packed).sum(axis=1, dtype=np.int64)
+
+
+def unique_rows(packed: Words) -> tuple[Words, Indices]:
+    """Distinct rows in order of first appearance, and for every row the number of its distinct one.
+
+    Rows are compared by a random linear hash and then exactly: a collision, even a made one, costs time and never
+    merges two groups.
+    """
+    if packed.shape[0] == 0:
+        return packed, np.empty(0, np.int64)
+    coefficients = np.frombuffer(_HASH_SEED.bytes(8 * packed.shape[1]), np.uint64) | np.uint64(1)
+    with np.errstate(over="ignore"):
+        # The high halves of the products carry what the low bits of a linear hash lose.
+        mixed = packed * coefficients
+        hashes = (mixed ^ (mixed >> np.uint64(32))) @ coefficients[::-1]
+    _, first, inverse = np.unique(hashes, return_index=True, return_inverse=True)
+    if not np.array_equal(packed[first[inverse]], packed):
+        _, first, inverse = np.unique(packed, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(order.size)
+    return packed[first[order]], rank[inverse.reshape(-1)]
+
+
+_HASH_SEED = np.random.default_rng()

@@ -1,0 +1,37 @@
+"""No group keys at all: every member is served under its own pair key (paper 000, section 4, "no caching").
+
+The cost is the size of the group, N/2 on average for random groups: what every other algorithm is measured against.
+Nothing is handed out and nothing is remembered.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sealcast.filters.bits import Words, pairs
+from sealcast.groupkeys.interface import KeyPlan, PairKey
+
+
+class Naive:
+    """One encryption a member."""
+
+    name = "naive"
+
+    def plan(self, groups: Words) -> KeyPlan:
+        group, slot = pairs(groups)
+        start = np.zeros(groups.shape[0] + 1, np.int64)
+        np.cumsum(np.bincount(group, minlength=groups.shape[0]), out=start[1:])
+        slots, use = np.unique(slot, return_inverse=True)
+        none = np.empty(0, np.int64)
+        return KeyPlan(
+            keys=tuple(map(PairKey, slots.tolist())),
+            use_start=start,
+            uses=use.astype(np.int64, copy=False),
+            member_start=start,
+            members=slot,
+            # Group g uses its members' keys in the members' order, so that member j opens through use j.
+            via=np.arange(slot.size, dtype=np.int64) - start[group],
+            handout_slot=none,
+            handout_key=none,
+            handout_group=none,
+        )

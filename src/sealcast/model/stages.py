@@ -1,0 +1,118 @@
+"""The type of each stage between the frame log and the mailboxes: a step cannot be skipped, its input would not exist.
+
+    Received --admit--> Admitted --match--> Matched --group--> Grouped --seal--> GroupSealed --deliver--> a sealed piece
+
+Each type holds one batch, as columns: frames of one partition of one topic, handled under one pinned version of the
+realm. Arrays are numpy's and Arrow's; this module names their types and needs neither library to be imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sealcast.model.rejection import Rejection
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pyarrow as pa
+    from numpy.typing import NDArray
+
+    Ints = NDArray[np.int64]
+    Words = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Received:
+    """Frames as they stand in the log: nothing is known of them yet."""
+
+    partition: int
+    offsets: Sequence[int]
+    #: When the log took each frame in, microseconds since 1970: the clock of admission, equal in every run.
+    times: Sequence[int]
+    frames: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class FrameProof:
+    """What lets a subscriber verify one event of a frame alone: the signed header and the Merkle tree under its root."""
+
+    offset: int
+    signed: bytes
+    count: int
+    nodes: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """Events that passed every check, as columns, beside what was refused and why."""
+
+    partition: int
+    #: Frames [first_offset, end_offset) of the log are accounted for here, admitted or refused.
+    first_offset: int
+    end_offset: int
+    frames: tuple[FrameProof, ...]
+    #: Of each event: which of `frames` it came in, and its row there.
+    frame_index: Ints
+    row: Ints
+    #: 0x00 | salt | record: the very bytes that the publisher hashed into its signature.
+    messages: Sequence[bytes]
+    #: Physical columns named by attribute, one row an event.
+    columns: pa.RecordBatch
+    #: Where in its message each event's payload starts (it runs to the end).
+    payload_start: Ints
+    rejections: tuple[Rejection, ...]
+
+    @property
+    def offsets(self) -> Ints:
+        """Of each event, the offset of its frame."""
+        import numpy as np
+
+        return np.array([f.offset for f in self.frames], np.int64)[self.frame_index]
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Which subscriptions each event matches: bit i of an event's words is subscription i of the pinned table."""
+
+    admitted: Admitted
+    subscriptions: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Grouped:
+    """The group of each event: the subscribers that are interested and authorised, by slot."""
+
+    admitted: Admitted
+    #: Distinct groups, one a row, bit s is slot s; none is empty.
+    groups: Words
+    #: Events that somebody gets (positions in `admitted`, ascending), and the group of each.
+    events: Ints
+    group_of: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSealed:
+    """Every wanted event sealed once, and its key wrapped for those who may open it."""
+
+    grouped: Grouped
+    bodies: Sequence[bytes]
+    #: 32 bytes an event: which key, and no other, opens the body.
+    commitments: bytes
+    #: 1 where a content key seals the body and is wrapped under each key used; 0 where the one key used seals it itself.
+    wrapped: NDArray[np.uint8]
+    #: 16 bytes a key.
+    key_ids: bytes
+    use_start: Ints
+    uses: Ints
+    wraps: Sequence[bytes]
+    #: Every delivery: to which slot, which event, through which use; ordered by slot, then by event.
+    slots: Ints
+    delivered_event: Ints
+    delivered_use: Ints
+    handout_slot: Ints
+    handout_key: Ints
+    handout_event: Ints
+    handouts: Sequence[bytes]
+    encryptions: int

@@ -1,0 +1,28 @@
+"""group: Matched -> Grouped. From subscriptions to subscribers, and only those who may read at the pinned version.
+
+This is where access control is dynamic (paper 000): being interested was decided by the filter, being authorised is
+decided here, for this batch, whatever was true when the subscription was made.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sealcast.filters import bits
+from sealcast.model.stages import Grouped, Matched
+from sealcast.pipeline.tables import SubscriptionTable
+
+
+def group(matched: Matched, table: SubscriptionTable) -> Grouped:
+    """The distinct groups of the batch, and the group of every event that has one."""
+    members = _members(matched.subscriptions, table) & table.authorised
+    events = np.flatnonzero(members.any(axis=1))
+    groups, group_of = bits.unique_rows(members[events])
+    return Grouped(matched.admitted, groups, events, group_of)
+
+
+def _members(subscriptions: bits.Words, table: SubscriptionTable) -> bits.Words:
+    if table.one_each:
+        return subscriptions
+    event, subscription = bits.pairs(subscriptions)
+    return bits.pack(event, table.slots[subscription], subscriptions.shape[0], table.n_slots)

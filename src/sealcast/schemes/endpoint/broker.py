@@ -1,0 +1,57 @@
+"""The trusted half of `endpoint`: the only code that opens publishers' frames and makes keys for groups.
+
+It holds the topic's secret for the life of a worker process and never writes it anywhere; expanded cipher contexts
+are kept warm, bounded, and refuse to be pickled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final
+
+from sealcast.errors import Bug
+from sealcast.groupkeys.interface import GroupKey, KeyRef, PairKey
+from sealcast.primitives.aead import SealingKey
+from sealcast.primitives.secrets import Secret
+from sealcast.schemes.endpoint import keys
+
+#: Expanded contexts kept per worker and purpose, about 3 KB each.
+MAX_WARM_KEYS: Final = 65_536
+
+
+class EndpointSealer:
+    """Keys for the groups of one topic and epoch, by reference, expanded once and kept warm."""
+
+    def __init__(self, topic_id: bytes, epoch: int, topic_secret: Secret, pair_of_slot: Callable[[int], Secret]) -> None:
+        self.associated_data = aad = keys.associated_data(topic_id, epoch)
+        self._topic_secret = topic_secret
+        self._pair_of_slot = pair_of_slot
+        #: The key that seals an event directly, for the one key that its group uses.
+        self.body_key: Callable[[KeyRef], SealingKey] = lru_cache(MAX_WARM_KEYS)(
+            lambda ref: keys.body_key(self._secret(ref), aad)
+        )
+        #: The key that carries content keys to the holders of a key.
+        self.wrap_key: Callable[[KeyRef], SealingKey] = lru_cache(MAX_WARM_KEYS)(
+            lambda ref: keys.wrap_key(self._secret(ref), aad)
+        )
+        #: Names a key on the wire.
+        self.key_id: Callable[[KeyRef], bytes] = lru_cache(MAX_WARM_KEYS)(self._key_id)
+
+    def content_keys(self, nonces: Sequence[bytes]) -> list[bytes]:
+        return keys.content_keys(self._topic_secret, nonces)
+
+    def hand_out(self, to: PairKey, ref: GroupKey) -> bytes:
+        """A group's secret, sealed for one of its members."""
+        if to.slot not in ref.members:
+            raise Bug(f"slot {to.slot} was to be handed a key of a group that it is no member of")
+        carrier = keys.handout_key(self._pair_of_slot(to.slot), self.key_id(ref), self.associated_data)
+        return carrier.seal(keys.HANDOUT_NONCE, self._secret(ref).reveal())
+
+    def _secret(self, ref: KeyRef) -> Secret:
+        if isinstance(ref, PairKey):
+            return self._pair_of_slot(ref.slot)
+        return keys.group_secret(self._topic_secret, ref.members)
+
+    def _key_id(self, ref: KeyRef) -> bytes:
+        return keys.pair_id(ref.slot) if isinstance(ref, PairKey) else keys.group_id(self._topic_secret, ref.members)

@@ -1,0 +1,72 @@
+"""Every key of the `endpoint` protection and where it comes from. Nothing is stored but the broker's one topic secret.
+
+    topic secret (per topic and epoch, the broker's)
+      ├── content key of a position       seals one event for a group that uses several keys
+      └── group secret of a set of slots  K_G = PRF(master, epoch, G) (decision 4), held by exactly these members
+    pair secret (per topic, epoch and entity; the broker's and that entity's)
+      ├── frame key of a boot             seals a publisher's frames on their way to the broker
+      └── handout key of a group          carries one group secret to one subscriber
+    either of them, pair or group
+      ├── body key                        seals an event that this key alone serves
+      └── wrap key                        carries content keys to whoever holds the secret
+
+Why so many: a nonce is a position, so under one key a position may only ever meet one plaintext, also when a batch
+is run again and the plan comes out differently. Body and wrap keys are therefore different keys, and a handout key
+encrypts a single secret in its life. All derivations name topic and epoch through the secret they start from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sealcast.primitives import kdf
+from sealcast.primitives.aead import SealingKey
+from sealcast.primitives.secrets import Secret
+
+#: A handout key seals one secret in its life, so that its nonce may be fixed.
+HANDOUT_NONCE: Final = bytes(12)
+
+
+def associated_data(topic_id: bytes, epoch: int) -> bytes:
+    """What every ciphertext of a topic and epoch is bound to."""
+    return b"sealcast/endpoint/1" + topic_id + epoch.to_bytes(8, "big")
+
+
+def frame_key(pair: Secret, boot: bytes, aad: bytes) -> SealingKey:
+    """The nonce is the sequence number, which a publisher's boot never repeats."""
+    return SealingKey(kdf.derive(pair, b"frame", boot), aad)
+
+
+def body_key(secret: Secret, aad: bytes) -> SealingKey:
+    return SealingKey(kdf.derive(secret, b"body"), aad)
+
+
+def wrap_key(secret: Secret, aad: bytes) -> SealingKey:
+    return SealingKey(kdf.derive(secret, b"wrap"), aad)
+
+
+def handout_key(pair: Secret, group_id: bytes, aad: bytes) -> SealingKey:
+    return SealingKey(kdf.derive(pair, b"handout", group_id), aad)
+
+
+def content_keys(topic_secret: Secret, nonces: Sequence[bytes]) -> list[bytes]:
+    """One key an event, for this position and no other."""
+    return kdf.derive_many(kdf.derive(topic_secret, b"content"), nonces)
+
+
+def group_secret(topic_secret: Secret, members: Sequence[int]) -> Secret:
+    return kdf.derive(topic_secret, b"group", _encode(members))
+
+
+def group_id(topic_secret: Secret, members: Sequence[int]) -> bytes:
+    """Names a group's key in 16 bytes that tell an onlooker nothing of who is in the group."""
+    return kdf.derive(topic_secret, b"group id", _encode(members), length=16).reveal()
+
+
+def pair_id(slot: int) -> bytes:
+    return b"pair" + slot.to_bytes(12, "big")
+
+
+def _encode(members: Sequence[int]) -> bytes:
+    return b"".join(slot.to_bytes(4, "big") for slot in members)
