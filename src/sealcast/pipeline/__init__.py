@@ -1,0 +1,15 @@
+"""The path on Spark: admit, match, group, seal, deliver, as kernels on Arrow batches and as streaming and batch jobs.
+
+With lab/ and bench/ the only room that imports pyspark.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def register(spark: SparkSession) -> None:
+    """Makes `format("sealcast")` known to a Spark session: ours has it already, any other one needs this once."""
