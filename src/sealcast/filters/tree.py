@@ -1,7 +1,8 @@
 """The tree a filter is parsed into: what every other file in this room reads.
 
 A tree is a value: frozen, hashable, comparable. `at` is the offset of the node's first character in the
-filter's text (in code points); it takes no part in equality, so that `a = 1` and ` a=1` are the same filter.
+filter's text (in code points), `end` the offset after a condition's last one; they take no part in equality,
+so that `a = 1` and ` a=1` are the same filter. Trees are at most `limits.MAX_DEPTH` deep: recursion is safe.
 
     Condition                      says true, false or unknown of an event
       And, Or        of conditions     Not          of a condition
@@ -11,6 +12,8 @@ filter's text (in code points); it takes no part in equality, so that `a = 1` an
       PathMatch, Regex, XPath          the formats of paper 004 that are no SQL
     Operand                        has a value, or NULL
       Literal, Name, Negate, Plus, Arithmetic
+      Predicate      a condition used as a value: TRUE, FALSE, or NULL where it is unknown
+      Now            UTC(): never in a tree that `check` has passed
 """
 
 from __future__ import annotations
@@ -46,8 +49,20 @@ class ArithmeticOp(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Literal:
+    """A constant. Equality is strict about types, as `hash` and the language are not: 1, 1.0 and TRUE differ here."""
+
     value: Value
     at: int = field(default=0, compare=False)
+    #: How the constant was written, where an attribute's own type may read it better: `0.10`, or a tag's bare word.
+    text: str | None = field(default=None, compare=False)
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Literal):
+            return NotImplemented
+        return type(self.value) is type(other.value) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash((type(self.value), self.value))
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +97,21 @@ class Arithmetic:
     at: int = field(default=0, compare=False)
 
 
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A condition in place of a value, as in `(a > b) IS NULL` or `(a = 1) = flag`."""
+
+    condition: Condition
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Now:
+    """`UTC()`: milliseconds since 1970. `check` refuses it: a filter must say of an event what it said before."""
+
+    at: int = field(default=0, compare=False)
+
+
 # --- conditions ---------------------------------------------------------------------------------
 
 
@@ -89,6 +119,7 @@ class Arithmetic:
 class Truth:
     operand: Operand
     at: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +128,7 @@ class Compare:
     left: Operand
     right: Operand
     at: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +138,7 @@ class Between:
     high: Operand
     negated: bool = False
     at: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +147,7 @@ class In:
     items: tuple[Operand, ...]
     negated: bool = False
     at: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +157,7 @@ class Like:
     escape: str | None = None
     negated: bool = False
     at: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +165,7 @@ class IsNull:
     operand: Operand
     negated: bool = False
     at: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +175,7 @@ class PathMatch:
     name: str
     levels: tuple[str, ...]
     at: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +185,7 @@ class Regex:
     name: str
     pattern: str
     at: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,12 +194,14 @@ class XPath:
 
     expression: str
     at: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
     operand: Condition
     at: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +210,15 @@ class And:
 
     items: tuple[Condition, ...]
     at: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Or:
     items: tuple[Condition, ...]
     at: int = field(default=0, compare=False)
+    end: int = field(default=0, compare=False)
 
 
-Operand = Literal | Name | Negate | Plus | Arithmetic
+Operand = Literal | Name | Negate | Plus | Arithmetic | Predicate | Now
 Condition = Truth | Compare | Between | In | Like | IsNull | PathMatch | Regex | XPath | Not | And | Or
