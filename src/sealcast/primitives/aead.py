@@ -57,8 +57,6 @@ SLOT_HANDOUT: Final = 2
 #: A hard limit per key, NIST SP 800-38D's for the worst case. Unique nonces would allow more; an epoch should end
 #: before.
 MAX_SEALS_PER_KEY: Final = 2**32
-#: The longest message GCM takes is 64 GiB; ours end far below (`wire.limits`), this is the last fence.
-MAX_PLAINTEXT_BYTES: Final = 1 << 31
 
 _LABEL: Final = b"sealcast/1 aead"
 _INNER_PAD: Final = bytes(byte ^ 0x36 for byte in range(256))
@@ -80,12 +78,15 @@ class SealingKey(Unpicklable):
         self._sealed = 0
         self.commitment = expanded[KEY_BYTES:]
 
-    def seal(self, nonce: bytes, plaintext: bytes) -> bytes:
-        """Ciphertext and tag. The caller answers for the nonce: make it with `nonce`, never draw or count it."""
+    def seal(self, nonce: bytes, plaintext: bytes, aad: bytes | None = None) -> bytes:
+        """Ciphertext and tag. The caller answers for the nonce: make it with `nonce`, never draw or count it.
+
+        `aad` is for what changes from one seal to the next (a frame's signed header), beside the key's own.
+        """
         if len(nonce) != NONCE_BYTES:
             raise Misuse(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
         self._count(1)
-        return self._aead.encrypt(nonce, plaintext, None)
+        return self._aead.encrypt(nonce, plaintext, aad)
 
     def seal_many(self, nonces: bytes, plaintexts: Sequence[bytes]) -> list[bytes]:
         """`seal` for each plaintext; `nonces` are as many, in one piece, as the function of that name makes them."""
@@ -94,10 +95,10 @@ class SealingKey(Unpicklable):
         # The loop runs in C; a Python-level call per event would cost a third of the encryption itself.
         return list(map(self._aead.encrypt, ready, plaintexts, repeat(None)))
 
-    def open(self, nonce: bytes, commitment: bytes, ciphertext: bytes) -> bytes:
+    def open(self, nonce: bytes, commitment: bytes, ciphertext: bytes, aad: bytes | None = None) -> bytes:
         """The plaintext, or CannotOpen: another key, another position, or altered."""
         self._check(commitment)
-        return self._decrypt(nonce, ciphertext)
+        return self._decrypt(nonce, ciphertext, aad)
 
     def open_many(self, nonces: bytes, commitment: bytes, ciphertexts: Sequence[bytes]) -> list[bytes]:
         """`open` for each ciphertext under one commitment. One that does not open fails the call."""
@@ -120,11 +121,11 @@ class SealingKey(Unpicklable):
         if not hmac.compare_digest(self.commitment, commitment):
             raise CannotOpen("this was sealed under another key")
 
-    def _decrypt(self, nonce: bytes, ciphertext: bytes) -> bytes:
+    def _decrypt(self, nonce: bytes, ciphertext: bytes, aad: bytes | None = None) -> bytes:
         if len(nonce) != NONCE_BYTES:
             raise Misuse(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
         try:
-            return self._aead.decrypt(nonce, ciphertext, None)
+            return self._aead.decrypt(nonce, ciphertext, aad)
         except InvalidTag:
             raise CannotOpen("this was sealed under another key or at another position, or it was altered") from None
 
@@ -142,7 +143,7 @@ def seal_each(
 
     Returns the commitments in one piece, 32 bytes each, and the ciphertexts.
     """
-    if not len(keys) == len(plaintexts):
+    if len(keys) != len(plaintexts):
         raise Misuse(f"{len(keys)} keys for {len(plaintexts)} plaintexts")
     context = _context(aad)
     commitments: list[bytes] = []

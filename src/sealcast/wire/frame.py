@@ -1,0 +1,261 @@
+"""The frame: one publisher's batch of events, signed once and sealed to the broker. What a topic's log holds.
+
+    frame   = ["sealcast-frame", 1, signed (bytes: COSE_Sign1), sealed (bytes: COSE_Encrypt0)]
+    signed  : the header, by the publisher; its root commits to every message
+    sealed  : the body, all messages, to the broker; associated data is `signed`, byte for byte
+
+Making one (the keys live in schemes/):           Reading one:
+    header = Header(..., root=...)                    frame = parse(data)                 no keys needed
+    signature over to_be_signed(header)               verify frame.signature over frame.to_be_signed
+    signed = encode_signed(header, signature)         open frame.ciphertext under frame.commitment, frame.nonce,
+    seal encode_body(messages), nonce body_nonce(     associated data frame.body_aad
+      header), associated data body_aad(signed, c)    messages = decode_body(body, frame.header.count)
+    encode(signed, commitment, ciphertext)            recompute the root over them
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+
+from sealcast.errors import FrameRejected, Misuse
+from sealcast.primitives.aead import NONCE_BYTES
+from sealcast.primitives.merkle import HASH_BYTES
+from sealcast.wire import cbor, cose
+from sealcast.wire.limits import (
+    MAX_BODY_BYTES,
+    MAX_EPOCH,
+    MAX_EVENTS_PER_FRAME,
+    MAX_FRAME_BYTES,
+    MAX_MESSAGE_BYTES,
+    MAX_PUBLISHER_BYTES,
+    MAX_SEQUENCE,
+    MAX_TIME_MICROS,
+)
+
+MAGIC: Final = "sealcast-frame"
+VERSION: Final = 1
+#: Separates what is signed here from whatever else an entity's key may come to sign.
+SIGNATURE_CONTEXT: Final = b"sealcast/1 frame"
+TOPIC_BYTES: Final = 16
+BOOT_BYTES: Final = 16
+#: RFC 8746: an array of unsigned 32-bit integers, little-endian.
+TAG_UINT32_LE: Final = 70
+
+_MAGIC_BYTES: Final = cbor.encode(MAGIC)
+_SMALLER: Final = "publish in smaller batches"
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """What the publisher signs. It says which events (root), whose, for which topic and epoch, and in which order."""
+
+    topic: bytes
+    publisher: str
+    #: Fresh random bytes for each start of the publisher: sequence numbers begin anew with it.
+    boot: bytes
+    #: Of the first event; the others follow one by one. Never given twice under one boot, even when an append failed.
+    sequence: int
+    count: int
+    #: Microseconds since 1970.
+    time: int
+    schema: bytes
+    epoch: int
+    root: bytes
+
+
+#: The header on the wire: a map from these labels to the fields.
+_LABELS: Final = {
+    1: "topic",
+    2: "publisher",
+    3: "boot",
+    4: "sequence",
+    5: "count",
+    6: "time",
+    7: "schema",
+    8: "epoch",
+    9: "root",
+}
+_BYTES_FIELDS: Final = {"topic": TOPIC_BYTES, "boot": BOOT_BYTES, "schema": 32, "root": HASH_BYTES}
+_INT_FIELDS: Final = {
+    "sequence": (0, MAX_SEQUENCE),
+    "count": (1, MAX_EVENTS_PER_FRAME),
+    "time": (0, MAX_TIME_MICROS),
+    "epoch": (0, MAX_EPOCH),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Signed:
+    """A signed header, taken apart; the signature is not verified yet."""
+
+    header: Header
+    signature: bytes
+    to_be_signed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """A frame, taken apart: well formed, and nothing more is known yet."""
+
+    header: Header
+    signature: bytes
+    to_be_signed: bytes
+    #: The COSE_Sign1, byte for byte.
+    signed: bytes
+    #: The COSE_Encrypt0, byte for byte.
+    sealed: bytes
+    commitment: bytes
+    nonce: bytes
+    ciphertext: bytes
+    body_aad: bytes
+
+
+# --- making -------------------------------------------------------------------------------------
+
+
+def to_be_signed(header: Header) -> bytes:
+    """The bytes that the publisher signs."""
+    return cose.sig_structure(cose.SIGN1_PROTECTED, SIGNATURE_CONTEXT, _encode_header(header))
+
+
+def encode_signed(header: Header, signature: bytes) -> bytes:
+    """The COSE_Sign1 of a header, with the signature made over `to_be_signed(header)`."""
+    return cose.encode_sign1(_encode_header(header), signature)
+
+
+def body_nonce(header: Header) -> bytes:
+    """The nonce of a frame's body: its first sequence number, big-endian, unique under the key of one boot."""
+    return header.sequence.to_bytes(NONCE_BYTES, "big")
+
+
+def body_aad(signed: bytes, commitment: bytes) -> bytes:
+    """The associated data of a frame's body: it opens beside its own signed header only."""
+    return cose.enc_structure(cose.encrypt0_protected(commitment), signed)
+
+
+def encode_body(messages: Sequence[bytes]) -> bytes:
+    """All messages of a frame in one piece, to be sealed."""
+    if not 0 < len(messages) <= MAX_EVENTS_PER_FRAME:
+        raise Misuse(f"a frame holds 1 to {MAX_EVENTS_PER_FRAME} events, not {len(messages)}")
+    lengths = np.fromiter(map(len, messages), dtype="<u4", count=len(messages))
+    if not lengths.min() or lengths.max() > MAX_MESSAGE_BYTES:
+        raise Misuse(f"a message has 1 to {MAX_MESSAGE_BYTES} bytes")
+    body = cbor.encode([cbor.Tag(TAG_UINT32_LE, lengths.tobytes()), b"".join(messages)])
+    if len(body) > MAX_BODY_BYTES:
+        raise Misuse(f"a frame's body has {len(body)} bytes, {MAX_BODY_BYTES} are allowed", hint=_SMALLER)
+    return body
+
+
+def encode(signed: bytes, commitment: bytes, ciphertext: bytes) -> bytes:
+    """The frame as the log holds it."""
+    header = parse_signed(signed).header
+    sealed = cose.encode_encrypt0(commitment, body_nonce(header), ciphertext)
+    data = cbor.encode([MAGIC, VERSION, signed, sealed])
+    if len(data) > MAX_FRAME_BYTES:
+        raise Misuse(f"a frame has at most {MAX_FRAME_BYTES} bytes, not {len(data)}", hint=_SMALLER)
+    return data
+
+
+# --- reading ------------------------------------------------------------------------------------
+
+
+def parse(data: bytes) -> Frame:
+    """Take a frame apart; FrameRejected (`frame` or `version`) when it is not one."""
+    if len(data) > MAX_FRAME_BYTES:
+        raise cbor.refused(f"a frame has at most {MAX_FRAME_BYTES} bytes, not {len(data)}")
+    _check_version(data)
+    outer = cbor.decode(data, max_depth=1, max_items=8)
+    if not isinstance(outer, list) or len(outer) != 4 or outer[:2] != [MAGIC, VERSION]:
+        raise cbor.refused("not a frame")
+    signed, sealed = outer[2:]
+    if not isinstance(signed, bytes) or not isinstance(sealed, bytes):
+        raise cbor.refused("a frame holds two byte strings, what is signed and what is sealed")
+    about = parse_signed(signed)
+    box = cose.parse_encrypt0(sealed)
+    if box.nonce != body_nonce(about.header):
+        raise cbor.refused("the nonce of a frame's body is its sequence number")
+    return Frame(
+        header=about.header,
+        signature=about.signature,
+        to_be_signed=about.to_be_signed,
+        signed=signed,
+        sealed=sealed,
+        commitment=box.commitment,
+        nonce=box.nonce,
+        ciphertext=box.ciphertext,
+        body_aad=body_aad(signed, box.commitment),
+    )
+
+
+def parse_signed(signed: bytes) -> Signed:
+    """Take a signed header apart: a frame's, or the one a sealed piece carries for its subscribers."""
+    message = cose.parse_sign1(signed)
+    fields = cbor.decode(message.payload, max_depth=1, max_items=32)
+    if not isinstance(fields, dict) or set(fields) != set(_LABELS):
+        raise cbor.refused(f"a header has the labels 1 to {len(_LABELS)}, each once")
+    header = _header({_LABELS[int(label)]: value for label, value in fields.items()})
+    # Decoding was strict, so these are the only bytes this payload can have: nothing is re-encoded.
+    to_sign = cose.sig_structure(cose.SIGN1_PROTECTED, SIGNATURE_CONTEXT, message.payload)
+    return Signed(header, message.signature, to_sign)
+
+
+def decode_body(body: bytes, count: int) -> list[bytes]:
+    """The messages of an opened body; FrameRejected when they are not exactly `count`."""
+    parts = cbor.decode(body, max_depth=2, max_items=8, tags=frozenset({TAG_UINT32_LE}), views=True)
+    if not isinstance(parts, list) or len(parts) != 2:
+        raise cbor.refused("a body is lengths and messages")
+    head, joined = parts
+    if not isinstance(head, cbor.Tag) or not isinstance(head.value, memoryview) or len(head.value) != 4 * count:
+        raise cbor.refused(f"a body of {count} events starts with as many lengths")
+    if not isinstance(joined, memoryview):
+        raise cbor.refused("a body's messages are one byte string")
+    lengths = np.frombuffer(head.value, dtype="<u4")
+    if not count or not lengths.min() or lengths.max() > MAX_MESSAGE_BYTES:
+        raise cbor.refused(f"a message has 1 to {MAX_MESSAGE_BYTES} bytes")
+    ends = np.cumsum(lengths, dtype=np.int64)
+    if ends[-1] != len(joined):
+        raise cbor.refused("the lengths of a body do not add up to its messages")
+    whole = bytes(joined)
+    bounds = ends.tolist()
+    return [whole[start:end] for start, end in zip([0, *bounds], bounds, strict=False)]
+
+
+# --- inside -------------------------------------------------------------------------------------
+
+
+def _encode_header(header: Header) -> bytes:
+    try:
+        _header({name: getattr(header, name) for name in _LABELS.values()})
+    except FrameRejected as error:
+        raise Misuse(f"this header is none: {error.message}") from None
+    return cbor.encode({label: getattr(header, name) for label, name in _LABELS.items()})
+
+
+def _header(fields: dict[str, Any]) -> Header:
+    for name, size in _BYTES_FIELDS.items():
+        value = fields[name]
+        if not isinstance(value, bytes) or len(value) != size:
+            raise cbor.refused(f"{name} has {size} bytes")
+    for name, (low, high) in _INT_FIELDS.items():
+        value = fields[name]
+        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
+            raise cbor.refused(f"{name} is a whole number from {low} to {high}")
+    publisher = fields["publisher"]
+    if not isinstance(publisher, str) or not 0 < len(publisher.encode()) <= MAX_PUBLISHER_BYTES:
+        raise cbor.refused(f"publisher is text of 1 to {MAX_PUBLISHER_BYTES} bytes")
+    return Header(**fields)
+
+
+def _check_version(data: bytes) -> None:
+    """Tell a frame of another version from something that is no frame: only the first two elements are ours to know."""
+    start = 1 + len(_MAGIC_BYTES)
+    if data[1:start] != _MAGIC_BYTES or data[0] >> 5 != 4:
+        raise cbor.refused("not a frame")
+    version = data[start] if len(data) > start else VERSION
+    if version != VERSION and version < 0x1C:  # any other unsigned integer; truncation is for the decoder to say
+        named = f"version {version}" if version < 24 else "a version above 23"
+        raise FrameRejected("version", f"a frame of {named}; this release reads version {VERSION}")

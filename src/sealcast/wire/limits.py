@@ -1,0 +1,44 @@
+"""Every length on the wire is bounded by a name here; what exceeds one is refused before it is read further."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sealcast.model.event import MAX_PAYLOAD_BYTES
+
+# --- frames -----------------------------------------------------------------------------------
+
+MAX_FRAME_BYTES: Final = 16 << 20
+MAX_EVENTS_PER_FRAME: Final = 16_384
+#: The signed header with its signature.
+MAX_SIGNED_BYTES: Final = 1024
+#: The body opened; sealing adds a tag and a few bytes of envelope.
+MAX_BODY_BYTES: Final = MAX_FRAME_BYTES - 4096
+MAX_PUBLISHER_BYTES: Final = 256
+#: Sequence numbers and times stay below what a signed 64-bit integer holds.
+MAX_SEQUENCE: Final = 2**63 - 1 - MAX_EVENTS_PER_FRAME
+MAX_TIME_MICROS: Final = 253_402_300_799_999_999  # the last microsecond of the year 9999
+MAX_EPOCH: Final = 2**32 - 1
+
+# --- messages ---------------------------------------------------------------------------------
+
+SALT_BYTES: Final = 16
+#: A whole message: twice the largest payload, so half is left for attributes.
+MAX_MESSAGE_BYTES: Final = 2 * MAX_PAYLOAD_BYTES
+
+# --- CBOR -------------------------------------------------------------------------------------
+
+#: Nesting of arrays, maps and tags. Ours need four levels.
+MAX_CBOR_DEPTH: Final = 8
+#: Items in one document, counted whether or not they nest: bounds what a small input can make us allocate.
+MAX_CBOR_ITEMS: Final = 1 << 20
+
+# --- sealed pieces ----------------------------------------------------------------------------
+
+MAX_PIECE_BYTES: Final = 1 << 30
+MAX_PIECE_EVENTS: Final = 1 << 22
+MAX_PIECE_FRAMES: Final = 1 << 17
+MAX_PIECE_REJECTIONS: Final = 1 << 17
+MAX_DETAIL_BYTES: Final = 1024
+MAX_COUNTS: Final = 64
+KEY_ID_BYTES: Final = 16
