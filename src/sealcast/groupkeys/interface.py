@@ -84,9 +84,7 @@ class Planner(Protocol):
 def check(plan: KeyPlan, groups: Words) -> str | None:
     """What is wrong with a plan, or None: the statement of security, for tests and for `sealcast check`."""
     for g in range(groups.shape[0]):
-        wanted = {
-            64 * w + b for w, word in enumerate(groups[g].tolist()) for b in range(64) if word >> b & 1
-        }
+        wanted = {64 * w + b for w, word in enumerate(groups[g].tolist()) for b in range(64) if word >> b & 1}
         members = plan.members[plan.member_start[g] : plan.member_start[g + 1]].tolist()
         uses = plan.uses[plan.use_start[g] : plan.use_start[g + 1]].tolist()
         via = plan.via[plan.member_start[g] : plan.member_start[g + 1]].tolist()

@@ -23,7 +23,9 @@ MAX_WARM_KEYS: Final = 65_536
 class EndpointSealer:
     """Keys for the groups of one topic and epoch, by reference, expanded once and kept warm."""
 
-    def __init__(self, topic_id: bytes, epoch: int, topic_secret: Secret, pair_of_slot: Callable[[int], Secret]) -> None:
+    def __init__(
+        self, topic_id: bytes, epoch: int, topic_secret: Secret, pair_of_slot: Callable[[int], Secret]
+    ) -> None:
         self.associated_data = aad = keys.associated_data(topic_id, epoch)
         self._topic_secret = topic_secret
         self._pair_of_slot = pair_of_slot
