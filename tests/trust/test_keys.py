@@ -108,7 +108,7 @@ def test_only_the_owner_opens_its_pair_key_and_only_in_its_place() -> None:
     assert alice.pair_key(good, "one") == broker.pair_key(state.topic("one").id, 1, "alice")
     # Somebody else's keys, the same bytes for another topic, and for another entity: none opens.
     impostor = Identity("alice", bob.signer, bob.kem)
-    with pytest.raises(CannotOpen, match="another enrolment"):
+    with pytest.raises(CannotOpen, match="does not open with the keys in its file"):
         impostor.pair_key(good, "one")
     moved = apply_all(state, [PublishPairKey("two", 1, "alice", issued.sealed)])
     with pytest.raises(CannotOpen):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 
 import pytest
 
@@ -110,7 +109,7 @@ def test_refused_with_words(change: Change, error: type[SealcastError], words: s
         (Grant("quote", "alice", BOTH), "did you mean 'quotes'?"),
         (Grant("zzz", "alice", BOTH), "make it with `sealcast topic create`"),
         (AddSubscription("a3", "orders", "bob", "price > 1"), "let it: sealcast grant orders bob subscribe"),
-        (RemoveSubscription("a3"), "did you mean 'a2'?"),
+        (RemoveSubscription("a3"), "`sealcast subscription list` shows them"),
     ],
 )
 def test_a_refusal_says_what_next(change: Change, hint: str) -> None:
@@ -202,12 +201,11 @@ def test_changes_survive_json(change: Change) -> None:
     assert type(again) is type(change)
 
 
-def test_many_changes_cost_as_many() -> None:
-    """Twice the changes, about twice the work: counted in table copies, not in seconds."""
-    fold = Fold(BASE)
-    start = time.perf_counter()
+def test_tables_are_copied_once_not_once_a_change() -> None:
+    """What makes n changes cost n: counted in copies, which a clock on a busy machine could not."""
+    fold, tables = Fold(BASE), []
     for i in range(10_000):
         fold.apply(AddSubscription(f"s{i}", "quotes", "bob", "price > 1"))
-    # Quadratic copying would take minutes here; the bound is a hundred times the usual.
-    assert time.perf_counter() - start < 10
+        tables.append((id(fold._owners.read), id(fold._open["quotes"].subscriptions.read)))
+    assert len(set(tables)) == 1
     assert len(list(fold.state().subscriptions_of("quotes"))) == 10_001
