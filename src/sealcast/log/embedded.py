@@ -1,0 +1,277 @@
+"""The embedded log: a directory of segment files that any number of processes append to and read. No server.
+
+    DIR/00000000000000000000.seg   records from offset 0, back to back (layout.py)
+    DIR/00000000000000000000.idx   that segment's sparse index, dispensable (segment.py)
+    DIR/frontier                   how far the log is written and durable (frontier.py)
+    DIR/append.lock, sync.lock     empty; held by whoever writes, and by whoever syncs
+
+An append, and why it is safe:
+
+    1. hash the data, holding nothing
+    2. take the append lock: no other writer, in this process or another. What a dead writer left behind is repaired
+       first
+    3. write the records at the end; publish the new end as `written`; release the lock
+    4. sync, or let someone else: the first to come syncs for all who have written so far, in this process (threads
+       wait for their leader) and across processes (who gets the sync lock next finds its bytes already covered and
+       syncs nothing)
+    5. publish the new end as `durable`: readers see the records now. Only then return
+
+A reader takes no lock: bytes before `durable` never change. Locks are taken in the order append, sync.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Self
+
+from sealcast.errors import Misuse, NotFound
+from sealcast.log import files, recovery
+from sealcast.log.frontier import Frontier
+from sealcast.log.layout import (
+    DEFAULT_SEGMENT_BYTES,
+    MAX_APPEND_BYTES,
+    MAX_RECORD_BYTES,
+    MIN_SEGMENT_BYTES,
+    RECORD,
+    SEGMENT,
+    encode,
+)
+from sealcast.log.port import Record
+from sealcast.log.reader import Reader, Verified
+from sealcast.log.recovery import End
+from sealcast.log.segment import index_path, list_segments, path_of
+from sealcast.log.sync import Syncer
+
+
+class EmbeddedLog:
+    """One partition in a directory of its own. Threads may share a handle; a child process opens its own.
+
+    Opening for appending repairs what a crash left. `read_only` touches nothing, takes no lock and needs no right
+    to write; after a loss of power it may see less than was acknowledged until someone has opened the log for
+    appending.
+    """
+
+    def __init__(
+        self, directory: Path | str, *, segment_bytes: int = DEFAULT_SEGMENT_BYTES, read_only: bool = False
+    ) -> None:
+        if segment_bytes < MIN_SEGMENT_BYTES:
+            raise Misuse(f"a segment has at least {MIN_SEGMENT_BYTES} bytes, not {segment_bytes}")
+        self.directory = Path(directory)
+        self.read_only = read_only
+        self._segment_bytes = segment_bytes
+        self._process = os.getpid()
+        self._tail_fd, self._tail = -1, -1
+        self._append_lock: files.FileLock | None = None
+        self._syncer: Syncer | None = None
+        if read_only:
+            self._reader = Reader(self.directory)
+            return
+        files.make_directory(self.directory)
+        with files.named(self.directory, "opening"):
+            self._frontier = Frontier(self.directory, writable=True)
+        self._append_lock = files.FileLock(self.directory / "append.lock")
+        self._syncer = Syncer(self.directory, self._frontier)
+        try:
+            with self._append_lock:
+                end = recovery.true_end(self.directory, self._frontier, self._syncer.lock)
+            # Whole records that their writer did not live to sync: make them durable, or nobody may ever do so.
+            self._syncer.make_durable(end)
+        except BaseException:
+            self.close()
+            raise
+        self._reader = Reader(self.directory, self._frontier)
+
+    # --- appending -------------------------------------------------------------------------------
+
+    def append(self, records: Sequence[bytes]) -> range:
+        """Write the records, durably; their offsets. Raises DiskFull when they do not fit: then none was written."""
+        lock, syncer = self._writable()
+        _check_sizes(records)
+        hashed = [(data, hashlib.sha256(data).digest()) for data in records]
+        room = sum(map(len, records)) + RECORD.size * len(records)
+        syncer.check()
+        with lock:
+            end = recovery.true_end(self.directory, self._frontier, syncer.lock)
+            if end.mark.position + room > self._segment_bytes and end.mark.position > SEGMENT.size:
+                end = self._roll(end, syncer)
+            raw, after = encode(end.mark, hashed, time.time_ns() // 1000)
+            self._write(raw, end)
+            with files.named(self._frontier.path, "writing"):
+                self._frontier.write(after, end.generation)
+        syncer.make_durable(End(after, end.generation))
+        return range(end.mark.offset, after.offset)
+
+    def _write(self, raw: bytes, end: End) -> None:
+        path = path_of(self.directory, end.mark.segment)
+        try:
+            if self._tail != end.mark.segment:
+                self._close_tail()
+                self._tail_fd, self._tail = os.open(path, os.O_RDWR), end.mark.segment
+            files.write_all(self._tail_fd, raw, end.mark.position)
+        except OSError as error:
+            # Take back what was written of it. Should that fail too, the next writer cuts it off as a torn tail.
+            with suppress(OSError):
+                os.truncate(path, end.mark.position)
+            raise files.trouble(error, path, "writing") from error
+
+    def _roll(self, end: End, syncer: Syncer) -> End:
+        """Begin a new segment. The old one is durable first: only the last segment is ever in doubt."""
+        syncer.make_durable(end)
+        begin = recovery.begin_segment(self.directory, end.mark)
+        with files.named(self._frontier.path, "writing"), syncer.lock:
+            self._frontier.write(begin, end.generation)
+            self._frontier.advance(begin, end.generation)
+            self._frontier.sync()
+        return End(begin, end.generation)
+
+    def retain(self, *, max_age_us: int | None = None, max_bytes: int | None = None, now_us: int | None = None) -> int:
+        """Delete the oldest whole segments, those past the age and those over the size; the new start.
+
+        The segment that is appended to always stays.
+        """
+        lock, _ = self._writable()
+        if max_age_us is None and max_bytes is None:
+            raise Misuse("retention needs an age or a size; neither would mean keep everything")
+        oldest = None if max_age_us is None else (now_us or time.time_ns() // 1000) - max_age_us
+        with lock, files.named(self.directory, "deleting in"):
+            segments = list_segments(self.directory)
+            sizes = [path_of(self.directory, first).stat().st_size for first in segments]
+            total = sum(sizes)
+            for first, following, size in zip(segments, segments[1:], sizes, strict=False):
+                too_large = max_bytes is not None and total > max_bytes
+                too_old = oldest is not None and self._reader.last_time(following) < oldest
+                if not (too_large or too_old):
+                    break
+                # Oldest first: however far this gets, what is left has no hole.
+                path_of(self.directory, first).unlink()
+                index_path(self.directory, first).unlink(missing_ok=True)
+                total -= size
+            files.sync_directory(self.directory)
+        return self.start()
+
+    # --- reading ---------------------------------------------------------------------------------
+
+    def read(self, start: int, end: int | None = None, max_bytes: int | None = None) -> Iterator[Record]:
+        return self._reading().read(start, end, max_bytes)
+
+    def start(self) -> int:
+        return self._reading().start()
+
+    def end(self) -> int:
+        return self._reading().end()
+
+    def offset_at(self, time_us: int) -> int:
+        return self._reading().offset_at(time_us)
+
+    def verify(self) -> Verified:
+        """Walk everything that is kept, without the index; Corrupt names the first damage."""
+        return self._reading().verify()
+
+    # --- handles ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        self._close_tail()
+        if hasattr(self, "_reader"):
+            self._reader.close()
+        if self._append_lock is not None:
+            self._append_lock.close()
+        if self._syncer is not None:
+            self._syncer.close()
+            self._frontier.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    def _close_tail(self) -> None:
+        fd, self._tail_fd, self._tail = self._tail_fd, -1, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def _writable(self) -> tuple[files.FileLock, Syncer]:
+        if self._append_lock is None or self._syncer is None:
+            raise Misuse(f"{self.directory} was opened read-only")
+        self._reading()
+        return self._append_lock, self._syncer
+
+    def _reading(self) -> Reader:
+        # A fork shares the parent's locks with it: both would believe that they alone hold them.
+        if os.getpid() != self._process:
+            raise Misuse(
+                f"{self.directory} was opened by process {self._process}; a child process opens the log itself"
+            )
+        return self._reader
+
+
+def _check_sizes(records: Sequence[bytes]) -> None:
+    if not records:
+        raise Misuse("an append needs at least one record")
+    if max(map(len, records)) > MAX_RECORD_BYTES:
+        raise Misuse(f"a record has at most {MAX_RECORD_BYTES} bytes, not {max(map(len, records))}")
+    if sum(map(len, records)) > MAX_APPEND_BYTES:
+        raise Misuse(
+            f"one append takes at most {MAX_APPEND_BYTES} bytes, not {sum(map(len, records))}: append in parts"
+        )
+
+
+class EmbeddedTopic:
+    """A topic's partitions, DIR/0 to DIR/n-1, opened when they are first asked for."""
+
+    def __init__(
+        self,
+        directory: Path | str,
+        partitions: int | None = None,
+        *,
+        segment_bytes: int = DEFAULT_SEGMENT_BYTES,
+        read_only: bool = False,
+    ) -> None:
+        self.directory = Path(directory)
+        self._segment_bytes, self._read_only = segment_bytes, read_only
+        self._open: dict[int, EmbeddedLog] = {}
+        found = self._count()
+        if partitions is not None and partitions < found:
+            raise Misuse(
+                f"{self.directory} has {found} partitions and cannot be opened with {partitions}: a topic never shrinks"
+            )
+        if partitions is not None and not read_only:
+            for number in range(found, partitions):
+                EmbeddedLog(self.directory / str(number), segment_bytes=segment_bytes).close()
+        self._partitions = self._count()
+        if self._partitions == 0:
+            raise NotFound(f"{self.directory} holds no partitions")
+
+    def _count(self) -> int:
+        count = 0
+        while (self.directory / str(count)).is_dir():
+            count += 1
+        return count
+
+    @property
+    def partitions(self) -> int:
+        return self._partitions
+
+    def partition(self, number: int) -> EmbeddedLog:
+        if not 0 <= number < self._partitions:
+            raise NotFound(f"{self.directory} has partitions 0 to {self._partitions - 1}, not {number}")
+        if number not in self._open:
+            self._open[number] = EmbeddedLog(
+                self.directory / str(number), segment_bytes=self._segment_bytes, read_only=self._read_only
+            )
+        return self._open[number]
+
+    def close(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()

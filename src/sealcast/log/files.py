@@ -1,0 +1,138 @@
+"""The few things the log asks of the file system, in one place: locks, syncs, exact writes, names for errors."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from sealcast.errors import DiskFull, NotFound, Unavailable
+
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
+_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+
+
+def trouble(error: OSError, path: Path, what: str) -> Unavailable:
+    """Our error for one of the operating system's."""
+    said = os.strerror(error.errno) if error.errno else str(error)
+    if error.errno in _FULL:
+        return DiskFull(
+            f"{what} {path} failed: {said}; nothing was acknowledged", hint="free some space, then try again"
+        )
+    return Unavailable(f"{what} {path} failed: {said}; nothing was acknowledged")
+
+
+@contextmanager
+def named(path: Path, what: str) -> Iterator[None]:
+    """Turn the operating system's errors into ours, with the file's name."""
+    try:
+        yield
+    except OSError as error:
+        raise trouble(error, path, what) from error
+
+
+def sync_data(fd: int) -> None:
+    """Data and the size that reaches it, on stable storage. macOS has no fdatasync and needs F_FULLFSYNC to mean it."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        fcntl.fcntl(fd, full)
+    elif hasattr(os, "fdatasync"):
+        os.fdatasync(fd)
+    else:
+        os.fsync(fd)
+
+
+def sync_directory(path: Path) -> None:
+    """Make created, renamed and removed names durable."""
+    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def make_directory(path: Path) -> None:
+    """Create it and its missing parents, each durable and private."""
+    if path.is_dir():
+        return
+    with named(path, "creating"):
+        missing = [path, *(p for p in path.parents if not p.exists())]
+        for directory in reversed(missing):
+            with suppress(FileExistsError):
+                os.mkdir(directory, DIRECTORY_MODE)
+                sync_directory(directory.parent)
+
+
+def write_all(fd: int, raw: bytes, position: int) -> None:
+    """Write every byte at `position`; the operating system may take several bites."""
+    view = memoryview(raw)
+    while view:
+        written = os.pwrite(fd, view, position)
+        view = view[written:]
+        position += written
+
+
+def replace_file(path: Path, raw: bytes) -> None:
+    """Put `raw` at `path`, whole or not at all, durably."""
+    with named(path, "writing"):
+        fd, temporary = tempfile.mkstemp(prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent)
+        try:
+            try:
+                write_all(fd, raw, 0)
+                sync_data(fd)
+            finally:
+                os.close(fd)
+            os.rename(temporary, path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
+        sync_directory(path.parent)
+
+
+def open_existing(path: Path) -> int:
+    try:
+        return os.open(path, os.O_RDONLY)
+    except FileNotFoundError:
+        raise NotFound(f"{path} does not exist") from None
+    except OSError as error:
+        raise trouble(error, path, "opening") from error
+
+
+class FileLock:
+    """Held by one thread of one process at a time. The file stays empty; the kernel lets go when its holder dies.
+
+    A `flock` belongs to the open file, which the threads of a handle share, so a mutex stands before it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._mutex = threading.Lock()
+        with named(path, "opening"):
+            self._fd = os.open(path, os.O_RDWR | os.O_CREAT, FILE_MODE)
+
+    def __enter__(self) -> None:
+        self._mutex.acquire()
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        except BaseException:
+            self._mutex.release()
+            raise
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+        finally:
+            self._mutex.release()
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)

@@ -1,0 +1,192 @@
+"""Reading an embedded log: any process, no lock, every record verified, nothing beyond the durable frontier."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.log import files
+from sealcast.log.frontier import Frontier
+from sealcast.log.layout import Mark
+from sealcast.log.port import Record
+from sealcast.log.segment import Segment, gone, list_segments, path_of
+
+#: Segments a handle keeps open.
+MAX_OPEN_SEGMENTS: Final = 8
+
+
+class Verified(NamedTuple):
+    """What a walk over everything found to be right."""
+
+    start: int
+    end: int
+    bytes: int
+
+
+class Reader:
+    """The reading half of `EmbeddedLog`."""
+
+    def __init__(self, directory: Path, frontier: Frontier | None = None) -> None:
+        self._directory = directory
+        self._frontier = frontier
+        self._owns_frontier = frontier is None
+        self._guard = threading.Lock()
+        self._open: OrderedDict[int, Segment] = OrderedDict()
+        self._segments: list[int] = []
+        if not directory.is_dir():
+            raise NotFound(f"{directory} is not the directory of a log")
+
+    def close(self) -> None:
+        with self._guard:
+            while self._open:
+                self._open.popitem()[1].close()
+            if self._owns_frontier and self._frontier is not None:
+                self._frontier.close()
+                self._frontier = None
+
+    # --- the port --------------------------------------------------------------------------------
+
+    def start(self) -> int:
+        segments = self._list()
+        return segments[0] if segments else 0
+
+    def end(self) -> int:
+        mark = self._durable()
+        return mark.offset if mark is not None else 0
+
+    def read(self, start: int, end: int | None, max_bytes: int | None) -> Iterator[Record]:
+        # Refused here and not at the first `next`: an argument that makes no sense should fail where it is given.
+        if start < 0 or (end is not None and end < start) or (max_bytes is not None and max_bytes <= 0):
+            raise Misuse(f"cannot read from {start} to {end}, at most {max_bytes} bytes")
+        frontier = self._durable()
+        last = frontier.offset if frontier is not None else 0
+        if max(start, end or 0) > last:
+            raise NotFound(f"{self._directory} ends at record {last}; record {max(start, end or 0) - 1} is not there")
+        if frontier is None or start == (last if end is None else end):
+            return iter(())
+        self._refuse_removed(start, frontier)
+        return self._records(start, last if end is None else end, max_bytes, frontier)
+
+    def offset_at(self, time_us: int) -> int:
+        frontier = self._durable()
+        if frontier is None:
+            return 0
+        # The last segment that begins before that time: its header tells the time of the record before its first.
+        segments = [first for first in self._list() if first <= frontier.segment]
+        at = bisect_right(segments, time_us - 1, key=self.last_time)
+        for first in segments[max(at - 1, 0) :]:
+            segment = self._segment(first)
+            limit = frontier.position if first == frontier.segment else segment.size()
+            found = segment.find_time(time_us, limit)
+            if first == frontier.segment or found < self._following(first):
+                return found
+        return frontier.offset
+
+    def verify(self) -> Verified:
+        frontier = self._durable()
+        if frontier is None:
+            return Verified(0, 0, 0)
+        start, size = self.start(), 0
+        self._refuse_removed(start, frontier)
+        for first in list(self._segments):
+            self._segment(first).remember(self._segment(first).begin)
+        for record in self._records(start, frontier.offset, None, frontier):
+            size += len(record.data)
+        return Verified(start, frontier.offset, size)
+
+    # --- segments --------------------------------------------------------------------------------
+
+    def last_time(self, first: int) -> int:
+        """When the record before segment `first` was appended."""
+        return self._segment(first).begin.time_us
+
+    def _records(self, start: int, end: int, max_bytes: int | None, frontier: Mark) -> Iterator[Record]:
+        first = self._segments[bisect_right(self._segments, start) - 1]
+        offset, size, before = start, 0, None
+        while offset < end:
+            segment = self._segment(first)
+            if before is not None and segment.begin.chain != before:
+                raise Corrupt(
+                    f"{segment.path}: byte 0: this segment does not continue the chain of record {offset - 1}"
+                )
+            last = first == frontier.segment
+            limit = frontier.position if last else segment.size()
+            place = segment.find(offset, limit)
+            for step in segment.walk(place, limit):
+                size += len(step.data)
+                if max_bytes is not None and size > max_bytes and offset > start:
+                    return
+                offset, before = step.offset + 1, step.chain
+                place = Mark(first, offset, step.position, step.time_us, step.chain)
+                yield Record(step.offset, step.time_us, step.data)
+                if offset >= end:
+                    break
+            segment.remember(place)
+            if not last and offset < end:
+                self._refuse_gap(segment, place, limit)
+            first = offset
+
+    def _refuse_gap(self, segment: Segment, place: Mark, limit: int) -> None:
+        following = self._following(segment.first)
+        if place.offset != following:
+            raise Corrupt(
+                f"{segment.path}: byte {limit}: the segment ends with record {place.offset - 1}, "
+                f"the next file begins with {following}"
+            )
+
+    def _refuse_removed(self, offset: int, frontier: Mark) -> None:
+        if not self._segments or self._segments[-1] < frontier.segment or offset < self._segments[0]:
+            self._list()
+        if not self._segments or frontier.segment not in self._segments:
+            raise Corrupt(
+                f"{path_of(self._directory, frontier.segment)} is gone; it was durable to byte {frontier.position}"
+            )
+        if offset < self._segments[0]:
+            raise gone(self._directory, offset, self._segments[0])
+
+    def _following(self, first: int) -> int:
+        at = bisect_right(self._segments, first)
+        if at == len(self._segments):
+            raise Corrupt(f"{self._directory}: the segment after {path_of(self._directory, first).name} is gone")
+        return self._segments[at]
+
+    def _segment(self, first: int) -> Segment:
+        with self._guard:
+            segment = self._open.get(first)
+            if segment is None:
+                segment = self._open_segment(first)
+                self._open[first] = segment
+                while len(self._open) > MAX_OPEN_SEGMENTS:
+                    self._open.popitem(last=False)
+            self._open.move_to_end(first)
+            return segment
+
+    def _open_segment(self, first: int) -> Segment:
+        try:
+            return Segment(self._directory, first)
+        except NotFound:
+            start = self.start()
+            if first < start:
+                raise gone(self._directory, first, start) from None
+            path = path_of(self._directory, first)
+            raise Corrupt(f"{path} is gone: records from {first} on were durable") from None
+
+    def _list(self) -> list[int]:
+        with files.named(self._directory, "listing"):
+            self._segments = list_segments(self._directory)
+        return self._segments
+
+    def _durable(self) -> Mark | None:
+        if self._frontier is None:
+            try:
+                self._frontier = Frontier(self._directory, writable=False)
+            except FileNotFoundError:
+                if list_segments(self._directory):
+                    raise Corrupt(f"{self._directory}: the frontier file is gone, the segments are there") from None
+                return None
+        return self._frontier.durable()

@@ -1,0 +1,176 @@
+"""What is done, under the append lock, before anything is written: find the true end of the log, repair a torn tail.
+
+    below the durable frontier   nothing is ever repaired: what does not verify is Corrupt, and says where
+    beyond it                    whole records are kept (the frontier may lag); the rest was never acknowledged and
+                                 is cut off
+
+A cut is refused where damage cannot be told from an interrupted write: when the frontier itself was damaged or is
+missing.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+from sealcast.errors import Corrupt
+from sealcast.log import files
+from sealcast.log.frontier import Frontier, State, boot
+from sealcast.log.layout import CHAIN_BYTES, SEGMENT, Mark, segment_header
+from sealcast.log.segment import Segment, index_path, list_segments, path_of
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """Where the next record goes."""
+
+    mark: Mark
+    generation: int
+
+
+def true_end(directory: Path, frontier: Frontier, sync_lock: files.FileLock) -> End:
+    """The end of the log, which may be appended to when this returns. The caller holds the append lock."""
+    state = frontier.read()
+    if _trustworthy(directory, state):
+        assert state.written is not None
+        return End(state.written.mark, state.written.generation)
+    with sync_lock:
+        state = frontier.read()
+        if state.durable is None:
+            return _without_frontier(directory, frontier, state)
+        end, generation = state.durable.mark, state.durable.generation
+        sync_failed = state.written is not None and state.written.generation != generation
+        if not sync_failed:
+            end = _walk_on(directory, end, may_cut=not state.damaged)
+        _cut(directory, end)
+        frontier.rewrite(end, generation)
+        return End(end, generation)
+
+
+def _trustworthy(directory: Path, state: State) -> bool:
+    """Was the last write of this boot finished, and has no sync failed since?"""
+    written, durable = state.written, state.durable
+    if written is None or durable is None or written.boot != boot() or written.generation != durable.generation:
+        return False
+    if written.mark.offset < durable.mark.offset:
+        return False
+    try:
+        return os.stat(path_of(directory, written.mark.segment)).st_size == written.mark.position
+    except OSError:
+        return False
+
+
+def _walk_on(directory: Path, mark: Mark, *, may_cut: bool) -> Mark:
+    """From a durable mark over whole records, into the next segment if there is one."""
+    later = [first for first in list_segments(directory) if first > mark.segment]
+    segment = Segment(directory, mark.segment)
+    try:
+        size = segment.size()
+        if size < mark.position:
+            raise Corrupt(
+                f"{segment.path}: byte {size}: the file was cut short; "
+                f"it was durable to byte {mark.position} (record {mark.offset})"
+            )
+        try:
+            for step in segment.walk(mark, size):
+                mark = Mark(mark.segment, step.offset + 1, step.position, step.time_us, step.chain)
+        except Corrupt as damage:
+            if later or not may_cut:
+                raise Corrupt(
+                    f"{damage.message}; it cannot be told from an interrupted write, so nothing was repaired",
+                    hint="restore the file from a copy; the records before this one can be read",
+                ) from damage
+    finally:
+        segment.close()
+    if not later:
+        return mark
+    if later != [mark.offset]:
+        raise Corrupt(
+            f"{directory}: segment {later[0]} does not follow record {mark.offset - 1}, "
+            f"the last of segment {mark.segment}"
+        )
+    return _enter(directory, mark, may_cut=may_cut)
+
+
+def _enter(directory: Path, mark: Mark, *, may_cut: bool) -> Mark:
+    """Into a segment that was begun but, as far as the frontier knows, not yet used."""
+    path = path_of(directory, mark.offset)
+    if path.stat().st_size < SEGMENT.size and may_cut:
+        path.unlink()
+        return mark
+    segment = Segment(directory, mark.offset)
+    begin = segment.begin
+    segment.close()
+    if (begin.chain, begin.time_us) != (mark.chain, mark.time_us):
+        raise Corrupt(f"{path}: byte 0: this segment does not continue the one before record {mark.offset}")
+    return _walk_on(directory, begin, may_cut=may_cut)
+
+
+def _cut(directory: Path, end: Mark) -> None:
+    """Remove what stands beyond `end`, so that the next record is the next byte."""
+    path = path_of(directory, end.segment)
+    with files.named(path, "repairing"):
+        fd = os.open(path, os.O_RDWR)
+        try:
+            if os.fstat(fd).st_size != end.position:
+                os.ftruncate(fd, end.position)
+            files.sync_data(fd)
+        finally:
+            os.close(fd)
+        for first in list_segments(directory):
+            if first > end.segment:
+                path_of(directory, first).unlink()
+                files.sync_directory(directory)
+
+
+def _without_frontier(directory: Path, frontier: Frontier, state: State) -> End:
+    """A new log, or one whose frontier was lost: then every byte of every segment must be right."""
+    segments = list_segments(directory)
+    if segments == [0] and not state.damaged and path_of(directory, 0).stat().st_size <= SEGMENT.size:
+        segments = []  # its maker died before the first record could be written: begin again
+    mark: Mark | None = None
+    for first in segments:
+        segment = Segment(directory, first)
+        try:
+            begin = segment.begin
+            if mark is not None and (first, begin.chain) != (mark.offset, mark.chain):
+                raise Corrupt(f"{segment.path}: byte 0: this segment does not follow record {mark.offset - 1}")
+            mark = begin
+            for step in segment.walk(begin, segment.size()):
+                mark = Mark(first, step.offset + 1, step.position, step.time_us, step.chain)
+        except Corrupt as damage:
+            raise Corrupt(
+                f"{damage.message}; {frontier.path.name} is lost too, so this cannot be told from an interrupted write",
+                hint=f"restore {frontier.path.name} or the segment from a copy",
+            ) from damage
+        finally:
+            segment.close()
+    if mark is None:
+        mark = begin_segment(directory, Mark(0, 0, 0, 0, secrets.token_bytes(CHAIN_BYTES)))
+    else:
+        _cut(directory, mark)
+    with files.named(frontier.path, "writing"):
+        frontier.rewrite(mark, 0)
+        files.sync_directory(directory)
+    return End(mark, 0)
+
+
+def begin_segment(directory: Path, end: Mark) -> Mark:
+    """A new segment that starts where the log ends, durable; the mark of its first record."""
+    path = path_of(directory, end.offset)
+    with files.named(path, "creating"):
+        # A file of that name is the beginning of someone who died: the log, whose lock we hold, does not know of it.
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, files.FILE_MODE)
+        try:
+            files.write_all(fd, segment_header(end), 0)
+            files.sync_data(fd)
+        except BaseException:
+            os.unlink(path)
+            raise
+        finally:
+            os.close(fd)
+        index_path(directory, end.offset).unlink(missing_ok=True)
+        files.sync_directory(directory)
+    return Mark(end.offset, end.offset, SEGMENT.size, end.time_us, end.chain)
