@@ -99,6 +99,8 @@ def configuration(master: str, home: Path) -> dict[str, str]:
         "spark.driver.host": "127.0.0.1",  # nothing listens beyond this machine
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.authenticate": "true",  # and nobody else on it can talk to the driver; Spark makes the secret itself
+        # What Spark spills can be events that a user's job has opened: encrypted, under a key that dies with the process.
+        "spark.io.encryption.enabled": "true",
         "spark.local.dir": str(home / "local"),
         "spark.sql.warehouse.dir": str(home / "warehouse"),
         "spark.sql.catalogImplementation": "in-memory",  # no Hive, no metastore_db in the working directory
@@ -193,10 +195,11 @@ def _python(master: str) -> dict[str, str]:
 
 def _environment(master: str) -> dict[str, str]:
     """The JVM's environment, which its Python workers inherit."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
     if not is_local(master):
-        kept |= {name: value for name, value in os.environ.items() if name.startswith(("PYSPARK_", "SPARK_"))}
-    return kept | _python(master)
+        return {**os.environ}
+    # Settings for some other Spark on this machine are not for ours.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    return kept | _python(master) | {"SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 @contextlib.contextmanager
