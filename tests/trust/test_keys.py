@@ -85,7 +85,7 @@ def test_broker_secrets_survive_their_file(tmp_path: Path) -> None:
     again = BrokerSecrets.load(tmp_path / "secrets" / "broker.key")
     assert again.pair_key(bytes(16), 1, "alice") == broker.pair_key(bytes(16), 1, "alice")
     assert again.journal_key(bytes(16)) == broker.journal_key(bytes(16))
-    assert again.group_master(bytes(16), 3) == broker.group_master(bytes(16), 3)
+    assert again.topic_secret(bytes(16), 3) == broker.topic_secret(bytes(16), 3)
 
 
 def test_every_pair_key_is_another() -> None:
@@ -96,7 +96,7 @@ def test_every_pair_key_is_another() -> None:
         for e in (1, 2, 256)
         for n in ("alice", "bob", "alic")
     ]
-    keys += [broker.group_master(bytes(16), 1).reveal(), broker.journal_key(bytes(16)).reveal(), broker.master.reveal()]
+    keys += [broker.topic_secret(bytes(16), 1).reveal(), broker.journal_key(bytes(16)).reveal(), broker.master.reveal()]
     assert len(set(keys)) == len(keys)
 
 

@@ -59,9 +59,9 @@ class BrokerSecrets(Unpicklable):
         """The key that the broker and `entity` share for one topic and epoch."""
         return kdf.derive(self.master, b"pair", pair_key_place(topic_id, epoch, entity))
 
-    def group_master(self, topic_id: bytes, epoch: int) -> Secret:
-        """What a topic's content and group keys are derived from in one epoch."""
-        return kdf.derive(self.master, b"group", topic_id, epoch.to_bytes(8, "big"))
+    def topic_secret(self, topic_id: bytes, epoch: int) -> Secret:
+        """The root of a topic's content and group keys in one epoch."""
+        return kdf.derive(self.master, b"topic", topic_id, epoch.to_bytes(8, "big"))
 
     def journal_key(self, topic_id: bytes) -> Secret:
         """Authenticates a topic's ledger and offset journal: who cannot forge it cannot rewrite what was delivered."""
