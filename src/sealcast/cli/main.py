@@ -1,0 +1,149 @@
+"""The entry point: the table of all commands, and the one place where errors become words and exit codes.
+
+    0    done
+    1    refused: the reason is on stderr (with --json, in a document on stdout)
+    2    the command line itself makes no sense
+    130  interrupted
+
+A command's module is imported when the command runs, and Spark by the few commands that need it: `sealcast --help`
+answers at once. To add a command, write `cli/NAME.py` with a `typer.Typer` in it and a line in the table here.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated, Any, Final, NamedTuple
+
+import typer
+from typer.core import TyperGroup
+
+from sealcast.cli import talk
+from sealcast.errors import SealcastError
+
+
+class Command(NamedTuple):
+    """Where a command is (`module:attribute`) and what it does, in one line."""
+
+    at: str
+    summary: str
+
+
+COMMANDS: Final[dict[str, dict[str, Command]]] = {
+    "Start here": {
+        "demo": Command("demo:app", "the main job end to end, in under a minute"),
+        "doctor": Command("doctor:app", "is this machine fit, and what to do if not"),
+    },
+    "A realm and who is in it": {
+        "init": Command("init:app", "make a new realm"),
+        "topic": Command("topic:app", "create, list, show and find topics"),
+        "entity": Command("entity:app", "enrol, list and revoke entities"),
+        "grant": Command("rights:grant_app", "give an entity rights on a topic"),
+        "revoke": Command("rights:revoke_app", "take an entity's rights on a topic away"),
+        "subscription": Command("subscription:app", "add, list and remove subscriptions"),
+    },
+    "Events": {
+        "pub": Command("pub:app", "publish events, one JSON object a line, from stdin"),
+        "sub": Command("sub:app", "open the events a subscriber gets, one JSON object a line"),
+        "run": Command("run:app", "run the pipeline on Spark: admit, match, group, seal, deliver"),
+    },
+    "What happened, and why": {
+        "status": Command("status:app", "topics, subscriptions, lag, rejections"),
+        "rejected": Command("rejected:app", "what was refused at admission"),
+        "check": Command("check:app", "prove from the ledger: nothing lost, doubled, out of order"),
+        "why": Command("why:app", "why an event did or did not reach a subscriber"),
+        "explain": Command("explain:app", "who can learn what under a topic's protection"),
+        "inspect": Command("inspect:app", "what any file of ours is and what it reveals"),
+    },
+    "Workbench": {
+        "filter": Command("filter:app", "try filters on cases"),
+        "match": Command("match:app", "match events against subscriptions, sealed and opened, in a batch"),
+        "bench": Command("bench:app", "measurements, side by side with a reference"),
+    },
+}
+_TABLE: Final = {name: command for section in COMMANDS.values() for name, command in section.items()}
+
+
+class LazyCommands(TyperGroup):
+    """Knows all commands by the table and imports one when it is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(_TABLE)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        entry = _TABLE.get(cmd_name)
+        if entry is None:
+            return None
+        module, attribute = entry.at.split(":")
+        app: typer.Typer = getattr(import_module(f"sealcast.cli.{module}"), attribute)
+        command = typer.main.get_command(app)
+        command.name = cmd_name
+        return command
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args and args[0] not in _TABLE and not args[0].startswith("-"):
+            near = difflib.get_close_matches(args[0], _TABLE, n=1)
+            ctx.fail(f"no command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        width = max(map(len, _TABLE))
+        for section, commands in COMMANDS.items():
+            with formatter.section(section):
+                formatter.write_dl([(name.ljust(width), command.summary) for name, command in commands.items()])
+
+
+app = typer.Typer(
+    cls=LazyCommands,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"sealcast {version('sealcast')}")
+        raise typer.Exit
+
+
+@app.callback(epilog="Try: sealcast demo")
+def _root(
+    realm: Annotated[Path | None, typer.Option("--realm", metavar="DIR", help="The realm, for any command.")] = None,
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="And leave.")] = False,
+) -> None:
+    """Sealed events, cast to exactly those who asked for their content.
+
+    Every command takes --help, which shows an example, and --json, which prints one JSON document on stdout.
+    A realm is found by --realm DIR, by SEALCAST_REALM, or around the working directory.
+    """
+    if realm is not None:
+        os.environ["SEALCAST_REALM"] = str(realm)
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Runs one command and exits."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        app(given, prog_name="sealcast")
+    except SealcastError as error:
+        talk.refuse(error, as_json="--json" in given)
+        sys.exit(1)
+    except BrokenPipeError:
+        _close_quietly()
+        sys.exit(1)
+    except OSError as error:
+        talk.refuse(talk.from_os_error(error), as_json="--json" in given)
+        sys.exit(1)
+
+
+def _close_quietly() -> None:
+    # Whoever read us has gone; without this, Python complains when it flushes stdout at exit.
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,0 +1,179 @@
+"""How commands talk: data to stdout (a table, or one JSON document), everything else to stderr.
+
+Also the options that every command shares, so that they read the same everywhere.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from sealcast.errors import FilterRejected, SealcastError, Unavailable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from sealcast.trust.deployment import Realm
+
+RealmOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--realm", metavar="DIR", help="The realm [default: SEALCAST_REALM, or around the working directory]."
+    ),
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+AsOption = Annotated[str, typer.Option("--as", metavar="ENTITY", help="Who does it: an enrolled entity.")]
+
+#: What `typer.Typer` and its commands are made with, everywhere.
+SETTINGS: Final[dict[str, Any]] = {
+    "rich_markup_mode": None,
+    "pretty_exceptions_enable": False,
+    "no_args_is_help": True,
+    "add_completion": False,
+    "context_settings": {"help_option_names": ["-h", "--help"]},
+}
+_WIDEST: Final = 100_000
+
+
+def open_realm(directory: Path | None) -> Realm:
+    """The realm a command works on. Opening it reads public things only."""
+    from sealcast.trust.deployment import Realm
+
+    return Realm(directory)
+
+
+# --- data ---------------------------------------------------------------------------------------------
+
+
+def emit(document: object) -> None:
+    """One JSON document."""
+    print(json.dumps(document, indent=2, ensure_ascii=False), flush=True)
+
+
+def line(document: Mapping[str, object]) -> str:
+    """One line of JSON Lines."""
+    return json.dumps(document, ensure_ascii=False, separators=(", ", ": "))
+
+
+def say(text: str) -> None:
+    """The result, for people."""
+    print(text, flush=True)
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
+    """Rows for people; `empty` is said instead when there are none."""
+    if not rows:
+        note(empty)
+        return
+    from rich.box import SIMPLE_HEAD
+    from rich.table import Table
+
+    shown = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, header_style="bold")
+    numeric = [all(isinstance(row[i], int | float) for row in rows) for i in range(len(columns))]
+    for name, right in zip(columns, numeric, strict=True):
+        shown.add_column(name, justify="right" if right else "left", overflow="fold")
+    for row in rows:
+        shown.add_row(*(f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else str(v) for v in row))
+    console().print(shown)
+
+
+def pairs(items: Sequence[tuple[str, object]]) -> None:
+    """Names and what they are, for people."""
+    width = max(len(name) for name, _ in items)
+    for name, value in items:
+        first, *rest = str(value).splitlines() or [""]
+        say("\n".join([f"{name.ljust(width)}  {first}", *(" " * (width + 2) + more for more in rest)]))
+
+
+def console(*, stderr: bool = False) -> Console:
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    # A pipe has no width: cutting lines to fit one would cut data.
+    return Console(
+        file=stream,
+        width=None if stream.isatty() else _WIDEST,
+        highlight=False,
+        markup=False,
+        soft_wrap=not stream.isatty(),
+    )
+
+
+# --- talk ---------------------------------------------------------------------------------------------
+
+
+def note(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def warn(text: str) -> None:
+    note(f"{_coloured('warning:', '33')} {text}")
+
+
+@contextmanager
+def progress(what: str, total: int | None) -> Iterator[Progress | None]:
+    """A progress bar on stderr, for long work in front of a person; nothing otherwise. It has one task, number 0."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
+        bar.add_task(what, total=total)
+        yield bar
+
+
+# --- refusals -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def about_filter(text: str) -> Iterator[None]:
+    """Lets a refusal of this filter show where in its text the trouble is."""
+    try:
+        yield
+    except FilterRejected as error:
+        error.add_note(text)
+        raise
+
+
+def refuse(error: SealcastError, *, as_json: bool) -> None:
+    """Why it was refused and what to do next. Under --json it is the document; the words still go to stderr."""
+    if as_json:
+        emit(error.as_json())
+    note(f"{_coloured('refused:' if error.code != 'bug' else 'bug:', '31;1')} {error.message}")
+    if isinstance(error, FilterRejected) and error.at is not None:
+        for text in getattr(error, "__notes__", ()):
+            note(marked(text, error.at))
+    if error.hint is not None:
+        note(f"{_coloured('hint:', '36')} {error.hint}")
+
+
+def marked(text: str, at: int) -> str:
+    """The line of a filter that holds offset `at`, and a caret under that place."""
+    start = text.rfind("\n", 0, at) + 1
+    end = text.find("\n", at)
+    shown = text[start : len(text) if end < 0 else end]
+    column = at - start
+    # Long filters: enough around the place to recognise it.
+    if len(shown) > 110:
+        cut = max(0, column - 50)
+        shown, column = ("..." if cut else "") + shown[cut : cut + 100] + "...", column - cut + (3 if cut else 0)
+    clean = "".join(c if c.isprintable() else " " for c in shown)
+    return f"    {clean}\n    {' ' * column}^"
+
+
+def from_os_error(error: OSError) -> Unavailable:
+    where = f"{error.filename}: " if error.filename else ""
+    return Unavailable(f"{where}{error.strerror or error}")
+
+
+def _coloured(text: str, code: str) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if sys.stderr.isatty() else text

@@ -1,0 +1,163 @@
+"""sealcast topic: create, list, show, find."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sys
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sealcast.cli import talk
+from sealcast.errors import SchemaRejected
+
+if TYPE_CHECKING:
+    from sealcast.model.schema import Attribute, Schema
+    from sealcast.trust.realm import RealmState, TopicState
+
+app = typer.Typer(help="Create, list, show and find topics.", **talk.SETTINGS)
+
+_SCHEMA_HELP = (
+    """A JSON file, or - for stdin: {"attributes": [{"name", "type", "min", "max", "step", "max_length"}]}."""
+)
+
+
+@app.command(epilog="Example: sealcast topic create quotes --schema quotes.json")
+def create(
+    name: Annotated[str, typer.Argument(help="A new name.")],
+    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help=_SCHEMA_HELP)],
+    partitions: Annotated[int, typer.Option(help="Publishers are spread over them; order is kept per publisher.")] = 1,
+    protection: Annotated[str, typer.Option(help="How much the infrastructure may know: endpoint.")] = "endpoint",
+    access: Annotated[
+        str,
+        typer.Option(help="members: everyone enrolled may publish and subscribe; granted: only who was granted it."),
+    ] = "members",
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Create a topic with a schema: the typed attributes that filters can ask for.
+
+    Types are int, float, decimal, string, bool and timestamp. Bounds are inclusive.
+    """
+    here = talk.open_realm(realm)
+    here.create_topic(name, read_schema(schema), partitions=partitions, protection=protection, access=access)
+    state = here.state()
+    if json:
+        talk.emit(describe(state, state.topic_state(name)))
+        return
+    talk.say(f"topic {name!r} created ({access}, {partitions} partition{'s' if partitions != 1 else ''})")
+
+
+@app.command("list", epilog="Example: sealcast topic list --json")
+def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+    """List all topics."""
+    state = talk.open_realm(realm).state()
+    _show_many(state, list(state.topics.values()), json, "no topics yet: sealcast topic create NAME --schema FILE")
+
+
+@app.command(epilog="Example: sealcast topic find price")
+def find(
+    text: Annotated[str, typer.Argument(help="Part of a topic's name, or of an attribute's.")],
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Find topics by their name or by the attributes they have."""
+    state, wanted = talk.open_realm(realm).state(), text.casefold()
+    found = [
+        t
+        for t in state.topics.values()
+        if wanted in t.topic.name.casefold() or any(wanted in a.casefold() for a in t.topic.schema.names)
+    ]
+    _show_many(state, found, json, f"no topic has {text!r} in its name or attributes")
+
+
+@app.command(epilog="Example: sealcast topic show quotes")
+def show(name: str, realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+    """Show one topic: its attributes, its rights, its subscribers."""
+    state = talk.open_realm(realm).state()
+    found = state.topic_state(name)
+    if json:
+        talk.emit(describe(state, found))
+        return
+    topic = found.topic
+    talk.pairs(
+        [
+            ("topic", topic.name),
+            ("id", topic.id.hex()),
+            ("protection", topic.protection),
+            ("access", topic.access),
+            ("partitions", topic.partitions),
+            ("epoch", topic.epoch),
+            ("subscribers", f"{len(found.slots)} ({len(list(state.authorised_slots(name)))} may read)"),
+            ("subscriptions", len(found.subscriptions)),
+            ("attributes", "\n".join(_attribute(a) for a in topic.schema.attributes)),
+        ]
+    )
+    exceptions = [(n, ", ".join(sorted(r)) or "nothing") for n, r in found.rights.items()]
+    if exceptions:
+        talk.say("")
+        talk.table(["entity", "may"], exceptions, "")
+
+
+def read_schema(file: str) -> Schema:
+    """A schema from a JSON file, numbers kept exact."""
+    from sealcast.model.schema import Schema
+
+    text = sys.stdin.read() if file == "-" else Path(file).read_text(encoding="utf-8")
+    try:
+        body = jsonlib.loads(text, parse_float=Decimal)
+    except ValueError as error:
+        raise SchemaRejected(f"{file} is not JSON: {error}") from None
+    return Schema.from_json(body)
+
+
+def describe(state: RealmState, found: TopicState) -> dict[str, object]:
+    topic = found.topic
+    return {
+        "topic": topic.name,
+        "id": topic.id.hex(),
+        "protection": topic.protection,
+        "access": str(topic.access),
+        "partitions": topic.partitions,
+        "epoch": topic.epoch,
+        "subscribers": len(found.slots),
+        "authorised": len(list(state.authorised_slots(topic.name))),
+        "subscriptions": len(found.subscriptions),
+        "rights": {entity: sorted(rights) for entity, rights in found.rights.items()},
+        "schema": topic.schema.to_json(),
+    }
+
+
+def _show_many(state: RealmState, found: list[TopicState], json: bool, empty: str) -> None:
+    if json:
+        talk.emit({"topics": [describe(state, t) for t in found]})
+        return
+    rows = [
+        (
+            t.topic.name,
+            t.topic.protection,
+            t.topic.access,
+            t.topic.partitions,
+            len(t.subscriptions),
+            ", ".join(f"{a.name} {a.type}" for a in t.topic.schema.attributes),
+        )
+        for t in found
+    ]
+    talk.table(["topic", "protection", "access", "partitions", "subscriptions", "attributes"], rows, empty)
+
+
+def _attribute(attribute: Attribute) -> str:
+    from sealcast.model.schema import value_to_json
+
+    words = [attribute.name, str(attribute.type)]
+    for name in ("min", "max"):
+        bound = getattr(attribute, name)
+        if bound is not None:
+            words.append(f"{name} {value_to_json(bound)}")
+    if attribute.step is not None:
+        words.append(f"step {attribute.step}" + (" ms" if attribute.type == "timestamp" else ""))
+    if attribute.max_length is not None:
+        words.append(f"max_length {attribute.max_length}")
+    return " ".join(words)
