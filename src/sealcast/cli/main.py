@@ -117,7 +117,9 @@ def _version(asked: bool) -> None:
 @app.callback(epilog="Try: sealcast demo")
 def _root(
     realm: Annotated[Path | None, typer.Option("--realm", metavar="DIR", help="The realm, for any command.")] = None,
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True, help="And leave.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
+    ] = False,
 ) -> None:
     """Sealed events, cast to exactly those who asked for their content.
 

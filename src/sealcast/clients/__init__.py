@@ -1,0 +1,1 @@
+"""What publishers and subscribers use: plain Python, no Spark, nothing of the broker's."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from sealcast.errors import Misuse
+from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.trust import layout
@@ -131,7 +132,13 @@ class Realm:
             live = (e for e in state.entities.values() if not e.revoked)
             return [create, *(broker.issue_pair_key(topic, entity) for entity in live)]
 
-        return self.registry.transact(decide).topic(name)
+        made = self.registry.transact(decide).topic(name)
+        # The registry is what counts: whoever opens the log makes what is missing, should this be cut short.
+        paths = self.paths.topic(name)
+        EmbeddedTopic(paths.frames_root, partitions).close()
+        for directory in (paths.pieces, paths.ledger, paths.cursors):
+            directory.mkdir(exist_ok=True)
+        return made
 
     def grant(self, topic: str, entity: str, rights: Iterable[Right] = BOTH) -> RealmState:
         """Rights for an entity, and the pair key it needs to use them."""

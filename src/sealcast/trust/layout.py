@@ -30,8 +30,12 @@ class TopicPaths:
 
     root: Path
 
+    @property
+    def frames_root(self) -> Path:
+        return self.root / "frames"
+
     def frames(self, partition: int) -> Path:
-        return self.root / "frames" / str(partition)
+        return self.frames_root / str(partition)
 
     @property
     def pieces(self) -> Path:

@@ -1,0 +1,180 @@
+"""The publisher's side of the path: events are checked, sealed in frames, signed, and appended to the topic's log.
+
+What `publish` returns is durable: it survives the loss of power, and the pipeline will take it from there. Events of
+one publisher keep their order, because it always writes to the same partition.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from sealcast.errors import EventRejected
+from sealcast.log.embedded import EmbeddedTopic
+from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, Position
+from sealcast.model.schema import Schema, Value
+from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.trust.changes import Right
+from sealcast.trust.deployment import Realm
+from sealcast.trust.realm import RealmState
+from sealcast.wire.records import RecordCodec
+
+#: Large enough to share a signature among many events, small enough not to keep the first one waiting.
+EVENTS_PER_FRAME: Final = 1_000
+BYTES_PER_FRAME: Final = 4 << 20
+#: Frames that are made durable by one sync, at most; it also bounds what is in memory at a time.
+BYTES_PER_APPEND: Final = 32 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An event that was not published, by its index in what was given."""
+
+    index: int
+    error: EventRejected
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """Where the admissible events went, in order, and which were none."""
+
+    positions: list[Position]
+    refusals: list[Refusal]
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    values: Mapping[str, Value]
+    payload: bytes
+    content_type: str
+
+
+class Publisher:
+    """One entity publishing on one topic. Threads may share it; a child process makes its own."""
+
+    def __init__(self, realm: Realm | str | Path, topic: str, as_: str) -> None:
+        self.realm = realm if isinstance(realm, Realm) else Realm(realm)
+        self.topic = topic
+        self.name = as_
+        self._lock = threading.Lock()
+        self._state: RealmState | None = None
+        state = self.realm.state()
+        state.require(Right.PUBLISH, topic, as_)
+        self._identity = self.realm.identity(as_)
+        about = state.topic(topic)
+        self._log = EmbeddedTopic(self.realm.paths.topic(topic).frames_root, about.partitions)
+        self.partition = partition_of(as_, about.partitions)
+        self._refresh()
+
+    def publish(self, events: Iterable[Event]) -> list[Position]:
+        """All of them, durable on return; or none, and EventRejected names the first that the schema does not admit."""
+        with self._lock:
+            schema, checked = self._refresh(), []
+            for index, event in enumerate(events):
+                try:
+                    checked.append(_check(schema, event))
+                except EventRejected as error:
+                    raise _at(index, error) from None
+            return self._append(checked)
+
+    def publish_one(self, event: Event) -> Position:
+        """A frame of one."""
+        return self.publish((event,))[0]
+
+    def publish_admissible(self, events: Iterable[Event]) -> Published:
+        """Those that the schema admits, durable on return; the others are named, with the reason."""
+        with self._lock:
+            schema, checked, refusals = self._refresh(), [], []
+            for index, event in enumerate(events):
+                try:
+                    checked.append(_check(schema, event))
+                except EventRejected as error:
+                    refusals.append(Refusal(index, _at(index, error)))
+            return Published(self._append(checked), refusals)
+
+    def close(self) -> None:
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    def _refresh(self) -> Schema:
+        """Goes by the newest registry: a right that was taken away is noticed here, not silently at the broker."""
+        state = self.realm.state()
+        if state is not self._state:
+            state.require(Right.PUBLISH, self.topic, self.name)
+            about = state.topic(self.topic)
+            if self._state is None or self._state.topic(self.topic) != about:
+                pair = self._identity.pair_key(state, self.topic)
+                codec = RecordCodec(about.schema)
+                # A new sealer draws a new boot: its numbers and nonces share nothing with those before.
+                self._sealer = FrameSealer(codec, about.id, about.epoch, self.name, pair, self._identity.signer)
+            self._state = state
+        return state.topic(self.topic).schema
+
+    def _append(self, events: Sequence[_Checked]) -> list[Position]:
+        log, positions = self._log.partition(self.partition), list[Position]()
+        frames, counts, size = list[bytes](), list[int](), 0
+        for batch in _batches(events):
+            frame = self._sealer.seal(
+                [e.values for e in batch],
+                [e.payload for e in batch],
+                [e.content_type for e in batch],
+                time.time_ns() // 1000,
+            )
+            if frames and size + len(frame) > BYTES_PER_APPEND:
+                positions += _positions(self.partition, log.append(frames), counts)
+                frames, counts, size = [], [], 0
+            frames.append(frame)
+            counts.append(len(batch))
+            size += len(frame)
+        if frames:
+            positions += _positions(self.partition, log.append(frames), counts)
+        return positions
+
+
+def partition_of(publisher: str, partitions: int) -> int:
+    """The partition a publisher writes to: the same on every machine and in every run."""
+    return int.from_bytes(hashlib.sha256(publisher.encode()).digest()[:8], "big") % partitions
+
+
+def _check(schema: Schema, event: Event) -> _Checked:
+    if len(event.payload) > MAX_PAYLOAD_BYTES:
+        raise EventRejected(f"the payload has {len(event.payload)} bytes, {MAX_PAYLOAD_BYTES} are allowed")
+    kind = event.content_type
+    if not 0 < len(kind) <= MAX_CONTENT_TYPE_LENGTH or not kind.isascii() or not kind.isprintable():
+        raise EventRejected(f"a content type has 1 to {MAX_CONTENT_TYPE_LENGTH} printable ASCII characters")
+    return _Checked(schema.parse(event.attributes), event.payload, kind)
+
+
+def _at(index: int, error: EventRejected) -> EventRejected:
+    return EventRejected(f"event {index}: {error.message}", attribute=error.attribute, hint=error.hint)
+
+
+def _batches(events: Sequence[_Checked]) -> Iterator[Sequence[_Checked]]:
+    start, size = 0, 0
+    for end, event in enumerate(events):
+        # Payloads are most of an event; strings in attributes are bounded by their own limit.
+        more = len(event.payload) + sum(len(v) for v in event.values.values() if isinstance(v, str))
+        if end > start and (end - start == EVENTS_PER_FRAME or size + more > BYTES_PER_FRAME):
+            yield events[start:end]
+            start, size = end, 0
+        size += more
+    if start < len(events):
+        yield events[start:]
+
+
+def _positions(partition: int, offsets: range, counts: Sequence[int]) -> list[Position]:
+    return [
+        Position(partition, offset, row) for offset, count in zip(offsets, counts, strict=True) for row in range(count)
+    ]
