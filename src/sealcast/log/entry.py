@@ -1,0 +1,163 @@
+"""What a ledger record says: which input a batch consumed, under which version, into which pieces, with what counts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from sealcast.errors import Misuse
+from sealcast.log.offsets import PinnedOffset
+from sealcast.log.pieces import DIGEST_BYTES
+from sealcast.primitives.mac import TAG_BYTES
+from sealcast.wire import cbor
+from sealcast.wire.limits import MAX_COUNTS
+
+FORMAT: Final = 1
+MAX_PIECES: Final = 65_536
+MAX_ENTRY_BYTES: Final = 16 << 20
+MAX_QUERY_LENGTH: Final = 128
+MAX_COUNT_NAME: Final = 64
+_KEYS: Final = frozenset({"v", "query", "batch", "start", "end", "pieces", "counts", "previous"})
+
+
+@dataclass(frozen=True, slots=True)
+class PieceRef:
+    """A piece, as the ledger names it."""
+
+    name: str
+    digest: bytes
+    size: int
+    partition: int
+    #: The frames it was made from: `first` to before `end`.
+    first: int
+    end: int
+    events: int
+    deliveries: int
+    encryptions: int
+    #: Who finds something in it: for subscriber slot i, bit i % 8 (lowest first) of byte i // 8, trailing zero bytes
+    #: left out (`slot_bits`). With it a mailbox skips a piece on the ledger's word; None: the piece must be asked.
+    slots: bytes | None = None
+
+    def __post_init__(self) -> None:
+        if len(self.digest) != DIGEST_BYTES or not 0 <= self.first < self.end:
+            raise Misuse(f"piece {self.name!r} is not described properly")
+        if self.slots is not None and self.slots.endswith(b"\0"):
+            raise Misuse(f"piece {self.name!r}: its slots have trailing zero bytes")
+
+    def concerns(self, slot: int) -> bool:
+        """May the subscriber at `slot` find something in this piece?"""
+        if self.slots is None:
+            return True
+        return slot >> 3 < len(self.slots) and bool(self.slots[slot >> 3] >> (slot & 7) & 1)
+
+
+def slot_bits(slots: Iterable[int]) -> bytes:
+    """The `slots` of a piece, from slot numbers in any order."""
+    chosen = set(slots)
+    raw = bytearray(max(chosen, default=-1) // 8 + 1)
+    for slot in chosen:
+        raw[slot >> 3] |= 1 << (slot & 7)
+    return bytes(raw)
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One committed batch. Equal entries are equal batches."""
+
+    #: The query's id, which its checkpoint keeps: batch numbers are counted within it.
+    query: str
+    batch: int
+    start: PinnedOffset
+    end: PinnedOffset
+    pieces: tuple[PieceRef, ...] = ()
+    #: Sums over the batch: `admitted`, `deliveries`, `rejected.signature`, ...
+    counts: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.query) <= MAX_QUERY_LENGTH or self.batch < 0:
+            raise Misuse("an entry names its query and the number of its batch")
+        if not self.end.reaches(self.start):
+            raise Misuse(f"a batch goes forward, not from {self.start} to {self.end}")
+        if len(self.pieces) > MAX_PIECES or len(self.counts) > MAX_COUNTS:
+            raise Misuse(f"a batch has at most {MAX_PIECES} pieces and {MAX_COUNTS} counts")
+        self._check_cover()
+
+    def _check_cover(self) -> None:
+        """Pieces lie within the batch's input and do not overlap: no frame is delivered by two pieces."""
+        spans = {p: (first, end) for p, first, end in self.start.ranges(self.end)}
+        reached: dict[int, int] = {}
+        for piece in sorted(self.pieces, key=lambda piece: (piece.partition, piece.first)):
+            first, end = spans.get(piece.partition, (0, 0))
+            if piece.first < max(first, reached.get(piece.partition, 0)) or piece.end > end:
+                raise Misuse(f"piece {piece.name!r} covers frames that are not this batch's, or another piece's")
+            reached[piece.partition] = piece.end
+
+    @property
+    def version(self) -> int:
+        """Of the realm's registry, in force for the whole batch."""
+        return self.end.version
+
+    def encode(self, previous: bytes) -> bytes:
+        raw = cbor.encode(
+            {
+                "v": FORMAT,
+                "query": self.query,
+                "batch": self.batch,
+                "start": self.start.to_cbor(),
+                "end": self.end.to_cbor(),
+                "pieces": [_piece_to_cbor(piece) for piece in self.pieces],
+                "counts": dict(self.counts),
+                "previous": previous,
+            }
+        )
+        if len(raw) > MAX_ENTRY_BYTES:
+            raise Misuse(
+                f"a ledger record has at most {MAX_ENTRY_BYTES} bytes, not {len(raw)}: smaller batches, please"
+            )
+        return raw
+
+    @classmethod
+    def decode(cls, raw: bytes) -> tuple[Entry, bytes]:
+        """The entry and the tag of the record before; Misuse or FrameRejected when these bytes are no entry."""
+        body: Any = cbor.decode(raw, max_bytes=MAX_ENTRY_BYTES)
+        if not isinstance(body, dict) or body.keys() != _KEYS or body["v"] != FORMAT:
+            raise Misuse(f"not an entry of format {FORMAT}")
+        pieces, counts, previous = body["pieces"], body["counts"], body["previous"]
+        query, batch = body["query"], body["batch"]
+        if not isinstance(pieces, list) or not isinstance(counts, dict) or not _is_tag(previous):
+            raise Misuse("not an entry")
+        if not isinstance(query, str) or not _natural(batch) or not all(map(_is_count, counts.items())):
+            raise Misuse("not an entry")
+        start, end = PinnedOffset.from_cbor(body["start"]), PinnedOffset.from_cbor(body["end"])
+        return cls(query, batch, start, end, tuple(map(_piece_from_cbor, pieces)), counts), previous
+
+
+def _piece_to_cbor(p: PieceRef) -> list[object]:
+    return [p.name, p.digest, p.size, p.partition, p.first, p.end, p.events, p.deliveries, p.encryptions, p.slots]
+
+
+def _piece_from_cbor(body: object) -> PieceRef:
+    if not isinstance(body, list) or len(body) != 10:
+        raise Misuse("not a piece")
+    numbers: list[int]
+    name, digest, *numbers, slots = body
+    if not isinstance(name, str) or not isinstance(digest, bytes) or not all(map(_natural, numbers)):
+        raise Misuse("not a piece")
+    if slots is not None and not isinstance(slots, bytes):
+        raise Misuse("not a piece")
+    size, partition, first, end, events, deliveries, encryptions = numbers
+    return PieceRef(name, digest, size, partition, first, end, events, deliveries, encryptions, slots)
+
+
+def _natural(number: object) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and number >= 0
+
+
+def _is_tag(given: object) -> bool:
+    return isinstance(given, bytes) and len(given) == TAG_BYTES
+
+
+def _is_count(item: tuple[object, object]) -> bool:
+    name, count = item
+    return isinstance(name, str) and 0 < len(name) <= MAX_COUNT_NAME and _natural(count)

@@ -1,0 +1,210 @@
+"""The ledger: one record per committed batch. It is offset journal, commit point and proof in one (ADR 4).
+
+    record = CBOR {1: body, 2: tag}
+    body   = CBOR {version, query, batch, start, end, pieces, counts, previous: the tag of the record before}
+    tag    = HMAC(the topic's journal key, body)
+
+Chained twice. The log's own chain is public: anyone finds damage, and records moved or removed. The tags are chained
+through `previous` under a key that only the broker has: who can write the files can destroy the ledger, but not rewrite
+it. What remains is cutting off its newest records, which the ledger alone cannot show; Spark's checkpoint and every
+subscriber's cursor remember how far it was, and both refuse a ledger that is shorter.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from sealcast.errors import Corrupt, FrameRejected, Locked, Misuse, NotFound
+from sealcast.log import files
+from sealcast.log.embedded import EmbeddedLog
+from sealcast.log.entry import Entry
+from sealcast.log.offsets import PinnedOffset, check_continuity
+from sealcast.log.port import Record
+from sealcast.primitives import mac
+from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.wire import cbor
+
+_CONTEXT: Final = b"sealcast ledger record 1"
+#: What the first record has in place of its predecessor's tag.
+GENESIS: Final = bytes(mac.TAG_BYTES)
+
+
+@dataclass(frozen=True, slots=True)
+class Committed:
+    """A record of the ledger."""
+
+    index: int
+    time_us: int
+    entry: Entry
+    previous: bytes
+    tag: bytes
+
+
+class LedgerReader(Unpicklable):
+    """Reads a ledger. With the journal key every tag is verified, without it everything that is public is."""
+
+    def __init__(self, directory: Path | str, key: Secret | None = None) -> None:
+        self.directory = Path(directory)
+        self._key = key
+        self._log: EmbeddedLog | None = None
+
+    def end(self) -> int:
+        """How many batches are committed. Cheap: ask as often as you like."""
+        log = self._reading()
+        return log.end() if log is not None else 0
+
+    def entries(self, start: int = 0, end: int | None = None) -> Iterator[Committed]:
+        """Committed batches from `start` on, each verified to follow the one before."""
+        log = self._reading()
+        if log is None:
+            if start:
+                raise NotFound(f"{self.directory} has no records; record {start} was asked for")
+            return
+        before = self._at(log, start - 1).tag if start else GENESIS
+        for record in log.read(start, end):
+            committed = self._parse(record)
+            if committed.previous != before:
+                raise Corrupt(f"{self.directory}: record {record.offset} does not follow record {record.offset - 1}")
+            before = committed.tag
+            yield committed
+
+    def at(self, index: int) -> Committed:
+        """One record, by its number."""
+        log = self._reading()
+        if log is None:
+            raise NotFound(f"{self.directory} has no records; record {index} was asked for")
+        return self._at(log, index)
+
+    def last(self) -> Committed | None:
+        """The newest record."""
+        end = self.end()
+        return self.at(end - 1) if end else None
+
+    def last_span(self) -> Entry | None:
+        last = self.last()
+        return last.entry if last is not None else None
+
+    def index_at(self, time_us: int) -> int:
+        """The first record committed at that time or later."""
+        log = self._reading()
+        return log.offset_at(time_us) if log is not None else 0
+
+    def verify(self) -> int:
+        """Walk the whole ledger; how many records it has. Every batch starts where the one before ended."""
+        before: Entry | None = None
+        count = 0
+        for committed in self.entries():
+            entry = committed.entry
+            expected = before.end if before else PinnedOffset.initial(len(entry.start.partitions))
+            if entry.start != expected:
+                raise Corrupt(f"{self.directory}: record {committed.index} starts at {entry.start}, not at {expected}")
+            before, count = entry, count + 1
+        return count
+
+    def close(self) -> None:
+        if self._log is not None:
+            self._log.close()
+            self._log = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    def _reading(self) -> EmbeddedLog | None:
+        # A topic that never ran has no ledger yet: that is an empty one, and a follower waits for it.
+        if self._log is None and self.directory.is_dir():
+            self._log = EmbeddedLog(self.directory, read_only=True)
+        return self._log
+
+    def _at(self, log: EmbeddedLog, index: int) -> Committed:
+        return self._parse(next(log.read(index, index + 1)))
+
+    def _parse(self, record: Record) -> Committed:
+        where = f"{self.directory}: record {record.offset}"
+        try:
+            outer = cbor.decode(record.data, max_bytes=len(record.data))
+            match outer:
+                case {1: bytes(body), 2: bytes(tag)} if len(outer) == 2 and len(tag) == mac.TAG_BYTES:
+                    entry, previous = Entry.decode(body)
+                case _:
+                    raise Corrupt(f"{where} is not a ledger record")
+        except (FrameRejected, Misuse) as problem:
+            raise Corrupt(f"{where} is not a ledger record: {problem.message}") from None
+        if self._key is not None and not mac.verify(self._key, tag, _CONTEXT, body):
+            raise Corrupt(f"{where} was not written by this broker: its tag does not verify under the journal key")
+        return Committed(record.offset, record.time_us, entry, previous, tag)
+
+
+class Ledger(LedgerReader):
+    """The broker's ledger, to commit to."""
+
+    def __init__(self, directory: Path | str, key: Secret) -> None:
+        super().__init__(directory, key)
+        self._secret = key
+        self._log = self._writable = EmbeddedLog(self.directory)
+        self._commit_lock = files.FileLock(self.directory / "commit.lock")
+
+    def commit(self, entry: Entry) -> bool:
+        """Append the batch: when this returns, it is committed. False when the very same was committed before."""
+        with self._commit_lock:
+            last = self.last()
+            known = self._find(entry, last)
+            if known is not None:
+                return self._same(entry, known)
+            check_continuity(self, entry.start, entry.end)
+            body = entry.encode(last.tag if last else GENESIS)
+            tag = mac.tag(self._secret, _CONTEXT, body)
+            self._writable.append([cbor.encode({1: body, 2: tag})])
+            return True
+
+    def _find(self, entry: Entry, last: Committed | None) -> Committed | None:
+        """The record of the same batch of the same query. A query's batch numbers only grow: the search is short."""
+        index = last.index if last else -1
+        while last is not None and last.entry.query == entry.query and last.entry.batch > entry.batch:
+            index -= 1
+            last = self.at(index) if index >= 0 else None
+        if last is not None and (last.entry.query, last.entry.batch) == (entry.query, entry.batch):
+            return last
+        return None
+
+    def _same(self, entry: Entry, known: Committed) -> bool:
+        if known.entry != entry:
+            raise Corrupt(
+                f"batch {entry.batch} was committed before with other content (record {known.index} of the ledger): "
+                "a batch that is run again gives the same bytes, so its input, the registry or the code has changed",
+                hint="nothing was committed; check the topic's files, then start with the code that ran before",
+            )
+        return False
+
+    @contextmanager
+    def exclusive(self) -> Iterator[None]:
+        """Hold the topic for one running pipeline; Locked, naming the holder, when there is another."""
+        path = self.directory / "driver.lock"
+        with files.named(path, "opening"):
+            fd = os.open(path, os.O_RDWR | os.O_CREAT, files.FILE_MODE)
+        try:
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
+                raise Locked(
+                    f"{self.directory.parent} is being run by process {holder}",
+                    hint="one pipeline runs a topic: stop that one first",
+                ) from None
+            os.ftruncate(fd, 0)
+            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
+            yield
+        finally:
+            os.close(fd)
+
+    def close(self) -> None:
+        self._commit_lock.close()
+        super().close()

@@ -1,0 +1,145 @@
+"""A pinned offset: everything a batch depends on (decision 1), and the check that a batch follows the one before.
+
+Spark keeps our offsets as JSON in its checkpoint and believes whatever it finds there. Two attacks, two answers:
+
+    altered by hand   each offset carries a MAC of the broker's: it is refused before it is used
+    an older one      its MAC is right, but a batch must start where the ledger's last record ended (`check_continuity`)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Final, Protocol
+
+from sealcast.errors import Corrupt, Misuse
+from sealcast.primitives import mac
+from sealcast.primitives.secrets import Secret
+from sealcast.wire import cbor
+
+MAX_PARTITIONS: Final = 4096
+#: Nonces give the offset 40 bits.
+MAX_OFFSET: Final = (1 << 40) - 1
+MAX_VERSION: Final = (1 << 53) - 1
+_CONTEXT: Final = b"sealcast pinned offset 1"
+_FIELDS: Final = frozenset({"partitions", "version", "tag"})
+
+
+@dataclass(frozen=True, slots=True)
+class PinnedOffset:
+    """How far each partition is consumed, and the version of the realm in force. Equal offsets, equal output."""
+
+    partitions: tuple[int, ...]
+    version: int
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.partitions) <= MAX_PARTITIONS:
+            raise Misuse(f"a pinned offset has 1 to {MAX_PARTITIONS} partitions, not {len(self.partitions)}")
+        if not all(_whole(offset, MAX_OFFSET) for offset in self.partitions) or not _whole(self.version, MAX_VERSION):
+            raise Misuse("a pinned offset is made of whole numbers from 0 up")
+
+    @classmethod
+    def initial(cls, partitions: int) -> PinnedOffset:
+        """Before the first batch."""
+        return cls((0,) * partitions, 0)
+
+    def reaches(self, other: PinnedOffset) -> bool:
+        """Is this `other` or later, in every partition and in version? A topic may gain partitions, never lose one."""
+        return (
+            len(self.partitions) >= len(other.partitions)
+            and all(mine >= theirs for mine, theirs in zip(self.partitions, other.partitions, strict=False))
+            and self.version >= other.version
+        )
+
+    def ranges(self, end: PinnedOffset) -> list[tuple[int, int, int]]:
+        """(partition, first, end) of what lies between this and `end`; partitions with nothing new are left out."""
+        padded = self.partitions + (0,) * (len(end.partitions) - len(self.partitions))
+        return [
+            (p, first, last) for p, (first, last) in enumerate(zip(padded, end.partitions, strict=True)) if last > first
+        ]
+
+    def to_json(self, key: Secret) -> dict[str, object]:
+        """For Spark's offset log: sealed with a MAC."""
+        return {"partitions": list(self.partitions), "version": self.version, "tag": mac.tag(key, *self._parts()).hex()}
+
+    @classmethod
+    def from_json(cls, body: object, key: Secret) -> PinnedOffset:
+        """Back from Spark's offset log; Corrupt when it is not what was handed to Spark."""
+        if not isinstance(body, Mapping) or set(body) != _FIELDS:
+            raise _altered("it is not an offset of this topic")
+        partitions, version, given = body["partitions"], body["version"], body["tag"]
+        if not isinstance(partitions, list) or not isinstance(given, str):
+            raise _altered("it is not an offset of this topic")
+        try:
+            offset, tag = cls(tuple(partitions), version), bytes.fromhex(given)
+        except (Misuse, ValueError):
+            raise _altered("it is not an offset of this topic") from None
+        if not mac.verify(key, tag, *offset._parts()):
+            raise _altered("its tag is not ours")
+        return offset
+
+    def to_cbor(self) -> list[object]:
+        return [list(self.partitions), self.version]
+
+    @classmethod
+    def from_cbor(cls, body: object) -> PinnedOffset:
+        match body:
+            case [list(partitions), int(version)]:
+                return cls(tuple(partitions), version)
+            case _:
+                raise Misuse("not a pinned offset")
+
+    def _parts(self) -> tuple[bytes, bytes]:
+        return _CONTEXT, cbor.encode(self.to_cbor())
+
+    def __str__(self) -> str:
+        return f"{'/'.join(map(str, self.partitions))} at version {self.version}"
+
+
+class Planned(Enum):
+    """What a batch that Spark plans is to the ledger."""
+
+    NEW = "new"
+    #: The last committed one, run again because the driver died before Spark knew that it was committed.
+    AGAIN = "again"
+
+
+class _Span(Protocol):
+    @property
+    def start(self) -> PinnedOffset: ...
+    @property
+    def end(self) -> PinnedOffset: ...
+
+
+class _Journal(Protocol):
+    def last_span(self) -> _Span | None: ...
+
+
+def check_continuity(ledger: _Journal, start: PinnedOffset, end: PinnedOffset) -> Planned:
+    """Refuse a batch that does not follow the ledger's last one, and is not that one again."""
+    last = ledger.last_span()
+    if last is not None and (start, end) == (last.start, last.end):
+        return Planned.AGAIN
+    expected = PinnedOffset.initial(len(start.partitions)) if last is None else last.end
+    if start != expected:
+        raise Corrupt(
+            f"Spark plans a batch from {start}, but the ledger ends at {expected}: "
+            + ("events in between would be lost" if start.reaches(expected) else "events would be delivered again"),
+            hint="Spark's checkpoint is not the one that belongs to this ledger: put the right one back, or remove it; "
+            "a new checkpoint goes on where the ledger ends",
+        )
+    if not end.reaches(start):
+        raise Corrupt(f"Spark plans a batch from {start} back to {end}; offsets never go back")
+    return Planned.NEW
+
+
+def _altered(why: str) -> Corrupt:
+    return Corrupt(
+        f"an offset in Spark's checkpoint was altered: {why}",
+        hint="remove the checkpoint; a new one goes on where the ledger ends",
+    )
+
+
+def _whole(number: object, limit: int) -> bool:
+    return isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= limit

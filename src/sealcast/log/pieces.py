@@ -1,0 +1,124 @@
+"""Sealed pieces as files: staged by tasks, named by the ledger, immutable.
+
+A task writes its piece under a temporary name, syncs, and renames it to a name made of its offset range and its
+digest. A task that is run again makes the same bytes (decision 1) and therefore the same file: doing it twice is doing
+it once. A piece exists for readers when a ledger record names it; one that no record ever named is garbage, and is
+collected.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from collections.abc import Container
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.log import files
+from sealcast.wire.limits import MAX_PIECE_BYTES
+
+DIGEST_BYTES: Final = 32
+_NAME: Final = re.compile(r"[0-9]{4}-[0-9]{13}-[0-9]{13}-[0-9a-f]{16}\.piece")
+#: What a task that died while writing leaves behind (files.replace_file).
+_TEMPORARY: Final = re.compile(r"\.[0-9a-f-]+\.piece\..*\.tmp")
+
+
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """A piece that is on disk, durable, and not yet committed."""
+
+    name: str
+    digest: bytes
+    size: int
+
+
+class Pieces:
+    """The pieces of a topic, in a directory of their own."""
+
+    def __init__(self, directory: Path | str) -> None:
+        self.directory = Path(directory)
+
+    def stage(self, partition: int, first: int, end: int, data: bytes) -> Staged:
+        """Write the piece made from frames `first` to before `end` of a partition, durably."""
+        if not 0 <= first < end or partition < 0:
+            raise Misuse(f"a piece covers at least one frame, not {first} to {end} of partition {partition}")
+        if not 0 < len(data) <= MAX_PIECE_BYTES:
+            raise Misuse(f"a piece has 1 to {MAX_PIECE_BYTES} bytes, not {len(data)}")
+        digest = hashlib.sha256(data).digest()
+        staged = Staged(f"{partition:04}-{first:013}-{end:013}-{digest.hex()[:16]}.piece", digest, len(data))
+        files.make_directory(self.directory)
+        if not self._settle(staged):
+            files.replace_file(self.directory / staged.name, data)
+        return staged
+
+    def _settle(self, staged: Staged) -> bool:
+        """Is the very piece there already? Whoever wrote it may have died before it was durable: sync it."""
+        try:
+            self.read(staged.name, staged.digest)
+        except (NotFound, Corrupt):
+            return False
+        path = self.directory / staged.name
+        with files.named(path, "syncing"):
+            # Its age is counted from its last use: a batch that runs again must not find it collected.
+            os.utime(path)
+            fd = os.open(path, os.O_RDONLY)
+            try:
+                files.sync_data(fd)
+            finally:
+                os.close(fd)
+            files.sync_directory(self.directory)
+        return True
+
+    def read(self, name: str, digest: bytes) -> bytes:
+        """The bytes of a piece, verified.
+
+        Read and not mapped: what was verified is what the caller gets, whatever happens to the file meanwhile.
+        """
+        path = self.path(name)
+        fd = files.open_existing(path)
+        with files.named(path, "reading"), os.fdopen(fd, "rb") as file:
+            size = os.fstat(file.fileno()).st_size
+            if size > MAX_PIECE_BYTES:
+                raise Corrupt(f"{path} has {size} bytes; a piece has at most {MAX_PIECE_BYTES}")
+            data = file.read(size)
+        if hashlib.sha256(data).digest() != digest:
+            raise Corrupt(
+                f"{path} is not the piece that was committed: its digest differs", hint="restore it from a copy"
+            )
+        return data
+
+    def path(self, name: str) -> Path:
+        if not _NAME.fullmatch(name):
+            raise Misuse(f"{name!r} is not the name of a piece")
+        return self.directory / name
+
+    def names(self) -> list[str]:
+        """Every piece on disk, committed or not, by partition and offset."""
+        if not self.directory.is_dir():
+            return []
+        return sorted(name for name in os.listdir(self.directory) if _NAME.fullmatch(name))
+
+    def collect(self, keep: Container[str], older_than_us: int) -> list[str]:
+        """Delete pieces that are not in `keep` (what the ledger names) and were last touched before that time.
+
+        The time is the start of the running batch: what its tasks stage now is younger and stays. Other files do, too.
+        """
+        if older_than_us > time.time_ns() // 1000:
+            raise Misuse("only what is older than the running batch may be collected, and that began in the past")
+        if not self.directory.is_dir():
+            return []
+        removed = []
+        with files.named(self.directory, "collecting in"):
+            for name in sorted(os.listdir(self.directory)):
+                path = self.directory / name
+                if name in keep or not (_NAME.fullmatch(name) or _TEMPORARY.fullmatch(name)):
+                    continue
+                if path.stat().st_mtime_ns // 1000 < older_than_us:
+                    path.unlink(missing_ok=True)
+                    removed.append(name)
+            files.sync_directory(self.directory)
+        return removed
