@@ -5,7 +5,7 @@ REALM/
   registry.sqlite        every change, in order                                       public
   secrets/broker.key     the trusted broker's secrets                                 the broker alone
   entities/NAME.key      an entity's private keys                                     that entity alone
-  topics/TOPIC/          frames/P, pieces, ledger, cursors, checkpoint                sealed bytes
+  topics/TOPIC/          frames/P, pieces, ledger, cursors, tables, checkpoint        sealed bytes, filters
 """
 
 from __future__ import annotations
@@ -53,6 +53,11 @@ class TopicPaths:
     def checkpoint(self) -> Path:
         return self.root / "checkpoint"
 
+    @property
+    def tables(self) -> Path:
+        """Snapshots of the subscription table, by version: made from the registry, and made again when missing."""
+        return self.root / "tables"
+
 
 @dataclass(frozen=True, slots=True)
 class Layout:
@@ -85,6 +90,9 @@ class Layout:
 
     def topic(self, name: str) -> TopicPaths:
         return TopicPaths(self.root / "topics" / name)
+
+    def tables(self, topic: str) -> Path:
+        return self.topic(topic).tables
 
 
 @dataclass(frozen=True, slots=True)
