@@ -1,0 +1,255 @@
+"""From a batch of messages to columns: vectorised, and strict about every byte of every row.
+
+The fixed parts of all messages are gathered into one matrix, whose columns are read as they stand. The variable parts
+(strings, content type, payload) are found from the lengths, and because they tile the joined messages exactly, one
+Arrow array over that buffer holds them all; a column is then every k-th of its segments. A row that breaks a rule is
+named and nulled; its neighbours do not notice. Nothing here trusts a length before it was checked against the
+message's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from sealcast.errors import EventRejected, Misuse
+from sealcast.model.event import MAX_PAYLOAD_BYTES
+from sealcast.model.schema import Attribute, Type
+from sealcast.wire.layout import (
+    MAX_TIMESTAMP,
+    MIN_INT64,
+    MIN_TIMESTAMP,
+    RECORD_AT,
+    TRAILER_BYTES,
+    Layout,
+    content_type_bytes,
+)
+from sealcast.wire.limits import MAX_MESSAGE_BYTES
+
+Bytes = npt.NDArray[np.uint8]
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+Cells = npt.NDArray[Any]
+
+#: Arrow's binary offsets have 31 bits.
+MAX_BATCH_BYTES = 2**31 - 1
+
+
+@dataclass(frozen=True, eq=False)
+class Decoded:
+    """A batch of messages as columns. A bad row is NULL in every column, its payload and content type are empty."""
+
+    #: Physical columns named by attribute, a row per message.
+    columns: pa.RecordBatch
+    content_types: pa.Array
+    #: Why a row is no record of this schema.
+    bad: dict[int, str]
+    #: Where the payload starts in its message; it runs to the end. Zero for a bad row.
+    payload_start: Ints
+    _segments: pa.Array
+
+    @cached_property
+    def payloads(self) -> pa.Array:
+        """The payloads as an Arrow binary column: copied out when a filter asks for them, not before."""
+        count = len(self.payload_start)
+        if not count:
+            return pa.array([], pa.binary())
+        each = len(self._segments) // count
+        return self._segments.take(pa.array(np.arange(each - 1, each * count, each)))
+
+
+def decode(layout: Layout, messages: Sequence[bytes]) -> Decoded:
+    """The columns of messages from anywhere."""
+    count = len(messages)
+    lengths = np.fromiter(map(len, messages), dtype=np.int64, count=count)
+    if int(lengths.sum()) > MAX_BATCH_BYTES:
+        raise Misuse(f"a batch has {int(lengths.sum())} bytes, {MAX_BATCH_BYTES} are allowed")
+    buffer = b"".join(messages)
+    bad = _Bad(count)
+    fixed = _fixed_parts(layout, buffer, lengths, bad)
+    present = _presence(layout, fixed, bad)
+    cells = [_cell(layout, fixed, j, present[j], bad) for j in range(len(layout.schema.attributes))]
+    variable = _variable_lengths(layout, fixed, cells, lengths, bad)
+    segments = _segments(layout, buffer, lengths, variable, bad)
+    if _check_text(layout, segments, bad):
+        segments = _segments(layout, buffer, lengths, variable, bad)
+    arrays = [
+        _array(layout, j, cells[j], present[j] & bad.good, segments) for j in range(len(layout.schema.attributes))
+    ]
+    start = np.where(bad.good, layout.fixed_bytes + variable[:, :-1].sum(axis=1), 0)
+    return Decoded(
+        columns=pa.RecordBatch.from_arrays(arrays, schema=layout.arrow_schema),
+        content_types=_column(segments, -2, count).cast(pa.utf8()),
+        bad=bad.texts(),
+        payload_start=start.astype(np.int64),
+        _segments=segments,
+    )
+
+
+class _Bad:
+    """Which rows failed, and the first reason of each."""
+
+    def __init__(self, count: int) -> None:
+        self.good: Bools = np.ones(count, dtype=np.bool_)
+        self._found: list[tuple[Bools, str]] = []
+
+    def fail(self, rows: Bools, why: str) -> bool:
+        fresh = rows & self.good
+        if not fresh.any():
+            return False
+        self.good &= ~fresh
+        self._found.append((fresh, why))
+        return True
+
+    def texts(self) -> dict[int, str]:
+        found = {int(row): why for rows, why in self._found for row in np.flatnonzero(rows)}
+        return dict(sorted(found.items()))
+
+
+def _fixed_parts(layout: Layout, buffer: bytes, lengths: Ints, bad: _Bad) -> Bytes:
+    """The fixed parts as a matrix, a row per message; zeros for messages of an impossible length."""
+    width = layout.fixed_bytes
+    bad.fail(lengths < width, f"shorter than the {width} bytes that every message of this schema has")
+    bad.fail(lengths > MAX_MESSAGE_BYTES, f"longer than the {MAX_MESSAGE_BYTES} bytes allowed")
+    fixed = np.zeros((len(lengths), width), dtype=np.uint8)
+    if bad.good.any():
+        starts = np.cumsum(lengths) - lengths
+        windows = np.lib.stride_tricks.sliding_window_view(np.frombuffer(buffer, dtype=np.uint8), width)
+        fixed[bad.good] = windows[starts[bad.good]]
+    bad.fail(fixed[:, 0] != 0, "does not start with a zero byte")
+    return fixed
+
+
+def _presence(layout: Layout, fixed: Bytes, bad: _Bad) -> npt.NDArray[np.bool_]:
+    """A row per attribute: which messages have it."""
+    attributes = len(layout.schema.attributes)
+    bitmap = fixed[:, RECORD_AT : RECORD_AT + layout.presence_bytes]
+    bits = np.unpackbits(bitmap, axis=1, bitorder="little")
+    bad.fail(np.asarray(bits[:, attributes:].any(axis=1)), "has a presence bit for an attribute that does not exist")
+    return np.ascontiguousarray(bits[:, :attributes].T).view(np.bool_)
+
+
+def _cell(layout: Layout, fixed: Bytes, column: int, present: Bools, bad: _Bad) -> Cells:
+    """One attribute's cells, checked: an absent one is zero, and one value has one spelling."""
+    attribute, at = layout.schema.attributes[column], layout.cell_at[column]
+    match attribute.type:
+        case Type.BOOL:
+            cell: Cells = fixed[:, at].copy()
+            bad.fail(cell > 1, _about(attribute, "a bool is 0 or 1"))
+        case Type.STRING:
+            cell = _read(fixed, at, "<u4")
+        case Type.FLOAT:
+            cell = _read(fixed, at, "<f8")
+            bad.fail(~np.isfinite(cell), _about(attribute, "is not a finite number"))
+            bad.fail((cell == 0) & np.signbit(cell), _about(attribute, "zero has no sign"))
+        case _:
+            cell = _read(fixed, at, "<i8")
+            if attribute.type is Type.TIMESTAMP:
+                outside = (cell < MIN_TIMESTAMP) | (cell > MAX_TIMESTAMP)
+                bad.fail(outside, _about(attribute, "is outside the calendar's years 1 to 9999"))
+            if attribute.type is Type.DECIMAL:
+                bad.fail(cell == MIN_INT64, _about(attribute, "does not fit"))
+    bad.fail(~present & (cell != 0), _about(attribute, "is absent and yet has a value"))
+    return cell
+
+
+def _variable_lengths(
+    layout: Layout, fixed: Bytes, cells: list[Cells], lengths: Ints, bad: _Bad
+) -> npt.NDArray[np.int64]:
+    """Lengths of the strings, the content type and the payload, a row per message; they add up or the row is bad."""
+    strings = layout.string_columns
+    variable = np.empty((len(lengths), len(strings) + 2), dtype=np.int64)
+    for at, column in enumerate(strings):
+        variable[:, at] = cells[column]
+    variable[:, -2] = fixed[:, layout.fixed_bytes - TRAILER_BYTES]
+    variable[:, -1] = _read(fixed, layout.fixed_bytes - TRAILER_BYTES + 1, "<u4")
+    claimed = layout.fixed_bytes + variable.sum(axis=1)
+    bad.fail(claimed != lengths, "its lengths do not add up to the message")
+    bad.fail(variable[:, -1] > MAX_PAYLOAD_BYTES, f"has a payload over the {MAX_PAYLOAD_BYTES} bytes allowed")
+    return variable
+
+
+def _segments(layout: Layout, buffer: bytes, lengths: Ints, variable: npt.NDArray[np.int64], bad: _Bad) -> pa.Array:
+    """The joined messages, cut into fixed part, strings, content type and payload each; a bad one is left whole."""
+    cuts = np.zeros((len(lengths), variable.shape[1] + 1), dtype=np.int64)
+    cuts[:, 0] = np.where(bad.good, layout.fixed_bytes, lengths)
+    cuts[:, 1:] = np.where(bad.good[:, None], variable, 0)
+    ends = np.zeros(cuts.size + 1, dtype=np.int32)
+    np.cumsum(cuts.ravel(), out=ends[1:])
+    return pa.Array.from_buffers(pa.binary(), cuts.size, [None, pa.py_buffer(ends), pa.py_buffer(buffer)])
+
+
+def _column(segments: pa.Array, which: int, count: int) -> pa.Array:
+    """The `which`-th segment of every message."""
+    if not count:
+        return pa.array([], pa.binary())
+    each = len(segments) // count
+    return segments.take(pa.array(np.arange(which % each, each * count, each)))
+
+
+def _check_text(layout: Layout, segments: pa.Array, bad: _Bad) -> bool:
+    """Whether there were rows whose strings are not UTF-8 or whose content type is none; they are bad now."""
+    count = len(bad.good)
+    found = False
+    for at, column in enumerate(layout.string_columns):
+        texts = _column(segments, 1 + at, count)
+        try:
+            texts.cast(pa.utf8())
+        except pa.ArrowInvalid:
+            rows = np.fromiter((not _is_utf8(t) for t in texts.to_pylist()), dtype=np.bool_, count=count)
+            found |= bad.fail(rows, _about(layout.schema.attributes[column], "is not UTF-8"))
+    kinds = _column(segments, -2, count)
+    wrong = [kind for kind in pc.unique(kinds).to_pylist() if not _is_content_type(kind)]
+    if wrong:
+        rows = pc.is_in(kinds, pa.array(wrong, pa.binary())).to_numpy(zero_copy_only=False)
+        found |= bad.fail(rows, "its content type is not 1 to 255 printable ASCII characters")
+    return found
+
+
+def _array(layout: Layout, column: int, cell: Cells, valid: Bools, segments: pa.Array) -> pa.Array:
+    """One attribute's Arrow column, without copying what is already as Arrow wants it."""
+    count = len(valid)
+    kind = layout.arrow_schema.types[column]
+    bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
+    match layout.schema.attributes[column].type:
+        case Type.STRING:
+            texts = _column(segments, 1 + layout.string_columns.index(column), count)
+            return pa.Array.from_buffers(kind, count, [bitmap, *texts.buffers()[1:]])
+        case Type.BOOL:
+            values = pa.py_buffer(np.packbits(cell.view(np.bool_) & valid, bitorder="little"))
+        case _:
+            # Whatever a bad row had in its cell is not to be seen, not even under a NULL.
+            values = pa.py_buffer(cell if bitmap is None else np.where(valid, cell, 0).astype(cell.dtype))
+    return pa.Array.from_buffers(kind, count, [bitmap, values])
+
+
+def _read(fixed: Bytes, at: int, dtype: str) -> Cells:
+    size = np.dtype(dtype).itemsize
+    return np.ascontiguousarray(fixed[:, at : at + size]).view(dtype)[:, 0]
+
+
+def _about(attribute: Attribute, why: str) -> str:
+    return f"attribute {attribute.name!r}: {why}"
+
+
+def _is_utf8(text: bytes) -> bool:
+    try:
+        text.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _is_content_type(kind: bytes) -> bool:
+    try:
+        content_type_bytes(kind.decode("ascii"))
+    except (UnicodeDecodeError, EventRejected):
+        return False
+    return True
