@@ -14,15 +14,16 @@ class Reason(StrEnum):
     FRAME = "frame"  # 1: not a frame, or over a limit
     VERSION = "version"  # 2: a frame of a format this release does not know
     TOPIC = "topic"  # 3: a frame for another topic
-    PUBLISHER = "publisher"  # 4: nobody of that name is enrolled
-    REVOKED = "revoked"  # 5: the publisher was revoked
-    RIGHT = "right"  # 6: the publisher may not publish here
-    SIGNATURE = "signature"  # 7: the header's signature is not the publisher's
-    TIME = "time"  # 8: published too far in the future
-    SCHEMA = "schema"  # 9: made for another schema
-    SEAL = "seal"  # 10: the body does not open under the publisher's key
-    ROOT = "root"  # 11: the events are not those that were signed
-    EVENT = "event"  # 12: one event is off the schema; the rest of its frame goes on
+    EPOCH = "epoch"  # 4: sealed for an epoch that is not the topic's
+    PUBLISHER = "publisher"  # 5: nobody of that name is enrolled
+    REVOKED = "revoked"  # 6: the publisher was revoked
+    RIGHT = "right"  # 7: the publisher may not publish here
+    SIGNATURE = "signature"  # 8: the header's signature is not the publisher's
+    TIME = "time"  # 9: published too far in the future
+    SCHEMA = "schema"  # 10: made for another schema
+    SEAL = "seal"  # 11: the body does not open under the publisher's key
+    ROOT = "root"  # 12: the events are not those that were signed
+    EVENT = "event"  # 13: one event is off the schema; the rest of its frame goes on
 
 
 @dataclass(frozen=True, slots=True)

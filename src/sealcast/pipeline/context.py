@@ -1,0 +1,104 @@
+"""What a worker needs to handle a batch: loaded where it is used, by name, and kept while it is current.
+
+Spark ships only names: a realm's directory, a topic, a version. Keys are read from the realm's own files by the
+worker that needs them, so that none is ever in a closure, a plan or a checkpoint. Everything here lives in this
+module's globals, which survive from task to task (those of a closure do not).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+from sealcast.groupkeys import Naive, Planner
+from sealcast.pipeline.admit import Gate
+from sealcast.pipeline.tables import SubscriptionTable, TableCache
+from sealcast.primitives.secrets import Secret
+from sealcast.primitives.sign import VerifyKey
+from sealcast.schemes.endpoint import keys
+from sealcast.schemes.endpoint.broker import EndpointSealer
+from sealcast.trust.broker import BrokerSecrets
+from sealcast.trust.deployment import Realm
+from sealcast.trust.realm import Topic
+from sealcast.wire.records import RecordCodec
+
+#: Frame keys are per publisher and boot; a boot is a client's life.
+MAX_FRAME_KEYS: Final = 4_096
+MAX_VERIFY_KEYS: Final = 65_536
+#: The version of the batch at hand, and of a neighbour that is being finished.
+MAX_CONTEXTS: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TopicContext:
+    """One topic at one pinned version."""
+
+    version: int
+    topic: Topic
+    gate: Gate
+    table: SubscriptionTable
+    sealer: EndpointSealer
+    planner: Planner
+
+
+class TopicWorker:
+    """One topic in this process: what outlives a version (keys, tables, the planner's memory)."""
+
+    def __init__(self, realm: Realm, topic: str) -> None:
+        self._realm = realm
+        self._name = topic
+        self._broker: BrokerSecrets = realm.broker()
+        self._tables = TableCache(realm.paths.tables(topic))
+        self._planner: Planner = Naive()
+        self._sealers: dict[int, EndpointSealer] = {}
+        #: By slot. Slots are never given twice, so that a longer list says all that a shorter one did.
+        self._subscribers: tuple[str, ...] = ()
+        self._lock = threading.Lock()
+        self._at = lru_cache(MAX_CONTEXTS)(self._load)
+
+    def at(self, version: int) -> TopicContext:
+        with self._lock:
+            return self._at(version)
+
+    def _load(self, version: int) -> TopicContext:
+        state = self._realm.state(version)
+        topic = state.topic(self._name)
+        self._subscribers = max(self._subscribers, tuple(state.slots_of(topic.name)), key=len)
+        broker, aad = self._broker, keys.associated_data(topic.id, topic.epoch)
+        gate = Gate(
+            state=state,
+            topic=topic,
+            codec=RecordCodec(topic.schema),
+            frame_key=lru_cache(MAX_FRAME_KEYS)(
+                lambda name, boot: keys.frame_key(broker.pair_key(topic.id, topic.epoch, name), boot, aad)
+            ),
+            verify_key=lru_cache(MAX_VERIFY_KEYS)(lambda name: VerifyKey(state.entity(name).verify_key)),
+        )
+        return TopicContext(version, topic, gate, self._tables.at(state, topic), self._sealer(topic), self._planner)
+
+    def _sealer(self, topic: Topic) -> EndpointSealer:
+        """Pair keys do not depend on the version: contexts expanded once stay warm while the realm moves on."""
+        sealer = self._sealers.get(topic.epoch)
+        if sealer is None:
+
+            def pair_of_slot(slot: int) -> Secret:
+                return self._broker.pair_key(topic.id, topic.epoch, self._subscribers[slot])
+
+            secret = self._broker.topic_secret(topic.id, topic.epoch)
+            sealer = self._sealers[topic.epoch] = EndpointSealer(topic.id, topic.epoch, secret, pair_of_slot)
+        return sealer
+
+
+_workers: dict[tuple[str, str], TopicWorker] = {}
+_workers_lock = threading.Lock()
+
+
+def context(realm: str, topic: str, version: int) -> TopicContext:
+    """The context of a batch, from this process's memory if it was here before."""
+    with _workers_lock:
+        worker = _workers.get((realm, topic))
+        if worker is None:
+            worker = _workers[realm, topic] = TopicWorker(Realm(realm), topic)
+    return worker.at(version)

@@ -1,0 +1,82 @@
+"""deliver: GroupSealed -> a sealed piece. The last thing a worker does: one immutable piece, ready to be committed.
+
+An event is in it once, whoever gets it; who gets what is an index by subscriber (decision 6). Events that nobody
+wanted leave no trace but their count.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from sealcast.model.rejection import Rejection
+from sealcast.model.stages import GroupSealed
+from sealcast.wire.sealed import SealedPiece
+
+
+def deliver(sealed: GroupSealed, topic_id: bytes, epoch: int, version: int) -> SealedPiece:
+    """The piece that accounts for every frame of the batch."""
+    admitted, events = sealed.grouped.admitted, sealed.grouped.events
+    # Frames none of whose events anybody wanted are not carried along.
+    kept, frame_index = np.unique(admitted.frame_index[events], return_inverse=True)
+    slots, mailbox_start = _runs(sealed.slots)
+    return SealedPiece(
+        topic=topic_id,
+        epoch=epoch,
+        version=version,
+        partition=admitted.partition,
+        first_offset=admitted.first_offset,
+        end_offset=admitted.end_offset,
+        frames=tuple(admitted.frames[f] for f in kept.tolist()),
+        frame_index=frame_index,
+        row=admitted.row[events],
+        body_start=_starts(sealed.bodies),
+        bodies=b"".join(sealed.bodies),
+        commitments=sealed.commitments,
+        wrapped=sealed.wrapped,
+        key_ids=sealed.key_ids,
+        use_start=sealed.use_start,
+        uses=sealed.uses,
+        wraps=b"".join(sealed.wraps),
+        slots=slots,
+        mailbox_start=mailbox_start,
+        mailbox_event=sealed.delivered_event,
+        mailbox_use=sealed.delivered_use,
+        handout_slot=sealed.handout_slot,
+        handout_key=sealed.handout_key,
+        handout_event=sealed.handout_event,
+        handouts=b"".join(sealed.handouts),
+        rejected=admitted.rejections,
+        counts=counts(sealed),
+    )
+
+
+def counts(sealed: GroupSealed) -> dict[str, int]:
+    """What metrics, `status` and the ledger say of the batch."""
+    admitted = sealed.grouped.admitted
+    return {
+        "frames": admitted.end_offset - admitted.first_offset,
+        "admitted": len(admitted.messages),
+        "matched": int(sealed.grouped.events.size),
+        "deliveries": int(sealed.delivered_event.size),
+        "encryptions": sealed.encryptions,
+        **rejected_by_reason(admitted.rejections),
+    }
+
+
+def rejected_by_reason(rejections: tuple[Rejection, ...]) -> dict[str, int]:
+    """Events refused, by reason; a frame too broken to tell its events counts as one."""
+    totals: dict[str, int] = {}
+    for rejection in rejections:
+        name = f"rejected_{rejection.reason}"
+        totals[name] = totals.get(name, 0) + max(1, rejection.events)
+    return totals
+
+
+def _runs(ordered: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+    values, first = np.unique(ordered, return_index=True)
+    return values, np.append(first, ordered.size)
+
+
+def _starts(bodies: list[bytes] | tuple[bytes, ...]) -> np.ndarray:  # type: ignore[type-arg]
+    lengths = np.fromiter(map(len, bodies), np.int64, len(bodies))
+    return np.concatenate(([0], np.cumsum(lengths)))
