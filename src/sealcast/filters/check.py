@@ -1,0 +1,297 @@
+"""A filter against a schema: names that exist, types that fit, constants read in the type of what they meet.
+
+What comes out is the tree that everything downstream evaluates. In it
+- every name is an attribute of the schema, and every comparison is between values of one kind;
+- a constant that meets a decimal attribute is exact (`price = 0.10` is a Decimal, never a double), one that meets a
+  timestamp is a timestamp;
+- there is no UTC(): a batch that is matched again must match again.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from typing import Final
+
+from sealcast.errors import EventRejected, FilterRejected
+from sealcast.filters.cost import check_cost, walk
+from sealcast.filters.formats import PATH_ATTRIBUTE
+from sealcast.filters.satisfy import Warned, warnings
+from sealcast.filters.timestamps import parse_timestamp
+from sealcast.filters.tree import (
+    And,
+    Arithmetic,
+    Between,
+    Compare,
+    Comparison,
+    Condition,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Name,
+    Negate,
+    Not,
+    Now,
+    Operand,
+    Or,
+    PathMatch,
+    Plus,
+    Predicate,
+    Regex,
+    Truth,
+    Value,
+    XPath,
+)
+from sealcast.filters.values import kind
+from sealcast.model.schema import Attribute, Schema, Type
+
+#: AMQP's message sections: `a.price` is `price` where nothing is called `a.price` itself.
+SECTIONS: Final = ("application_properties.", "a.", "properties.", "p.", "header.", "h.")
+
+_KIND: Final = {
+    Type.INT: "number",
+    Type.FLOAT: "number",
+    Type.DECIMAL: "number",
+    Type.STRING: "string",
+    Type.BOOL: "boolean",
+    Type.TIMESTAMP: "timestamp",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """A filter that fits its schema, and what its author should know of it."""
+
+    condition: Condition
+    warnings: tuple[Warned, ...] = ()
+
+
+def check(condition: Condition, schema: Schema) -> Checked:
+    """FilterRejected (kind `name`, `type`, `limit` or `inexpressible`) at the first thing that does not fit."""
+    fitted = fit(condition, schema)
+    return Checked(fitted, warnings(fitted, schema))
+
+
+def fit(condition: Condition, schema: Schema) -> Condition:
+    """What `check` returns, without the time that its warnings take."""
+    check_cost(condition)
+    return _Fitter(schema).condition(condition)
+
+
+def section_free(name: str, known: Collection[str]) -> str | None:
+    """The name in `known` that `name` means: itself, or itself without an AMQP section; None if there is none."""
+    if name in known:
+        return name
+    for section in SECTIONS:
+        if name.startswith(section) and name[len(section) :] in known:
+            return name[len(section) :]
+    return None
+
+
+class _Fitter:
+    """Rebuilds a tree with names resolved and constants converted. Recursion is safe below `limits.MAX_DEPTH`."""
+
+    def __init__(self, schema: Schema) -> None:
+        self._schema = schema
+
+    # --- conditions ------------------------------------------------------------------------------
+
+    def condition(self, node: Condition) -> Condition:
+        match node:
+            case And() | Or():
+                return replace(node, items=tuple([self.condition(item) for item in node.items]))
+            case Not():
+                return replace(node, operand=self.condition(node.operand))
+            case Compare():
+                return self._compare(node)
+            case Between():
+                operand, low = self._pair(node.operand, node.low)
+                _, high = self._pair(node.operand, node.high)
+                self._ordered((operand, low, high))
+                return replace(node, operand=operand, low=low, high=high)
+            case In():
+                pairs = [self._pair(node.operand, item) for item in node.items]
+                return replace(node, operand=pairs[0][0], items=tuple([item for _, item in pairs]))
+            case Truth():
+                return replace(node, operand=self._of_kind(node.operand, "boolean", "a condition"))
+            case Like():
+                return replace(node, operand=self._of_kind(node.operand, "string", "LIKE"))
+            case IsNull():
+                return replace(node, operand=self._operand(node.operand))
+            case PathMatch() | Regex():
+                name = Name(node.name, node.at)
+                fitted = self._of_kind(
+                    name, "string", "a path" if isinstance(node, PathMatch) else "a regular expression"
+                )
+                assert isinstance(fitted, Name)
+                return replace(node, name=fitted.name)
+            case XPath():
+                return node
+
+    def _compare(self, node: Compare) -> Condition:
+        left, right = self._pair(node.left, node.right)
+        if node.op is not Comparison.EQ and node.op is not Comparison.NE:
+            self._ordered((left, right))
+        return replace(node, left=left, right=right)
+
+    def _ordered(self, operands: Iterable[Operand]) -> None:
+        for operand in operands:
+            if self._kind(operand) == "boolean":
+                raise FilterRejected("type", "booleans have no order", at=operand.at, hint="compare them with = or <>")
+
+    def _pair(self, left: Operand, right: Operand) -> tuple[Operand, Operand]:
+        """Two operands that meet in a comparison, each converted to suit the other."""
+        a, b = self._operand(left), self._operand(right)
+        types = self._types(a) | self._types(b)
+        if isinstance(b, Literal) and isinstance(a, Name):
+            b = self._read(b, self._schema.by_name[a.name])
+        elif isinstance(a, Literal) and isinstance(b, Name):
+            a = self._read(a, self._schema.by_name[b.name])
+        elif Type.DECIMAL in types and Type.FLOAT not in types:
+            a, b = self._exact(a), self._exact(b)
+        if self._kind(a) != self._kind(b):
+            raise FilterRejected(
+                "type", f"{self._shown(a)} does not compare with {self._shown(b)}", at=b.at, hint=self._hint(a, b)
+            )
+        return a, b
+
+    # --- operands --------------------------------------------------------------------------------
+
+    def _operand(self, node: Operand) -> Operand:
+        match node:
+            case Literal():
+                return node
+            case Name():
+                return Name(self._resolve(node.name, node.at), node.at)
+            case Negate() | Plus():
+                return replace(node, operand=self._of_kind(node.operand, "number", "a sign"))
+            case Arithmetic():
+                left = self._of_kind(node.left, "number", "arithmetic")
+                right = self._of_kind(node.right, "number", "arithmetic")
+                return replace(node, left=left, right=right)
+            case Predicate():
+                return replace(node, condition=self.condition(node.condition))
+            case Now():
+                raise FilterRejected(
+                    "inexpressible",
+                    "UTC() would make the same event match now and not later",
+                    at=node.at,
+                    hint="compare with a fixed moment: TIMESTAMP '2024-01-31T12:00:00Z'",
+                )
+
+    def _of_kind(self, node: Operand, wanted: str, what: str) -> Operand:
+        fitted = self._operand(node)
+        if self._kind(fitted) != wanted:
+            raise FilterRejected("type", f"{what} takes a {wanted}; {self._shown(fitted)} is none", at=node.at)
+        return fitted
+
+    def _resolve(self, name: str, at: int) -> str:
+        found = section_free(name, self._schema.by_name)
+        if found is not None:
+            return found
+        near = _nearest(name, self._schema.names)
+        if near is not None:
+            hint = f"did you mean {near}?"
+        elif name == PATH_ATTRIBUTE:
+            hint = "a path may name its attribute: path:ATTRIBUTE=/a/b"
+        else:
+            hint = f"there are {', '.join(self._schema.names[:12])}"
+        raise FilterRejected("name", f"the schema has no attribute {name!r}", at=at, hint=hint)
+
+    def _kind(self, node: Operand) -> str | None:
+        match node:
+            case Literal():
+                return kind(node.value)
+            case Name():
+                return _KIND[self._schema.by_name[node.name].type]
+            case Predicate():
+                return "boolean"
+            case _:
+                return "number"
+
+    def _types(self, node: Operand) -> frozenset[Type]:
+        return frozenset(self._schema.by_name[n.name].type for n, _ in walk(node) if isinstance(n, Name))
+
+    def _exact(self, node: Operand) -> Operand:
+        """The same operand with its approximate constants as decimals: its attributes are exact, so is it."""
+        match node:
+            case Literal(value=float(), text=str(text)):
+                return replace(node, value=_decimal(text))
+            case Negate() | Plus():
+                return replace(node, operand=self._exact(node.operand))
+            case Arithmetic():
+                return replace(node, left=self._exact(node.left), right=self._exact(node.right))
+            case _:
+                return node
+
+    # --- constants -------------------------------------------------------------------------------
+
+    def _read(self, literal: Literal, attribute: Attribute) -> Literal:
+        """The constant in the attribute's type, as far as that says it better than SQL alone."""
+        value, text = literal.value, literal.text
+        if isinstance(value, str) and text is not None:
+            return replace(literal, value=_bare(text, attribute, literal.at), text=None)
+        if attribute.type is Type.DECIMAL and isinstance(value, float) and text is not None:
+            return replace(literal, value=_decimal(text))
+        if attribute.type is Type.TIMESTAMP and isinstance(value, str | int | float) and not isinstance(value, bool):
+            number = value if isinstance(value, str) or text is None else _decimal(text)
+            return replace(literal, value=parse_timestamp(value if isinstance(value, int) else number, literal.at))
+        return literal
+
+    def _shown(self, node: Operand) -> str:
+        what = self._kind(node)
+        match node:
+            case Name(name):
+                return f"{name} (a {what})"
+            case Literal(value):
+                text = repr(value) if isinstance(value, str) else str(value)
+                return f"the {what} {text if len(text) <= 40 else text[:37] + '...'}"
+            case _:
+                return f"a {what}"
+
+    def _hint(self, a: Operand, b: Operand) -> str | None:
+        kinds = {self._kind(a), self._kind(b)}
+        if kinds == {"number", "string"}:
+            return "numbers are written without quotes, strings with them"
+        if kinds == {"boolean", "string"}:
+            return "TRUE and FALSE are written without quotes"
+        return None
+
+
+def _decimal(text: str) -> Decimal:
+    """A number token, exactly. Only decimal notations come here: hexadecimal ones are ints, or doubles by intent."""
+    digits = text.replace("_", "").lower()
+    if "0x" in digits:
+        return Decimal(float.fromhex(digits.rstrip("fd") if "p" in digits else digits))
+    return Decimal(digits.rstrip("fd"))
+
+
+def _bare(text: str, attribute: Attribute, at: int) -> Value:
+    """A tag's bare word in the attribute's type. The domain is left out: asking for the impossible is legal."""
+    if attribute.type is Type.STRING:
+        return text
+    given: object = text
+    if attribute.type is Type.BOOL:
+        given = {"true": True, "false": False}.get(text.lower(), text)
+    elif attribute.type is not Type.TIMESTAMP:
+        try:
+            given = Decimal(text)
+        except InvalidOperation:
+            given = text
+    try:
+        if attribute.type is Type.TIMESTAMP:
+            return parse_timestamp(Decimal(text) if text.isdigit() else text, at)
+        if attribute.type is Type.DECIMAL and isinstance(given, Decimal) and given.is_finite():
+            return given
+        return Attribute(attribute.name, attribute.type).parse(given)
+    except EventRejected:
+        raise FilterRejected("type", f"{attribute.name} is of type {attribute.type}, {text!r} is not", at=at) from None
+
+
+def _nearest(name: str, known: Iterable[str]) -> str | None:
+    folded = {other.casefold(): other for other in known}
+    near = difflib.get_close_matches(name.casefold(), folded, 1, cutoff=0.6)
+    return folded[near[0]] if near else None

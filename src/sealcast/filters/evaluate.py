@@ -1,0 +1,236 @@
+"""The reference evaluator: what a filter says of one event, true, false or unknown (None).
+
+Everything faster (`vector`, `index`) must agree with this file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from sealcast.filters import patterns
+from sealcast.filters.tree import (
+    And,
+    Arithmetic,
+    Between,
+    Compare,
+    Comparison,
+    Condition,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Name,
+    Negate,
+    Not,
+    Now,
+    Operand,
+    Or,
+    PathMatch,
+    Plus,
+    Predicate,
+    Regex,
+    Truth,
+    Value,
+    XPath,
+)
+from sealcast.filters.values import arithmetic, compare, invert, kind, negate, number
+from sealcast.filters.xpath import Document
+
+
+class Event:
+    """What a filter is asked of: attributes (an absent one is NULL), a payload, and the clock for UTC()."""
+
+    __slots__ = ("_document", "_now", "_payload", "attributes")
+
+    def __init__(self, attributes: Mapping[str, Value], payload: bytes | None = None, now: int | None = None) -> None:
+        self.attributes = attributes
+        self._payload = payload
+        self._document: Document | None = None
+        self._now = now
+
+    def document(self) -> Document | None:
+        """The payload as XML, parsed when first asked for; None if it is none."""
+        if self._document is None and self._payload is not None:
+            self._document = Document.parse(self._payload)
+            self._payload = None
+        return self._document
+
+    def now(self) -> int:
+        """Milliseconds since 1970, the same for the whole evaluation."""
+        if self._now is None:
+            self._now = time.time_ns() // 1_000_000
+        return self._now
+
+
+def evaluate(
+    condition: Condition, attributes: Mapping[str, Value], payload: bytes | None = None, *, now: int | None = None
+) -> bool | None:
+    """Whether the event matches: only True does; None is SQL's unknown. `now` is what UTC() says, in milliseconds."""
+    return holds(condition, Event(attributes, payload, now))
+
+
+def holds(condition: Condition, event: Event) -> bool | None:
+    return _CONDITIONS[type(condition)](condition, event)
+
+
+def worth(operand: Operand, event: Event) -> Value:
+    return _OPERANDS[type(operand)](operand, event)
+
+
+# --- conditions ---------------------------------------------------------------------------------
+
+
+# The loops stand in the functions, not in helpers with generators: two Python frames a level of the tree, no more.
+
+
+def _and(node: And, event: Event) -> bool | None:
+    """False if one is false, else unknown if one is unknown."""
+    result: bool | None = True
+    for item in node.items:
+        truth = holds(item, event)
+        if truth is False:
+            return False
+        if truth is None:
+            result = None
+    return result
+
+
+def _or(node: Or, event: Event) -> bool | None:
+    """True if one is true, else unknown if one is unknown."""
+    result: bool | None = False
+    for item in node.items:
+        truth = holds(item, event)
+        if truth is True:
+            return True
+        if truth is None:
+            result = None
+    return result
+
+
+def _not(node: Not, event: Event) -> bool | None:
+    return invert(holds(node.operand, event))
+
+
+def _truth(node: Truth, event: Event) -> bool | None:
+    # A number or string where a condition should be is unknown, not false: so `NOT 5` matches nothing either.
+    value = worth(node.operand, event)
+    return value if isinstance(value, bool) else None
+
+
+def _compare(node: Compare, event: Event) -> bool | None:
+    return compare(node.op, worth(node.left, event), worth(node.right, event))
+
+
+def _between(node: Between, event: Event) -> bool | None:
+    value = worth(node.operand, event)
+    above = compare(Comparison.GE, value, worth(node.low, event))
+    below = compare(Comparison.LE, value, worth(node.high, event))
+    inside = False if above is False or below is False else None if above is None or below is None else True
+    return invert(inside) if node.negated else inside
+
+
+def _in(node: In, event: Event) -> bool | None:
+    """IN is a chain of =, NOT IN a chain of <>: as `<>` is false between unlike kinds, so is NOT IN (as in Qpid).
+
+    But a NULL in the list leaves NOT IN unknown before a value of another kind makes it false.
+    """
+    value = worth(node.operand, event)
+    if value is None:
+        return None
+    null = unlike = False
+    for item in node.items:
+        candidate = worth(item, event)
+        if candidate is None:
+            null = True
+        elif kind(candidate) != kind(value):
+            unlike = True
+        elif compare(Comparison.EQ, value, candidate):
+            return not node.negated
+    if null:
+        return None
+    return node.negated and not unlike
+
+
+def _like(node: Like, event: Event) -> bool | None:
+    value = worth(node.operand, event)
+    if not isinstance(value, str):
+        return None
+    matched = patterns.compile_like(node.pattern, node.escape).matches(value)
+    return invert(matched) if node.negated else matched
+
+
+def _is_null(node: IsNull, event: Event) -> bool:
+    return (worth(node.operand, event) is None) is not node.negated
+
+
+def _path(node: PathMatch, event: Event) -> bool | None:
+    value = event.attributes.get(node.name)
+    return patterns.path_matches(node.levels, value) if isinstance(value, str) else None
+
+
+def _regex(node: Regex, event: Event) -> bool | None:
+    value = event.attributes.get(node.name)
+    return patterns.regex_matches(node.pattern, value) if isinstance(value, str) else None
+
+
+def _xpath(node: XPath, event: Event) -> bool | None:
+    document = event.document()
+    return None if document is None else document.matches(node.expression)
+
+
+# --- operands -----------------------------------------------------------------------------------
+
+
+def _literal(node: Literal, event: Event) -> Value:
+    return node.value
+
+
+def _name(node: Name, event: Event) -> Value:
+    return event.attributes.get(node.name)
+
+
+def _negate(node: Negate, event: Event) -> Value:
+    return negate(worth(node.operand, event))
+
+
+def _plus(node: Plus, event: Event) -> Value:
+    return number(worth(node.operand, event))
+
+
+def _arithmetic(node: Arithmetic, event: Event) -> Value:
+    return arithmetic(node.op, worth(node.left, event), worth(node.right, event))
+
+
+def _predicate(node: Predicate, event: Event) -> Value:
+    return holds(node.condition, event)
+
+
+def _now(node: Now, event: Event) -> Value:
+    return event.now()
+
+
+_CONDITIONS: Final[dict[type, Callable[[Any, Event], bool | None]]] = {
+    And: _and,
+    Or: _or,
+    Not: _not,
+    Truth: _truth,
+    Compare: _compare,
+    Between: _between,
+    In: _in,
+    Like: _like,
+    IsNull: _is_null,
+    PathMatch: _path,
+    Regex: _regex,
+    XPath: _xpath,
+}
+_OPERANDS: Final[dict[type, Callable[[Any, Event], Value]]] = {
+    Literal: _literal,
+    Name: _name,
+    Negate: _negate,
+    Plus: _plus,
+    Arithmetic: _arithmetic,
+    Predicate: _predicate,
+    Now: _now,
+}

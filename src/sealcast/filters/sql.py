@@ -1,0 +1,313 @@
+"""Tokens -> tree: the SQL selectors, by precedence climbing.
+
+    OR  <  AND  <  NOT  <  = <> < <= > >= BETWEEN IN LIKE IS  <  + -  <  * / %  <  sign
+
+Comparisons do not chain. A condition in parentheses may stand where a value may, and a value where a condition may:
+`(a > 1) IS NULL`, `flag AND a = 1`. Only arithmetic never makes a condition: `3 + 5` is refused, as ActiveMQ does.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import Final, NoReturn
+
+from sealcast.errors import FilterRejected
+from sealcast.filters import patterns
+from sealcast.filters.lexer import KEYWORDS, Token, tokens
+from sealcast.filters.limits import MAX_IN_ITEMS, MAX_NESTING
+from sealcast.filters.numbers import parse_number
+from sealcast.filters.patterns import path_levels
+from sealcast.filters.timestamps import parse_timestamp
+from sealcast.filters.tree import (
+    And,
+    Arithmetic,
+    ArithmeticOp,
+    Between,
+    Compare,
+    Comparison,
+    Condition,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Name,
+    Negate,
+    Not,
+    Now,
+    Operand,
+    Or,
+    PathMatch,
+    Plus,
+    Predicate,
+    Regex,
+    Truth,
+    XPath,
+)
+from sealcast.filters.xpath import check_expression
+
+Node = Condition | Operand
+
+_OR, _AND, _NOT, _COMPARISON, _SUM, _PRODUCT, _SIGN = range(1, 8)
+
+#: How tightly a token binds what stands left of it; a token not listed ends the expression.
+_BINDING: Final = (
+    {"OR": _OR, "AND": _AND, "+": _SUM, "-": _SUM, "*": _PRODUCT, "/": _PRODUCT, "%": _PRODUCT}
+    | {str(op): _COMPARISON for op in Comparison}
+    | dict.fromkeys(("BETWEEN", "IN", "LIKE", "IS", "NOT"), _COMPARISON)
+)
+_COMPARISONS: Final = {str(op): op for op in Comparison}
+_ARITHMETIC: Final = {str(op): op for op in ArithmeticOp}
+_OPERANDS: Final = (Literal, Name, Negate, Plus, Arithmetic, Predicate, Now)
+
+
+def parse_sql(text: str, start: int = 0) -> Condition:
+    """The tree of an SQL selector, or FilterRejected with the offset of the trouble."""
+    return _Parser(tokens(text, start)).whole()
+
+
+class _Parser:
+    __slots__ = ("_nesting", "_next", "_tokens")
+
+    def __init__(self, found: list[Token]) -> None:
+        self._tokens = found
+        self._next = 0
+        self._nesting = 0
+
+    def whole(self) -> Condition:
+        if self._tokens[0].kind == "END":
+            raise FilterRejected("syntax", "the filter is empty", at=0, hint="TRUE matches every event")
+        condition = self._condition(self._expression(0))
+        if self._tokens[self._next].kind != "END":
+            self._unexpected("AND, OR or the end")
+        return condition
+
+    # --- expressions -----------------------------------------------------------------------------
+
+    def _expression(self, floor: int) -> Node:
+        """The longest expression from here whose operators all bind tighter than `floor`."""
+        at = self._tokens[self._next].at
+        left = self._prefix()
+        while True:
+            token = self._tokens[self._next]
+            binding = _BINDING.get(token.kind, 0)
+            if binding <= floor:
+                return left
+            if binding >= _SUM:
+                self._next += 1
+                right = self._operand(self._expression(binding))
+                left = Arithmetic(_ARITHMETIC[token.kind], self._operand(left), right, at)
+            elif binding == _COMPARISON:
+                left = self._comparison(self._operand(left), at)
+                if _BINDING.get(self._tokens[self._next].kind) == _COMPARISON:
+                    self._unexpected("AND, OR or the end", hint="comparisons do not chain; use parentheses")
+            else:
+                left = self._junction(self._condition(left), token.kind, binding, at)
+
+    def _prefix(self) -> Node:
+        token = self._tokens[self._next]
+        self._next += 1
+        kind = token.kind
+        if kind == "WORD":
+            return self._word(token)
+        if kind == "NUMBER":
+            return Literal(parse_number(token.value, token.at), token.at, token.value)
+        if kind == "STRING":
+            return Literal(token.value, token.at)
+        if kind == "NAME":
+            return Name(token.value, token.at)
+        if kind == "TRUE" or kind == "FALSE":
+            return Literal(kind == "TRUE", token.at)
+        self._nest(token, 1)
+        node: Node
+        if kind == "(":
+            node = self._expression(0)
+            self._expect(")")
+        elif kind == "NOT":
+            inner = self._condition(self._expression(_NOT))
+            node = Not(inner, token.at, self._end())
+        elif kind == "-" or kind == "+":
+            node = self._signed(token)
+        else:
+            self._next -= 1
+            hint = "NULL is asked for by IS NULL" if kind == "NULL" else None
+            self._unexpected("a value or a condition", hint=hint)
+        self._nest(token, -1)
+        return node
+
+    def _signed(self, sign: Token) -> Operand:
+        token = self._tokens[self._next]
+        if token.kind == "NUMBER":
+            self._next += 1
+            number = parse_number(token.value, token.at)
+            return Literal(-number if sign.kind == "-" else number, sign.at, sign.kind + token.value)
+        operand = self._operand(self._expression(_SIGN))
+        return Negate(operand, sign.at) if sign.kind == "-" else Plus(operand, sign.at)
+
+    def _junction(self, first: Condition, word: str, binding: int, at: int) -> Condition:
+        """AND and OR take all their items at once; items that are the same junction in parentheses join in."""
+        make: type[And] | type[Or] = And if word == "AND" else Or
+        items = list(first.items) if isinstance(first, make) else [first]
+        while self._tokens[self._next].kind == word:
+            self._next += 1
+            item = self._condition(self._expression(binding))
+            if isinstance(item, make):
+                items.extend(item.items)
+            else:
+                items.append(item)
+        return make(tuple(items), at, self._end())
+
+    # --- comparisons -----------------------------------------------------------------------------
+
+    def _comparison(self, left: Operand, at: int) -> Condition:
+        token = self._tokens[self._next]
+        self._next += 1
+        op = _COMPARISONS.get(token.kind)
+        if op is not None:
+            right = self._value()
+            return Compare(op, left, right, at, self._end())
+        if token.kind == "IS":
+            negated = self._take("NOT")
+            self._expect("NULL")
+            return IsNull(left, negated, at, self._end())
+        negated = token.kind == "NOT"
+        if negated:
+            token = self._tokens[self._next]
+            self._next += 1
+        if token.kind == "BETWEEN":
+            low = self._value()
+            self._expect("AND")
+            high = self._value()
+            return Between(left, low, high, negated, at, self._end())
+        if token.kind == "IN":
+            items = self._items(token)
+            return In(left, items, negated, at, self._end())
+        if token.kind == "LIKE":
+            return self._like(left, negated, at)
+        self._next -= 1
+        self._unexpected("BETWEEN, IN or LIKE")
+
+    def _items(self, word: Token) -> tuple[Operand, ...]:
+        self._expect("(")
+        items = [self._value()]
+        while self._take(","):
+            items.append(self._value())
+        if len(items) > MAX_IN_ITEMS:
+            raise FilterRejected("limit", f"an IN list has at most {MAX_IN_ITEMS} values", at=word.at)
+        self._expect(")")
+        return tuple(items)
+
+    def _like(self, left: Operand, negated: bool, at: int) -> Like:
+        pattern = self._string("a pattern in quotes")
+        escape = self._string("one character in quotes") if self._take("ESCAPE") else None
+        if escape is not None and len(escape.value) != 1:
+            raise FilterRejected("syntax", "ESCAPE takes a string of one character", at=escape.at)
+        like = Like(left, pattern.value, None if escape is None else escape.value, negated, at, self._end())
+        patterns.compile_like(like.pattern, like.escape, pattern.at)
+        return like
+
+    # --- words -----------------------------------------------------------------------------------
+
+    def _word(self, token: Token) -> Node:
+        following = self._tokens[self._next].kind
+        if following == "(":
+            call = _CALLS.get(token.value.upper())
+            if call is None:
+                raise FilterRejected(
+                    "syntax", f"there is no function {token.value}", at=token.at, hint=f"there are {', '.join(_CALLS)}"
+                )
+            self._next += 1
+            node = call(self, token)
+            self._expect(")")
+            return node
+        if following == "STRING":
+            word = token.value.upper()
+            if word == "TIMESTAMP":
+                literal = self._string("")
+                return Literal(parse_timestamp(literal.value, literal.at), token.at)
+            if word == "XPATH":
+                literal = self._string("")
+                return XPath(check_expression(literal.value, literal.at), token.at, self._end())
+        return Name(token.value, token.at)
+
+    def _utc(self, token: Token) -> Node:
+        return Now(token.at)
+
+    def _regex(self, token: Token) -> Node:
+        pattern, name = self._pattern_and_name()
+        patterns.compile_regex(pattern.value, pattern.at)
+        return Regex(name, pattern.value, token.at, self._end() + 1)
+
+    def _path(self, token: Token) -> Node:
+        pattern, name = self._pattern_and_name()
+        return PathMatch(name, path_levels(pattern.value, pattern.at), token.at, self._end() + 1)
+
+    def _pattern_and_name(self) -> tuple[Token, str]:
+        pattern = self._string("a pattern in quotes")
+        self._expect(",")
+        name = self._tokens[self._next]
+        if name.kind not in ("WORD", "NAME"):
+            self._unexpected("the name of an attribute")
+        self._next += 1
+        return pattern, name.value
+
+    # --- small steps -----------------------------------------------------------------------------
+
+    def _value(self) -> Operand:
+        return self._operand(self._expression(_COMPARISON))
+
+    def _operand(self, node: Node) -> Operand:
+        return node if isinstance(node, _OPERANDS) else Predicate(node, node.at)
+
+    def _condition(self, node: Node) -> Condition:
+        if not isinstance(node, _OPERANDS):
+            return node
+        if isinstance(node, Predicate):
+            return node.condition
+        if isinstance(node, Arithmetic):
+            raise FilterRejected(
+                "type", "arithmetic gives a number, not a condition", at=node.at, hint="compare it with something"
+            )
+        return Truth(node, node.at, self._end())
+
+    def _end(self) -> int:
+        return self._tokens[self._next - 1].end
+
+    def _take(self, kind: str) -> bool:
+        if self._tokens[self._next].kind != kind:
+            return False
+        self._next += 1
+        return True
+
+    def _expect(self, kind: str) -> None:
+        if not self._take(kind):
+            self._unexpected(kind)
+
+    def _string(self, what: str) -> Token:
+        token = self._tokens[self._next]
+        if token.kind != "STRING":
+            self._unexpected(what)
+        self._next += 1
+        return token
+
+    def _nest(self, token: Token, step: int) -> None:
+        self._nesting += step
+        if self._nesting > MAX_NESTING:
+            raise FilterRejected("limit", f"parentheses, NOTs and signs nest at most {MAX_NESTING} deep", at=token.at)
+
+    def _unexpected(self, wanted: str, hint: str | None = None) -> NoReturn:
+        token = self._tokens[self._next]
+        if token.kind == "END":
+            raise FilterRejected("syntax", f"the filter ends where {wanted} should follow", at=token.at, hint=hint)
+        near = difflib.get_close_matches(token.value.upper(), KEYWORDS, 1) if token.kind == "WORD" else []
+        if near and hint is None:
+            hint = f"did you mean {near[0]}?"
+        shown = token.value if len(token.value) <= 40 else token.value[:37] + "..."
+        raise FilterRejected("syntax", f"{wanted} should follow, not {shown!r}", at=token.at, hint=hint)
+
+
+_CALLS: Final[dict[str, Callable[[_Parser, Token], Node]]] = {
+    "UTC": _Parser._utc,
+    "REGEX": _Parser._regex,
+    "PATH": _Parser._path,
+}
