@@ -1,0 +1,180 @@
+"""sealcast subscription: add (one, or many from a file), list, remove."""
+
+from __future__ import annotations
+
+import json as jsonlib
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from sealcast.cli import talk
+from sealcast.errors import FilterRejected, Misuse, Rejected
+
+if TYPE_CHECKING:
+    from sealcast.model.schema import Schema
+    from sealcast.model.subscription import Subscription
+    from sealcast.trust.deployment import Realm
+
+app = typer.Typer(help="Add, list and remove subscriptions.", **talk.SETTINGS)
+
+#: Of the lines of a file that are refused, so many are shown.
+SHOWN = 20
+
+
+class Wanted(NamedTuple):
+    subscriber: str
+    filter: str
+    id: str | None
+
+
+@app.command(
+    epilog="""Example: sealcast subscription add quotes --as alice --filter "symbol = 'IBM' AND price > 100" """
+)
+def add(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    as_: Annotated[str | None, typer.Option("--as", metavar="ENTITY", help="The subscriber.")] = None,
+    filter: Annotated[str | None, typer.Option("--filter", metavar="TEXT", help="What it asks for.")] = None,
+    id: Annotated[
+        str | None, typer.Option("--id", help="A new id [default: the subscriber's name and a number].")
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option("--file", metavar="FILE", help='Many at once: a line each {"subscriber", "filter", "id"?}.'),
+    ] = None,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Add a subscription: events of TOPIC that match the filter are sealed for the subscriber from the next batch on.
+
+    Filters are SQL selectors (symbol = 'IBM' AND price BETWEEN 90 AND 110), or start with the name of another format
+    (path:, tags:, regex:, xpath:). They are checked against the topic's schema. Of a file all lines are added, or none.
+    """
+    if (file is None) == (filter is None) or (filter is not None and as_ is None):
+        raise typer.BadParameter("give --as ENTITY and --filter TEXT, or --file FILE")
+    here = talk.open_realm(realm)
+    if filter is not None and as_ is not None:
+        made = [subscribe(here, topic, as_, filter, id)]
+    else:
+        assert file is not None
+        made = _add_file(here, topic, file, as_)
+    if json:
+        talk.emit({"subscriptions": [describe(here, s) for s in made]})
+        return
+    for subscription in made[:SHOWN]:
+        talk.say(f"subscription {subscription.id!r} added: {subscription.subscriber!r} on {topic!r}")
+    if len(made) > SHOWN:
+        talk.say(f"... and {len(made) - SHOWN:,} more")
+
+
+def subscribe(here: Realm, topic: str, subscriber: str, filter: str, id: str | None = None) -> Subscription:
+    """One subscription; a filter that can never be true is added, and remarked on."""
+    with talk.about_filter(filter):
+        for remark in here.remarks(topic, filter):
+            talk.warn(remark)
+        return here.subscribe(topic, subscriber, filter, id)
+
+
+def describe(here: Realm, subscription: Subscription) -> dict[str, object]:
+    state = here.state()
+    return {
+        "id": subscription.id,
+        "topic": subscription.topic,
+        "subscriber": subscription.subscriber,
+        "filter": subscription.filter,
+        "slot": state.slot_of(subscription.topic, subscription.subscriber),
+        "authorised": state.may_subscribe(subscription.topic, subscription.subscriber),
+    }
+
+
+@app.command("list", epilog="Example: sealcast subscription list --topic quotes")
+def list_(
+    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic's.")] = None,
+    as_: Annotated[str | None, typer.Option("--as", metavar="ENTITY", help="Only this subscriber's.")] = None,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """List live subscriptions, oldest first."""
+    here = talk.open_realm(realm)
+    state = here.state()
+    names = [state.topic(topic).name] if topic is not None else list(state.topics)
+    if as_ is not None:
+        state.entity(as_)
+    found = [s for n in names for s in state.subscriptions_of(n) if as_ in (None, s.subscriber)]
+    if json:
+        talk.emit({"subscriptions": [describe(here, s) for s in found]})
+        return
+    rows = [
+        (s.id, s.topic, s.subscriber, "" if state.may_subscribe(s.topic, s.subscriber) else "no right", s.filter)
+        for s in found
+    ]
+    empty = "no subscriptions yet: sealcast subscription add TOPIC --as ENTITY --filter TEXT"
+    talk.table(["id", "topic", "subscriber", "", "filter"], rows, empty)
+
+
+@app.command(epilog="Example: sealcast subscription remove alice-1")
+def remove(
+    ids: Annotated[list[str], typer.Argument(metavar="ID")],
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Remove subscriptions, all of them or none. What was delivered stays readable."""
+    here = talk.open_realm(realm)
+    version = here.unsubscribe(*ids)
+    if json:
+        talk.emit({"removed": ids, "version": version})
+        return
+    for id in ids:
+        talk.say(f"subscription {id!r} removed")
+
+
+# --- many at once ---------------------------------------------------------------------------------------
+
+
+def _add_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[Subscription]:
+    schema = here.state().topic(topic).schema
+    lines = file.read_bytes().splitlines()
+    wanted, refused = list[Wanted](), 0
+    with talk.progress("checking filters", len(lines)) as bar:
+        for number, line in enumerate(lines, 1):
+            if not line.strip():
+                continue
+            try:
+                wanted.append(_parse(line, as_))
+                _check(schema, wanted[-1])
+            except Rejected as error:
+                refused += 1
+                if refused <= SHOWN:
+                    _show(file, number, error, wanted[-1].filter if isinstance(error, FilterRejected) else None)
+            if bar is not None and number % 100 == 0:
+                bar.update(bar.task_ids[0], completed=number)
+    if refused:
+        raise Rejected(f"{refused} of {len(lines)} lines of {file} were refused; nothing was added")
+    if not wanted:
+        raise Misuse(f"{file} has no subscriptions in it")
+    return here.subscribe_many(topic, wanted)
+
+
+def _parse(line: bytes, as_: str | None) -> Wanted:
+    try:
+        body = jsonlib.loads(line)
+    except ValueError as error:
+        raise Rejected(f"not JSON: {error}") from None
+    if not isinstance(body, dict) or set(body) - {"id", "subscriber", "filter"}:
+        raise Rejected('a subscription is {"subscriber", "filter", "id"?}')
+    subscriber, filter, id = body.get("subscriber", as_), body.get("filter"), body.get("id")
+    if not isinstance(subscriber, str) or not isinstance(filter, str) or not isinstance(id, str | None):
+        raise Rejected("subscriber and filter are texts, and both are needed", hint="or name the subscriber with --as")
+    return Wanted(subscriber, filter, id)
+
+
+def _check(schema: Schema, wanted: Wanted) -> None:
+    from sealcast.trust.vetting import vet_filter
+
+    vet_filter(schema, wanted.filter)
+
+
+def _show(file: Path, number: int, error: Rejected, filter: str | None) -> None:
+    talk.note(f"{file}:{number}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
+    if isinstance(error, FilterRejected) and error.at is not None and filter is not None:
+        talk.note(talk.marked(filter, error.at))
