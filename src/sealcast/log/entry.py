@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.errors import Misuse
 from sealcast.log.offsets import PinnedOffset
-from sealcast.log.pieces import DIGEST_BYTES
+from sealcast.log.pieces import DIGEST_BYTES, Staged
 from sealcast.primitives.mac import TAG_BYTES
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_COUNTS
+
+if TYPE_CHECKING:
+    from sealcast.wire.sealed import SealedPiece
 
 FORMAT: Final = 1
 MAX_PIECES: Final = 65_536
@@ -44,6 +47,23 @@ class PieceRef:
             raise Misuse(f"piece {self.name!r} is not described properly")
         if self.slots is not None and self.slots.endswith(b"\0"):
             raise Misuse(f"piece {self.name!r}: its slots have trailing zero bytes")
+
+    @classmethod
+    def of(cls, staged: Staged, piece: SealedPiece) -> PieceRef:
+        """How the ledger will name a staged piece."""
+        return cls(
+            name=staged.name,
+            digest=staged.digest,
+            size=staged.size,
+            partition=piece.partition,
+            first=piece.first_offset,
+            end=piece.end_offset,
+            events=len(piece),
+            deliveries=len(piece.mailbox_event),
+            encryptions=piece.counts.get("encryptions", 0),
+            # A key that is handed out concerns its receiver as much as an event does.
+            slots=slot_bits([*piece.slots.tolist(), *piece.handout_slot.tolist()]),
+        )
 
     def concerns(self, slot: int) -> bool:
         """May the subscriber at `slot` find something in this piece?"""

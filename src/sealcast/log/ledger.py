@@ -25,6 +25,7 @@ from sealcast.log import files
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.entry import Entry
 from sealcast.log.offsets import PinnedOffset, check_continuity
+from sealcast.log.pieces import Pieces
 from sealcast.log.port import Record
 from sealcast.primitives import mac
 from sealcast.primitives.secrets import Secret, Unpicklable
@@ -183,6 +184,18 @@ class Ledger(LedgerReader):
                 hint="nothing was committed; check the topic's files, then start with the code that ran before",
             )
         return False
+
+    def collect(self, pieces: Pieces, batch_began_us: int) -> list[str]:
+        """Delete staged pieces that no record names; their names. The driver calls it, with no other batch under way.
+
+        What the running batch stages is younger than the moment it began, and stays.
+        """
+        garbage = set(pieces.untouched_since(batch_began_us))
+        if garbage:
+            for committed in self.entries():
+                garbage.difference_update(piece.name for piece in committed.entry.pieces)
+            pieces.remove(garbage)
+        return sorted(garbage)
 
     @contextmanager
     def exclusive(self) -> Iterator[None]:

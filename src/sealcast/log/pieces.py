@@ -11,8 +11,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
-import time
-from collections.abc import Container
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -102,23 +101,17 @@ class Pieces:
             return []
         return sorted(name for name in os.listdir(self.directory) if _NAME.fullmatch(name))
 
-    def collect(self, keep: Container[str], older_than_us: int) -> list[str]:
-        """Delete pieces that are not in `keep` (what the ledger names) and were last touched before that time.
-
-        The time is the start of the running batch: what its tasks stage now is younger and stays. Other files do, too.
-        """
-        if older_than_us > time.time_ns() // 1000:
-            raise Misuse("only what is older than the running batch may be collected, and that began in the past")
+    def untouched_since(self, time_us: int) -> list[str]:
+        """Files of ours, half-written ones included, that nobody has touched since that time: perhaps garbage."""
         if not self.directory.is_dir():
             return []
-        removed = []
+        with files.named(self.directory, "listing"), os.scandir(self.directory) as found:
+            ours = [f for f in found if _NAME.fullmatch(f.name) or _TEMPORARY.fullmatch(f.name)]
+            return sorted(f.name for f in ours if f.stat().st_mtime_ns // 1000 < time_us)
+
+    def remove(self, names: Iterable[str]) -> None:
+        """Delete files. `Ledger.collect` calls this, and knows which are garbage."""
         with files.named(self.directory, "collecting in"):
-            for name in sorted(os.listdir(self.directory)):
-                path = self.directory / name
-                if name in keep or not (_NAME.fullmatch(name) or _TEMPORARY.fullmatch(name)):
-                    continue
-                if path.stat().st_mtime_ns // 1000 < older_than_us:
-                    path.unlink(missing_ok=True)
-                    removed.append(name)
+            for name in names:
+                (self.directory / name).unlink(missing_ok=True)
             files.sync_directory(self.directory)
-        return removed

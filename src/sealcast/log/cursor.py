@@ -1,0 +1,87 @@
+"""A durable cursor: how far a subscriber has acknowledged its mailbox.
+
+It names a place in the ledger, and the tag of the record before that place. So a ledger that lost its newest records,
+or another topic's ledger, is noticed by every subscriber that had read further.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sealcast.errors import Corrupt, Misuse
+from sealcast.log import files
+from sealcast.log.ledger import GENESIS
+
+FORMAT: Final = 1
+_NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
+_MAX_BYTES: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Cursor:
+    """The next delivery of a mailbox: in which record of the ledger, which of its pieces, which of the slot's there."""
+
+    entry: int = 0
+    piece: int = 0
+    rank: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.entry}:{self.piece}:{self.rank}"
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """A cursor as it was saved."""
+
+    cursor: Cursor
+    #: Of the ledger's record before `cursor.entry`.
+    tag: bytes
+
+
+class CursorFile:
+    """One subscriber's cursor. Saving is atomic and durable; a damaged file is refused, never taken for a new one."""
+
+    def __init__(self, directory: Path, name: str, slot: int) -> None:
+        if not _NAME.fullmatch(name):
+            raise Misuse(f"{name!r} cannot name a cursor: letters, digits, dot, dash and underscore, at most 64")
+        self.path = directory / f"{name}.cursor"
+        self._slot = slot
+
+    def load(self) -> Saved:
+        """What was saved last; the very beginning when nothing was."""
+        try:
+            raw = self.path.read_bytes()[: _MAX_BYTES + 1]
+        except FileNotFoundError:
+            return Saved(Cursor(), GENESIS)
+        except OSError as error:
+            raise files.trouble(error, self.path, "reading") from error
+        damaged = Corrupt(
+            f"{self.path} is not the cursor that was saved", hint="remove it and choose where to start with --from"
+        )
+        try:
+            body = json.loads(raw)
+            place, slot, tag, check = body["cursor"], body["slot"], body["tag"], body.pop("check")
+            saved = Saved(Cursor(*place), bytes.fromhex(tag))
+        except (ValueError, TypeError, KeyError, AttributeError):
+            raise damaged from None
+        if _check(body) != check or body.get("format") != FORMAT:
+            raise damaged
+        if slot != self._slot:
+            raise Corrupt(f"{self.path} is the cursor of subscriber slot {slot}, not {self._slot}")
+        return saved
+
+    def save(self, saved: Saved) -> None:
+        place = [saved.cursor.entry, saved.cursor.piece, saved.cursor.rank]
+        body = {"format": FORMAT, "slot": self._slot, "cursor": place, "tag": saved.tag.hex()}
+        files.make_directory(self.path.parent)
+        files.replace_file(self.path, json.dumps({**body, "check": _check(body)}).encode())
+
+
+def _check(body: object) -> str:
+    """Finds accidents, not attacks: the file is its reader's own."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
