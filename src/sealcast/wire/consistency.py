@@ -1,0 +1,143 @@
+"""Whether a sealed piece agrees with itself: after this no index in it leads out of it. Vectorised, read and written.
+
+The writer runs it too: a piece that contradicts itself is caught where it was made, not by a thousand subscribers.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from sealcast.primitives import merkle
+from sealcast.primitives.aead import COMMITMENT_BYTES, TAG_BYTES, WRAPPED_BYTES
+from sealcast.wire import cbor
+from sealcast.wire.frame import TOPIC_BYTES
+from sealcast.wire.limits import (
+    KEY_ID_BYTES,
+    MAX_DETAIL_BYTES,
+    MAX_EVENTS_PER_FRAME,
+    MAX_MESSAGE_BYTES,
+    MAX_PIECE_EVENTS,
+    MAX_PIECE_FRAMES,
+    MAX_PIECE_REJECTIONS,
+    MAX_SIGNED_BYTES,
+)
+
+if TYPE_CHECKING:
+    from sealcast.wire.sealed import SealedPiece
+
+Ints = npt.NDArray[np.int64]
+
+
+def check(piece: SealedPiece) -> None:
+    """Every array against every other; FrameRejected names the first that does not fit."""
+    _require(len(piece.topic) == TOPIC_BYTES, f"a topic id has {TOPIC_BYTES} bytes")
+    _require(0 <= piece.first_offset <= piece.end_offset, "first_offset is after end_offset")
+    _check_frames(piece)
+    _check_events(piece)
+    _check_uses(piece)
+    _check_mailboxes(piece)
+    _check_handouts(piece)
+    _check_rejections(piece)
+
+
+def _check_frames(piece: SealedPiece) -> None:
+    _require(len(piece.frames) <= MAX_PIECE_FRAMES, f"over {MAX_PIECE_FRAMES} frames")
+    last = piece.first_offset - 1
+    for proof in piece.frames:
+        _require(last < proof.offset < piece.end_offset, "frames are out of order or not covered")
+        _require(0 < proof.count <= MAX_EVENTS_PER_FRAME, "a frame without events")
+        _require(0 < len(proof.signed) <= MAX_SIGNED_BYTES, f"a signed header has at most {MAX_SIGNED_BYTES} bytes")
+        _require(len(proof.nodes) == merkle.size(proof.count), "a frame's nodes are not those of its count")
+        last = proof.offset
+
+
+def _check_events(piece: SealedPiece) -> None:
+    events = len(piece)
+    _require(events <= MAX_PIECE_EVENTS, f"over {MAX_PIECE_EVENTS} events")
+    _require(len(piece.row) == len(piece.wrapped) == events, "frame_index, row and wrapped differ in length")
+    _require(len(piece.commitments) == COMMITMENT_BYTES * events, "a commitment for each event")
+    _within("frame_index", piece.frame_index, len(piece.frames))
+    _within("wrapped", piece.wrapped, 2)
+    where, rows = _wide(piece.frame_index), _wide(piece.row)
+    counts = np.array([proof.count for proof in piece.frames], dtype=np.int64)
+    _require(_all(rows >= 0) and _all(rows < counts[where]), "a row beyond its frame")
+    _require(_all(np.diff(where * MAX_EVENTS_PER_FRAME + rows) > 0), "events are out of order or twice")
+    _runs("body_start", piece.body_start, events, len(piece.bodies))
+    sizes = np.diff(_wide(piece.body_start)) - TAG_BYTES
+    _require(_all(sizes > 0) and _all(sizes <= MAX_MESSAGE_BYTES), "a body of an impossible size")
+
+
+def _check_uses(piece: SealedPiece) -> None:
+    _require(len(piece.key_ids) % KEY_ID_BYTES == 0, f"a key id has {KEY_ID_BYTES} bytes")
+    _runs("use_start", piece.use_start, len(piece), len(piece.uses))
+    _within("uses", piece.uses, len(piece.key_ids) // KEY_ID_BYTES)
+    uses, wrapped = np.diff(_wide(piece.use_start)), _wide(piece.wrapped) != 0
+    _require(_all(uses > 0), "an event that no key opens")
+    _require(_all(uses[~wrapped] == 1), "an event that is sealed directly under more than one key")
+    wraps = int(uses[wrapped].sum())
+    _require(
+        len(piece.wraps) == WRAPPED_BYTES * wraps, "a wrapped key for each use of a wrapped event, no more, no less"
+    )
+
+
+def _check_mailboxes(piece: SealedPiece) -> None:
+    deliveries, slots = len(piece.mailbox_event), _wide(piece.slots)
+    _require(len(piece.mailbox_use) == deliveries, "mailbox_event and mailbox_use differ in length")
+    _within("slots", slots, 2**32)
+    _require(_all(np.diff(slots) > 0), "slots are out of order or twice")
+    _runs("mailbox_start", piece.mailbox_start, len(slots), deliveries)
+    _within("mailbox_event", piece.mailbox_event, len(piece))
+    event, use, start = _wide(piece.mailbox_event), _wide(piece.mailbox_use), _wide(piece.use_start)
+    _require(_all(start[event] <= use) and _all(use < start[event + 1]), "a delivery through another event's use")
+    mailbox = np.repeat(np.arange(len(slots)), np.diff(_wide(piece.mailbox_start)))
+    in_order = np.diff(mailbox * (len(piece) + 1) + event) > 0
+    _require(_all(in_order), "a mailbox is out of order or has an event twice")
+
+
+def _check_handouts(piece: SealedPiece) -> None:
+    handouts = len(piece.handout_slot)
+    _require(len(piece.handout_key) == len(piece.handout_event) == handouts, "handout arrays differ in length")
+    _require(len(piece.handouts) == WRAPPED_BYTES * handouts, f"a handout has {WRAPPED_BYTES} bytes")
+    _within("handout_slot", piece.handout_slot, 2**32)
+    _within("handout_key", piece.handout_key, len(piece.key_ids) // KEY_ID_BYTES)
+    _within("handout_event", piece.handout_event, len(piece))
+
+
+def _check_rejections(piece: SealedPiece) -> None:
+    _require(len(piece.rejected) <= MAX_PIECE_REJECTIONS, f"over {MAX_PIECE_REJECTIONS} rejections")
+    for rejection in piece.rejected:
+        covered = piece.first_offset <= rejection.position.offset < piece.end_offset
+        _require(covered, "a rejection of a frame that the piece does not cover")
+        _require(len(rejection.detail.encode()) <= MAX_DETAIL_BYTES, f"a detail of over {MAX_DETAIL_BYTES} bytes")
+
+
+# --- inside -------------------------------------------------------------------------------------
+
+
+def _require(holds: bool, otherwise: str) -> None:
+    if not holds:
+        raise cbor.refused(otherwise)
+
+
+def _all(holds: npt.NDArray[np.bool_]) -> bool:
+    return bool(holds.all())
+
+
+def _wide(array: npt.NDArray[Any]) -> Ints:
+    """As signed 64-bit numbers: nothing wraps, and what does not fit comes out negative, which no check lets pass."""
+    return np.asarray(array).astype(np.int64)
+
+
+def _within(name: str, array: npt.NDArray[Any], end: int) -> None:
+    wide = _wide(array)
+    _require(_all(wide >= 0) and _all(wide < end), f"{name} leads out of the piece")
+
+
+def _runs(name: str, starts: npt.NDArray[Any], count: int, end: int) -> None:
+    """`starts` cuts [0, end) into `count` runs."""
+    wide = _wide(starts)
+    fits = len(wide) == count + 1 and wide[0] == 0 and wide[-1] == end and _all(np.diff(wide) >= 0)
+    _require(bool(fits), f"{name} does not cut what it should into {count} runs")

@@ -1,0 +1,267 @@
+"""The sealed piece: what one task of the pipeline delivers. Immutable; the ledger names it by its digest.
+
+A sealed event is in a piece once, whoever gets it (decision 6). Everything else is arrays beside the bodies:
+
+    frames      what proves the events: signed header and Merkle tree of each frame that an event came in
+    events      frame_index, row, body_start and bodies, commitments, wrapped
+    uses        event i uses the keys uses[use_start[i] : use_start[i + 1]], indices into key_ids
+    wraps       48 bytes for each use of a wrapped event, in the order of the uses: its content key under that key
+    mailboxes   slots, ascending; the j-th has the deliveries mailbox_start[j] : mailbox_start[j + 1], each an event
+                (mailbox_event) through one of its uses (mailbox_use)
+    handouts    keys given to a slot with this piece: handout_slot, handout_key, handout_event, 48 bytes each
+    rejected    what was refused in the frames covered, and why
+
+Encoded as deterministic CBOR whose arrays are little-endian typed arrays (RFC 8746). `parse` checks every array against
+every other and copies none of them: over a memory map, reading one's mailbox touches the index and one's own bodies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Final
+
+import numpy as np
+import numpy.typing as npt
+
+from sealcast.errors import Bug, FrameRejected
+from sealcast.model.event import Position
+from sealcast.model.rejection import Reason, Rejection
+from sealcast.model.stages import FrameProof
+from sealcast.primitives.aead import COMMITMENT_BYTES, MAX_OFFSET, MAX_PARTITION, WRAPPED_BYTES
+from sealcast.wire import cbor
+from sealcast.wire.consistency import check
+from sealcast.wire.limits import (
+    KEY_ID_BYTES,
+    MAX_COUNTS,
+    MAX_EPOCH,
+    MAX_EVENTS_PER_FRAME,
+    MAX_PIECE_BYTES,
+    MAX_PIECE_FRAMES,
+    MAX_PIECE_REJECTIONS,
+)
+
+__all__ = ["FrameProof", "SealedPiece", "encode", "parse"]
+
+MAGIC: Final = "sealcast-piece"
+VERSION: Final = 1
+
+Array = npt.NDArray[Any]
+Raw = bytes | memoryview
+
+
+@dataclass(frozen=True, eq=False)
+class SealedPiece:
+    """One piece. Arrays may be of any integer type when made; parsed ones are views of the bytes they came in."""
+
+    topic: bytes
+    epoch: int
+    #: The registry version that the batch was pinned to.
+    version: int
+    partition: int
+    #: Frames [first_offset, end_offset) of the partition are accounted for here.
+    first_offset: int
+    end_offset: int
+    frames: tuple[FrameProof, ...]
+    frame_index: Array
+    row: Array
+    body_start: Array
+    bodies: Raw
+    commitments: Raw
+    #: 0: sealed under the one key used; 1: sealed under a content key, which is wrapped under each key used.
+    wrapped: Array
+    key_ids: Raw
+    use_start: Array
+    uses: Array
+    wraps: Raw
+    slots: Array
+    mailbox_start: Array
+    mailbox_event: Array
+    mailbox_use: Array
+    handout_slot: Array
+    handout_key: Array
+    handout_event: Array
+    handouts: Raw
+    rejected: tuple[Rejection, ...]
+    counts: Mapping[str, int]
+
+    def __len__(self) -> int:
+        return len(self.frame_index)
+
+    def rows_for(self, slot: int) -> tuple[Array, Array]:
+        """A subscriber's mailbox: which events, each through which use, in order."""
+        at = int(np.searchsorted(self.slots, slot))
+        if at == len(self.slots) or self.slots[at] != slot:
+            return self.mailbox_event[:0], self.mailbox_use[:0]
+        start, end = int(self.mailbox_start[at]), int(self.mailbox_start[at + 1])
+        return self.mailbox_event[start:end], self.mailbox_use[start:end]
+
+    def handouts_for(self, slot: int) -> Iterator[tuple[int, bytes]]:
+        """Keys given to a subscriber: index of the key, and the key sealed for it."""
+        for at in np.flatnonzero(self.handout_slot == slot).tolist():
+            yield int(self.handout_key[at]), bytes(self.handouts[WRAPPED_BYTES * at : WRAPPED_BYTES * (at + 1)])
+
+    def position(self, event: int) -> Position:
+        """Where an event stands in its topic: its nonce and its id."""
+        return Position(self.partition, self.frames[int(self.frame_index[event])].offset, int(self.row[event]))
+
+    def body(self, event: int) -> bytes:
+        """An event's sealed message."""
+        return bytes(self.bodies[int(self.body_start[event]) : int(self.body_start[event + 1])])
+
+    def commitment(self, event: int) -> bytes:
+        """Which key, and no other, opens an event's body."""
+        return bytes(self.commitments[COMMITMENT_BYTES * event : COMMITMENT_BYTES * (event + 1)])
+
+    def key_id(self, key: int) -> bytes:
+        return bytes(self.key_ids[KEY_ID_BYTES * key : KEY_ID_BYTES * (key + 1)])
+
+    def wrap(self, use: int) -> bytes:
+        """The content key of a wrapped event, under the key of that use."""
+        at = int(self._wrap_at[use])
+        if at < 0:
+            raise Bug(f"use {use} is of an event that is sealed directly: there is no wrapped key")
+        return bytes(self.wraps[WRAPPED_BYTES * at : WRAPPED_BYTES * (at + 1)])
+
+    @cached_property
+    def _wrap_at(self) -> npt.NDArray[np.int64]:
+        """Of each use, the place of its wrap; -1 where the event is sealed directly."""
+        starts = self.use_start.astype(np.int64)
+        per_use = np.repeat(self.wrapped != 0, starts[1:] - starts[:-1])
+        return np.where(per_use, np.cumsum(per_use) - 1, -1)
+
+
+# --- on the wire --------------------------------------------------------------------------------
+
+_UINT8, _UINT32, _UINT64 = 64, 70, 71  # RFC 8746: uint8; uint32 and uint64 little-endian
+_DTYPE: Final = {_UINT8: "u1", _UINT32: "<u4", _UINT64: "<u8"}
+
+#: Label, field, and the kind of array it is on the wire.
+_ARRAYS: Final = {
+    8: ("frame_index", _UINT32),
+    9: ("row", _UINT32),
+    10: ("body_start", _UINT64),
+    13: ("wrapped", _UINT8),
+    15: ("use_start", _UINT32),
+    16: ("uses", _UINT32),
+    18: ("slots", _UINT32),
+    19: ("mailbox_start", _UINT32),
+    20: ("mailbox_event", _UINT32),
+    21: ("mailbox_use", _UINT32),
+    22: ("handout_slot", _UINT32),
+    23: ("handout_key", _UINT32),
+    24: ("handout_event", _UINT32),
+}
+_RAW: Final = {1: "topic", 11: "bodies", 12: "commitments", 14: "key_ids", 17: "wraps", 25: "handouts"}
+_INTS: Final = {
+    2: ("epoch", MAX_EPOCH),
+    3: ("version", 2**63 - 1),
+    4: ("partition", MAX_PARTITION),
+    5: ("first_offset", MAX_OFFSET),
+    6: ("end_offset", MAX_OFFSET + 1),
+}
+_FRAMES, _REJECTED, _COUNTS = 7, 26, 27
+_LABELS: Final = frozenset({*_ARRAYS, *_RAW, *_INTS, _FRAMES, _REJECTED, _COUNTS})
+_MAX_ITEMS: Final = 64 + 5 * MAX_PIECE_FRAMES + 6 * MAX_PIECE_REJECTIONS + 2 * MAX_COUNTS
+
+
+def encode(piece: SealedPiece) -> bytes:
+    """The bytes of a piece: a pure function of it. A piece that contradicts itself is a bug and is never written."""
+    try:
+        check(piece)
+    except FrameRejected as error:
+        raise Bug(f"a sealed piece of our own making: {error.message}") from None
+    fields: dict[int, object] = {label: getattr(piece, name) for label, (name, _) in _INTS.items()}
+    fields |= {label: bytes(getattr(piece, name)) for label, name in _RAW.items()}
+    for label, (name, kind) in _ARRAYS.items():
+        fields[label] = cbor.Tag(kind, np.ascontiguousarray(getattr(piece, name), dtype=_DTYPE[kind]).tobytes())
+    fields[_FRAMES] = [[f.offset, f.count, f.signed, f.nodes] for f in piece.frames]
+    fields[_REJECTED] = [[r.position.offset, r.position.row, str(r.reason), r.detail, r.events] for r in piece.rejected]
+    fields[_COUNTS] = dict(piece.counts)
+    data = cbor.encode([MAGIC, VERSION, fields])
+    if len(data) > MAX_PIECE_BYTES:
+        raise Bug(f"a sealed piece of {len(data)} bytes; {MAX_PIECE_BYTES} are allowed")
+    return data
+
+
+def parse(data: Raw) -> SealedPiece:
+    """Read a piece without copying its arrays or bodies; FrameRejected when it is none or contradicts itself."""
+    outer = cbor.decode(
+        data, max_bytes=MAX_PIECE_BYTES, max_depth=4, max_items=_MAX_ITEMS, tags=frozenset(_DTYPE), views=True
+    )
+    if not isinstance(outer, list) or len(outer) < 2 or outer[0] != MAGIC:
+        raise cbor.refused("not a sealed piece")
+    if outer[1] != VERSION or isinstance(outer[1], bool):
+        raise FrameRejected("version", f"a sealed piece of version {outer[1]!r}; this release reads {VERSION}")
+    if len(outer) != 3 or not isinstance(outer[2], dict) or set(outer[2]) != _LABELS:
+        raise cbor.refused(f"a sealed piece has the labels 1 to {len(_LABELS)}, each once")
+    raw = outer[2]
+    fields: dict[str, Any] = {name: _raw(raw[label], name) for label, name in _RAW.items()}
+    fields |= {name: _int(raw[label], name, limit) for label, (name, limit) in _INTS.items()}
+    fields |= {name: _array(raw[label], name, kind) for label, (name, kind) in _ARRAYS.items()}
+    fields["topic"] = bytes(fields["topic"])
+    fields["frames"] = tuple(map(_frame, _list(raw[_FRAMES], "frames", MAX_PIECE_FRAMES)))
+    rejections = _list(raw[_REJECTED], "rejected", MAX_PIECE_REJECTIONS)
+    fields["rejected"] = tuple(_rejection(r, fields["partition"]) for r in rejections)
+    fields["counts"] = _counts(raw[_COUNTS])
+    piece = SealedPiece(**fields)
+    check(piece)
+    return piece
+
+
+# --- the parts ----------------------------------------------------------------------------------
+
+
+def _raw(value: object, name: str) -> memoryview:
+    if not isinstance(value, memoryview):
+        raise cbor.refused(f"{name} is a byte string")
+    return value
+
+
+def _int(value: object, name: str, limit: int) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
+        raise cbor.refused(f"{name} is a whole number from 0 to {limit}")
+    return value
+
+
+def _list(value: object, name: str, limit: int) -> list[Any]:
+    if not isinstance(value, list) or len(value) > limit:
+        raise cbor.refused(f"{name} is an array of at most {limit}")
+    return value
+
+
+def _array(value: object, name: str, kind: int) -> Array:
+    dtype = np.dtype(_DTYPE[kind])
+    if not isinstance(value, cbor.Tag) or value.number != kind or not isinstance(value.value, memoryview):
+        raise cbor.refused(f"{name} is a typed array, tag {kind}")
+    if len(value.value) % dtype.itemsize:
+        raise cbor.refused(f"{name} ends within an element")
+    return np.frombuffer(value.value, dtype=dtype)
+
+
+def _frame(value: object) -> FrameProof:
+    if not isinstance(value, list) or len(value) != 4:
+        raise cbor.refused("a frame's proof is offset, count, signed header and nodes")
+    offset, count = _int(value[0], "offset", MAX_OFFSET), _int(value[1], "count", MAX_EVENTS_PER_FRAME)
+    return FrameProof(offset, bytes(_raw(value[2], "signed")), count, bytes(_raw(value[3], "nodes")))
+
+
+def _rejection(value: object, partition: int) -> Rejection:
+    if not isinstance(value, list) or len(value) != 5:
+        raise cbor.refused("a rejection is offset, row, reason, detail and events")
+    offset, row, reason, detail, events = value
+    if reason not in Reason._value2member_map_:
+        raise cbor.refused("a rejection's reason is one of those that admission has")
+    if not isinstance(detail, str):
+        raise cbor.refused("a rejection's detail is text")
+    if row != -1:
+        _int(row, "row", MAX_EVENTS_PER_FRAME - 1)
+    position = Position(partition, _int(offset, "offset", MAX_OFFSET), row)
+    return Rejection(position, Reason(reason), detail, _int(events, "events", MAX_EVENTS_PER_FRAME))
+
+
+def _counts(value: object) -> dict[str, int]:
+    if not isinstance(value, dict) or len(value) > MAX_COUNTS or not all(isinstance(name, str) for name in value):
+        raise cbor.refused(f"counts are at most {MAX_COUNTS} numbers by name")
+    return {str(name): _int(count, "a count", 2**63 - 1) for name, count in value.items()}
