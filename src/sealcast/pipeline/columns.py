@@ -37,6 +37,8 @@ PIECES: Final = pa.schema(
         pa.field("end_offset", pa.int64(), nullable=False),
         pa.field("version", pa.int64(), nullable=False),
         *(pa.field(name, pa.int64(), nullable=False) for name in (*COUNTS, *REJECTED.values())),
+        # Who finds something in it (log/entry.py, `slot_bits`).
+        pa.field("slots", pa.binary(), nullable=False),
         pa.field("piece", pa.binary(), nullable=False),
     ]
 )

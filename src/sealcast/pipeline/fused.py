@@ -12,6 +12,7 @@ from typing import Final
 
 import pyarrow as pa
 
+from sealcast.log.entry import slot_bits
 from sealcast.model.stages import Received
 from sealcast.pipeline.admit import admit
 from sealcast.pipeline.columns import COUNTS, PIECES, REJECTED
@@ -78,6 +79,7 @@ def _as_row(piece: SealedPiece) -> pa.RecordBatch:
         "end_offset": piece.end_offset,
         "version": piece.version,
         **{name: piece.counts.get(name, 0) for name in (*COUNTS, *REJECTED.values())},
+        "slots": slot_bits(piece.slots.tolist()),
         "piece": wire.encode(piece),
     }
     return pa.RecordBatch.from_pylist([row], schema=PIECES)
