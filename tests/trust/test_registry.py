@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sealcast.errors import Corrupt, Misuse, NotFound, SealcastError, Unavailable
+from sealcast.errors import Corrupt, FilterRejected, Misuse, NotFound, Rejected, SealcastError, Unavailable
 from sealcast.model import Schema
 from sealcast.trust.changes import (
     Access,
@@ -300,3 +300,24 @@ def test_a_missing_registry_is_not_made_up(tmp_path: Path) -> None:
 def test_a_registry_is_made_once(registry: Registry) -> None:
     with pytest.raises(Misuse, match="exists already"):
         Registry.create(registry.path)
+
+
+# --- vetting ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "error", "words"),
+    [
+        (AddSubscription("s1", "open", "ann", "prise > 1"), FilterRejected, "prise"),
+        (AddSubscription("s1", "open", "ann", "price > 'x'"), FilterRejected, "price"),
+        (AddSubscription("s1", "open", "ann", "price >"), FilterRejected, "end"),
+        (EnrolEntity("eve", bytes(32), bytes(32)), Rejected, "no canonical point"),
+        (EnrolEntity("eve", b"\x01" + bytes(31), bytes(32)), Rejected, "no canonical point"),
+    ],
+)
+def test_what_readers_rely_on_is_never_stored_unchecked(
+    registry: Registry, change: Change, error: type[SealcastError], words: str
+) -> None:
+    with pytest.raises(error, match=words):
+        registry.apply(change)
+    assert registry.version() == 2

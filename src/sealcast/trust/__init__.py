@@ -2,6 +2,7 @@
 
 realm.py       the rules: a state, the changes it admits, the state after
 changes.py     the changes, as values and as JSON
+vetting.py     what is checked once, before a change is stored: filters, public keys
 registry.py    the versioned, append-only table of changes on disk; any version can be read again
 identity.py    an entity's own keys, in a file that only it reads
 broker.py      the trusted broker's secrets, and the pair keys that follow from them

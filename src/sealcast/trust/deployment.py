@@ -16,7 +16,7 @@ from sealcast.errors import Misuse
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
-from sealcast.trust import layout
+from sealcast.trust import layout, vetting
 from sealcast.trust.broker import BrokerSecrets
 from sealcast.trust.changes import (
     Access,
@@ -187,8 +187,13 @@ class Realm:
         self.registry.transact(decide)
         return made
 
-    def unsubscribe(self, id: str) -> int:
-        return self.registry.apply(RemoveSubscription(id))
+    def remarks(self, topic: str, filter: str) -> list[str]:
+        """What the author of a filter should know of it; FilterRejected when it does not fit the topic."""
+        return vetting.remarks(self.state().topic(topic).schema, filter)
+
+    def unsubscribe(self, *ids: str) -> int:
+        """Ends subscriptions, all of them or none; the version from which on it counts."""
+        return self.registry.apply_many([RemoveSubscription(id) for id in ids])
 
     # --- inside -------------------------------------------------------------------------------------
 

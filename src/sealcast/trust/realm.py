@@ -258,6 +258,10 @@ class Fold:
             self._open.clear()
         return RealmState(self.version, self._entities.share(), self._topics.share(), self._owners.share())
 
+    def schema(self, topic: str) -> Schema:
+        """Of a topic that exists."""
+        return self._topic(topic).base.topic.schema
+
     def apply(self, change: Change) -> None:
         match change:
             case AddSubscription():

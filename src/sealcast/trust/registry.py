@@ -23,6 +23,7 @@ from sealcast.errors import Corrupt, DiskFull, Locked, Misuse, NotFound, Rejecte
 from sealcast.trust import changes as stored
 from sealcast.trust.changes import Change
 from sealcast.trust.realm import EMPTY, Fold, RealmState
+from sealcast.trust.vetting import vet
 
 #: How long a writer waits for another before it gives up.
 BUSY_SECONDS: Final = 30.0
@@ -135,6 +136,7 @@ class Registry:
         fold, now, rows = Fold(before), time.time_ns() // 1000, []
         for change in changes:
             fold.apply(change)
+            vet(fold, change)
             body = json.dumps(stored.to_json(change), separators=(",", ":"), ensure_ascii=False)
             chain = _link(chain, fold.version, now, change.kind, body)
             rows.append((fold.version, now, change.kind, body, chain))
