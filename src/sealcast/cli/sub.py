@@ -1,0 +1,132 @@
+"""sealcast sub: a subscriber's events -> stdout, one JSON object a line."""
+
+from __future__ import annotations
+
+import base64
+import sys
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from sealcast.cli import talk
+
+if TYPE_CHECKING:
+    from sealcast.clients.subscriber import Subscriber
+    from sealcast.errors import CannotOpen
+    from sealcast.model.event import OpenedEvent, Position
+    from sealcast.trust.deployment import Realm
+
+app = typer.Typer(**talk.SETTINGS)
+
+EVENTS_PER_ACK: Final = 1_000
+WAIT_SECONDS: Final = 1.0
+
+
+@app.command(epilog="""Example: sealcast sub quotes --as alice --filter "symbol = 'IBM'" --follow""")
+def sub(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    as_: talk.AsOption,
+    filter: Annotated[
+        str | None, typer.Option("--filter", metavar="TEXT", help="Subscribe first, unless it has this filter already.")
+    ] = None,
+    from_: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="PLACE",
+            help="Instead of at the cursor: a number of deliveries (0: all), an event, a time, or end.",
+        ),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
+    max_: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="Stop after so many events.")] = None,
+    ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Move the cursor past what was printed.")] = True,
+    skip: Annotated[bool, typer.Option("--skip-unopenable", help="Report what does not open, and go on.")] = False,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Open the events a subscriber gets, one JSON object a line, from its durable cursor on.
+
+    Lines have position, publisher, published_at, sequence, attributes, content_type and payload (payload_base64 when
+    it is not text). Events are acknowledged once their lines are written, and not printed again. With --json: one
+    document {"events": [...]}.
+    """
+    from sealcast.clients.subscriber import Subscriber
+
+    if json and follow:
+        raise typer.BadParameter("one document cannot follow: leave --json away, lines are JSON already")
+    here, failed = talk.open_realm(realm), list[str]()
+    if filter is not None:
+        _ensure(here, topic, as_, filter)
+
+    def report(position: Position, error: CannotOpen) -> None:
+        failed.append(str(position))
+        talk.warn(f"event {position} does not open: {error.message}")
+
+    with Subscriber(here, topic, as_=as_, from_=from_, unopenable=report if skip else None) as subscriber:
+        if json:
+            events = _collect(subscriber, max_)
+            talk.emit({"events": [describe(e) for e in events], "unopenable": failed})
+            if ack:
+                subscriber.ack()
+        else:
+            _print(subscriber, follow, max_, ack)
+    if failed:
+        raise typer.Exit(1)
+
+
+def describe(event: OpenedEvent) -> dict[str, object]:
+    """An opened event as JSON has it."""
+    from sealcast.model.schema import value_to_json
+
+    body: dict[str, object] = {
+        "position": str(event.position),
+        "publisher": event.publisher,
+        "published_at": value_to_json(event.published_at),
+        "sequence": event.sequence,
+        "attributes": {name: value_to_json(value) for name, value in event.attributes.items()},
+        "content_type": event.content_type,
+    }
+    try:
+        body["payload"] = event.payload.decode()
+    except UnicodeDecodeError:
+        body["payload_base64"] = base64.b64encode(event.payload).decode()
+    return body
+
+
+def _ensure(here: Realm, topic: str, subscriber: str, filter: str) -> None:
+    from sealcast.cli.subscription import subscribe
+
+    state = here.state()
+    own = [s for s in state.subscriptions_of(topic) if s.subscriber == subscriber]
+    if all(s.filter != filter for s in own):
+        made = subscribe(here, topic, subscriber, filter)
+        talk.note(f"subscription {made.id!r} added; it counts from the next batch on")
+    others = sum(s.filter != filter for s in own)
+    if others:
+        talk.note(f"{subscriber!r} has {others} other subscription{'s' * (others > 1)} here: their events come too")
+
+
+def _collect(subscriber: Subscriber, limit: int | None) -> list[OpenedEvent]:
+    events: list[OpenedEvent] = []
+    while more := subscriber.poll(_share(limit, len(events))):
+        events += more
+    return events
+
+
+def _print(subscriber: Subscriber, follow: bool, limit: int | None, ack: bool) -> None:
+    printed = 0
+    while limit is None or printed < limit:
+        events = subscriber.poll(_share(limit, printed), WAIT_SECONDS if follow else 0.0)
+        if not events and not follow:
+            break
+        for event in events:
+            sys.stdout.write(talk.line(describe(event)) + "\n")
+        # Written first, acknowledged second: a reader that goes away in between gets them again.
+        sys.stdout.flush()
+        printed += len(events)
+        if ack:
+            subscriber.ack()
+
+
+def _share(limit: int | None, done: int) -> int:
+    return EVENTS_PER_ACK if limit is None else min(EVENTS_PER_ACK, limit - done)

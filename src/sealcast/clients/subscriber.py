@@ -1,0 +1,158 @@
+"""The subscriber's side of the path: its mailbox, opened with its own keys, from its own durable cursor.
+
+It reads its own key file, the public registry, and the topic's ledger and pieces; nothing of the broker's, and nobody
+else's keys. What it hands out it has opened and verified: the publisher's signature, for this topic, over this event.
+
+    poll() or iteration     events, in order; the cursor stays
+    ack()                   everything handed out so far is done with: durable, and never handed out again
+
+Between the two a crash means that events are handed out once more after a restart, never that one is lost.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Final, Self
+
+from sealcast.errors import CannotOpen, NotFound
+from sealcast.log.cursor import Cursor
+from sealcast.log.mailbox import Delivery, Mailbox
+from sealcast.model.event import OpenedEvent, Position
+from sealcast.primitives.sign import VerifyKey
+from sealcast.schemes.endpoint.open import Opener
+from sealcast.trust.changes import Right
+from sealcast.trust.deployment import Realm
+from sealcast.trust.realm import RealmState
+
+EVENTS_PER_POLL: Final = 1_000
+#: How often a waiting subscriber looks for new batches.
+LOOK_SECONDS: Final = 0.05
+
+
+class Subscriber:
+    """One entity's mailbox on one topic. Not shared between threads."""
+
+    def __init__(
+        self,
+        realm: Realm | str | Path,
+        topic: str,
+        as_: str,
+        *,
+        from_: str | int | Position | datetime | None = None,
+        unopenable: Callable[[Position, CannotOpen], None] | None = None,
+    ) -> None:
+        """Starts at the durable cursor, or at `from_` (see `log.mailbox`), which leaves the cursor where it is.
+
+        An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it.
+        """
+        self.realm = realm if isinstance(realm, Realm) else Realm(realm)
+        self.topic = topic
+        self.name = as_
+        self._unopenable = unopenable
+        self._state: RealmState | None = None
+        state = self._current()
+        self._identity = self.realm.identity(as_)
+        slot = state.slot_of(topic, as_)
+        if slot is None:
+            raise NotFound(
+                f"entity {as_!r} has no subscription on topic {topic!r}",
+                hint=f'add one: sealcast subscription add {topic} --as {as_} --filter "..."',
+            )
+        self._slot = slot
+        self._openers: dict[int, Opener] = {}
+        self._opener(state.topic(topic).epoch)
+        self._mailbox = Mailbox(self.realm.paths.topic(topic).root, slot, as_)
+        self._next: Cursor = self._mailbox.cursor() if from_ is None else self._mailbox.locate(_place(from_))
+        self._handed_out: Delivery | None = None
+
+    def poll(self, max_events: int = EVENTS_PER_POLL, timeout: float = 0.0) -> list[OpenedEvent]:
+        """The next events, at most so many; waits up to `timeout` seconds for the first, and may return none."""
+        deadline = time.monotonic() + timeout
+        while True:
+            self._current()
+            events = self._take(max_events)
+            left = deadline - time.monotonic()
+            if events or left <= 0:
+                return events
+            time.sleep(min(LOOK_SECONDS, left))
+
+    def __iter__(self) -> Iterator[OpenedEvent]:
+        """Everything that is there by now."""
+        while events := self.poll():
+            yield from events
+
+    def follow(self, stop: Callable[[], bool] = lambda: False) -> Iterator[OpenedEvent]:
+        """Everything, and then every event as it is delivered, until `stop` says so."""
+        while not stop():
+            yield from self.poll(timeout=1.0)
+
+    def ack(self) -> None:
+        """Durably done with everything that was handed out so far."""
+        if self._handed_out is not None:
+            self._mailbox.acknowledge(self._handed_out)
+            self._handed_out = None
+
+    def lag(self) -> int:
+        """How many events wait after the durable cursor."""
+        return self._mailbox.lag()
+
+    def close(self) -> None:
+        self._mailbox.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    def _take(self, max_events: int) -> list[OpenedEvent]:
+        events: list[OpenedEvent] = []
+        for delivery in self._mailbox.deliveries(self._next):
+            if len(events) >= max_events:
+                break
+            try:
+                event = self._opener(delivery.piece.epoch).open(delivery.piece, delivery.event, delivery.use)
+            except CannotOpen as error:
+                if self._unopenable is None and events:
+                    break  # hand out what is good; the next poll says what is wrong with this one
+                if self._unopenable is None:
+                    raise
+                self._unopenable(delivery.position, error)
+            else:
+                events.append(event)
+            at = delivery.cursor
+            self._next, self._handed_out = Cursor(at.entry, at.piece, at.rank + 1), delivery
+        return events
+
+    def _current(self) -> RealmState:
+        """The newest registry. Reading obeys the rights of now, also for what was delivered before."""
+        state = self.realm.state()
+        if state is not self._state:
+            state.require(Right.SUBSCRIBE, self.topic, self.name)
+            self._state = state
+        return state
+
+    def _opener(self, epoch: int) -> Opener:
+        opener = self._openers.get(epoch)
+        if opener is None:
+            state = self._current()
+            about, pair = state.topic(self.topic), self._identity.pair_key(state, self.topic, epoch)
+            opener = Opener(about.schema, about.id, epoch, self._slot, pair, self._verify_key_of)
+            self._openers[epoch] = opener
+        return opener
+
+    def _verify_key_of(self, publisher: str) -> VerifyKey:
+        # Also of one who was revoked since: what was admitted before stays readable.
+        entity = self.realm.state().entities.get(publisher)
+        if entity is None:
+            raise CannotOpen(f"it names a publisher, {publisher!r}, whom nobody enrolled")
+        return VerifyKey(entity.verify_key)
+
+
+def _place(given: str | int | Position | datetime) -> str:
+    return given.isoformat() if isinstance(given, datetime) else str(given)
