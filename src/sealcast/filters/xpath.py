@@ -10,43 +10,43 @@ from __future__ import annotations
 import math
 import re
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from lxml import etree
 
 from sealcast.errors import FilterRejected
-from sealcast.filters.limits import (
-    MAX_XML_BYTES,
-    MAX_XPATH_LENGTH,
-    MAX_XPATH_NESTING,
-    MAX_XPATH_VISITS,
-)
+from sealcast.filters.limits import MAX_XML_BYTES, MAX_XPATH_LENGTH, MAX_XPATH_NESTING, MAX_XPATH_VISITS
 
 _CACHED: Final = 1_024
-_QUOTED: Final = re.compile(r"\"[^\"]*\"|'[^']*'")
-_WIDE: Final = re.compile(
-    r"//|\.\.|\||(?:ancestor|descendant|following|preceding|parent)[\w-]*\s*::"
-    # A single / that no step stands before: an absolute path.
-    r"|(?<![\w\])*./@\s])\s*/(?!/)|(?<=\b(?:or))\s+/(?!/)|(?<=\b(?:and|div|mod))\s+/(?!/)"
+_TOKEN: Final = re.compile(
+    r"""\s*+(?: (?P<constant>"[^"]*+"|'[^']*+'|\d++(?:\.\d*+)?|\.\d++)
+      | (?P<word>[^\W\d][\w.-]*+(?::(?!:)[^\W\d][\w.-]*+)?)
+      | (?P<sign>//|::|\.\.|!=|<=|>=|[/()\[\]@,.|+\-*=<>$:])
+      | (?P<bad>\S))""",
+    re.VERBOSE,
 )
-_COMPARISON: Final = re.compile(r"(''|\b[\d.]+)?\s*(?:!=|<=|>=|=|<|>)\s*(''|[\d.]+)?")
+_WIDE_AXES: Final = ("ancestor", "descendant", "following", "preceding", "parent")
+_COMPARISONS: Final = frozenset(("=", "!=", "<", "<=", ">", ">="))
+_OPERATORS: Final = _COMPARISONS | {"+", "-", "|"}
+_NODE_TESTS: Final = frozenset(("node", "text", "comment", "processing-instruction"))
+
+
+class _Plan(NamedTuple):
+    run: Any
+    #: The k of the module's docstring.
+    exponent: int
 
 
 def check_expression(expression: str, at: int) -> str:
     """The expression itself, once it is known to be short, flat and valid, without variables or unknown functions."""
     if len(expression) > MAX_XPATH_LENGTH:
         raise FilterRejected("limit", f"an XPath has at most {MAX_XPATH_LENGTH} characters", at=at)
-    bare = _QUOTED.sub("''", expression)
-    depth = 0
-    for char in bare:
-        depth += (char in "([") - (char in ")]")
-        if depth > MAX_XPATH_NESTING:
-            raise FilterRejected("limit", f"an XPath nests at most {MAX_XPATH_NESTING} deep", at=at)
-    if "$" in bare:
-        raise FilterRejected("inexpressible", "an XPath here has no variables", at=at)
     try:
         # Tried once on a document of one element: that finds unknown functions and prefixes, too.
-        _compiled(expression)(etree.Element("x"))
+        _plan(expression).run(etree.Element("x"))
+    except FilterRejected as error:
+        error.at = at
+        raise
     except (etree.XPathError, ValueError) as error:
         hint = "namespaces have no prefixes here; use local-name()" if "prefix" in str(error) else None
         raise FilterRejected("syntax", f"not an XPath: {error}", at=at, hint=hint) from None
@@ -88,10 +88,11 @@ class Document:
 
     def matches(self, expression: str) -> bool | None:
         """True for a node-set that is not empty, a string that is not empty, a number that is not zero or NaN."""
-        if self._nodes ** _exponent(expression) > MAX_XPATH_VISITS:
+        plan = _plan(expression)
+        if self._nodes**plan.exponent > MAX_XPATH_VISITS:
             return None
         try:
-            found = _compiled(expression)(self._root.getroottree())
+            found = plan.run(self._root)
         except (etree.XPathError, ValueError):
             return None
         if isinstance(found, float):
@@ -100,13 +101,51 @@ class Document:
 
 
 @lru_cache(_CACHED)
-def _compiled(expression: str) -> Any:
+def _plan(expression: str) -> _Plan:
+    """The expression compiled to start at the document, as XPath's users expect, and its cost."""
+    text, exponent = _scan(_tokens(expression))
     # regexp=False: the EXSLT regular expressions backtrack.
-    return etree.XPath(expression, smart_strings=False, regexp=False)
+    return _Plan(etree.XPath(text, smart_strings=False, regexp=False), exponent)
 
 
-@lru_cache(_CACHED)
-def _exponent(expression: str) -> int:
-    bare = _QUOTED.sub("''", expression)
-    sets = sum(1 for left, right in _COMPARISON.findall(bare) if not left and not right)
-    return max(1, len(_WIDE.findall(bare)) + sets)
+def _scan(tokens: list[tuple[str, str]]) -> tuple[str, int]:
+    """(the same XPath with its outermost relative paths made absolute, the exponent of its cost).
+
+    lxml starts relative paths at the root element, where the document stands in XPath: `root/a` would never match.
+    """
+    written: list[str] = []
+    wide = predicates = depth = 0
+    # Whether an operand may begin here; after a / or @ or :: a name is a step, not an operator and not a beginning.
+    fresh, step = True, False
+    for i, (kind, text) in enumerate(tokens):
+        following = tokens[i + 1][1] if i + 1 < len(tokens) else ""
+        predicates += (text == "[") - (text == "]")
+        depth += (text in "([") - (text in ")]") if kind == "sign" else 0
+        if depth > MAX_XPATH_NESTING:
+            raise FilterRejected("limit", f"an XPath nests at most {MAX_XPATH_NESTING} deep")
+        named = kind == "word" or text == "*"
+        call = kind == "word" and following == "(" and text not in _NODE_TESTS
+        relative = fresh and not call and (named or text in (".", "..", "@"))
+        wide += text in ("//", "..", "|") or (text == "/" and fresh) or (named and text.startswith(_WIDE_AXES))
+        wide += text in _COMPARISONS and "constant" not in (
+            tokens[i - 1][0],
+            tokens[i + 1 : i + 2][0][0] if following else "",
+        )
+        if relative and not predicates:
+            written.append("" if text == "." and following.startswith("/") else "/")
+            text = "" if text == "." else text
+        written.append(text)
+        operator = (named and not fresh and not step) or text in _OPERATORS
+        fresh, step = operator or text in ("(", "[", ","), text in ("/", "//", "@", "::")
+    return " ".join(written), max(1, wide)
+
+
+def _tokens(expression: str) -> list[tuple[str, str]]:
+    """(kind, text) of every token: `constant`, `word` or `sign`."""
+    found = [(m.lastgroup or "", m[m.lastgroup or 0]) for m in _TOKEN.finditer(expression)]
+    for kind, text in found:
+        if kind == "bad":
+            raise FilterRejected("syntax", f"not an XPath: {text!r} begins nothing")
+        if text == "$":
+            raise FilterRejected("inexpressible", "an XPath here has no variables")
+    return found
