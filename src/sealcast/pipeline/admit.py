@@ -8,11 +8,12 @@ The clock of check 9 is the log's, not this process's: a batch that is run again
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sealcast.errors import CannotOpen, FrameRejected
 from sealcast.model import Position, Reason, Rejection
@@ -22,13 +23,21 @@ from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.realm import RealmState, Topic
 from sealcast.wire import frame
+from sealcast.wire.domain import check_domain
 from sealcast.wire.frame import Frame, Header
-from sealcast.wire.records import RecordCodec, check_domain
+from sealcast.wire.limits import MAX_DETAIL_BYTES
+from sealcast.wire.records import RecordCodec
 
 #: How far a publisher's clock may be ahead of the log's.
 MAX_CLOCK_SKEW_US: Final = 5 * 60 * 1_000_000
 #: A frame that was refused as a whole has no row.
 WHOLE_FRAME: Final = -1
+#: Refused events of one frame that are kept each with its reason.
+MAX_NAMED_PER_FRAME: Final = 100
+#: Characters of a reason, at most four bytes each on the wire.
+MAX_DETAIL: Final = MAX_DETAIL_BYTES // 4
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +62,8 @@ def admit(received: Received, gate: Gate) -> Admitted:
             checked = _check_frame(data, time_us, gate)
         except FrameRejected as refused:
             where = Position(received.partition, offset, WHOLE_FRAME)
-            rejections.append(Rejection(where, Reason(refused.reason), refused.message, _claimed_events(data)))
+            reason, detail = Reason(refused.reason), _shortened(refused.message)
+            rejections.append(Rejection(where, reason, detail, _claimed_events(data)))
             continue
         proofs.append(FrameProof(offset, checked.signed, len(checked.messages), checked.nodes))
         messages += checked.messages
@@ -124,7 +134,9 @@ def _open_body(received: Frame, gate: Gate) -> list[bytes]:
         body = key.open(received.nonce, received.commitment, received.ciphertext, received.body_aad)
         return frame.decode_body(body, header.count)
     except (CannotOpen, FrameRejected) as error:
-        raise FrameRejected(Reason.SEAL, f"the body is not {header.publisher}'s to the broker: {error.message}") from None
+        raise FrameRejected(
+            Reason.SEAL, f"the body does not open: {error.message}"
+        ) from None
 
 
 def _claimed_events(data: bytes) -> int:
@@ -147,9 +159,7 @@ def _check_events(
 
     decoded = gate.codec.decode(messages)
     refused = {**{r: text for r, (_, text) in check_domain(gate.topic.schema, decoded.columns).items()}, **decoded.bad}
-    for bad in sorted(refused):
-        where = Position(received.partition, proofs[int(frame_index[bad])].offset, int(row[bad]))
-        rejections.append(Rejection(where, Reason.EVENT, refused[bad], 1))
+    rejections += _refused_events(received.partition, proofs, frame_index, row, refused)
 
     columns, payload_start = decoded.columns, decoded.payload_start
     if refused:
@@ -169,3 +179,24 @@ def _check_events(
         payload_start=payload_start,
         rejections=tuple(sorted(rejections, key=lambda r: r.position)),
     )
+
+
+def _refused_events(
+    partition: int, proofs: list[FrameProof], frame_index: Ints, row: Ints, refused: dict[int, str]
+) -> Iterator[Rejection]:
+    """The first of each frame one by one, the rest of it as one number: a hostile frame must not flood the ledger."""
+    by_frame: dict[int, list[int]] = {}
+    for event in sorted(refused):
+        by_frame.setdefault(int(frame_index[event]), []).append(event)
+    for index, events in by_frame.items():
+        named, rest = events[:MAX_NAMED_PER_FRAME], events[MAX_NAMED_PER_FRAME:]
+        for event in named:
+            where = Position(partition, proofs[index].offset, int(row[event]))
+            yield Rejection(where, Reason.EVENT, _shortened(refused[event]), 1)
+        if rest:
+            where = Position(partition, proofs[index].offset, int(row[rest[0]]))
+            yield Rejection(where, Reason.EVENT, f"this and {len(rest) - 1} more of the frame", len(rest))
+
+
+def _shortened(detail: str) -> str:
+    return detail if len(detail) <= MAX_DETAIL else detail[: MAX_DETAIL - 3] + "..."

@@ -1,4 +1,4 @@
-"""publish: Event -> Sealed. A batch of events becomes one frame: hashed into a tree, signed once, sealed to the broker."""
+"""publish: Event -> Sealed. A batch of events becomes one frame: hashed into a tree, signed once, sealed."""
 
 from __future__ import annotations
 
