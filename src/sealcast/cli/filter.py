@@ -1,0 +1,41 @@
+"""sealcast filter: try filters on cases."""
+
+from __future__ import annotations
+
+import sys
+from io import TextIOWrapper
+from json import dumps
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from sealcast.cli import talk
+
+app = typer.Typer(help="Try filters on cases.", **talk.SETTINGS)
+
+
+@app.callback()
+def _group() -> None:
+    """Try filters on cases."""
+
+
+@app.command("eval", epilog="Example: sealcast filter eval --cases cases.jsonl")
+def eval_(
+    cases: Annotated[
+        str, typer.Option("--cases", metavar="FILE", help='A line each {"filter", "attributes"}; - is stdin.')
+    ],
+    json: Annotated[bool, typer.Option("--json", help="Nothing changes: it is always JSON Lines.")] = False,
+) -> None:
+    """Evaluate filters, one case a line, and answer a line each: {"result": true|false|null} or {"error": {...}}.
+
+    null is SQL's unknown. There is no schema here: types come from the values, and an absent attribute is NULL.
+    """
+    from sealcast.filters.cases import evaluate_cases
+
+    # A line that is not UTF-8 gets its answer like any other, and does not end the run.
+    lossless = {"encoding": "utf-8", "errors": "surrogateescape", "newline": "\n"}
+    with sys.stdin.buffer if cases == "-" else Path(cases).open("rb") as raw, TextIOWrapper(raw, **lossless) as lines:
+        for answer in evaluate_cases(lines):
+            sys.stdout.write(dumps(answer) + "\n")
+    sys.stdout.flush()

@@ -1,0 +1,296 @@
+"""sealcast inspect: what any file or directory of ours is, and what it reveals to whoever has it."""
+
+from __future__ import annotations
+
+import json as jsonlib
+import sqlite3
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import typer
+
+from sealcast.cli import talk
+from sealcast.errors import FrameRejected, NotFound, Rejected
+
+app = typer.Typer(**talk.SETTINGS)
+
+#: A frame is the largest thing that is read whole without being asked what it is first.
+_HEAD: Final = 64
+Found = dict[str, Any]
+
+
+@app.command(epilog="Example: sealcast inspect topics/quotes/pieces/0000-*.piece")
+def inspect(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="A file or a directory of a realm, or a copied one.")],
+    json: talk.JsonOption = False,
+) -> None:
+    """Say what an artefact is, check that it is whole, and say what it reveals. No key is ever shown.
+
+    Knows realms, registries, key files, frame logs and their segments, single frames, ledgers, sealed pieces and
+    cursors. Nothing here needs a key: it is what anyone who has the file can learn.
+    """
+    found = look(file)
+    if json:
+        talk.emit({"file": str(file), **found})
+        return
+    talk.say(f"{file}: {found.pop('is')}")
+    reveals, hides = found.pop("reveals"), found.pop("hides")
+    talk.pairs([(name.replace("_", " "), _shown(value)) for name, value in found.items()])
+    talk.say("")
+    talk.pairs([("reveals", reveals), ("hides", hides)])
+
+
+def look(path: Path) -> Found:
+    """What it is, what is in it, what it reveals and what it hides."""
+    if not path.exists():
+        raise NotFound(f"{path} does not exist")
+    if path.is_dir():
+        for name, looker in _DIRECTORIES.items():
+            if any(path.glob(name)):
+                return looker(path)
+        raise Rejected(f"{path} is a directory, but no realm, log or ledger", hint="name a file in it")
+    with path.open("rb") as file:
+        head = file.read(_HEAD)
+    for mark, looker in _FILES:
+        if mark(head):
+            return looker(path)
+    if path.suffix == ".idx" or path.name == "frontier":
+        return _result("a log's own bookkeeping", reveals="offsets and sizes", hides="everything else")
+    raise Rejected(
+        f"{path} is nothing that Sealcast writes", hint="frames, pieces, logs, ledgers, key files and registries are"
+    )
+
+
+def _result(what: str, *, reveals: str, hides: str, **facts: object) -> Found:
+    return {"is": what, **facts, "reveals": reveals, "hides": hides}
+
+
+# --- directories ------------------------------------------------------------------------------------------
+
+
+def _realm(path: Path) -> Found:
+    from sealcast.trust.deployment import Realm
+
+    realm = Realm(path)
+    state = realm.state()
+    return _result(
+        "a realm",
+        name=realm.name,
+        id=realm.id.hex(),
+        version=state.version,
+        topics=list(state.topics),
+        entities=len(state.entities),
+        has_broker_secrets=realm.paths.broker_key.exists(),
+        has_keys_of=sorted(p.stem for p in realm.paths.entities.glob("*.key")),
+        reveals="all that its files reveal; whoever reads secrets/ is the broker, whoever reads entities/NAME.key is NAME",
+        hides="events, from whoever can read neither of these two",
+    )
+
+
+def _log(path: Path) -> Found:
+    from sealcast.log.embedded import EmbeddedLog
+
+    if path.name == "ledger" or (path / "commit.lock").exists():
+        return _ledger(path)
+    with EmbeddedLog(path, read_only=True) as log:
+        checked = log.verify()
+        first = next(log.read(log.start()), None) if log.end() > log.start() else None
+        return _result(
+            "a partition of a topic's frame log",
+            records=log.end() - log.start(),
+            first_offset=log.start(),
+            end_offset=log.end(),
+            whole=f"yes: {checked.end - checked.start} records verified against their chain",
+            **_first_frame(first.data if first else b""),
+            reveals="of each frame: topic id, publisher, time, how many events, its size",
+            hides="attributes and payloads: frames are sealed to the broker",
+        )
+
+
+def _ledger(path: Path) -> Found:
+    from sealcast.log.ledger import LedgerReader
+
+    reader = LedgerReader(path)
+    try:
+        records, last, totals = reader.verify(), reader.last(), dict[str, int]()
+        for committed in reader.entries():
+            for name, count in committed.entry.counts.items():
+                totals[name] = totals.get(name, 0) + count
+        return _result(
+            "a topic's ledger",
+            batches=records,
+            whole="yes: chained, and every batch starts where the one before ended (tags need the broker's key)",
+            handled_up_to=str(last.entry.end) if last else "nothing yet",
+            counts=totals,
+            reveals="which frames each batch handled, under which version, how many events went to how many subscribers",
+            hides="events; and it cannot be rewritten without the broker's journal key",
+        )
+    finally:
+        reader.close()
+
+
+# --- files ------------------------------------------------------------------------------------------------
+
+
+def _registry(path: Path) -> Found:
+    from sealcast.trust.registry import APPLICATION_ID, Registry
+
+    with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True) as connection:
+        if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
+            raise Rejected(f"{path} is an SQLite database, but no registry of Sealcast")
+    state = Registry(path).state()
+    return _result(
+        "a realm's registry",
+        version=state.version,
+        whole="yes: every change is chained to the one before, and obeys the rules",
+        topics=list(state.topics),
+        entities=len(state.entities),
+        revoked=sum(e.revoked for e in state.entities.values()),
+        subscriptions=sum(len(t.subscriptions) for t in state.topics.values()),
+        reveals="names, public keys, rights, schemas, and every subscriber's filters",
+        hides="private keys; pair keys are in it, each sealed to its owner",
+    )
+
+
+def _key_file(path: Path) -> Found:
+    try:
+        body = jsonlib.loads(path.read_bytes())
+        kind = str(body["kind"])
+    except (ValueError, KeyError, TypeError):
+        return _plain_json(path)
+    mode = stat.S_IMODE(path.stat().st_mode)
+    broker = kind == "sealcast broker"
+    return _result(
+        "the trusted broker's secrets" if broker else "an entity's private keys",
+        **({} if broker else {"entity": body.get("entity")}),
+        mode=f"{mode:04o}" + (", readable by others: it will be refused" if mode & 0o077 else ""),
+        holds=[name for name in body if name not in ("format", "kind", "entity")],
+        reveals="everything its owner can do: whoever has this file is the "
+        + ("broker, and opens every event of the realm" if broker else "entity, and opens what is sealed for it"),
+        hides="nothing; its keys are not shown here",
+    )
+
+
+def _plain_json(path: Path) -> Found:
+    try:
+        body = jsonlib.loads(path.read_bytes())
+    except ValueError:
+        raise Rejected(f"{path} is damaged, or nothing that Sealcast writes") from None
+    if isinstance(body, dict) and {"cursor", "slot", "tag"} <= set(body):
+        place = dict(zip(("batch", "piece", "delivery"), body["cursor"], strict=False))
+        facts = {"subscriber": path.stem, "slot": body["slot"], "next": place}
+        return _result(
+            "a subscriber's durable cursor", **facts, reveals="how far it has read", hides="what it has read"
+        )
+    if isinstance(body, dict) and {"format", "name", "id"} == set(body):
+        return _result("a realm's mark", **body, reveals="the realm's name and id", hides="nothing")
+    raise Rejected(f"{path} is JSON, but nothing that Sealcast writes")
+
+
+def _segment(path: Path) -> Found:
+    from sealcast.log.layout import SEGMENT_MAGIC
+    from sealcast.log.segment import Segment
+
+    segment = Segment(path.parent, int(path.stem))
+    try:
+        records, first = 0, b""
+        for step in segment.walk(segment.begin, segment.size()):
+            first, records = first or step.data, records + 1
+    finally:
+        segment.close()
+    return _result(
+        "a segment of a log",
+        format=SEGMENT_MAGIC.decode(),
+        records=records,
+        first_offset=segment.first,
+        whole="yes: every record verified against the chain",
+        **_first_frame(first),
+        reveals="when each record was written and how long it is; of frames also topic id, publisher, count",
+        hides="attributes and payloads: what it holds is sealed",
+    )
+
+
+def _first_frame(data: bytes) -> dict[str, object]:
+    from sealcast.wire import frame
+
+    try:
+        header = frame.parse(data).header
+    except FrameRejected:
+        return {}
+    return {"first_frame_by": header.publisher, "topic_id": header.topic.hex(), "epoch": header.epoch}
+
+
+def _frame(path: Path) -> Found:
+    from sealcast.cli.status import moment
+    from sealcast.wire import frame
+    from sealcast.wire.limits import MAX_FRAME_BYTES
+
+    with path.open("rb") as file:
+        got = frame.parse(file.read(MAX_FRAME_BYTES + 1))
+    header = got.header
+    return _result(
+        "a frame: one publisher's batch of events",
+        publisher=header.publisher,
+        topic_id=header.topic.hex(),
+        epoch=header.epoch,
+        events=header.count,
+        first_sequence=header.sequence,
+        published_at=moment(header.time),
+        schema=header.schema.hex(),
+        root=header.root.hex(),
+        sealed_bytes=len(got.sealed),
+        reveals="who published how many events, when, on which topic, and how large they are together",
+        hides="attributes and payloads: sealed to the broker; whether the signature is the publisher's needs its key",
+    )
+
+
+def _piece(path: Path) -> Found:
+    from sealcast.wire import sealed
+
+    piece = sealed.parse(path.read_bytes())
+    return _result(
+        "a sealed piece: what one task of the pipeline delivered",
+        topic_id=piece.topic.hex(),
+        epoch=piece.epoch,
+        version=piece.version,
+        frames=f"{piece.partition}/{piece.first_offset} to before {piece.partition}/{piece.end_offset}",
+        events=len(piece),
+        deliveries=len(piece.mailbox_event),
+        subscribers=len(piece.slots),
+        keys_used=len(piece.uses),
+        sealed_bytes=len(piece.bodies),
+        rejected=len(piece.rejected),
+        counts=dict(piece.counts),
+        reveals="publishers, times, sizes, which subscriber (by slot) gets which event, and what was refused and why",
+        hides="attributes and payloads: each event opens only for those it is sealed for",
+    )
+
+
+def _starts(prefix: bytes) -> Callable[[bytes], bool]:
+    return lambda head: head.startswith(prefix)
+
+
+def _holds(word: bytes) -> Callable[[bytes], bool]:
+    return lambda head: word in head
+
+
+_DIRECTORIES: Final[dict[str, Callable[[Path], Found]]] = {"realm.json": _realm, "*.seg": _log}
+_FILES: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Found]], ...]] = (
+    (_starts(b"SQLite format 3\0"), _registry),
+    (_starts(b"SEALSEG1"), _segment),
+    (_holds(b"sealcast-frame"), _frame),
+    (_holds(b"sealcast-piece"), _piece),
+    (_starts(b"{"), _key_file),
+)
+
+
+def _shown(value: object) -> object:
+    match value:
+        case list():
+            return ", ".join(map(str, value)) or "none"
+        case dict():
+            return ", ".join(f"{k} {v}" for k, v in value.items()) or "none"
+        case _:
+            return value

@@ -1,0 +1,83 @@
+"""sealcast rejected: what was refused at admission. It is kept in the pieces and never silently dropped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sealcast.cli import talk
+from sealcast.model.rejection import Reason
+
+if TYPE_CHECKING:
+    from sealcast.trust.deployment import Realm
+
+app = typer.Typer(help="What was refused at admission.", **talk.SETTINGS)
+
+
+@app.callback()
+def _group() -> None:
+    """What was refused at admission, and why."""
+
+
+@app.command("list", epilog="Example: sealcast rejected list --topic quotes --reason signature")
+def list_(
+    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic's.")] = None,
+    reason: Annotated[Reason | None, typer.Option("--reason", help="Only for this reason.")] = None,
+    limit: Annotated[int, typer.Option("--max", metavar="N", min=1, help="At most so many, the newest.")] = 100,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """List refusals, newest first: where, why, and how many events.
+
+    A refusal of a whole frame has no row; of one event it has.
+    """
+    here = talk.open_realm(realm)
+    state = here.state()
+    names = [state.topic(topic).name] if topic is not None else list(state.topics)
+    found: list[dict[str, Any]] = []
+    for name in names:
+        for each in _newest_first(here, name):
+            if reason is None or each["reason"] == reason:
+                found.append(each)
+                if len(found) >= limit:
+                    break
+    found = sorted(found, key=lambda each: str(each["at"]), reverse=True)[:limit]
+    if json:
+        talk.emit({"rejected": found})
+        return
+    rows = [(f["at"], f["topic"], _place(f), f["reason"], f["events"], f["detail"]) for f in found]
+    talk.table(["at", "topic", "place", "reason", "events", "detail"], rows, "nothing was refused")
+
+
+def _newest_first(here: Realm, topic: str) -> Iterator[dict[str, Any]]:
+    from sealcast.cli.status import REJECTED, moment
+    from sealcast.log.mailbox import TopicReader
+
+    reader = TopicReader(here.paths.topic(topic).root)
+    try:
+        for index in range(reader.ledger.end() - 1, -1, -1):
+            committed = reader.record(index)
+            if not any(k.startswith(REJECTED) and n for k, n in committed.entry.counts.items()):
+                continue
+            for ref in reversed(committed.entry.pieces):
+                for rejection in reversed(reader.piece(ref).rejected):
+                    position = rejection.position
+                    yield {
+                        "at": moment(committed.time_us),
+                        "topic": topic,
+                        "partition": position.partition,
+                        "offset": position.offset,
+                        "row": position.row if position.row >= 0 else None,
+                        "reason": str(rejection.reason),
+                        "events": rejection.events,
+                        "detail": rejection.detail,
+                    }
+    finally:
+        reader.close()
+
+
+def _place(found: dict[str, Any]) -> str:
+    whole = f"{found['partition']}/{found['offset']}"
+    return whole if found["row"] is None else f"{whole}/{found['row']}"

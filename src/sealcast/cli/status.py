@@ -1,0 +1,141 @@
+"""sealcast status: topics, subscriptions, lag, rates, rejections by reason. Public things only, no keys."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from sealcast.cli import talk
+
+if TYPE_CHECKING:
+    from sealcast.log.mailbox import TopicReader
+    from sealcast.trust.deployment import Realm
+
+app = typer.Typer(**talk.SETTINGS)
+
+#: Rates are means over this long before now.
+RATE_SECONDS: Final = 60
+SHOWN: Final = 20
+REJECTED: Final = "rejected_"
+
+
+@app.command(epilog="Example: sealcast status --topic quotes")
+def status(
+    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.")] = None,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Show how every topic stands: what was published, delivered and refused, and how far behind everyone is.
+
+    Backlog counts frames that no batch has handled yet; lag counts events that a subscriber has not acknowledged.
+    """
+    here = talk.open_realm(realm)
+    state = here.state()
+    names = [state.topic(topic).name] if topic is not None else list(state.topics)
+    found = [describe(here, name) for name in names]
+    if json:
+        talk.emit({"realm": here.name, "version": state.version, "entities": len(state.entities), "topics": found})
+        return
+    talk.pairs([("realm", f"{here.name} ({here.paths.root})"), ("version", state.version)])
+    live = sum(not e.revoked for e in state.entities.values())
+    talk.pairs([("entities", f"{live} enrolled, {len(state.entities) - live} revoked")])
+    if not found:
+        talk.note("no topics yet: sealcast topic create NAME --schema FILE")
+    for each in found:
+        talk.say("")
+        _show(each)
+
+
+def describe(here: Realm, name: str) -> dict[str, Any]:
+    """How one topic stands."""
+    from sealcast.clients.lag import cursors, lags
+    from sealcast.log.mailbox import TopicReader
+
+    state, paths = here.state(), here.paths.topic(name)
+    found = state.topic_state(name)
+    reader = TopicReader(paths.root)
+    try:
+        at = cursors(paths, found.slots)
+        lag = lags(reader, found.slots, at)
+        return {
+            "topic": name,
+            "protection": found.topic.protection,
+            "partitions": found.topic.partitions,
+            "subscriptions": len(found.subscriptions),
+            "subscribers": len(found.slots),
+            "authorised": len(list(state.authorised_slots(name))),
+            **_ledger(here, name, reader),
+            "lag": {"total": sum(lag.values()), "subscribers": lag},
+        }
+    finally:
+        reader.close()
+
+
+def _ledger(here: Realm, name: str, reader: TopicReader) -> dict[str, Any]:
+    from sealcast.log.embedded import EmbeddedTopic
+
+    about = here.state().topic(name)
+    ends = [0] * about.partitions
+    root = here.paths.topic(name).frames_root
+    if root.is_dir():
+        with EmbeddedTopic(root, read_only=True) as log:
+            ends = [log.partition(p).end() for p in range(log.partitions)]
+    since, recent = time.time_ns() // 1000 - RATE_SECONDS * 1_000_000, dict[str, int]()
+    totals, done, version, last_us = dict[str, int](), [0] * len(ends), 0, None
+    for committed in reader.ledger.entries():
+        for key, count in committed.entry.counts.items():
+            totals[key] = totals.get(key, 0) + count
+            if committed.time_us >= since:
+                recent[key] = recent.get(key, 0) + count
+        done, version, last_us = list(committed.entry.end.partitions), committed.entry.version, committed.time_us
+    return {
+        "frames": sum(ends),
+        "backlog": sum(end - (done[p] if p < len(done) else 0) for p, end in enumerate(ends)),
+        "batches": reader.ledger.end(),
+        "version_in_force": version,
+        "last_batch_at": moment(last_us),
+        "events": {k: totals.get(k, 0) for k in ("admitted", "matched", "deliveries", "encryptions")},
+        "rejected": {k.removeprefix(REJECTED): n for k, n in sorted(totals.items()) if k.startswith(REJECTED)},
+        "per_second": {k: round(recent.get(k, 0) / RATE_SECONDS, 2) for k in ("admitted", "deliveries")},
+    }
+
+
+def _show(found: dict[str, Any]) -> None:
+    events, lag = found["events"], found["lag"]
+    refused = ", ".join(f"{reason} {count:,}" for reason, count in found["rejected"].items()) or "nothing"
+    talk.pairs(
+        [
+            ("topic", f"{found['topic']} ({found['protection']})"),
+            ("subscriptions", f"{found['subscriptions']:,} of {found['authorised']:,} authorised subscribers"),
+            ("frames", f"{found['frames']:,} published, {found['backlog']:,} waiting for the pipeline"),
+            ("batches", f"{found['batches']:,}" + (f", the last at {found['last_batch_at']}" * bool(found["batches"]))),
+            (
+                "events",
+                f"{events['admitted']:,} admitted, {events['matched']:,} matched, {events['deliveries']:,} deliveries",
+            ),
+            ("encryptions", f"{events['encryptions']:,}" + _per(events["encryptions"], events["matched"])),
+            ("rejected", refused),
+            ("last minute", "{admitted:,} events/s, {deliveries:,} deliveries/s".format(**found["per_second"])),
+            ("lag", f"{lag['total']:,} deliveries not acknowledged"),
+        ]
+    )
+    behind = sorted(((n, name) for name, n in lag["subscribers"].items() if n), reverse=True)
+    if behind:
+        talk.say("")
+        talk.table(["subscriber", "lag"], [(name, n) for n, name in behind[:SHOWN]], "")
+        if len(behind) > SHOWN:
+            talk.note(f"... and {len(behind) - SHOWN:,} more; --json has them all")
+
+
+def _per(count: int, events: int) -> str:
+    return f" ({count / events:.2f} per matched event)" if events else ""
+
+
+def moment(time_us: int | None) -> str | None:
+    from datetime import UTC, datetime
+
+    if time_us is None:
+        return None
+    return datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
