@@ -124,9 +124,8 @@ class EmbeddedLog:
         syncer.make_durable(end)
         begin = recovery.begin_segment(self.directory, end.mark)
         with files.named(self._frontier.path, "writing"), syncer.lock:
-            self._frontier.write(begin, end.generation)
-            self._frontier.advance(begin, end.generation)
-            self._frontier.sync()
+            # Both copies: a frontier with one of them damaged must not point into the segment before.
+            self._frontier.rewrite(begin, end.generation)
         return End(begin, end.generation)
 
     def retain(self, *, max_age_us: int | None = None, max_bytes: int | None = None, now_us: int | None = None) -> int:
@@ -134,12 +133,13 @@ class EmbeddedLog:
 
         The segment that is appended to always stays.
         """
-        lock, _ = self._writable()
+        lock, syncer = self._writable()
         if max_age_us is None and max_bytes is None:
             raise Misuse("retention needs an age or a size; neither would mean keep everything")
         oldest = None if max_age_us is None else (now_us or time.time_ns() // 1000) - max_age_us
         with lock, files.named(self.directory, "deleting in"):
-            segments = list_segments(self.directory)
+            active = recovery.true_end(self.directory, self._frontier, syncer.lock).mark.segment
+            segments = [first for first in list_segments(self.directory) if first <= active]
             sizes = [path_of(self.directory, first).stat().st_size for first in segments]
             total = sum(sizes)
             for first, following, size in zip(segments, segments[1:], sizes, strict=False):

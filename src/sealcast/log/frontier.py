@@ -106,7 +106,7 @@ class Frontier:
         files.sync_data(self._fd)
 
     def rewrite(self, mark: Mark, generation: int) -> None:
-        """Set all four slots, whatever they held, and sync: for a new log and after repairs, under both locks."""
+        """Set all four slots, whatever they held, and sync: for new segments and after repairs, under both locks."""
         for _ in range(2):
             self.write(mark, generation)
             self.advance(mark, generation)

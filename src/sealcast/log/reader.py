@@ -69,33 +69,24 @@ class Reader:
             raise NotFound(f"{self._directory} ends at record {last}; record {max(start, end or 0) - 1} is not there")
         if frontier is None or start == (last if end is None else end):
             return iter(())
-        self._refuse_removed(start, frontier)
-        return self._records(start, last if end is None else end, max_bytes, frontier)
+        return self._records(start, last if end is None else end, max_bytes, frontier, self._kept(start, frontier))
 
     def offset_at(self, time_us: int) -> int:
         frontier = self._durable()
         if frontier is None:
             return 0
+        segments = self._kept(self.start(), frontier)
         # The last segment that begins before that time: its header tells the time of the record before its first.
-        segments = [first for first in self._list() if first <= frontier.segment]
-        at = bisect_right(segments, time_us - 1, key=self.last_time)
-        for first in segments[max(at - 1, 0) :]:
-            segment = self._segment(first)
-            limit = frontier.position if first == frontier.segment else segment.size()
-            found = segment.find_time(time_us, limit)
-            if first == frontier.segment or found < self._following(first):
-                return found
-        return frontier.offset
+        at = max(bisect_right(segments, time_us - 1, key=self.last_time) - 1, 0)
+        segment = self._segment(segments[at])
+        return segment.find_time(time_us, _limit(segment, frontier))
 
     def verify(self) -> Verified:
         frontier = self._durable()
         if frontier is None:
             return Verified(0, 0, 0)
         start, size = self.start(), 0
-        self._refuse_removed(start, frontier)
-        for first in list(self._segments):
-            self._segment(first).remember(self._segment(first).begin)
-        for record in self._records(start, frontier.offset, None, frontier):
+        for record in self._records(start, frontier.offset, None, frontier, self._kept(start, frontier)):
             size += len(record.data)
         return Verified(start, frontier.offset, size)
 
@@ -105,55 +96,47 @@ class Reader:
         """When the record before segment `first` was appended."""
         return self._segment(first).begin.time_us
 
-    def _records(self, start: int, end: int, max_bytes: int | None, frontier: Mark) -> Iterator[Record]:
-        first = self._segments[bisect_right(self._segments, start) - 1]
+    def _records(
+        self, start: int, end: int, max_bytes: int | None, frontier: Mark, segments: list[int]
+    ) -> Iterator[Record]:
+        at = bisect_right(segments, start) - 1
         offset, size, before = start, 0, None
         while offset < end:
-            segment = self._segment(first)
+            segment = self._segment(segments[at])
             if before is not None and segment.begin.chain != before:
                 raise Corrupt(
                     f"{segment.path}: byte 0: this segment does not continue the chain of record {offset - 1}"
                 )
-            last = first == frontier.segment
-            limit = frontier.position if last else segment.size()
+            limit = _limit(segment, frontier)
             place = segment.find(offset, limit)
             for step in segment.walk(place, limit):
                 size += len(step.data)
                 if max_bytes is not None and size > max_bytes and offset > start:
+                    segment.remember(place)
                     return
                 offset, before = step.offset + 1, step.chain
-                place = Mark(first, offset, step.position, step.time_us, step.chain)
+                place = Mark(segment.first, offset, step.position, step.time_us, step.chain)
                 yield Record(step.offset, step.time_us, step.data)
                 if offset >= end:
                     break
             segment.remember(place)
-            if not last and offset < end:
-                self._refuse_gap(segment, place, limit)
-            first = offset
+            at += 1
+            if offset < end and offset != segments[at]:
+                raise Corrupt(
+                    f"{segment.path}: byte {limit}: the segment ends with record {offset - 1}, "
+                    f"the next file begins with {segments[at]}"
+                )
 
-    def _refuse_gap(self, segment: Segment, place: Mark, limit: int) -> None:
-        following = self._following(segment.first)
-        if place.offset != following:
-            raise Corrupt(
-                f"{segment.path}: byte {limit}: the segment ends with record {place.offset - 1}, "
-                f"the next file begins with {following}"
-            )
-
-    def _refuse_removed(self, offset: int, frontier: Mark) -> None:
-        if not self._segments or self._segments[-1] < frontier.segment or offset < self._segments[0]:
+    def _kept(self, offset: int, frontier: Mark) -> list[int]:
+        """The segments that are there, to the frontier's; beyond it may lie one that was begun and never used."""
+        if frontier.segment not in self._segments or offset < self._segments[0]:
             self._list()
-        if not self._segments or frontier.segment not in self._segments:
-            raise Corrupt(
-                f"{path_of(self._directory, frontier.segment)} is gone; it was durable to byte {frontier.position}"
-            )
+        if frontier.segment not in self._segments:
+            path = path_of(self._directory, frontier.segment)
+            raise Corrupt(f"{path} is gone; it was durable to byte {frontier.position}")
         if offset < self._segments[0]:
             raise gone(self._directory, offset, self._segments[0])
-
-    def _following(self, first: int) -> int:
-        at = bisect_right(self._segments, first)
-        if at == len(self._segments):
-            raise Corrupt(f"{self._directory}: the segment after {path_of(self._directory, first).name} is gone")
-        return self._segments[at]
+        return [first for first in self._segments if first <= frontier.segment]
 
     def _segment(self, first: int) -> Segment:
         with self._guard:
@@ -190,3 +173,8 @@ class Reader:
                     raise Corrupt(f"{self._directory}: the frontier file is gone, the segments are there") from None
                 return None
         return self._frontier.durable()
+
+
+def _limit(segment: Segment, frontier: Mark) -> int:
+    """Up to which byte of a segment a reader may look."""
+    return frontier.position if segment.first == frontier.segment else segment.size()

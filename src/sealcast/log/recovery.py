@@ -63,8 +63,7 @@ def _trustworthy(directory: Path, state: State) -> bool:
 
 
 def _walk_on(directory: Path, mark: Mark, *, may_cut: bool) -> Mark:
-    """From a durable mark over whole records, into the next segment if there is one."""
-    later = [first for first in list_segments(directory) if first > mark.segment]
+    """From a durable mark over whole records to the end of its segment: the log's last, as `_cut` makes sure."""
     segment = Segment(directory, mark.segment)
     try:
         size = segment.size()
@@ -77,41 +76,21 @@ def _walk_on(directory: Path, mark: Mark, *, may_cut: bool) -> Mark:
             for step in segment.walk(mark, size):
                 mark = Mark(mark.segment, step.offset + 1, step.position, step.time_us, step.chain)
         except Corrupt as damage:
-            if later or not may_cut:
+            if not may_cut:
                 raise Corrupt(
                     f"{damage.message}; it cannot be told from an interrupted write, so nothing was repaired",
                     hint="restore the file from a copy; the records before this one can be read",
                 ) from damage
+        return mark
     finally:
         segment.close()
-    if not later:
-        return mark
-    if later != [mark.offset]:
-        raise Corrupt(
-            f"{directory}: segment {later[0]} does not follow record {mark.offset - 1}, "
-            f"the last of segment {mark.segment}"
-        )
-    return _enter(directory, mark, may_cut=may_cut)
-
-
-def _enter(directory: Path, mark: Mark, *, may_cut: bool) -> Mark:
-    """Into a segment that was begun but, as far as the frontier knows, not yet used."""
-    path = path_of(directory, mark.offset)
-    if path.stat().st_size < SEGMENT.size and may_cut:
-        path.unlink()
-        return mark
-    segment = Segment(directory, mark.offset)
-    begin = segment.begin
-    segment.close()
-    if (begin.chain, begin.time_us) != (mark.chain, mark.time_us):
-        raise Corrupt(f"{path}: byte 0: this segment does not continue the one before record {mark.offset}")
-    return _walk_on(directory, begin, may_cut=may_cut)
 
 
 def _cut(directory: Path, end: Mark) -> None:
     """Remove what stands beyond `end`, so that the next record is the next byte."""
     path = path_of(directory, end.segment)
     with files.named(path, "repairing"):
+        _drop_unused(directory, end.segment)
         fd = os.open(path, os.O_RDWR)
         try:
             if os.fstat(fd).st_size != end.position:
@@ -119,10 +98,20 @@ def _cut(directory: Path, end: Mark) -> None:
             files.sync_data(fd)
         finally:
             os.close(fd)
-        for first in list_segments(directory):
-            if first > end.segment:
-                path_of(directory, first).unlink()
-                files.sync_directory(directory)
+        files.sync_directory(directory)
+
+
+def _drop_unused(directory: Path, last: int) -> None:
+    """Remove what someone who died left of a segment after `last`.
+
+    It is empty: whoever begins a segment moves the frontier into it, durably, and only then writes a record there.
+    """
+    for first in list_segments(directory):
+        path = path_of(directory, first)
+        if first > last and path.stat().st_size > SEGMENT.size:
+            raise Corrupt(f"{path}: byte {SEGMENT.size}: record {first} is there, but the frontier is behind it")
+        if first > last:
+            path.unlink()
 
 
 def _without_frontier(directory: Path, frontier: Frontier, state: State) -> End:
@@ -161,8 +150,8 @@ def begin_segment(directory: Path, end: Mark) -> Mark:
     """A new segment that starts where the log ends, durable; the mark of its first record."""
     path = path_of(directory, end.offset)
     with files.named(path, "creating"):
-        # A file of that name is the beginning of someone who died: the log, whose lock we hold, does not know of it.
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, files.FILE_MODE)
+        _drop_unused(directory, end.segment if end.position else -1)
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, files.FILE_MODE)
         try:
             files.write_all(fd, segment_header(end), 0)
             files.sync_data(fd)
