@@ -33,9 +33,9 @@ def eval_(
     """
     from sealcast.filters.cases import evaluate_cases
 
-    # A line that is not UTF-8 gets its answer like any other, and does not end the run.
-    lossless = {"encoding": "utf-8", "errors": "surrogateescape", "newline": "\n"}
-    with sys.stdin.buffer if cases == "-" else Path(cases).open("rb") as raw, TextIOWrapper(raw, **lossless) as lines:
+    with sys.stdin.buffer if cases == "-" else Path(cases).open("rb") as raw:
+        # A line that is not UTF-8 gets its answer like any other, and does not end the run.
+        lines = TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape", newline="\n")
         for answer in evaluate_cases(lines):
             sys.stdout.write(dumps(answer) + "\n")
     sys.stdout.flush()

@@ -84,7 +84,7 @@ def _realm(path: Path) -> Found:
         entities=len(state.entities),
         has_broker_secrets=realm.paths.broker_key.exists(),
         has_keys_of=sorted(p.stem for p in realm.paths.entities.glob("*.key")),
-        reveals="all that its files reveal; whoever reads secrets/ is the broker, whoever reads entities/NAME.key is NAME",
+        reveals="all that its files do; who reads secrets/ is the broker, who reads entities/NAME.key is NAME",
         hides="events, from whoever can read neither of these two",
     )
 
@@ -124,7 +124,7 @@ def _ledger(path: Path) -> Found:
             whole="yes: chained, and every batch starts where the one before ended (tags need the broker's key)",
             handled_up_to=str(last.entry.end) if last else "nothing yet",
             counts=totals,
-            reveals="which frames each batch handled, under which version, how many events went to how many subscribers",
+            reveals="which frames each batch handled, under which version, and how many events and deliveries",
             hides="events; and it cannot be rewritten without the broker's journal key",
         )
     finally:
