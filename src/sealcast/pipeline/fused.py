@@ -79,7 +79,8 @@ def _as_row(piece: SealedPiece) -> pa.RecordBatch:
         "end_offset": piece.end_offset,
         "version": piece.version,
         **{name: piece.counts.get(name, 0) for name in (*COUNTS, *REJECTED.values())},
-        "slots": slot_bits(piece.slots.tolist()),
+        # A key that is handed out concerns its receiver as much as an event does.
+        "slots": slot_bits([*piece.slots.tolist(), *piece.handout_slot.tolist()]),
         "piece": wire.encode(piece),
     }
     return pa.RecordBatch.from_pylist([row], schema=PIECES)

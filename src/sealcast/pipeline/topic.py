@@ -1,0 +1,94 @@
+"""A topic as the data sources see it: two names that may travel in a plan, and what they stand for where they arrive.
+
+Spark pickles readers, writers and their options into plans. So only names are ever attributes of these; keys, logs and
+ledgers are opened by the process that uses them, and kept by it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import Final
+
+from sealcast.errors import Misuse, NotFound
+from sealcast.log.embedded import EmbeddedTopic
+from sealcast.log.ledger import Ledger
+from sealcast.log.offsets import PinnedOffset
+from sealcast.log.pieces import Pieces
+from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.trust.deployment import Realm
+from sealcast.trust.layout import Layout
+from sealcast.trust.realm import Topic
+
+MAX_OPEN: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class TopicName:
+    """Where a topic is: all that a plan says of it."""
+
+    realm: str
+    topic: str
+
+    @classmethod
+    def from_options(cls, options: Mapping[str, str]) -> TopicName:
+        realm, topic = (options.get(name) for name in ("realm", "topic"))
+        if not realm or not topic:
+            raise Misuse('name the realm\'s directory and the topic: .option("realm", ...).option("topic", ...)')
+        return cls(os.path.abspath(realm), topic)
+
+    def open(self) -> OpenTopic:
+        """In this process: opened on first use, kept for the next."""
+        mark = Layout(Path(self.realm)).mark
+        try:
+            made = mark.stat()
+        except OSError:
+            raise NotFound(f"{self.realm} is no realm (it has no {mark.name})") from None
+        return _open(self, (os.getpid(), made.st_ino, made.st_mtime_ns))
+
+
+@lru_cache(MAX_OPEN)
+def _open(name: TopicName, key: tuple[int, ...]) -> OpenTopic:
+    # Keyed by process, because handles do not survive a fork, and by realm, because its directory may be made anew.
+    return OpenTopic(name)
+
+
+class OpenTopic(Unpicklable):
+    """A topic of a realm with its broker's files: frame log, pieces, ledger, journal key."""
+
+    def __init__(self, name: TopicName) -> None:
+        self.name = name
+        self.realm = Realm(name.realm)
+        self.about: Topic = self.realm.state().topic(name.topic)
+        self.paths = self.realm.paths.topic(name.topic)
+        self.pieces = Pieces(self.paths.pieces)
+
+    @cached_property
+    def journal_key(self) -> Secret:
+        return self.realm.broker().journal_key(self.about.id)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger(self.paths.ledger, self.journal_key)
+
+    @cached_property
+    def frames(self) -> EmbeddedTopic:
+        """The frame log. Publishers may not have been here yet: then it is made, empty."""
+        EmbeddedTopic(self.paths.frames_root, self.about.partitions).close()
+        return EmbeddedTopic(self.paths.frames_root, read_only=True)
+
+    def committed(self) -> PinnedOffset:
+        """How far the ledger says that the topic is delivered."""
+        last = self.ledger.last_span()
+        return last.end if last is not None else PinnedOffset.initial(self.about.partitions)
+
+    def available(self) -> tuple[int, ...]:
+        """How far the frame log goes, by partition."""
+        return tuple(self.frames.partition(p).end() for p in range(self.frames.partitions))
+
+    def collect_garbage(self, before_us: int) -> list[str]:
+        """Removes pieces that were staged by batches which never came to be."""
+        return self.ledger.collect(self.pieces, before_us)
