@@ -63,11 +63,8 @@ def _read(line: str) -> tuple[str, dict[str, Value], bytes | None]:
         raise FilterRejected(CASE, "`attributes` is not an object")
     if payload is not None and not isinstance(payload, str):
         raise FilterRejected(CASE, "`payload` is not a string")
-    return (
-        text,
-        {name: _value(name, value) for name, value in attributes.items()},
-        None if payload is None else _bytes(payload),
-    )
+    values = {name: _value(name, value) for name, value in attributes.items()}
+    return text, values, None if payload is None else _bytes(payload)
 
 
 def _value(name: str, value: Any) -> Value:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from sealcast.filters import patterns
+from sealcast.filters.like import compile_like
 from sealcast.filters.tree import (
     And,
     Arithmetic,
@@ -157,7 +158,7 @@ def _like(node: Like, event: Event) -> bool | None:
     value = worth(node.operand, event)
     if not isinstance(value, str):
         return None
-    matched = patterns.compile_like(node.pattern, node.escape).matches(value)
+    matched = compile_like(node.pattern, node.escape).matches(value)
     return invert(matched) if node.negated else matched
 
 

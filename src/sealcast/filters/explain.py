@@ -61,7 +61,7 @@ def _part(condition: Condition, event: Event, decisive: bool) -> Part:
         inner = condition.items
     elif isinstance(condition, Not):
         inner = (condition.operand,)
-    # The answer of an AND that is true, and of an OR that is false, takes all parts; otherwise those that agree with it.
+    # An AND that is true, and an OR that is false, takes all its parts; otherwise those that agree with it decide.
     everyone = isinstance(condition, Not) or result is isinstance(condition, And)
     parts = tuple(_part(item, event, decisive and (everyone or holds(item, event) is result)) for item in inner)
     values = () if inner else tuple((name, event.attributes.get(name)) for name in sorted(names(condition)))

@@ -20,22 +20,22 @@ from sealcast.model.schema import MAX_NAME_LENGTH
 
 KEYWORDS: Final = frozenset(["AND", "OR", "NOT", "BETWEEN", "IN", "LIKE", "ESCAPE", "IS", "NULL", "TRUE", "FALSE"])
 
-# A `--` comment needs its line end: without one `6--5` is arithmetic to every system of the union.
 _TOKEN: Final = re.compile(
-    r"""(?P<blank>[ \t\n\r\f\v]+ | /\*(?s:.*?)\*/ | --[^\r\n]*+[\r\n])
-      | (?P<comment>/\*)
+    r"""(?P<blank>[ \t\n\r\f\v]+ | /\*(?s:.*?)\*/)
       | (?P<word>[^\W\d][\w$.:]* | \$[\w$.:]*)
       | (?P<number>
             0[xX][0-9a-fA-F][0-9a-fA-F_]*(?:[pP][+-]?[0-9]+[fFdD]?|[lL])?
           | 0[bB][01][01_]*[lL]?
           | (?:[0-9][0-9_]*(?:\.[0-9_]*)?|\.[0-9][0-9_]*)(?:[eE][+-]?[0-9]+)?[lLfFdD]?
         )
+      | (?P<comment>/\*)
       | (?P<op><>|!=|<=|>=|[=<>+\-*/%(),])
       | (?P<string>'[^']*+(?:''[^']*+)*+' | "[^"]*+(?:""[^"]*+)*+")
       | (?P<name>\[(?:[^\[\]]|\[\[|\]\])*\])
       | (?P<bad>(?s:.))""",
     re.VERBOSE,
 )
+_LINE_END: Final = re.compile(r"[\r\n]")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
@@ -52,12 +52,17 @@ class Token(NamedTuple):
 def tokens(text: str, start: int = 0) -> list[Token]:
     """All tokens and an END; FilterRejected for a character that begins none."""
     found: list[Token] = []
-    for match in _TOKEN.finditer(text, start):
+    scan, end, stop = _TOKEN.match, start, len(text)
+    # A `--` comment needs its line end: without one `6--5` is arithmetic to every system of the union.
+    last_line_end = max(text.rfind("\n"), text.rfind("\r"))
+    while end < stop:
+        match = scan(text, end)
+        assert match is not None
         group = match.lastgroup
+        at, end = match.span()
         if group == "blank":
             continue
-        value, (at, end) = match.group(), match.span()
-        kind = value
+        kind = value = match.group()
         if group == "word":
             upper = value.upper()
             kind = upper if upper in KEYWORDS else "WORD"
@@ -75,10 +80,15 @@ def tokens(text: str, start: int = 0) -> list[Token]:
             raise _refused(text, at)
         elif value == "!=":
             kind = "<>"
+        elif value == "-" and at < last_line_end and text.startswith("--", at):
+            comment = _LINE_END.search(text, at)
+            assert comment is not None
+            end = comment.end()
+            continue
         if len(found) == MAX_TOKENS:
             raise FilterRejected("limit", f"a filter has at most {MAX_TOKENS} words and signs", at=at)
         found.append(Token(kind, value, at, end))
-    found.append(Token("END", "", len(text), len(text)))
+    found.append(Token("END", "", stop, stop))
     return found
 
 

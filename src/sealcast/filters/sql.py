@@ -15,6 +15,7 @@ from typing import Final, NoReturn
 from sealcast.errors import FilterRejected
 from sealcast.filters import patterns
 from sealcast.filters.lexer import KEYWORDS, Token, tokens
+from sealcast.filters.like import compile_like
 from sealcast.filters.limits import MAX_IN_ITEMS, MAX_NESTING
 from sealcast.filters.numbers import parse_number
 from sealcast.filters.patterns import path_levels
@@ -203,7 +204,7 @@ class _Parser:
         if escape is not None and len(escape.value) != 1:
             raise FilterRejected("syntax", "ESCAPE takes a string of one character", at=escape.at)
         like = Like(left, pattern.value, None if escape is None else escape.value, negated, at, self._end())
-        patterns.compile_like(like.pattern, like.escape, pattern.at)
+        compile_like(like.pattern, like.escape, pattern.at)
         return like
 
     # --- words -----------------------------------------------------------------------------------

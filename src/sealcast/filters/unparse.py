@@ -109,7 +109,7 @@ def _operand(node: Operand) -> str:
 
 
 def _term(node: Operand, op: ArithmeticOp, right: bool) -> str:
-    """A side of an arithmetic operator: in parentheses where left-associativity or precedence would read it otherwise."""
+    """A side of an arithmetic operator, in parentheses where precedence would read it otherwise."""
     text = _operand(node)
     if not isinstance(node, Arithmetic):
         return text

@@ -68,12 +68,7 @@ class Document:
         if not 0 < len(payload) <= MAX_XML_BYTES or b"<!DOCTYPE" in payload:
             return None
         parser = etree.XMLParser(
-            resolve_entities=False,
-            no_network=True,
-            load_dtd=False,
-            dtd_validation=False,
-            huge_tree=False,
-            recover=False,
+            resolve_entities=False, no_network=True, load_dtd=False, dtd_validation=False, huge_tree=False
         )
         try:
             root = etree.fromstring(payload, parser)
@@ -82,8 +77,8 @@ class Document:
         # The bytes above may hide a DTD in another encoding.
         if root is None or root.getroottree().docinfo.doctype:
             return None
-        # Every element, text and comment brings a <, every attribute a =; long texts cost by their length.
-        nodes = 2 * payload.count(b"<") + payload.count(b"=") + len(payload) // 32
+        # An element brings a < of its own, a text follows some <, an attribute brings a =; long texts cost by length.
+        nodes = 2 * payload.count(b"<") - payload.count(b"</") + payload.count(b"=") + len(payload) // 32
         return cls(root, nodes)
 
     def matches(self, expression: str) -> bool | None:
@@ -114,30 +109,33 @@ def _scan(tokens: list[tuple[str, str]]) -> tuple[str, int]:
     lxml starts relative paths at the root element, where the document stands in XPath: `root/a` would never match.
     """
     written: list[str] = []
-    wide = predicates = depth = 0
+    predicates = depth = 0
+    # Outside predicates the operands of an operator are visited one after the other: only the dearest counts.
+    wide = dearest = 0
     # Whether an operand may begin here; after a / or @ or :: a name is a step, not an operator and not a beginning.
     fresh, step = True, False
     for i, (kind, text) in enumerate(tokens):
-        following = tokens[i + 1][1] if i + 1 < len(tokens) else ""
+        before = tokens[i - 1][0] if i else ""
+        after, following = tokens[i + 1] if i + 1 < len(tokens) else ("", "")
         predicates += (text == "[") - (text == "]")
         depth += (text in "([") - (text in ")]") if kind == "sign" else 0
         if depth > MAX_XPATH_NESTING:
             raise FilterRejected("limit", f"an XPath nests at most {MAX_XPATH_NESTING} deep")
         named = kind == "word" or text == "*"
         call = kind == "word" and following == "(" and text not in _NODE_TESTS
-        relative = fresh and not call and (named or text in (".", "..", "@"))
-        wide += text in ("//", "..", "|") or (text == "/" and fresh) or (named and text.startswith(_WIDE_AXES))
-        wide += text in _COMPARISONS and "constant" not in (
-            tokens[i - 1][0],
-            tokens[i + 1 : i + 2][0][0] if following else "",
-        )
-        if relative and not predicates:
+        operator = (named and not fresh and not step) or text in _OPERATORS
+        if operator and not predicates:
+            dearest, wide = max(dearest, wide), 0
+        if text == "|" or (text in _COMPARISONS and "constant" not in (before, after)):
+            # Two node-sets are merged, or compared, each node of one with each of the other.
+            wide, dearest = (wide + 1, dearest) if predicates else (wide, max(dearest, 2))
+        wide += text in ("//", "..") or (text == "/" and fresh) or (named and text.startswith(_WIDE_AXES))
+        if fresh and not call and not predicates and (named or text in (".", "..", "@")):
             written.append("" if text == "." and following.startswith("/") else "/")
             text = "" if text == "." else text
         written.append(text)
-        operator = (named and not fresh and not step) or text in _OPERATORS
         fresh, step = operator or text in ("(", "[", ","), text in ("/", "//", "@", "::")
-    return " ".join(written), max(1, wide)
+    return " ".join(written), max(1, wide, dearest)
 
 
 def _tokens(expression: str) -> list[tuple[str, str]]:
