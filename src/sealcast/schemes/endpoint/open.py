@@ -10,10 +10,12 @@ Whatever fails is CannotOpen: a subscriber learns that something was altered, an
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
+
+import numpy as np
 
 from sealcast.errors import CannotOpen, FrameRejected, Rejected
 from sealcast.model.event import OpenedEvent, Position
@@ -85,6 +87,25 @@ class Opener:
         """Everything in a piece that is for this subscriber, in order."""
         events, uses = piece.rows_for(self._slot)
         return [self.open(piece, e, u) for e, u in zip(events.tolist(), uses.tolist(), strict=True)]
+
+    def content_keys(self, piece: SealedPiece, events: Sequence[int], uses: Sequence[int]) -> list[Secret | None]:
+        """Step (1) alone, for many deliveries at once; None where there is no content key, the body being sealed
+        directly. For proofs: two subscribers with one content key have one event, without opening it twice."""
+        self._take_handouts(piece)
+        rows = np.asarray(events, np.int64)
+        offsets = np.array([proof.offset for proof in piece.frames], np.int64)[piece.frame_index[rows]]
+        nonces = aead.nonces(piece.partition, offsets, piece.row[rows])
+        ring: dict[int, SealingKey] = {}
+        found: list[Secret | None] = []
+        for at, (event, use) in enumerate(zip(events, uses, strict=True)):
+            if not piece.wrapped[event]:
+                found.append(None)
+                continue
+            key = int(piece.uses[use])
+            if key not in ring:
+                ring[key] = self._wrap_key(piece.key_id(key))
+            found.append(ring[key].unwrap(nonces[12 * at : 12 * at + 12], piece.wrap(use)))
+        return found
 
     # --- (1), (2) ----------------------------------------------------------------------------------
 
