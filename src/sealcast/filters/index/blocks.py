@@ -1,0 +1,95 @@
+"""Boxes that few events match: neighbours in space share a block, and an event visits only the blocks near it.
+
+First the blocks: one bit each, a bitmap per bucket and axis, ANDed over the axes. Then, within each block that is left,
+the bitmaps of its boxes, ANDed over the axes. Then the bits: those that are sure are matches; those that are open,
+because an event and a bound fell into the same bucket, are settled by the bounds. Most boxes are never touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from sealcast.filters.bits import Words, words_for
+from sealcast.filters.vector.axes import Axis, Places
+from sealcast.filters.index.boxes import Ids, Side, holding
+from sealcast.filters.index.extract import set_bits
+from sealcast.filters.index.tables import Table
+
+#: Events that are at work at a time, and (event, block) pairs they may make at worst.
+_CHUNK_EVENTS: Final = 2_048
+_CHUNK_PAIRS: Final = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    #: The box at each position; positions past the last box repeat it and are never set in a table.
+    boxes: Ids
+    tables: Mapping[int, Table]
+    #: Per axis and row of its table: the blocks with any box that may match.
+    coarse: Mapping[int, Words]
+    #: By position, so that what is checked together lies together.
+    sides: Mapping[int, Side]
+
+    @classmethod
+    def build(cls, boxes: Ids, sides: Sequence[Side], axes: Sequence[Axis], width: int) -> Blocks:
+        """`boxes` in the order in which they shall share blocks of `width` words."""
+        count = boxes.size
+        words = words_for(count)
+        words += -words % width
+        tables: dict[int, Table] = {}
+        kept: dict[int, Side] = {}
+        coarse: dict[int, Words] = {}
+        for a, axis in enumerate(axes):
+            side = sides[a].take(boxes)
+            if side.constrained(axis).any():
+                tables[a] = table = Table.build(side, np.arange(count), words, width, axis)
+                kept[a] = side
+                coarse[a] = _any(table.words[:, :, :width])
+        return cls(boxes, tables, coarse, kept)
+
+    def match(self, places: Sequence[Places], events: int) -> Iterator[tuple[Ids, Ids]]:
+        """(position, event) pairs that hold, part by part; no pair twice."""
+        blocks = next(iter(self.coarse.values())).shape[1] * 64
+        step = max(64, min(_CHUNK_EVENTS, _CHUNK_PAIRS // blocks))
+        for start in range(0, events, step):
+            part = [p.slice(start, min(start + step, events)) for p in places]
+            for positions, found in self._chunk(part):
+                yield positions, found + start
+
+    def _chunk(self, places: Sequence[Places]) -> Iterator[tuple[Ids, Ids]]:
+        rows = {a: table.rows(places[a]) for a, table in self.tables.items()}
+        near: Words | None = None
+        for a, coarse in self.coarse.items():
+            here = coarse.take(rows[a], axis=0, mode="clip")
+            near = here if near is None else np.bitwise_and(near, here, out=near)
+        assert near is not None
+        events, blocks = set_bits(near)
+        both: Words | None = None
+        for a, table in self.tables.items():
+            _, count, double = table.words.shape
+            at = (rows[a] * count).take(events)
+            at += blocks
+            here = table.words.reshape(-1, double).take(at, axis=0, mode="clip")
+            both = here if both is None else np.bitwise_and(both, here, out=both)
+        assert both is not None
+        width = both.shape[1] // 2
+        surely = np.ascontiguousarray(both[:, width:])
+        blocks *= 64 * width
+        pairs, bits = set_bits(surely)
+        bits += blocks.take(pairs)
+        yield bits, events.take(pairs)
+        pairs, bits = set_bits(both[:, :width] ^ surely)
+        bits += blocks.take(pairs)
+        yield holding(self.sides, bits, events.take(pairs), places)
+
+
+def _any(maybe: Words) -> Words:
+    """One bit per block: whether any of its words has one."""
+    rows, blocks, _ = maybe.shape
+    flags = np.zeros((rows, words_for(blocks) * 64), np.bool_)
+    flags[:, :blocks] = (maybe != 0).any(axis=2)
+    return np.packbits(flags, axis=1, bitorder="little").view(np.uint64)

@@ -1,0 +1,61 @@
+"""Boxes: conjuncts as bounds on axes, one row each. A box holds an event if every axis says so.
+
+On an axis a box is an interval, `low <= place <= high` (empty if low > high), and a flag whether NULL will do. A box
+that does not mention an axis reaches from its least place to its greatest and takes NULL too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sealcast.filters.vector.axes import Axis, Bools, Numbers, Places
+
+Ids = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """All boxes on one axis."""
+
+    low: Numbers
+    high: Numbers
+    null: Bools
+
+    def take(self, boxes: Ids) -> Side:
+        return Side(self.low.take(boxes), self.high.take(boxes), self.null.take(boxes))
+
+    def holds(self, boxes: Ids, events: Ids, places: Places) -> Bools:
+        """For pairs of box and event. Comparing bounds decides; tables and lists only say which pairs to compare."""
+        at = places.values.take(events)
+        inside = (self.low.take(boxes) <= at) & (at <= self.high.take(boxes))
+        if places.present is None:
+            return inside
+        return np.where(places.present.take(events), inside, self.null.take(boxes))
+
+    def constrained(self, axis: Axis) -> Bools:
+        """The boxes that say anything about the axis."""
+        return ~(self.null & (self.low == axis.least) & (self.high == axis.greatest))
+
+    def bounds(self, axis: Axis) -> Numbers:
+        """Every bound that is a bound: neither the ends of the axis nor those of empty intervals."""
+        real = self.low <= self.high
+        both = np.concatenate([self.low[real], self.high[real]])
+        return both[(both != axis.least) & (both != axis.greatest)]
+
+
+Sides = Sequence[Side]
+
+
+def holding(sides: Mapping[int, Side], boxes: Ids, events: Ids, places: Sequence[Places]) -> tuple[Ids, Ids]:
+    """The pairs that hold on all these axes; each axis looks only at what the ones before it left."""
+    for axis, side in sides.items():
+        if boxes.size == 0:
+            break
+        kept = np.flatnonzero(side.holds(boxes, events, places[axis]))
+        if kept.size < boxes.size:
+            boxes, events = boxes.take(kept), events.take(kept)
+    return boxes, events

@@ -1,0 +1,80 @@
+"""Boxes that many events match: bitmaps in the order of the subscriptions, ANDed word by word, are the answer itself.
+
+Cost follows the number of words and not the number of matches, which is right where matches are many: a word of 64
+subscriptions costs less than picking a single match out of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+
+from sealcast.filters.bits import Words, mask
+from sealcast.filters.vector.axes import Axis, Places
+from sealcast.filters.index.boxes import Ids, Side, holding
+from sealcast.filters.index.extract import bit_of, set_bits
+from sealcast.filters.index.tables import Table
+
+#: Bytes of the bitmaps that are at work at a time: they should stay in a core's own cache.
+_CHUNK_BYTES: Final = 512 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Dense:
+    """`words`: the words of the answer that are made here; bit `64 * k + j` of this part is bit j of `words[k]`."""
+
+    words: Ids
+    tables: Mapping[int, Table]
+    #: By bit, not by box: several subscriptions may share a box.
+    sides: Mapping[int, Side]
+    #: The bits that have a box: the answer where no axis is constrained.
+    filled: Words
+
+    @classmethod
+    def build(cls, boxes: Ids, words: Ids, sides: Sequence[Side], axes: Sequence[Axis]) -> Dense:
+        """`boxes[64 * k + j]` answers for bit j of `words[k]`; -1 is never."""
+        used = np.flatnonzero(boxes >= 0)
+        chosen = boxes[used]
+        tables: dict[int, Table] = {}
+        kept: dict[int, Side] = {}
+        for a, axis in enumerate(axes):
+            side = sides[a].take(chosen)
+            if side.constrained(axis).any():
+                tables[a] = Table.build(side, used, words.size, words.size, axis)
+                kept[a] = sides[a].take(np.maximum(boxes, 0))
+        return cls(words, tables, kept, mask(boxes >= 0))
+
+    def match(self, places: Sequence[Places], events: int, out: Words) -> None:
+        """Writes its words of `out`, a row per event."""
+        width = self.words.size
+        whole = width == out.shape[1]
+        step = max(16, _CHUNK_BYTES // (16 * width))
+        for start in range(0, events, step):
+            stop = min(start + step, events)
+            part = self._chunk([p.slice(start, stop) for p in places], stop - start)
+            if whole:
+                out[start:stop] = part
+            else:
+                out[start:stop, self.words] = part
+
+    def _chunk(self, places: Sequence[Places], events: int) -> Words:
+        width = self.words.size
+        if not self.tables:
+            return np.broadcast_to(self.filled, (events, width))
+        both: Words | None = None
+        for a, table in self.tables.items():
+            rows = table.words.reshape(-1, 2 * width).take(table.rows(places[a]), axis=0, mode="clip")
+            both = rows if both is None else np.bitwise_and(both, rows, out=both)
+        assert both is not None
+        surely = both[:, width:]
+        self._settle(both[:, :width] ^ surely, surely, places)
+        return surely
+
+    def _settle(self, open_bits: Words, surely: Words, places: Sequence[Places]) -> None:
+        """Bits that may be set are, if the bounds say so."""
+        events, bits = set_bits(open_bits)
+        bits, events = holding(self.sides, bits, events, places)
+        np.add.at(surely, (events, bits >> 6), bit_of(bits))

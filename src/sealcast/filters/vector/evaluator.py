@@ -1,0 +1,213 @@
+"""Three-valued logic over masks: of each event a condition is true, false, or neither.
+
+A comparison with a constant is a question about bounds (`leaves`); a pattern is asked once per distinct text; what is
+left is computed (`operands`, `compare`), and what cannot be computed exactly in 64 bits goes to the reference
+evaluator, row by row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sealcast.filters import patterns
+from sealcast.filters.evaluate import holds
+from sealcast.filters.like import compile_like
+from sealcast.filters.tree import (
+    And,
+    Between,
+    Compare,
+    Comparison,
+    Condition,
+    IsNull,
+    Like,
+    Name,
+    Not,
+    Operand,
+    Or,
+    PathMatch,
+    Predicate,
+    Regex,
+    Truth,
+)
+from sealcast.filters.vector.axes import Bools, Places, axis_of
+from sealcast.filters.vector.batch import Batch, Rows
+from sealcast.filters.vector.compare import compared
+from sealcast.filters.vector.intervals import Ranges
+from sealcast.filters.vector.leaves import always, leaf
+from sealcast.filters.vector.operands import operand
+from sealcast.model.schema import Schema, Type
+
+#: True, false; unknown is neither.
+Masks = tuple[Bools, Bools]
+#: Up to this many events, asking the reference evaluator is cheaper than setting up masks.
+FEW_ROWS: Final = 4
+#: Up to this many intervals are compared one by one; more are searched in.
+_FEW_INTERVALS: Final = 3
+
+
+class Evaluator:
+    """One batch of events, asked by many conditions."""
+
+    def __init__(self, columns: pa.RecordBatch, schema: Schema, payloads: Sequence[bytes] | None = None) -> None:
+        self._batch = Batch(columns, schema, payloads)
+        self._schema = schema
+
+    def true(self, condition: Condition, rows: NDArray[np.int64] | None = None) -> Bools:
+        """Of which events (all, or those in `rows`, in their order) the condition is true."""
+        if rows is not None and rows.size <= FEW_ROWS:
+            return self._asked(condition, rows)[0]
+        return self._masks(condition, rows)[0]
+
+    def _size(self, rows: Rows | None) -> int:
+        return self._batch.size if rows is None else rows.size
+
+    def _masks(self, condition: Condition, rows: Rows | None) -> Masks:
+        match condition:
+            case Not(inner):
+                true, false = self._masks(inner, rows)
+                return false, true
+            case And(items):
+                return self._all([self._masks(item, rows) for item in items])
+            case Or(items):
+                false, true = self._all([self._masks(item, rows)[::-1] for item in items])
+                return true, false
+            case _:
+                return self._leaf(condition, rows)
+
+    @staticmethod
+    def _all(parts: list[Masks]) -> Masks:
+        """True where all are, false where one is."""
+        return np.logical_and.reduce([t for t, _ in parts]), np.logical_or.reduce([f for _, f in parts])
+
+    # --- leaves ---------------------------------------------------------------------------------
+
+    def _leaf(self, condition: Condition, rows: Rows | None) -> Masks:
+        bounded = self._bounded(condition, rows)
+        if bounded is not None:
+            return bounded
+        match condition:
+            case Compare(op, left, right):
+                return self._compare(op, left, right, condition, rows)
+            case Between(inner, low, high, negated):
+                above = self._compare(Comparison.GE, inner, low, Compare(Comparison.GE, inner, low), rows)
+                below = self._compare(Comparison.LE, inner, high, Compare(Comparison.LE, inner, high), rows)
+                true, false = self._all([above, below])
+                return (false, true) if negated else (true, false)
+            case Like(Name(name), pattern, escape, negated) if self._is_text(name):
+                compiled = compile_like(pattern, escape)
+                true, false = self._per_text(name, compiled.matches, rows)
+                return (false, true) if negated else (true, false)
+            case PathMatch(name, levels) if self._is_text(name):
+                return self._per_text(name, lambda text: patterns.path_matches(levels, text), rows)
+            case Regex(name, pattern) if self._is_text(name):
+                return self._per_text(name, lambda text: patterns.regex_matches(pattern, text), rows)
+            case IsNull(inner, negated):
+                return self._is_null(inner, negated, condition, rows)
+            case Truth(Predicate(inner)):
+                return self._masks(inner, rows)
+            case _:
+                return self._asked(condition, rows)
+
+    def _asked(self, condition: Condition, rows: Rows | None) -> Masks:
+        """By the reference evaluator, event by event."""
+        true, false = np.zeros(self._size(rows), np.bool_), np.zeros(self._size(rows), np.bool_)
+        for i, row in enumerate(range(self._batch.size) if rows is None else rows.tolist()):
+            truth = holds(condition, self._batch.event(row))
+            true[i], false[i] = truth is True, truth is False
+        return true, false
+
+    def _compare(self, op: Comparison, left: Operand, right: Operand, said: Condition, rows: Rows | None) -> Masks:
+        a, b = operand(left, self._batch, rows), operand(right, self._batch, rows)
+        if a is None or b is None:
+            return self._asked(said, rows)
+        true, known, hard = compared(op, a, b, self._batch, rows)
+        if known is None:
+            true, false = true, ~true
+        else:
+            true, false = true & known, ~true & known
+        return self._corrected(true, false, hard, said, rows)
+
+    def _corrected(self, true: Bools, false: Bools, hard: Bools | None, said: Condition, rows: Rows | None) -> Masks:
+        """The hard rows as the reference evaluator has them."""
+        if hard is not None:
+            which = np.flatnonzero(hard)
+            true[which], false[which] = self._asked(said, which if rows is None else rows[which])
+        return true, false
+
+    def _is_null(self, inner: Operand, negated: bool, said: Condition, rows: Rows | None) -> Masks:
+        column = operand(inner, self._batch, rows)
+        if column is None:
+            return self._asked(said, rows)
+        size = self._size(rows)
+        present = np.ones(size, np.bool_) if column.present is None else column.present
+        true = present.copy() if negated else ~present
+        return self._corrected(true, ~true, column.hard, said, rows)
+
+    # --- bounds ---------------------------------------------------------------------------------
+
+    def _bounded(self, condition: Condition, rows: Rows | None) -> Masks | None:
+        when_true = leaf(condition, self._schema, wanted=True)
+        if when_true is None or not when_true.exact:
+            return None
+        when_false = leaf(condition, self._schema, wanted=False)
+        if when_false is None or not when_false.exact:
+            return None
+        return self._where(when_true is always, when_true.name, when_true.ranges, rows), self._where(
+            when_false is always, when_false.name, when_false.ranges, rows
+        )
+
+    def _where(self, everywhere: bool, name: str, ranges: Ranges, rows: Rows | None) -> Bools:
+        size = self._size(rows)
+        if everywhere:
+            return np.ones(size, np.bool_)
+        if ranges.empty:
+            return np.zeros(size, np.bool_)
+        if not self._batch.has(name):
+            return np.full(size, ranges.null)
+        attribute = self._schema.by_name[name]
+        axis = axis_of(attribute, [key for interval in ranges.intervals for key in interval])
+        if attribute.type is Type.STRING:
+            places = axis.places(self._batch.column(name))
+        else:
+            places = Places(*self._batch.numbers(name))
+        if rows is not None:
+            places = places.take(rows)
+        bounds = [(axis.key(low), axis.key(high)) for low, high in ranges.intervals]
+        inside = _within(places, bounds)
+        return inside if places.present is None else np.where(places.present, inside, ranges.null)
+
+    # --- texts ----------------------------------------------------------------------------------
+
+    def _is_text(self, name: str) -> bool:
+        return self._batch.has(name) and self._schema.by_name[name].type is Type.STRING
+
+    def _per_text(self, name: str, asked: Callable[[str], bool | None], rows: Rows | None) -> Masks:
+        """Once per distinct text among the rows; a text that is NULL is neither true nor false."""
+        distinct = self._batch.distinct(name)
+        which = distinct.which if rows is None else distinct.which.take(rows)
+        present = distinct.present if rows is None or distinct.present is None else distinct.present.take(rows)
+        true, false = np.zeros(len(distinct.texts) + 1, np.bool_), np.zeros(len(distinct.texts) + 1, np.bool_)
+        for i in np.unique(which if present is None else which[present]):
+            answer = asked(distinct.texts[i])
+            true[i], false[i] = answer is True, answer is False
+        if present is not None:
+            which = np.where(present, which, len(distinct.texts))
+        return true.take(which), false.take(which)
+
+
+def _within(places: Places, bounds: Sequence[tuple[int | float, int | float]]) -> Bools:
+    values = places.values
+    if len(bounds) <= _FEW_INTERVALS:
+        inside = np.zeros(values.size, np.bool_)
+        for low, high in bounds:
+            inside |= (low <= values) & (values <= high)
+        return inside
+    lows = np.array([low for low, _ in bounds], values.dtype)
+    highs = np.array([high for _, high in bounds], values.dtype)
+    at = np.searchsorted(lows, values, side="right") - 1
+    return (at >= 0) & (values <= highs[np.maximum(at, 0)])

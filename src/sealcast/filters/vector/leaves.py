@@ -1,0 +1,257 @@
+"""One condition about one attribute, as ranges: comparison with a constant, BETWEEN, IN, LIKE, IS NULL and their kin.
+
+What compares two attributes, computes, or looks inside a string or a payload has no ranges, or only a necessary part
+of them (`LIKE 'ab%c'` implies the prefix `ab`); then `exact` is false and the condition stays a residual.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Final
+
+from sealcast.filters import values
+from sealcast.filters.vector.intervals import (
+    NOTHING,
+    ONLY_NULL,
+    Ranges,
+    anything,
+    comparable,
+    comparison,
+    complement,
+    prefix,
+)
+from sealcast.filters.like import compile_like
+from sealcast.filters.tree import (
+    Arithmetic,
+    Between,
+    Compare,
+    Comparison,
+    Condition,
+    In,
+    IsNull,
+    Like,
+    Literal,
+    Name,
+    Negate,
+    Operand,
+    PathMatch,
+    Plus,
+    Regex,
+    Truth,
+    Value,
+)
+from sealcast.model.schema import Attribute, Schema, Type
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    name: str
+    ranges: Ranges
+    exact: bool = True
+
+
+#: True of every event, whatever its attributes are.
+always: Final = Leaf("", NOTHING)
+#: True of none.
+_NEVER: Final = Leaf("", NOTHING)
+
+_KINDS: Final = {
+    Type.INT: "number",
+    Type.FLOAT: "number",
+    Type.DECIMAL: "number",
+    Type.STRING: "string",
+    Type.BOOL: "boolean",
+    Type.TIMESTAMP: "timestamp",
+}
+
+_FLIPPED: Final = {
+    Comparison.EQ: Comparison.EQ,
+    Comparison.NE: Comparison.NE,
+    Comparison.LT: Comparison.GT,
+    Comparison.LE: Comparison.GE,
+    Comparison.GT: Comparison.LT,
+    Comparison.GE: Comparison.LE,
+}
+
+
+def leaf(condition: Condition, schema: Schema, *, wanted: bool) -> Leaf | None:
+    """Where the condition is true (`wanted`) or false; None if ranges of one attribute cannot say."""
+    match condition:
+        case Compare(op, left, right):
+            return _compare(op, left, right, schema, wanted)
+        case Between(operand, low, high, negated):
+            return _between(operand, low, high, schema, wanted != negated)
+        case In():
+            return _member(condition, schema, wanted)
+        case Like(Name(name), _, _, negated):
+            return _like(condition, schema.by_name.get(name), wanted != negated)
+        case IsNull(Name(name), negated) if name in schema.by_name:
+            return Leaf(name, ONLY_NULL if wanted != negated else anything(schema.by_name[name]))
+        case Truth(operand):
+            return _truth(operand, schema, wanted)
+        case PathMatch(name, levels):
+            return _path(levels, schema.by_name.get(name), wanted)
+        case Regex(name, pattern):
+            return _regex(pattern, schema.by_name.get(name), wanted)
+        case _:
+            return None
+
+
+# --- constants ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Constant:
+    value: Value
+
+
+def _constant(operand: Operand) -> _Constant | None:
+    """The operand's value if no event can change it."""
+    match operand:
+        case Literal(value):
+            return _Constant(value)
+        case Negate(inner):
+            known = _constant(inner)
+            return known and _Constant(values.negate(known.value))
+        case Plus(inner):
+            known = _constant(inner)
+            return known and _Constant(values.number(known.value))
+        case Arithmetic(op, left, right):
+            a, b = _constant(left), _constant(right)
+            return _Constant(values.arithmetic(op, a.value, b.value)) if a and b else None
+        case _:
+            return None
+
+
+def _indexable(value: Value) -> bool:
+    """NaN is no place on a line. The parser does not make it; a tree built by hand may hold it."""
+    return not (isinstance(value, float | Decimal) and math.isnan(value))
+
+
+# --- comparisons --------------------------------------------------------------------------------
+
+
+def _compare(op: Comparison, left: Operand, right: Operand, schema: Schema, wanted: bool) -> Leaf | None:
+    if not isinstance(left, Name):
+        op, left, right = _FLIPPED[op], right, left
+    constant = _constant(right)
+    if (
+        not isinstance(left, Name)
+        or left.name not in schema.by_name
+        or constant is None
+        or not _indexable(constant.value)
+    ):
+        return None
+    if constant.value is None:
+        return _NEVER  # unknown, whatever the attribute is
+    attribute = schema.by_name[left.name]
+    ranges = comparison(attribute, op, constant.value) if comparable(attribute, constant.value) else NOTHING
+    return _either(attribute, ranges, wanted)
+
+
+def _either(attribute: Attribute, true: Ranges, wanted: bool) -> Leaf:
+    """For what is never unknown of an attribute that is there: false is everything else."""
+    return Leaf(attribute.name, true if wanted else complement(true, attribute))
+
+
+def _between(operand: Operand, low: Operand, high: Operand, schema: Schema, wanted: bool) -> Leaf | None:
+    """`low <= operand AND operand <= high`: true if both are, false if one is, even where the other is unknown."""
+    at_least = _compare(Comparison.GE, operand, low, schema, wanted)
+    at_most = _compare(Comparison.LE, operand, high, schema, wanted)
+    if at_least is None or at_most is None:
+        return None
+    name = at_least.name or at_most.name
+    ranges = at_least.ranges & at_most.ranges if wanted else at_least.ranges | at_most.ranges
+    return Leaf(name, ranges)
+
+
+def _member(node: In, schema: Schema, wanted: bool) -> Leaf | None:
+    """IN is a chain of =, NOT IN a chain of <>, which is false between unlike kinds; a NULL item leaves it unknown."""
+    if not isinstance(node.operand, Name) or node.operand.name not in schema.by_name:
+        return None
+    attribute = schema.by_name[node.operand.name]
+    found: list[Ranges] = []
+    has_null = has_unlike = False
+    for item in node.items:
+        constant = _constant(item)
+        if constant is None or not _indexable(constant.value):
+            return None
+        if constant.value is None:
+            has_null = True
+        elif comparable(attribute, constant.value):
+            found.append(comparison(attribute, Comparison.EQ, constant.value))
+        else:
+            has_unlike |= values.kind(constant.value) != _KINDS[attribute.type]
+    listed = Ranges.union(found)
+    if wanted != node.negated:  # IN is true, or NOT IN is false: it is in the list, or it differs in kind from an item
+        return Leaf(attribute.name, anything(attribute) if node.negated and has_unlike and not has_null else listed)
+    if has_null or (node.negated and has_unlike):
+        return _NEVER
+    return Leaf(attribute.name, complement(listed, attribute))
+
+
+def _truth(operand: Operand, schema: Schema, wanted: bool) -> Leaf | None:
+    if isinstance(operand, Literal):
+        return always if operand.value is wanted else _NEVER
+    if isinstance(operand, Name) and operand.name in schema.by_name:
+        attribute = schema.by_name[operand.name]
+        if attribute.type is Type.BOOL:
+            return Leaf(attribute.name, comparison(attribute, Comparison.EQ, wanted))
+    return None
+
+
+# --- strings ------------------------------------------------------------------------------------
+
+
+def _like(node: Like, attribute: Attribute | None, wanted: bool) -> Leaf | None:
+    if attribute is None:
+        return None
+    if attribute.type is not Type.STRING:
+        return _NEVER  # unknown of anything but a string
+    pattern = compile_like(node.pattern, node.escape)
+    if pattern.exact:
+        return _either(attribute, comparison(attribute, Comparison.EQ, pattern.prefix), wanted)
+    if pattern.only_prefix:
+        return _either(attribute, prefix(pattern.prefix), wanted)
+    return _necessary(attribute, pattern.prefix, wanted)
+
+
+def _path(levels: tuple[str, ...], attribute: Attribute | None, wanted: bool) -> Leaf | None:
+    if attribute is None:
+        return None
+    if attribute.type is not Type.STRING:
+        return _NEVER
+    below = levels[-1] == "#"  # the path itself and everything below it
+    fixed = levels[:-1] if below else levels
+    if "+" in fixed:
+        return _necessary(attribute, "".join(level + "/" for level in fixed[: fixed.index("+")]), wanted)
+    if not fixed:
+        return _either(attribute, anything(attribute), wanted)
+    path = "/".join(fixed)
+    itself = comparison(attribute, Comparison.EQ, path)
+    return _either(attribute, itself | prefix(path + "/") if below else itself, wanted)
+
+
+def _necessary(attribute: Attribute, literal: str, wanted: bool) -> Leaf | None:
+    """A prefix that what matches must have; a residual decides. What does not match need not have or lack it."""
+    return Leaf(attribute.name, prefix(literal), exact=False) if wanted and literal else None
+
+
+def _regex(pattern: str, attribute: Attribute | None, wanted: bool) -> Leaf | None:
+    if attribute is None:
+        return None
+    return _necessary(attribute, _regex_prefix(pattern), wanted) if attribute.type is Type.STRING else _NEVER
+
+
+_ANCHORED: Final = re.compile(r"\^([A-Za-z0-9 _/:@,=-]+)([*?{]?)")
+
+
+def _regex_prefix(pattern: str) -> str:
+    """The literal after a leading `^`; with an alternative anywhere in the pattern, none is certain."""
+    found = _ANCHORED.match(pattern)
+    if found is None or "|" in pattern:
+        return ""
+    return found[1][:-1] if found[2] else found[1]
