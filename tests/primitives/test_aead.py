@@ -1,0 +1,244 @@
+"""Sealing: against GCM by the book, against the attacks that bare GCM falls to, and nonces that never repeat."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+from cryptography.hazmat.primitives.hashes import SHA512
+from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sealcast.errors import Bug, CannotOpen, Misuse
+from sealcast.model.event import Position
+from sealcast.primitives import aead
+from sealcast.primitives.aead import KeyRing, SealingKey
+from sealcast.primitives.secrets import Secret
+from tests.primitives import gcm_by_the_book as book
+
+SECRET = Secret(bytes(range(32)))
+NONCE = aead.nonce(Position(1, 2, 3))
+
+# McGrew and Viega's GCM specification, test cases 13 and 14: AES-256, key and nonce of zeros.
+PUBLISHED = [
+    (b"", "530f8afbc74536b9a963b4f1c4cb738b"),
+    (bytes(16), "cea7403d4d606b6e074ec5d3baf39d18d0d1c8a799996bf0265b98b5d48ab919"),
+]
+
+positions = st.builds(
+    Position,
+    st.integers(0, aead.MAX_PARTITION),
+    st.integers(0, aead.MAX_OFFSET),
+    st.integers(0, aead.MAX_ROW),
+)
+
+
+def expanded(secret: bytes, aad: bytes) -> bytes:
+    info = b"sealcast/1 aead" + len(aad).to_bytes(4, "big") + aad
+    return HKDFExpand(algorithm=SHA512(), length=64, info=info).derive(secret)
+
+
+# --- is what it says ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("plaintext", "sealed"), PUBLISHED)
+def test_published_vectors(plaintext: bytes, sealed: str) -> None:
+    assert AESGCM(bytes(32)).encrypt(bytes(12), plaintext, None).hex() == sealed
+    assert book.seal(bytes(32), bytes(12), plaintext).hex() == sealed
+
+
+@given(st.binary(min_size=32, max_size=32), st.binary(max_size=60), st.binary(max_size=50), positions)
+@settings(max_examples=30)
+def test_is_gcm_by_the_book_under_the_expanded_key(secret: bytes, aad: bytes, plaintext: bytes, at: Position) -> None:
+    key = SealingKey(Secret(secret), aad)
+    nonce = aead.nonce(at)
+    both = expanded(secret, aad)
+    assert key.commitment == both[32:]
+    assert key.seal(nonce, plaintext) == book.seal(both[:32], nonce, plaintext)
+    assert key.seal(nonce, plaintext, b"more") == book.seal(both[:32], nonce, plaintext, b"more")
+
+
+@given(st.lists(st.binary(max_size=50), max_size=20), st.integers(0, 2**20))
+def test_many_at_once_are_the_same_as_one_by_one(plaintexts: list[bytes], first: int) -> None:
+    key, count = SealingKey(SECRET, b"topic"), len(plaintexts)
+    nonces = aead.nonces(5, first + np.arange(count), np.arange(count))
+    each = [nonces[12 * i : 12 * i + 12] for i in range(count)]
+    sealed = key.seal_many(nonces, plaintexts)
+    assert sealed == [key.seal(n, p) for n, p in zip(each, plaintexts, strict=True)]
+    assert key.open_many(nonces, key.commitment, sealed) == plaintexts
+
+    keys = [hashlib.sha256(bytes([i])).digest() for i in range(count)]
+    alone = [SealingKey(Secret(k), b"topic") for k in keys]
+    commitments, own = aead.seal_each(keys, b"topic", nonces, plaintexts)
+    assert own == [k.seal(n, p) for k, n, p in zip(alone, each, plaintexts, strict=True)]
+    assert commitments == b"".join(k.commitment for k in alone)
+    assert KeyRing(alone).seal_under(range(count), NONCE, b"x") == [k.seal(NONCE, b"x") for k in alone]
+
+
+def test_a_key_wraps_a_key() -> None:
+    outer, inner = SealingKey(SECRET, b""), Secret.random()
+    wrapped = outer.wrap(NONCE, inner)
+    assert len(wrapped) == aead.WRAPPED_BYTES
+    assert outer.unwrap(NONCE, wrapped) == inner
+    for broken in (wrapped[:-1], wrapped + b"\0", bytes(48), b""):
+        with pytest.raises(CannotOpen):
+            outer.unwrap(NONCE, broken)
+    with pytest.raises(Misuse):
+        outer.wrap(NONCE, Secret(bytes(16)))
+
+
+# --- opens for whom it should -------------------------------------------------------------------
+
+
+def test_opens_under_its_key_nonce_commitment_and_data_only() -> None:
+    key = SealingKey(SECRET, b"topic, epoch 1")
+    sealed = key.seal(NONCE, b"event", b"header")
+    assert key.open(NONCE, key.commitment, sealed, b"header") == b"event"
+    other, later = SealingKey(Secret.random(), b"topic, epoch 1"), SealingKey(SECRET, b"topic, epoch 2")
+    for opener, nonce, commitment, aad in [
+        (other, NONCE, key.commitment, b"header"),
+        (other, NONCE, other.commitment, b"header"),
+        (later, NONCE, key.commitment, b"header"),
+        (later, NONCE, later.commitment, b"header"),
+        (key, aead.nonce(Position(1, 2, 4)), key.commitment, b"header"),
+        (key, NONCE, other.commitment, b"header"),
+        (key, NONCE, b"", b"header"),
+        (key, NONCE, key.commitment, b"another"),
+        (key, NONCE, key.commitment, None),
+    ]:
+        with pytest.raises(CannotOpen):
+            opener.open(nonce, commitment, sealed, aad)
+
+
+def test_every_flipped_bit_and_every_cut_is_noticed() -> None:
+    key = SealingKey(SECRET, b"")
+    sealed = key.seal(NONCE, b"an event of some length")
+    for at in range(len(sealed)):
+        for flip in (1, 0x80):
+            altered = bytearray(sealed)
+            altered[at] ^= flip
+            with pytest.raises(CannotOpen):
+                key.open(NONCE, key.commitment, bytes(altered))
+        with pytest.raises(CannotOpen):
+            key.open(NONCE, key.commitment, sealed[:at])
+    for at in range(32):
+        altered = bytearray(key.commitment)
+        altered[at] ^= 1
+        with pytest.raises(CannotOpen):
+            key.open(NONCE, bytes(altered), sealed)
+
+
+def test_one_that_does_not_open_fails_the_batch() -> None:
+    key = SealingKey(SECRET, b"")
+    nonces = aead.nonces(0, [1, 2], [0, 0])
+    sealed = key.seal_many(nonces, [b"a", b"b"])
+    with pytest.raises(CannotOpen):
+        key.open_many(nonces, key.commitment, sealed[::-1])
+
+
+# --- the attack that the commitment answers -----------------------------------------------------
+
+
+def test_bare_gcm_opens_under_two_keys_and_ours_does_not() -> None:
+    """One ciphertext, two keys, two events: a malicious publisher shows one to the broker and one to a subscriber."""
+    alice, bob = SealingKey(Secret(b"a" * 32), b"topic"), SealingKey(Secret(b"b" * 32), b"topic")
+    key_a, key_b = (expanded(bytes([c]) * 32, b"topic")[:32] for c in b"ab")
+    forged = book.opens_under_both(key_a, key_b, NONCE, b"chosen by me 16B")
+
+    # Bare AES-GCM is fooled: both keys accept, and see different things.
+    seen_a, seen_b = (AESGCM(key).decrypt(NONCE, forged, None) for key in (key_a, key_b))
+    assert seen_a != seen_b
+    with pytest.raises(InvalidTag):
+        AESGCM(bytes(32)).decrypt(NONCE, forged, None)
+
+    # Ours: one commitment travels with it, and whichever key it is, the other refuses.
+    assert alice.open(NONCE, alice.commitment, forged) == seen_a
+    with pytest.raises(CannotOpen, match="another key"):
+        bob.open(NONCE, alice.commitment, forged)
+    with pytest.raises(CannotOpen, match="another key"):
+        alice.open(NONCE, bob.commitment, forged)
+
+
+# --- nonces -------------------------------------------------------------------------------------
+
+
+@given(positions, positions, st.integers(0, aead.MAX_SLOT), st.integers(0, aead.MAX_SLOT))
+def test_nonces_are_equal_only_for_equal_positions_and_slots(one: Position, two: Position, s: int, t: int) -> None:
+    assert (aead.nonce(one, s) == aead.nonce(two, t)) == ((one, s) == (two, t))
+
+
+@given(
+    st.integers(0, aead.MAX_PARTITION),
+    st.lists(
+        st.tuples(st.integers(0, aead.MAX_OFFSET), st.integers(0, aead.MAX_ROW), st.integers(0, 255)), max_size=20
+    ),
+)
+def test_many_nonces_are_the_same_as_one_by_one(partition: int, places: list[tuple[int, int, int]]) -> None:
+    offsets, rows, slots = (np.array(c, dtype=np.int64) for c in zip(*places, strict=True)) if places else ([], [], 0)
+    expected = b"".join(aead.nonce(Position(partition, o, r), s) for o, r, s in places)
+    assert aead.nonces(partition, offsets, rows, slots) == expected
+    if places:
+        slot = places[0][2]
+        expected = b"".join(aead.nonce(Position(partition, o, r), slot) for o, r, _ in places)
+        assert aead.nonces(partition, offsets, rows, slot) == expected
+
+
+def test_the_layout_is_the_documented_one() -> None:
+    assert aead.nonce(Position(0x01020304, 0x0506070809, 0x0A0B), 0x0C) == bytes(range(1, 13))
+
+
+@pytest.mark.parametrize(
+    ("partition", "offset", "row", "slot"),
+    [(-1, 0, 0, 0), (2**32, 0, 0, 0), (0, -1, 0, 0), (0, 2**40, 0, 0), (0, 0, -1, 0), (0, 0, 2**16, 0), (0, 0, 0, 256)],
+)
+def test_positions_that_would_wrap_around_are_refused(partition: int, offset: int, row: int, slot: int) -> None:
+    with pytest.raises(Misuse, match="does not fit a nonce"):
+        aead.nonce(Position(partition, offset, row), slot)
+    with pytest.raises(Misuse, match="does not fit a nonce"):
+        aead.nonces(partition, [0, offset], [0, row], slot)
+
+
+def test_what_a_repeated_nonce_would_give_away() -> None:
+    """Why positions: under one nonce the difference of two ciphertexts is the difference of the plaintexts."""
+    key = SealingKey(SECRET, b"")
+    one, two = b"buy  100", b"sell 100"
+    difference = bytes(a ^ b for a, b in zip(one, two, strict=True))
+    same = [key.seal(NONCE, p)[:8] for p in (one, two)]
+    assert bytes(a ^ b for a, b in zip(*same, strict=True)) == difference
+    apart = [key.seal(aead.nonce(Position(1, 2, row)), p)[:8] for row, p in enumerate((one, two))]
+    assert bytes(a ^ b for a, b in zip(*apart, strict=True)) != difference
+
+
+# --- misuse -------------------------------------------------------------------------------------
+
+
+def test_calls_that_make_no_sense_do_nothing() -> None:
+    key = SealingKey(SECRET, b"")
+    with pytest.raises(Misuse):
+        SealingKey(Secret(bytes(16)), b"")
+    for nonce in (b"", bytes(11), bytes(13)):
+        with pytest.raises(Misuse):
+            key.seal(nonce, b"x")
+        with pytest.raises(Misuse):
+            key.open(nonce, key.commitment, bytes(20))
+    with pytest.raises(Misuse):
+        key.seal_many(bytes(12), [b"a", b"b"])
+    with pytest.raises(Misuse):
+        aead.seal_each([bytes(32)], b"", bytes(24), [b"a", b"b"])
+    with pytest.raises(Misuse):
+        aead.nonces(0, [1, 2], [0])
+
+
+def test_a_key_has_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aead, "MAX_SEALS_PER_KEY", 3)
+    key = SealingKey(SECRET, b"")
+    key.seal_many(aead.nonces(0, [0, 1], [0, 0]), [b"", b""])
+    key.seal(aead.nonce(Position(0, 2, 0)), b"")
+    with pytest.raises(Bug, match="new epoch"):
+        key.seal(aead.nonce(Position(0, 3, 0)), b"")
+    with pytest.raises(Bug, match="new epoch"):
+        KeyRing([key]).account([1])
