@@ -7,7 +7,9 @@ module's globals, which survive from task to task (those of a closure do not).
 
 from __future__ import annotations
 
+import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final
@@ -21,7 +23,7 @@ from sealcast.schemes.endpoint import keys
 from sealcast.schemes.endpoint.broker import EndpointSealer
 from sealcast.trust.broker import BrokerSecrets
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm import Topic
+from sealcast.trust.realm import RealmState, Topic
 from sealcast.wire.records import RecordCodec
 
 #: Frame keys are per publisher and boot; a boot is a client's life.
@@ -66,39 +68,50 @@ class TopicWorker:
         state = self._realm.state(version)
         topic = state.topic(self._name)
         self._subscribers = max(self._subscribers, tuple(state.slots_of(topic.name)), key=len)
-        broker, aad = self._broker, keys.associated_data(topic.id, topic.epoch)
-        gate = Gate(
-            state=state,
-            topic=topic,
-            codec=RecordCodec(topic.schema),
-            frame_key=lru_cache(MAX_FRAME_KEYS)(
-                lambda name, boot: keys.frame_key(broker.pair_key(topic.id, topic.epoch, name), boot, aad)
-            ),
-            verify_key=lru_cache(MAX_VERIFY_KEYS)(lambda name: VerifyKey(state.entity(name).verify_key)),
-        )
+        gate = gate_at(state, topic, self._broker)
         return TopicContext(version, topic, gate, self._tables.at(state, topic), self._sealer(topic), self._planner)
 
     def _sealer(self, topic: Topic) -> EndpointSealer:
         """Pair keys do not depend on the version: contexts expanded once stay warm while the realm moves on."""
         sealer = self._sealers.get(topic.epoch)
         if sealer is None:
-
-            def pair_of_slot(slot: int) -> Secret:
-                return self._broker.pair_key(topic.id, topic.epoch, self._subscribers[slot])
-
-            secret = self._broker.topic_secret(topic.id, topic.epoch)
-            sealer = self._sealers[topic.epoch] = EndpointSealer(topic.id, topic.epoch, secret, pair_of_slot)
+            sealer = self._sealers[topic.epoch] = sealer_of(topic, self._broker, lambda slot: self._subscribers[slot])
         return sealer
 
 
-_workers: dict[tuple[str, str], TopicWorker] = {}
+def gate_at(state: RealmState, topic: Topic, broker: BrokerSecrets) -> Gate:
+    """What admission needs to know at one version."""
+    aad = keys.associated_data(topic.id, topic.epoch)
+    return Gate(
+        state=state,
+        topic=topic,
+        codec=RecordCodec(topic.schema),
+        frame_key=lru_cache(MAX_FRAME_KEYS)(
+            lambda name, boot: keys.frame_key(broker.pair_key(topic.id, topic.epoch, name), boot, aad)
+        ),
+        verify_key=lru_cache(MAX_VERIFY_KEYS)(lambda name: VerifyKey(state.entity(name).verify_key)),
+    )
+
+
+def sealer_of(topic: Topic, broker: BrokerSecrets, name_of: Callable[[int], str]) -> EndpointSealer:
+    """The keys of a topic's current epoch, for subscribers by slot."""
+
+    def pair_of_slot(slot: int) -> Secret:
+        return broker.pair_key(topic.id, topic.epoch, name_of(slot))
+
+    return EndpointSealer(topic.id, topic.epoch, broker.topic_secret(topic.id, topic.epoch), pair_of_slot)
+
+
+#: By process, too: neither SQLite's handles nor locks survive a fork.
+_workers: dict[tuple[int, str, str], TopicWorker] = {}
 _workers_lock = threading.Lock()
 
 
 def context(realm: str, topic: str, version: int) -> TopicContext:
     """The context of a batch, from this process's memory if it was here before."""
+    name = (os.getpid(), realm, topic)
     with _workers_lock:
-        worker = _workers.get((realm, topic))
+        worker = _workers.get(name)
         if worker is None:
-            worker = _workers[realm, topic] = TopicWorker(Realm(realm), topic)
+            worker = _workers[name] = TopicWorker(Realm(realm), topic)
     return worker.at(version)
