@@ -1,4 +1,4 @@
-"""What a publisher leaves in the log, read back with the broker's keys: exactly what was published, signed and sealed."""
+"""What a publisher leaves in the log, read back with the broker's keys: what was published, signed and sealed."""
 
 from __future__ import annotations
 
