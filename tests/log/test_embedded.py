@@ -344,7 +344,7 @@ def test_a_lost_frontier_is_made_again_only_if_every_byte_is_right(tmp_path: Pat
         for number in range(5):
             log.append([bytes([number]) * 100])
     (tmp_path / "frontier").unlink()
-    with pytest.raises(Corrupt, match="the frontier file is gone"):
+    with pytest.raises(Corrupt, match="the frontier is lost; records are there"):
         EmbeddedLog(tmp_path, read_only=True).end()
     with EmbeddedLog(tmp_path, segment_bytes=256) as log:
         assert log.verify().end == 5

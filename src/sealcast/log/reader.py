@@ -14,7 +14,7 @@ from sealcast.log import files
 from sealcast.log.frontier import Frontier
 from sealcast.log.layout import Mark
 from sealcast.log.port import Record
-from sealcast.log.segment import Segment, gone, list_segments, path_of
+from sealcast.log.segment import Segment, gone, list_segments, never_used, path_of
 
 #: Segments a handle keeps open.
 MAX_OPEN_SEGMENTS: Final = 8
@@ -169,10 +169,17 @@ class Reader:
             try:
                 self._frontier = Frontier(self._directory, writable=False)
             except FileNotFoundError:
-                if list_segments(self._directory):
-                    raise Corrupt(f"{self._directory}: the frontier file is gone, the segments are there") from None
-                return None
-        return self._frontier.durable()
+                return self._unused()
+            except OSError as error:
+                raise files.trouble(error, self._directory, "opening") from error
+        return self._frontier.durable() or self._unused()
+
+    def _unused(self) -> None:
+        if not never_used(self._directory, list_segments(self._directory)):
+            raise Corrupt(
+                f"{self._directory}: the frontier is lost; records are there",
+                hint="open the log for appending: if its records are whole, the frontier is made again",
+            )
 
 
 def _limit(segment: Segment, frontier: Mark) -> int:

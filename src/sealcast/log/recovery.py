@@ -19,7 +19,7 @@ from sealcast.errors import Corrupt
 from sealcast.log import files
 from sealcast.log.frontier import Frontier, State, boot
 from sealcast.log.layout import CHAIN_BYTES, SEGMENT, Mark, segment_header
-from sealcast.log.segment import Segment, index_path, list_segments, path_of
+from sealcast.log.segment import Segment, index_path, list_segments, never_used, path_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +117,8 @@ def _drop_unused(directory: Path, last: int) -> None:
 def _without_frontier(directory: Path, frontier: Frontier, state: State) -> End:
     """A new log, or one whose frontier was lost: then every byte of every segment must be right."""
     segments = list_segments(directory)
-    if segments == [0] and not state.damaged and path_of(directory, 0).stat().st_size <= SEGMENT.size:
-        segments = []  # its maker died before the first record could be written: begin again
+    if not state.damaged and never_used(directory, segments):
+        segments = []
     mark: Mark | None = None
     for first in segments:
         segment = Segment(directory, first)

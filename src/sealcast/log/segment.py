@@ -63,6 +63,11 @@ def list_segments(directory: Path) -> list[int]:
     return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isascii() and stem.isdigit())
 
 
+def never_used(directory: Path, segments: list[int]) -> bool:
+    """Can there be no record yet? Then a missing frontier is no loss: the log's maker died before it was made."""
+    return not segments or (segments == [0] and path_of(directory, 0).stat().st_size <= SEGMENT.size)
+
+
 class Segment:
     """An open segment file. Threads may share it: reads are positional, what it remembers is replaced whole."""
 
