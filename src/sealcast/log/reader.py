@@ -169,12 +169,16 @@ class Reader:
             try:
                 self._frontier = Frontier(self._directory, writable=False)
             except FileNotFoundError:
-                return self._unused()
+                self._refuse_lost()
+                return None
             except OSError as error:
                 raise files.trouble(error, self._directory, "opening") from error
-        return self._frontier.durable() or self._unused()
+        mark = self._frontier.durable()
+        if mark is None:
+            self._refuse_lost()
+        return mark
 
-    def _unused(self) -> None:
+    def _refuse_lost(self) -> None:
         if not never_used(self._directory, list_segments(self._directory)):
             raise Corrupt(
                 f"{self._directory}: the frontier is lost; records are there",
