@@ -9,7 +9,7 @@ realm. Arrays are numpy's and Arrow's; this module names their types and needs n
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sealcast.model.rejection import Rejection
@@ -57,9 +57,9 @@ class Admitted:
     frame_index: Ints
     row: Ints
     #: 0x00 | salt | record: the very bytes that the publisher hashed into its signature.
-    messages: Sequence[bytes]
+    messages: Sequence[bytes] = field(repr=False)
     #: Physical columns named by attribute, one row an event.
-    columns: pa.RecordBatch
+    columns: pa.RecordBatch = field(repr=False)
     #: Where in its message each event's payload starts (it runs to the end).
     payload_start: Ints
     rejections: tuple[Rejection, ...]

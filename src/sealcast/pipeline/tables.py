@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.filters import bits
-from sealcast.filters.check import check
+from sealcast.filters.check import fit
 from sealcast.filters.index import Index
 from sealcast.filters.parse import parse
 from sealcast.model import Schema, Subscription
@@ -71,7 +71,7 @@ class TableCache:
 
 def compile_filters(filters: Sequence[str], schema: Schema) -> Index:
     """The index of filters that were checked when they were subscribed; checking again types their literals."""
-    return Index.build([check(parse(text), schema).condition for text in filters], schema)
+    return Index.build([fit(parse(text), schema) for text in filters], schema)
 
 
 def digest(filters: Sequence[str], schema: Schema) -> str:

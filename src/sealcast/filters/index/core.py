@@ -24,7 +24,8 @@ from sealcast.filters.index.compile import NO_RESIDUAL, Compiled, compiled
 from sealcast.filters.index.dense import Dense
 from sealcast.filters.index.extract import bit_of, runs
 from sealcast.filters.index.postings import Postings
-from sealcast.filters.tree import Condition
+from sealcast.filters.cost import walk
+from sealcast.filters.tree import Condition, XPath
 from sealcast.filters.vector import Evaluator
 from sealcast.model.schema import Schema
 
@@ -52,6 +53,25 @@ class Part:
 
     finder: Blocks | Postings
     plain: bool
+    #: Where every box speaks for one subscription: its word and its bit, by entry.
+    targets: tuple[Ids, Words] | None
+
+    @classmethod
+    def of(cls, finder: Blocks | Postings, plain: bool, fan: Fan) -> Part:
+        starts = fan.starts.take(finder.boxes)
+        if not plain or (fan.starts.take(finder.boxes + 1) - starts != 1).any():
+            return cls(finder, plain, None)
+        subscriptions = fan.subscriptions.take(starts)
+        return cls(finder, plain, (subscriptions >> 6, bit_of(subscriptions)))
+
+    def set(self, entries: Ids, events: Ids, fan: Fan, out: Words) -> None:
+        """The bits of these matches. Adding is setting: no pair comes twice, and it is five times as fast as `or`."""
+        if self.targets is not None:
+            words, bits = self.targets[0].take(entries), self.targets[1].take(entries)
+        else:
+            subscriptions, events = fan.spread(self.finder.boxes.take(entries), events)
+            words, bits = subscriptions >> 6, bit_of(subscriptions)
+        np.add.at(out.reshape(-1), events * out.shape[1] + words, bits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +83,7 @@ class Index:
     fan: Fan
     dense: Dense | None
     parts: Sequence[Part]
-    #: Boxes that hold every event and leave all to their residual.
+    #: Boxes that hold every event and leave all to their residual, if they have one.
     always: Ids
     residual_of: Ids
     residuals: Sequence[Condition]
@@ -86,13 +106,18 @@ class Index:
         free = np.ones(boxes.owners.size, np.bool_)
         for axis, side in zip(boxes.axes, boxes.sides, strict=True):
             free &= ~side.constrained(axis)
-        always = left[free[left] & (boxes.residual_of[left] != NO_RESIDUAL)]
-        parts = _parts(np.setdiff1d(left, always), plain, boxes, estimate)
+        always = left[free[left]]
+        parts = _parts(np.setdiff1d(left, always), plain, boxes, estimate, fan)
         return cls(schema, len(conditions), boxes.axes, fan, dense, parts, always, boxes.residual_of, boxes.residuals)
 
     @property
     def words(self) -> int:
         return words_for(self.count)
+
+    @property
+    def reads_payloads(self) -> bool:
+        """Whether some filter looks into payloads: without one, `match` needs none."""
+        return any(isinstance(node, XPath) for condition in self.residuals for node, _ in walk(condition))
 
     def match(self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None) -> Words:
         """Row e, bit i (word i // 64, bit i % 64): whether subscription i's filter is true of event e."""
@@ -118,18 +143,12 @@ class Index:
     def _scatter(self, places: Sequence[Places], events: int, out: Words) -> list[tuple[Ids, Ids]]:
         """Sets the bits of plain boxes; returns the (box, event) pairs that need more."""
         late: list[tuple[Ids, Ids]] = []
-        flat = out.reshape(-1)
         for part in self.parts:
             for entries, found in part.finder.match(places, events):
-                boxes = part.finder.boxes.take(entries)
-                if not part.plain:
-                    late.append((boxes, found))
-                    continue
-                subscriptions, found = self.fan.spread(boxes, found)
-                found = found * out.shape[1]
-                found += subscriptions >> 6
-                # Adding is setting: no pair comes twice, and `add` is five times as fast as `or` here.
-                np.add.at(flat, found, bit_of(subscriptions))
+                if part.plain:
+                    part.set(entries, found, self.fan, out)
+                else:
+                    late.append((part.finder.boxes.take(entries), found))
         return late
 
     def _settle(
@@ -142,7 +161,10 @@ class Index:
         """Residuals, each on the events that its boxes left, then the bits, which several boxes may set."""
         evaluator = Evaluator(columns, self.schema, payloads)
         for box in self.always:
-            rows = np.flatnonzero(evaluator.true(self.residuals[self.residual_of[box]]))
+            residual = self.residual_of[box]
+            rows = np.arange(columns.num_rows)
+            if residual != NO_RESIDUAL:
+                rows = np.flatnonzero(evaluator.true(self.residuals[residual]))
             self._set(np.full(rows.size, box), rows, out)
         if not late:
             return
@@ -201,16 +223,18 @@ def _fan(boxes: Compiled, direct: Ids, served: NDArray[np.bool_]) -> tuple[Fan, 
     return Fan(starts, subscription[~done]), plain
 
 
-def _parts(left: Ids, plain: NDArray[np.bool_], boxes: Compiled, estimate: plan.Estimate) -> list[Part]:
+def _parts(
+    left: Ids, plain: NDArray[np.bool_], boxes: Compiled, estimate: plan.Estimate, fan: Fan
+) -> list[Part]:
     parts: list[Part] = []
     structures, rest = plan.posted(left, boxes.sides, boxes.axes, estimate)
     for axis, keys, chosen in structures:
         for kind in (True, False):
             some = chosen[plain[chosen] == kind]
             if some.size:
-                parts.append(Part(Postings.build(some, axis, keys, boxes.sides, boxes.axes), kind))
+                parts.append(Part.of(Postings.build(some, axis, keys, boxes.sides, boxes.axes), kind, fan))
     for some, width in plan.blocked(rest, plain, boxes.sides, boxes.axes, estimate):
-        parts.append(Part(Blocks.build(some, boxes.sides, boxes.axes, width), bool(plain[some].all())))
+        parts.append(Part.of(Blocks.build(some, boxes.sides, boxes.axes, width), bool(plain[some].all()), fan))
     return parts
 
 
