@@ -10,6 +10,7 @@ import select
 import sys
 from collections.abc import Iterator
 from decimal import Decimal
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -80,7 +81,8 @@ class _Job:
         self._errors: list[dict[str, object]] = []
 
     def publish(self, publisher: Publisher, lines: list[bytes]) -> None:
-        events, numbers = list[Event](), list[int]()
+        events: list[Event] = []
+        numbers, refused = list[int](), list[tuple[int, EventRejected]]()
         for line in lines:
             self._line += 1
             if not line.strip():
@@ -89,14 +91,12 @@ class _Job:
                 events.append(parse(line))
                 numbers.append(self._line)
             except EventRejected as error:
-                self._refuse(self._line, error.message, error.attribute)
-        if not events:
-            return
+                refused.append((self._line, error))
         outcome = publisher.publish_admissible(events)
-        for refusal in outcome.refusals:
-            # The publisher counts within its batch; people count lines.
-            message = refusal.error.message.split(": ", 1)[1]
-            self._refuse(numbers[refusal.index], message, refusal.error.attribute)
+        # The publisher counts within its batch; people count lines.
+        refused += [(numbers[refusal.index], refusal.error) for refusal in outcome.refusals]
+        for number, error in sorted(refused, key=itemgetter(0)):
+            self._refuse(number, error.message, error.attribute)
         self._published += len(outcome.positions)
         if self._json:
             self._positions += map(str, outcome.positions)
@@ -135,7 +135,7 @@ def parse(line: bytes) -> Event:
     try:
         body = jsonlib.loads(line, parse_float=Decimal, parse_constant=_no_number)
     except (ValueError, RecursionError) as error:
-        raise EventRejected(f"not JSON: {error}") from None
+        raise EventRejected(f"not JSON: {talk.json_trouble(error)}") from None
     if not isinstance(body, dict) or not isinstance(body.get("attributes"), dict):
         raise EventRejected('an event is {"attributes": {...}, "payload": text or "payload_base64": text}')
     unknown = sorted(set(body) - _FIELDS)

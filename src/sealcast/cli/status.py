@@ -38,9 +38,14 @@ def status(
     if json:
         talk.emit({"realm": here.name, "version": state.version, "entities": len(state.entities), "topics": found})
         return
-    talk.pairs([("realm", f"{here.name} ({here.paths.root})"), ("version", state.version)])
     live = sum(not e.revoked for e in state.entities.values())
-    talk.pairs([("entities", f"{live} enrolled, {len(state.entities) - live} revoked")])
+    talk.pairs(
+        [
+            ("realm", f"{here.name} ({here.paths.root})"),
+            ("version", state.version),
+            ("entities", f"{live} enrolled, {len(state.entities) - live} revoked"),
+        ]
+    )
     if not found:
         talk.note("no topics yet: sealcast topic create NAME --schema FILE")
     for each in found:
@@ -108,7 +113,10 @@ def _show(found: dict[str, Any]) -> None:
     talk.pairs(
         [
             ("topic", f"{found['topic']} ({found['protection']})"),
-            ("subscriptions", f"{found['subscriptions']:,} of {found['authorised']:,} authorised subscribers"),
+            (
+                "subscriptions",
+                f"{found['subscriptions']:,}, of {found['subscribers']:,} subscribers; {found['authorised']:,} may read",
+            ),
             ("frames", f"{found['frames']:,} published, {found['backlog']:,} waiting for the pipeline"),
             ("batches", f"{found['batches']:,}" + (f", the last at {found['last_batch_at']}" * bool(found["batches"]))),
             (

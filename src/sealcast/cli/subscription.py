@@ -22,6 +22,19 @@ app = typer.Typer(help="Add, list and remove subscriptions.", **talk.SETTINGS)
 SHOWN = 20
 
 
+class LinesRefused(Rejected):
+    """Some lines of a file are not what they should be."""
+
+    code = "lines"
+
+    def __init__(self, message: str, lines: list[dict[str, object]]) -> None:
+        super().__init__(message)
+        self.lines = lines
+
+    def as_json(self) -> dict[str, object]:
+        return {**super().as_json(), "lines": self.lines}
+
+
 class Wanted(NamedTuple):
     subscriber: str
     filter: str
@@ -105,11 +118,11 @@ def list_(
         talk.emit({"subscriptions": [describe(here, s) for s in found]})
         return
     rows = [
-        (s.id, s.topic, s.subscriber, "" if state.may_subscribe(s.topic, s.subscriber) else "no right", s.filter)
+        (s.id, s.topic, s.subscriber, "yes" if state.may_subscribe(s.topic, s.subscriber) else "no", s.filter)
         for s in found
     ]
     empty = "no subscriptions yet: sealcast subscription add TOPIC --as ENTITY --filter TEXT"
-    talk.table(["id", "topic", "subscriber", "", "filter"], rows, empty)
+    talk.table(["id", "topic", "subscriber", "may read", "filter"], rows, empty)
 
 
 @app.command(epilog="Example: sealcast subscription remove alice-1")
@@ -134,7 +147,7 @@ def remove(
 def _add_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[Subscription]:
     schema = here.state().topic(topic).schema
     lines = file.read_bytes().splitlines()
-    wanted, refused = list[Wanted](), 0
+    wanted, refused = list[Wanted](), list[dict[str, object]]()
     with talk.progress("checking filters", len(lines)) as bar:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -143,13 +156,13 @@ def _add_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[Subs
                 wanted.append(_parse(line, as_))
                 _check(schema, wanted[-1])
             except Rejected as error:
-                refused += 1
-                if refused <= SHOWN:
+                refused.append({"line": number, **error.as_json()})
+                if len(refused) <= SHOWN:
                     _show(file, number, error, wanted[-1].filter if isinstance(error, FilterRejected) else None)
             if bar is not None and number % 100 == 0:
                 bar.update(bar.task_ids[0], completed=number)
     if refused:
-        raise Rejected(f"{refused} of {len(lines)} lines of {file} were refused; nothing was added")
+        raise LinesRefused(f"{len(refused)} of {len(lines)} lines of {file} were refused; nothing was added", refused)
     if not wanted:
         raise Misuse(f"{file} has no subscriptions in it")
     return here.subscribe_many(topic, wanted)
@@ -158,8 +171,8 @@ def _add_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[Subs
 def _parse(line: bytes, as_: str | None) -> Wanted:
     try:
         body = jsonlib.loads(line)
-    except ValueError as error:
-        raise Rejected(f"not JSON: {error}") from None
+    except (ValueError, RecursionError) as error:
+        raise Rejected(f"not JSON: {talk.json_trouble(error)}") from None
     if not isinstance(body, dict) or set(body) - {"id", "subscriber", "filter"}:
         raise Rejected('a subscription is {"subscriber", "filter", "id"?}')
     subscriber, filter, id = body.get("subscriber", as_), body.get("filter"), body.get("id")

@@ -170,6 +170,13 @@ def marked(text: str, at: int) -> str:
     return f"    {clean}\n    {' ' * column}^"
 
 
+def json_trouble(error: Exception) -> str:
+    """What is wrong with a line that is not JSON, and where in it."""
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg[:1].lower()}{error.msg[1:]} at character {error.pos}"
+    return "it nests too deep" if isinstance(error, RecursionError) else str(error)
+
+
 def from_os_error(error: OSError) -> Unavailable:
     where = f"{error.filename}: " if error.filename else ""
     return Unavailable(f"{where}{error.strerror or error}")

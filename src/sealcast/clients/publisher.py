@@ -94,8 +94,14 @@ class Publisher:
                 try:
                     checked.append(_check(schema, event))
                 except EventRejected as error:
-                    refusals.append(Refusal(index, _at(index, error)))
+                    refusals.append(Refusal(index, error))
             return Published(self._append(checked), refusals)
+
+    def seal(self, events: Iterable[Event]) -> list[bytes]:
+        """The frames that `publish` would append: for somebody who appends them later, once, to `partition`."""
+        with self._lock:
+            schema = self._refresh()
+            return [self._frame(batch) for batch in _batches([_check(schema, event) for event in events])]
 
     def close(self) -> None:
         self._log.close()
@@ -126,12 +132,7 @@ class Publisher:
         log, positions = self._log.partition(self.partition), list[Position]()
         frames, counts, size = list[bytes](), list[int](), 0
         for batch in _batches(events):
-            frame = self._sealer.seal(
-                [e.values for e in batch],
-                [e.payload for e in batch],
-                [e.content_type for e in batch],
-                time.time_ns() // 1000,
-            )
+            frame = self._frame(batch)
             if frames and size + len(frame) > BYTES_PER_APPEND:
                 positions += _positions(self.partition, log.append(frames), counts)
                 frames, counts, size = [], [], 0
@@ -141,6 +142,10 @@ class Publisher:
         if frames:
             positions += _positions(self.partition, log.append(frames), counts)
         return positions
+
+    def _frame(self, batch: Sequence[_Checked]) -> bytes:
+        values, payloads, kinds = [e.values for e in batch], [e.payload for e in batch], [e.content_type for e in batch]
+        return self._sealer.seal(values, payloads, kinds, time.time_ns() // 1000)
 
 
 def partition_of(publisher: str, partitions: int) -> int:

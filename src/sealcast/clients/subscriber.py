@@ -89,6 +89,12 @@ class Subscriber:
         while not stop():
             yield from self.poll(timeout=1.0)
 
+    def events_of(self, first: int, end: int) -> Iterator[OpenedEvent]:
+        """What the ledger's records `first` to before `end` hold for it: for a reader that keeps its place itself."""
+        self._current()
+        for delivery in self._mailbox.deliveries(Cursor(first), end=end):
+            yield self._opener(delivery.piece.epoch).open(delivery.piece, delivery.event, delivery.use)
+
     def ack(self) -> None:
         """Durably done with everything that was handed out so far."""
         if self._handed_out is not None:

@@ -1,0 +1,112 @@
+"""sealcast match: events against subscriptions, sealed and opened, in a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from sealcast.cli import talk
+
+if TYPE_CHECKING:
+    from sealcast.lab.match import Outcome
+
+app = typer.Typer(**talk.SETTINGS)
+
+#: Of refused events and warnings, so many are shown.
+SHOWN: Final = 20
+
+SchemaFile = Annotated[
+    Path,
+    typer.Option(
+        "--schema", metavar="FILE", exists=True, dir_okay=False, help='{"attributes": [{"name", "type", ...}]}'
+    ),
+]
+SubscriptionsFile = Annotated[
+    Path,
+    typer.Option("--subscriptions", metavar="FILE", exists=True, dir_okay=False, help='A line each {"id", "filter"}.'),
+]
+EventsFile = Annotated[
+    Path,
+    typer.Option("--events", metavar="FILE", exists=True, dir_okay=False, help='A line each {"id", "attributes"}.'),
+]
+
+
+@app.command(
+    epilog="Example: sealcast match --schema schema.json --subscriptions subscriptions.jsonl --events events.jsonl "
+    "--out result"
+)
+def match(
+    schema: SchemaFile,
+    subscriptions: SubscriptionsFile,
+    events: EventsFile,
+    protection: Annotated[
+        str, typer.Option("--protection", metavar="NAME", help="How events are protected.")
+    ] = "endpoint",
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write DIR/pairs.parquet (event, subscription).")
+    ] = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Match events against subscriptions with the protection at work: keys, sealing, the pipeline on Spark, opening.
+
+    A pair counts when the subscriber opened the event with its own keys. Events off the schema are named on stderr and
+    left out. Everything happens in a private realm that is removed afterwards.
+    """
+    from sealcast.lab.match import STAGES, check_protection
+    from sealcast.lab.match import match as run
+    from sealcast.lab.match_input import read
+
+    check_protection(protection)
+    began = monotonic()
+    inputs = read(schema, subscriptions, events)
+    reading = monotonic() - began
+    _some(inputs.warnings, talk.warn)
+    with _stages(len(STAGES)) as told:
+        outcome = run(inputs, protection, told=told)
+    outcome.seconds.update({"read": reading, "total": monotonic() - began})
+    _some([f"event {r.id!r} refused: {r.message}" for r in outcome.refused], talk.note)
+    written = outcome.write(out) if out is not None else None
+    if json:
+        talk.emit(outcome.summary())
+    else:
+        _report(outcome, written)
+
+
+def _report(outcome: Outcome, written: Path | None) -> None:
+    about = outcome.summary()
+    talk.say(
+        f"{about['pairs']:,} pairs: {about['matched_events']:,} of {about['events']:,} events reached somebody, "
+        f"{about['max_fanout']:,} of {about['subscriptions']:,} subscriptions at most"
+        + (f"; {about['rejected']:,} events refused" if about["rejected"] else "")
+    )
+    talk.say(f"each opened by its subscriber with its own keys, protection {outcome.protection}")
+    talk.say("seconds: " + ", ".join(f"{stage} {taken:.1f}" for stage, taken in outcome.seconds.items()))
+    if written is not None:
+        talk.say(f"pairs are in {written}")
+
+
+def _some(lines: list[str] | tuple[str, ...], say: Callable[[str], None]) -> None:
+    for line in lines[:SHOWN]:
+        say(line)
+    if len(lines) > SHOWN:
+        talk.note(f"... and {len(lines) - SHOWN:,} more like that")
+
+
+@contextmanager
+def _stages(count: int) -> Iterator[Callable[[str], None]]:
+    """A bar that moves from stage to stage, in front of a person."""
+    with talk.progress("", count) as bar:
+        done: list[str] = []
+
+        def told(stage: str) -> None:
+            if bar is not None:
+                if stage not in done:
+                    done.append(stage)
+                bar.update(bar.task_ids[0], description=f"{stage:<8}", completed=len(done) - 1)
+
+        yield told
