@@ -53,16 +53,14 @@ def _encode(value: object, out: list[bytes], depth: int) -> None:
             out.append(_head(_BYTES, len(value)))
             out.append(value)
         case str():
-            text = value.encode()
-            out.append(_head(_TEXT, len(text)))
-            out.append(text)
+            out.append(_encode_text(value))
         case list() | tuple():
             out.append(_head(_ARRAY, len(value)))
             for item in value:
                 _encode(item, out, depth + 1)
         case Mapping():
             # Sorted by the bytes of the encoded keys: RFC 8949's order, not RFC 7049's shortest first.
-            entries = sorted((encode(key), item) for key, item in value.items())
+            entries = sorted(((_encode_key(key), item) for key, item in value.items()), key=lambda entry: entry[0])
             out.append(_head(_MAP, len(entries)))
             for key, item in entries:
                 out.append(key)
@@ -72,6 +70,22 @@ def _encode(value: object, out: list[bytes], depth: int) -> None:
             _encode(value.value, out, depth + 1)
         case _:
             raise Misuse(f"{type(value).__name__} has no place in Sealcast's CBOR")
+
+
+def _encode_key(key: object) -> bytes:
+    if isinstance(key, str):
+        return _encode_text(key)
+    if isinstance(key, int) and not isinstance(key, bool):
+        return encode(key)
+    raise Misuse(f"keys are integers or text, not {type(key).__name__}")
+
+
+def _encode_text(value: str) -> bytes:
+    try:
+        text = value.encode()
+    except UnicodeEncodeError:
+        raise Misuse("text with a lone surrogate has no encoding") from None
+    return _head(_TEXT, len(text)) + text
 
 
 def _head(major: int, argument: int) -> bytes:
