@@ -14,10 +14,10 @@ from typing import Final
 import numpy as np
 
 from sealcast.filters.bits import Words, words_for
-from sealcast.filters.vector.axes import Axis, Places
 from sealcast.filters.index.boxes import Ids, Side, holding
 from sealcast.filters.index.extract import set_bits
 from sealcast.filters.index.tables import Table
+from sealcast.filters.vector.axes import Axis, Places
 
 #: Events that are at work at a time, and (event, block) pairs they may make at worst.
 _CHUNK_EVENTS: Final = 2_048

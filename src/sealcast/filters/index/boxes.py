@@ -41,13 +41,10 @@ class Side:
         return ~(self.null & (self.low == axis.least) & (self.high == axis.greatest))
 
     def bounds(self, axis: Axis) -> Numbers:
-        """Every bound that is a bound: neither the ends of the axis nor those of empty intervals."""
+        """Every bound that is one: not where an interval is open-ended, and not of empty intervals."""
         real = self.low <= self.high
-        both = np.concatenate([self.low[real], self.high[real]])
-        return both[(both != axis.least) & (both != axis.greatest)]
-
-
-Sides = Sequence[Side]
+        lows, highs = self.low[real & (self.low != axis.least)], self.high[real & (self.high != axis.greatest)]
+        return np.concatenate([lows, highs])
 
 
 def holding(sides: Mapping[int, Side], boxes: Ids, events: Ids, places: Sequence[Places]) -> tuple[Ids, Ids]:

@@ -9,11 +9,11 @@ from typing import Final
 
 import numpy as np
 
-from sealcast.filters.vector.axes import Axis, axis_of
 from sealcast.filters.index.boxes import Ids, Side
-from sealcast.filters.vector.intervals import Interval, Key, Ranges
 from sealcast.filters.index.normal import MAX_PRODUCT, Conjunct, normalise
 from sealcast.filters.tree import And, Condition
+from sealcast.filters.vector.axes import Axis, axis_of
+from sealcast.filters.vector.intervals import Interval, Key, Ranges
 from sealcast.model.schema import Attribute, Schema
 
 #: What a box says of one attribute: an interval (None: none will do) and whether NULL will do.

@@ -16,17 +16,17 @@ from numpy.typing import NDArray
 
 from sealcast.errors import Misuse
 from sealcast.filters.bits import Words, words_for
+from sealcast.filters.cost import walk
 from sealcast.filters.index import plan
-from sealcast.filters.vector.axes import Axis, Places
 from sealcast.filters.index.blocks import Blocks
 from sealcast.filters.index.boxes import Ids
 from sealcast.filters.index.compile import NO_RESIDUAL, Compiled, compiled
 from sealcast.filters.index.dense import Dense
 from sealcast.filters.index.extract import bit_of, runs
 from sealcast.filters.index.postings import Postings
-from sealcast.filters.cost import walk
 from sealcast.filters.tree import Condition, XPath
 from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.axes import Axis, Places
 from sealcast.model.schema import Schema
 
 #: Events that are matched at a time: bounds what candidates take, whatever the batch and the filters are.
@@ -223,9 +223,7 @@ def _fan(boxes: Compiled, direct: Ids, served: NDArray[np.bool_]) -> tuple[Fan, 
     return Fan(starts, subscription[~done]), plain
 
 
-def _parts(
-    left: Ids, plain: NDArray[np.bool_], boxes: Compiled, estimate: plan.Estimate, fan: Fan
-) -> list[Part]:
+def _parts(left: Ids, plain: NDArray[np.bool_], boxes: Compiled, estimate: plan.Estimate, fan: Fan) -> list[Part]:
     parts: list[Part] = []
     structures, rest = plan.posted(left, boxes.sides, boxes.axes, estimate)
     for axis, keys, chosen in structures:

@@ -13,10 +13,10 @@ from typing import Final
 import numpy as np
 
 from sealcast.filters.bits import Words, mask
-from sealcast.filters.vector.axes import Axis, Places
 from sealcast.filters.index.boxes import Ids, Side, holding
 from sealcast.filters.index.extract import bit_of, set_bits
 from sealcast.filters.index.tables import Table
+from sealcast.filters.vector.axes import Axis, Places
 
 #: Bytes of the bitmaps that are at work at a time: they should stay in a core's own cache.
 _CHUNK_BYTES: Final = 512 << 10

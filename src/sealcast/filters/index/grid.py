@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.filters.vector.axes import Numbers
+from sealcast.filters.vector.intervals import INT_MAX, INT_MIN
 
 Buckets = NDArray[np.int64]
 
@@ -50,7 +51,8 @@ class Grid:
             return np.clip(values, int(self.origin), last).astype(np.int64) - int(self.origin)
         if self.kind == "edges":
             return np.searchsorted(self.table, values, side="right")
-        cells = (values - self.origin) * self.scale
+        with np.errstate(over="ignore"):  # beyond the last cell is beyond the last cell
+            cells = (values - self.origin) * self.scale
         # Each step keeps the order: subtraction, multiplication and rounding are all monotone.
         return self.table.take(np.clip(cells, 0, _CELLS - 1).astype(np.int64))  # type: ignore[return-value]
 
@@ -59,7 +61,11 @@ class Grid:
         """Buckets for these bounds (at least one; infinities and other extremes left out), at most `most` of them."""
         distinct = np.unique(bounds)
         first, last = distinct[0], distinct[-1]
-        if distinct.dtype == np.int64 and int(last) - int(first) + 3 <= most:
+        if (
+            distinct.dtype == np.int64
+            and INT_MIN < int(first) <= int(last) < INT_MAX
+            and int(last) - int(first) + 3 <= most
+        ):
             return cls("direct", int(last) - int(first) + 3, int(first) - 1, 0.0, np.empty(0, np.int64))
         span = float(last) - float(first)
         if 0.0 < span < np.inf and np.isfinite(scale := _CELLS / span):

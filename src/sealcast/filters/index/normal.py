@@ -15,9 +15,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from sealcast.filters.tree import And, Condition, Not, Or
 from sealcast.filters.vector.intervals import Ranges
 from sealcast.filters.vector.leaves import always, leaf
-from sealcast.filters.tree import And, Condition, Not, Or
 from sealcast.model.schema import Schema
 
 #: Conjuncts that multiplying out ANDs of ORs may make of one filter; what goes beyond stays a residual.

@@ -18,10 +18,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.filters.vector.axes import Axis, Bools
 from sealcast.filters.index.boxes import Ids, Side
 from sealcast.filters.index.order import Shares, tiled
 from sealcast.filters.index.postings import MAX_POSTED, Keys, equal_loads
+from sealcast.filters.vector.axes import Axis, Bools
 from sealcast.model.schema import Attribute, Type
 
 #: Candidates that a list may hold; beyond it, blocks find the same boxes for less.

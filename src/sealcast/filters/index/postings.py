@@ -16,9 +16,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.filters.vector.axes import Axis, Numbers, Places
 from sealcast.filters.index.boxes import Ids, Side, holding
 from sealcast.filters.index.extract import runs
+from sealcast.filters.vector.axes import Axis, Numbers, Places
 
 #: Cells that one narrow box may be posted under.
 MAX_POSTED: Final = 4
@@ -44,7 +44,8 @@ class Keys:
             # Adding zero turns -0.0 into 0.0: equal numbers must have equal bits.
             raw = (values + 0.0 if values.dtype == np.float64 else values).view(np.uint64)
             return ((raw * _GOLDEN) >> np.uint64(65 - self.count.bit_length())).astype(np.int64)
-        return np.clip((values - self.origin) * self.scale, 0, self.count - 1).astype(np.int64)
+        with np.errstate(over="ignore"):  # beyond the last cell is beyond the last cell
+            return np.clip((values - self.origin) * self.scale, 0, self.count - 1).astype(np.int64)
 
     @classmethod
     def hashed(cls, boxes: int) -> Keys:

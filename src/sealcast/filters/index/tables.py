@@ -13,10 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.filters.bits import Words
-from sealcast.filters.vector.axes import Axis, Places
 from sealcast.filters.index.boxes import Ids, Side
 from sealcast.filters.index.extract import bit_of
 from sealcast.filters.index.grid import Buckets, Grid
+from sealcast.filters.vector.axes import Axis, Places
 
 #: Buckets of an axis at most: beyond this, finer buckets save less checking of bounds than their memory costs.
 MAX_BUCKETS: Final = 512

@@ -13,16 +13,6 @@ from decimal import Decimal
 from typing import Final
 
 from sealcast.filters import values
-from sealcast.filters.vector.intervals import (
-    NOTHING,
-    ONLY_NULL,
-    Ranges,
-    anything,
-    comparable,
-    comparison,
-    complement,
-    prefix,
-)
 from sealcast.filters.like import compile_like
 from sealcast.filters.tree import (
     Arithmetic,
@@ -42,6 +32,16 @@ from sealcast.filters.tree import (
     Regex,
     Truth,
     Value,
+)
+from sealcast.filters.vector.intervals import (
+    NOTHING,
+    ONLY_NULL,
+    Ranges,
+    anything,
+    comparable,
+    comparison,
+    complement,
+    prefix,
 )
 from sealcast.model.schema import Attribute, Schema, Type
 
