@@ -1,0 +1,188 @@
+"""What a running pipeline tells about itself: counters for Prometheus, from Spark's own progress reports.
+
+Names follow OpenTelemetry's habits (what is counted, its unit, `total`). Nothing is ever labelled by topic, entity or
+subscriber: a metrics page is read by more people than may know who talks to whom.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, Self
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from pyspark.sql.streaming.listener import (
+    QueryIdleEvent,
+    QueryProgressEvent,
+    QueryStartedEvent,
+    QueryTerminatedEvent,
+    StreamingQueryListener,
+)
+
+from sealcast.errors import Unavailable
+from sealcast.pipeline.columns import COUNTS, REJECTED
+
+#: The name under which a query's counts are observed.
+OBSERVED: Final = "sealcast"
+_HELP: Final = {
+    "frames": "Frames taken from the log",
+    "admitted": "Events that passed admission",
+    "matched": "Events that somebody gets",
+    "deliveries": "Events times the subscribers that get them",
+    "encryptions": "Encryptions under a group's or a subscriber's key",
+}
+#: From a tuned empty micro-batch to a large one.
+_SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """One finished micro-batch, as Spark reports it."""
+
+    query: str
+    number: int
+    counts: Mapping[str, int]
+    seconds: float
+    #: Frames that are in the log and not yet taken.
+    backlog: int
+    #: Of the registry, in force for the batch.
+    version: int
+
+
+class Metrics:
+    """The metrics of one process. `listener()` feeds them, `serve()` shows them."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self._counters = {name: Counter(f"sealcast_{name}", _HELP[name], registry=self.registry) for name in COUNTS}
+        self._rejected = Counter(
+            "sealcast_rejected_events", "Events refused at admission, by reason", ["reason"], registry=self.registry
+        )
+        for reason in REJECTED:
+            self._rejected.labels(str(reason))  # a reason that never occurred is 0, not absent
+        self._batches = Counter("sealcast_batches", "Micro-batches finished", registry=self.registry)
+        self._failures = Counter("sealcast_failures", "Queries that ended with an error", registry=self.registry)
+        self._duration = Histogram(
+            "sealcast_batch_duration_seconds", "A micro-batch, whole", buckets=_SECONDS, registry=self.registry
+        )
+        self._backlog = Gauge("sealcast_backlog_frames", "Frames in the log, not yet taken", registry=self.registry)
+        self._version = Gauge("sealcast_registry_version", "Newest version in force", registry=self.registry)
+        self._last = Gauge(
+            "sealcast_last_batch_timestamp_seconds", "When a micro-batch last finished", registry=self.registry
+        )
+        self._running = Gauge("sealcast_queries_running", "Streaming queries running", registry=self.registry)
+        self._backlogs: dict[str, int] = {}
+        self._lock = threading.Lock()
+
+    def record(self, batch: Batch) -> None:
+        for name, counter in self._counters.items():
+            counter.inc(batch.counts.get(name, 0))
+        for reason, name in REJECTED.items():
+            self._rejected.labels(str(reason)).inc(batch.counts.get(name, 0))
+        self._batches.inc()
+        self._duration.observe(batch.seconds)
+        self._version.set(max(batch.version, self.value("sealcast_registry_version")))
+        self._last.set_to_current_time()
+        with self._lock:
+            self._backlogs[batch.query] = batch.backlog
+            self._backlog.set(sum(self._backlogs.values()))
+
+    def started(self) -> None:
+        self._running.inc()
+
+    def ended(self, query: str, failed: bool) -> None:
+        self._running.dec()
+        self._failures.inc(failed)
+        with self._lock:
+            self._backlogs.pop(query, None)
+            self._backlog.set(sum(self._backlogs.values()))
+
+    def value(self, name: str, **labels: str) -> float:
+        """A sample, for tests and `status`."""
+        return self.registry.get_sample_value(name, labels) or 0.0
+
+    def listener(self, on_batch: Callable[[Batch], None] | None = None) -> StreamingQueryListener:
+        """What Spark calls with its progress; `on_batch` hears of every batch, too."""
+        return _Listener(self, on_batch)
+
+    def serve(self, port: int) -> Served:
+        """On loopback only: publishing it further is a reverse proxy's business, with its own access control."""
+        try:
+            server, thread = start_http_server(port, addr="127.0.0.1", registry=self.registry)
+        except OSError as error:
+            raise Unavailable(
+                f"metrics cannot be served on 127.0.0.1:{port}: {error.strerror}", hint="choose another port"
+            ) from error
+        return Served(server.server_port, server.shutdown, server.server_close, thread.join)
+
+
+class Served:
+    """A metrics page being served; closed when the block ends."""
+
+    def __init__(self, port: int, *closing: Callable[[], None]) -> None:
+        self.port = port
+        self._closing = closing
+
+    def close(self) -> None:
+        for step in self._closing:
+            step()
+        self._closing = ()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+class _Listener(StreamingQueryListener):
+    """Called on a thread of py4j's, for every query of the session: others' queries observe nothing of ours."""
+
+    def __init__(self, metrics: Metrics, on_batch: Callable[[Batch], None] | None) -> None:
+        self._metrics = metrics
+        self._on_batch = on_batch
+        self._ours: set[str] = set()
+
+    def onQueryStarted(self, event: QueryStartedEvent) -> None:
+        if (event.name or "").startswith(f"{OBSERVED}:"):
+            self._ours.add(str(event.runId))
+            self._metrics.started()
+
+    def onQueryProgress(self, event: QueryProgressEvent) -> None:
+        progress = event.progress
+        if str(progress.runId) not in self._ours or OBSERVED not in progress.observedMetrics:
+            return
+        counted = progress.observedMetrics[OBSERVED].asDict()
+        source = progress.sources[0]
+        end = json.loads(source.endOffset)
+        batch = Batch(
+            query=str(progress.runId),
+            number=progress.batchId,
+            counts={name: int(value or 0) for name, value in counted.items()},
+            seconds=progress.durationMs.get("triggerExecution", 0) / 1000,
+            backlog=_backlog(end, source.latestOffset),
+            version=end["version"],
+        )
+        self._metrics.record(batch)
+        if self._on_batch is not None:
+            self._on_batch(batch)
+
+    def onQueryIdle(self, event: QueryIdleEvent) -> None:
+        pass
+
+    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
+        if str(event.runId) in self._ours:
+            self._ours.discard(str(event.runId))
+            self._metrics.ended(str(event.runId), event.exception is not None)
+
+
+def _backlog(end: Mapping[str, list[int]], latest: str | None) -> int:
+    if not latest or latest == "null":
+        return 0
+    available: list[int] = json.loads(latest)["partitions"]
+    return max(0, sum(available) - sum(end["partitions"]))

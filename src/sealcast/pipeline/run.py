@@ -1,0 +1,306 @@
+"""The pipeline as jobs: one streaming query a topic, or one batch. The stages are the same functions in both.
+
+    frames --> sealed --> ledger          frames, sealed: DataFrame -> DataFrame; the sink commits
+
+The checkpoint is Spark's note of how far it got; the ledger is the truth. A checkpoint that belongs to another query
+than the ledger's last record is out of date and is dropped: a new one goes on where the ledger ends. One that belongs
+to it and disagrees with it was altered, and is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import FrameType, TracebackType
+from typing import Final, Self
+
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.query import StreamingQuery
+
+from sealcast import errors
+from sealcast.errors import Corrupt, Misuse, Rejected, SealcastError, Unavailable
+from sealcast.pipeline import fused
+from sealcast.pipeline.columns import COUNTS, PIECES, REJECTED, ddl
+from sealcast.pipeline.metrics import OBSERVED, Batch, Metrics
+from sealcast.pipeline.session import cores, is_local, session
+from sealcast.pipeline.topic import TopicName
+from sealcast.trust.deployment import Realm
+
+#: How long a stop waits for the micro-batch at hand. What it interrupts is done again at the next start.
+STOP_SECONDS: Final = 30.0
+_POLL_SECONDS: Final = 0.05
+_OUR_ERROR: Final = re.compile(r"^sealcast\.errors\.(\w+): (.*)$", re.MULTILINE)
+
+
+# --- the stages -----------------------------------------------------------------------------------
+
+
+def sealed(frames: DataFrame, name: TopicName) -> DataFrame:
+    """Frames -> sealed pieces: admit, match, group, seal and deliver, fused; counted on the way."""
+    counts = [F.sum(column).alias(column) for column in (*COUNTS, *REJECTED.values())]
+    pieces = frames.mapInArrow(fused.process(name.realm, name.topic), ddl(PIECES))
+    return pieces.observe(OBSERVED, *counts)
+
+
+def run_batch(spark: SparkSession, realm: str | Path, topic: str) -> Mapping[str, int]:
+    """Everything that the log has beyond the ledger's end, as one batch job; what the ledger then says of it."""
+    name = TopicName.from_options({"realm": str(realm), "topic": topic})
+    opened = name.open()
+    with opened.ledger.exclusive(), _explained():
+        opened.collect_garbage(time.time_ns() // 1000)
+        before = opened.ledger.end()
+        frames = spark.read.format("sealcast-frames").options(**_options(name), **_parallelism(spark)).load()
+        frames.transform(sealed, name).write.format("sealcast-sealed").options(**_options(name)).mode("append").save()
+        committed = list(opened.ledger.entries(before))
+    return dict(committed[0].entry.counts) if committed else {}
+
+
+def start(
+    realm: str | Path | Realm,
+    topics: Sequence[str] = (),
+    *,
+    once: bool = False,
+    spark: SparkSession | None = None,
+    master: str = "local[*]",
+    limits: Mapping[str, int] | None = None,
+    every: str | None = None,
+    metrics: Metrics | None = None,
+    on_batch: Callable[[Batch], None] | None = None,
+) -> Pipeline:
+    """Runs the topics (all, without names), each as one streaming query, until stopped; `once` drains and ends.
+
+    `limits` are the source's options, `every` is Spark's processing-time trigger ("1 second"; as soon as there is
+    something, without one).
+    """
+    opened = realm if isinstance(realm, Realm) else Realm(realm)
+    names = _names(opened, topics)
+    spark = session(master) if spark is None else spark
+    pipeline = Pipeline(spark, metrics or Metrics(), on_batch)
+    try:
+        for name in names:
+            pipeline.add(name, once=once, limits=limits or {}, every=every)
+    except BaseException:
+        pipeline.stop()
+        raise
+    return pipeline
+
+
+def run(
+    realm: str | Path | Realm,
+    topics: Sequence[str] = (),
+    *,
+    once: bool = False,
+    spark: SparkSession | None = None,
+    master: str = "local[*]",
+    limits: Mapping[str, int] | None = None,
+    every: str | None = None,
+    metrics: Metrics | None = None,
+    on_batch: Callable[[Batch], None] | None = None,
+) -> dict[str, int]:
+    """`start`, and wait: until everything is drained (`once`), or until SIGINT or SIGTERM. What was done, in counts."""
+    pipeline = start(
+        realm,
+        topics,
+        once=once,
+        spark=spark,
+        master=master,
+        limits=limits,
+        every=every,
+        metrics=metrics,
+        on_batch=on_batch,
+    )
+    with pipeline:
+        if threading.current_thread() is threading.main_thread():
+            pipeline.wait_for_signal()
+        else:
+            pipeline.wait()
+    return dict(pipeline.totals)
+
+
+def _names(realm: Realm, topics: Sequence[str]) -> list[TopicName]:
+    state = realm.state()
+    wanted = topics or sorted(state.topics)
+    if not wanted:
+        raise Misuse(
+            f"the realm {realm.name!r} has no topics to run", hint="make one: sealcast topic create NAME --schema FILE"
+        )
+    for topic in wanted:
+        protection = state.topic(topic).protection
+        if protection != "endpoint":
+            raise Misuse(f"topic {topic!r} has protection {protection!r}; this pipeline runs `endpoint` topics")
+    return [TopicName(str(realm.paths.root), topic) for topic in wanted]
+
+
+class Pipeline:
+    """Running queries. Leaving its block stops them in good order."""
+
+    def __init__(self, spark: SparkSession, metrics: Metrics, on_batch: Callable[[Batch], None] | None) -> None:
+        self.metrics = metrics
+        #: Sums over the batches so far; whole when the pipeline has stopped.
+        self.totals: Counter[str] = Counter()
+        self._spark = spark
+        self._held = ExitStack()
+        self._queries: list[StreamingQuery] = []
+        self._on_batch = on_batch
+        listener = metrics.listener(self._count)
+        spark.streams.addListener(listener)
+        self._held.callback(spark.streams.removeListener, listener)
+
+    def add(self, name: TopicName, *, once: bool, limits: Mapping[str, int], every: str | None) -> None:
+        """One more topic, which nobody else may run meanwhile."""
+        topic = name.open()
+        self._held.enter_context(topic.ledger.exclusive())
+        topic.collect_garbage(time.time_ns() // 1000)
+        _drop_foreign_checkpoint(topic.paths.checkpoint, _last_query(name))
+        options: dict[str, str | int] = {**_options(name), **_parallelism(self._spark), **limits}
+        with _explained():
+            frames = self._spark.readStream.format("sealcast-frames").options(**options).load()
+            writer = (
+                frames.transform(sealed, name)
+                .writeStream.format("sealcast-sealed")
+                .options(**_options(name), checkpointLocation=str(topic.paths.checkpoint))
+                .queryName(f"{OBSERVED}:{name.topic}:{topic.realm.id.hex()[:8]}")
+            )
+            if once:
+                writer = writer.trigger(availableNow=True)
+            elif every is not None:
+                writer = writer.trigger(processingTime=every)
+            self._queries.append(writer.start())
+
+    def _count(self, batch: Batch) -> None:
+        self.totals.update(batch.counts)
+        if self._on_batch is not None:
+            self._on_batch(batch)
+
+    @property
+    def running(self) -> bool:
+        return any(query.isActive for query in self._queries)
+
+    def wait(self, stop: Callable[[], bool] = lambda: False) -> None:
+        """Until every query has ended (`once`), one has failed, or `stop` says so; raises what went wrong."""
+        while self.running and not stop():
+            self._raise_failure()
+            time.sleep(_POLL_SECONDS)
+        self._raise_failure()
+
+    def wait_for_signal(self) -> None:
+        """`wait`, until SIGINT or SIGTERM; then stops in good order."""
+        with _signals() as asked:
+            self.wait(asked)
+        self.stop()
+
+    def stop(self) -> None:
+        """Lets the micro-batch at hand finish, if it does so soon, and ends every query."""
+        for query in self._queries:
+            _let_finish(query)
+            with _explained():
+                query.stop()
+        self._hear_out()
+        self._held.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _raise_failure(self) -> None:
+        for query in self._queries:
+            failure = query.exception() if not query.isActive else None
+            if failure is not None:
+                raise explain(failure) from None
+
+    def _hear_out(self) -> None:
+        """Progress reports arrive late: wait for the last ones, so that counts are whole when this returns."""
+        context = self._spark.sparkContext._jsc
+        if context is not None:
+            context.sc().listenerBus().waitUntilEmpty(10_000)
+
+
+def explain(failure: PySparkException) -> SealcastError:
+    """Our own error again, out of Spark's report of it; else Unavailable, with the first line of the report."""
+    text = str(failure)
+    if told := _OUR_ERROR.search(text):
+        kind = getattr(errors, told.group(1), Unavailable)
+        simple = issubclass(kind, SealcastError) and kind.__init__ is SealcastError.__init__
+        return (kind if simple else Rejected)(told.group(2))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    cause = next((line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)), lines[0] if lines else "")
+    return Unavailable(f"the pipeline failed: {cause[:500]}")
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    try:
+        yield
+    except PySparkException as failure:
+        raise explain(failure) from failure
+
+
+def _options(name: TopicName) -> dict[str, str]:
+    return {"realm": name.realm, "topic": name.topic}
+
+
+def _parallelism(spark: SparkSession) -> dict[str, int]:
+    master = spark.sparkContext.master or "local"
+    return {"tasks": cores(master) if is_local(master) else spark.sparkContext.defaultParallelism}
+
+
+def _last_query(name: TopicName) -> str | None:
+    last = name.open().ledger.last_span()
+    return last.query if last is not None else None
+
+
+def _drop_foreign_checkpoint(checkpoint: Path, last_query: str | None) -> None:
+    metadata = checkpoint / "metadata"
+    if last_query is None or not metadata.exists():
+        return
+    try:
+        query = json.loads(metadata.read_text())["id"]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise Corrupt(
+            f"{metadata} cannot be read", hint="remove the checkpoint; a new one goes on where the ledger ends"
+        ) from None
+    if query != last_query:
+        shutil.rmtree(checkpoint)
+
+
+def _let_finish(query: StreamingQuery) -> None:
+    deadline = time.monotonic() + STOP_SECONDS
+    before = _batch_of(query)
+    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
+        if _batch_of(query) != before:
+            return  # the next one has hardly begun: stopping it costs nothing
+        time.sleep(_POLL_SECONDS)
+
+
+def _batch_of(query: StreamingQuery) -> int | None:
+    progress = query.lastProgress
+    return progress.batchId if progress is not None else None
+
+
+@contextmanager
+def _signals() -> Iterator[Callable[[], bool]]:
+    asked = threading.Event()
+
+    def note(number: int, frame: FrameType | None) -> None:
+        asked.set()
+
+    before = {number: signal.signal(number, note) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked.is_set
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
