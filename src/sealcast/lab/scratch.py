@@ -1,0 +1,80 @@
+"""A realm for one run: private, without a need to outlive it, and gone afterwards.
+
+Its keys belong to nobody and its events are somebody's: neither should reach a disk. Where the machine has a file
+system in memory, the realm lies there, and making thousands of keys durable costs nothing either. A run that was
+killed leaves its directory behind; the next run removes what nobody holds any more.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from sealcast.errors import Unavailable
+from sealcast.trust.deployment import Realm
+
+_PREFIX: Final = "sealcast-scratch-"
+_MEMORY: Final = Path("/dev/shm")
+#: Of what is free in memory, a run may take a quarter: Spark and its workers live there too.
+_SHARE: Final = 4
+
+
+@contextlib.contextmanager
+def realm(need_bytes: int) -> Iterator[Realm]:
+    """A new realm, mode 0700, expected to take at most about `need_bytes`; removed at the end, whatever happens."""
+    parent = place(need_bytes)
+    _remove_abandoned(parent)
+    try:
+        root, held = _hold_directory(parent)
+    except OSError as error:
+        raise Unavailable(
+            f"no directory for a temporary realm in {parent}: {error.strerror}", hint="set TMPDIR"
+        ) from None
+    try:
+        yield Realm.create(root / "realm", "scratch")
+    finally:
+        shutil.rmtree(root, ignore_errors=True)
+        os.close(held)
+
+
+def place(need_bytes: int) -> Path:
+    """In memory if that has room to spare, else where temporary files go."""
+    with contextlib.suppress(OSError):
+        if os.access(_MEMORY, os.W_OK | os.X_OK) and need_bytes * _SHARE <= min(
+            shutil.disk_usage(_MEMORY).free, _available_memory()
+        ):
+            return _MEMORY
+    return Path(tempfile.gettempdir())
+
+
+def _hold_directory(parent: Path) -> tuple[Path, int]:
+    """A directory of our own, and the lock that says so. It gets its name when it is locked, never before."""
+    hidden = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=parent))  # mode 0700
+    held = os.open(hidden / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    return hidden.rename(parent / hidden.name.removeprefix(".")), held
+
+
+def _available_memory() -> int:
+    for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
+        if line.startswith("MemAvailable:"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def _remove_abandoned(parent: Path) -> None:
+    for abandoned in parent.glob(f"{_PREFIX}*"):
+        with contextlib.suppress(OSError):
+            fd = os.open(abandoned / "lock", os.O_RDWR)
+            try:
+                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if abandoned.stat().st_uid == os.getuid():
+                    shutil.rmtree(abandoned)
+            finally:
+                os.close(fd)

@@ -1,0 +1,127 @@
+"""What should have been delivered of some frames: worked out again, without the index that matched them.
+
+Admission is done again by its numbered checks, at the version that the batch was pinned to. Then every filter is asked
+about every event, one filter at a time: by the vectorised evaluator, or by the reference evaluator event by event,
+which shares nothing with the index and takes a thousand times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sealcast.filters.check import fit
+from sealcast.filters.evaluate import evaluate
+from sealcast.filters.parse import parse
+from sealcast.filters.tree import Condition
+from sealcast.filters.vector import Evaluator
+from sealcast.model.schema import Schema, Value
+from sealcast.model.stages import Admitted, Received
+from sealcast.pipeline.admit import Gate, admit
+from sealcast.pipeline.context import gate_at
+from sealcast.trust.broker import BrokerSecrets
+from sealcast.trust.deployment import Realm
+from sealcast.trust.realm import RealmState, Topic
+
+Ints = NDArray[np.int64]
+
+#: Versions kept: batches follow each other, and most are pinned to the version of the one before.
+MAX_VERSIONS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The realm at one version, as far as deliveries depend on it."""
+
+    state: RealmState
+    topic: Topic
+    gate: Gate
+    #: Every distinct filter with the slots that asked for it and may read; ascending slots.
+    filters: tuple[tuple[Condition, Ints], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Who should get which event (by its place in `admitted`), each pair once, ordered by slot and event."""
+
+    admitted: Admitted
+    slot: Ints
+    event: Ints
+
+
+class Expectation:
+    """Recomputes what a topic should deliver."""
+
+    def __init__(self, realm: Realm, topic: str, broker: BrokerSecrets, *, by_reference: bool = False) -> None:
+        self._realm = realm
+        self._topic = topic
+        self._broker = broker
+        self._true = _true_by_reference if by_reference else _true_vectorised
+        self._conditions: dict[tuple[bytes, str], Condition] = {}
+        self.at = lru_cache(MAX_VERSIONS)(self._pin)
+
+    def newest(self) -> int:
+        """The registry's newest version: nothing can have been pinned to a later one."""
+        return self._realm.registry.version()
+
+    def of(self, received: Received, version: int) -> Expected:
+        pinned = self.at(version)
+        admitted = admit(received, pinned.gate)
+        return Expected(admitted, *self._deliveries(admitted, pinned))
+
+    def _deliveries(self, admitted: Admitted, pinned: Pinned) -> tuple[Ints, Ints]:
+        count = len(admitted.messages)
+        if not count:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        payloads = [m[s:] for m, s in zip(admitted.messages, admitted.payload_start.tolist(), strict=True)]
+        found = [np.empty(0, np.int64)]
+        matches = self._true([c for c, _ in pinned.filters], admitted, payloads, pinned.topic.schema)
+        for (_, slots), true in zip(pinned.filters, matches, strict=True):
+            # Slot and event in one number: two subscriptions of one subscriber are one delivery.
+            found.append((slots[:, None] * count + true[None, :]).reshape(-1))
+        both = np.unique(np.concatenate(found))
+        return both // count, both % count
+
+    def _pin(self, version: int) -> Pinned:
+        state = self._realm.state(version)
+        topic = state.topic(self._topic)
+        asked: dict[str, list[int]] = {}
+        slots = state.slots_of(topic.name)
+        for subscription in state.subscriptions_of(topic.name):
+            if state.may_subscribe(topic.name, subscription.subscriber):
+                asked.setdefault(subscription.filter, []).append(slots[subscription.subscriber])
+        filters = tuple((self._condition(text, topic.schema), np.unique(who)) for text, who in asked.items())
+        return Pinned(state, topic, gate_at(state, topic, self._broker), filters)
+
+    def _condition(self, text: str, schema: Schema) -> Condition:
+        name = (schema.digest, text)
+        if name not in self._conditions:
+            self._conditions[name] = fit(parse(text), schema)
+        return self._conditions[name]
+
+
+def _true_vectorised(
+    conditions: Sequence[Condition], admitted: Admitted, payloads: Sequence[bytes], schema: Schema
+) -> Iterator[Ints]:
+    evaluator = Evaluator(admitted.columns, schema, payloads)
+    return (np.flatnonzero(evaluator.true(condition)) for condition in conditions)
+
+
+def _true_by_reference(
+    conditions: Sequence[Condition], admitted: Admitted, payloads: Sequence[bytes], schema: Schema
+) -> Iterator[Ints]:
+    events = list(values(admitted, schema))
+    for condition in conditions:
+        answers = (evaluate(condition, event, payload) for event, payload in zip(events, payloads, strict=True))
+        yield np.flatnonzero(np.fromiter((answer is True for answer in answers), np.bool_, len(events)))
+
+
+def values(admitted: Admitted, schema: Schema) -> Iterator[dict[str, Value]]:
+    """The events' attributes as people and filters see them."""
+    for row in admitted.columns.to_pylist():
+        yield {name: schema.by_name[name].from_physical(physical) for name, physical in row.items()}
