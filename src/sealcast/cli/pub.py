@@ -95,8 +95,8 @@ class _Job:
         outcome = publisher.publish_admissible(events)
         # The publisher counts within its batch; people count lines.
         refused += [(numbers[refusal.index], refusal.error) for refusal in outcome.refusals]
-        for number, error in sorted(refused, key=itemgetter(0)):
-            self._refuse(number, error.message, error.attribute)
+        for number, why in sorted(refused, key=itemgetter(0)):
+            self._refuse(number, why.message, why.attribute)
         self._published += len(outcome.positions)
         if self._json:
             self._positions += map(str, outcome.positions)

@@ -115,7 +115,7 @@ def _show(found: dict[str, Any]) -> None:
             ("topic", f"{found['topic']} ({found['protection']})"),
             (
                 "subscriptions",
-                f"{found['subscriptions']:,}, of {found['subscribers']:,} subscribers; {found['authorised']:,} may read",
+                f"{found['subscriptions']:,} of {found['subscribers']:,} subscribers, {found['authorised']:,} may read",
             ),
             ("frames", f"{found['frames']:,} published, {found['backlog']:,} waiting for the pipeline"),
             ("batches", f"{found['batches']:,}" + (f", the last at {found['last_batch_at']}" * bool(found["batches"]))),

@@ -1,0 +1,95 @@
+"""sealcast run: the pipeline on Spark."""
+
+from __future__ import annotations
+
+import sys
+import time
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sealcast.cli import talk
+
+if TYPE_CHECKING:
+    from sealcast.pipeline.metrics import Batch
+
+app = typer.Typer(**talk.SETTINGS)
+
+
+@app.command(epilog="Example: sealcast run --once")
+def run(
+    once: Annotated[bool, typer.Option("--once", help="Handle everything that is there, and stop.")] = False,
+    topics: Annotated[
+        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated.")
+    ] = None,
+    master: Annotated[str, typer.Option("--master", metavar="URL", help="Where Spark runs.")] = "local[*]",
+    every: Annotated[
+        str | None, typer.Option("--every", metavar="TIME", help='Batches no closer than this, e.g. "5 seconds".')
+    ] = None,
+    prometheus: Annotated[
+        int | None, typer.Option("--prometheus", metavar="PORT", help="Serve metrics on this port of the loopback.")
+    ] = None,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Run the pipeline: admit, match, group, seal, deliver, until Ctrl-C, or with --once until all is done.
+
+    Subscriptions, rights and revocations that change meanwhile count from the next batch on. A run that was killed
+    goes on where it was: nothing is lost, nothing is delivered twice.
+    """
+    here = talk.open_realm(realm)
+    state = here.state()
+    for name in topics or ():
+        state.topic(name)
+    talk.note("starting Spark ...")
+    from sealcast.pipeline.metrics import Metrics
+    from sealcast.pipeline.run import run as run_pipeline
+    from sealcast.pipeline.session import session
+
+    begin, metrics, shown = time.monotonic(), Metrics(), _Shown()
+    with ExitStack() as held:
+        if prometheus is not None:
+            served = held.enter_context(metrics.serve(prometheus))
+            talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
+        spark = session(master, short_lived=once)
+        if not once:
+            talk.note("running; Ctrl-C stops in good order")
+        totals = run_pipeline(
+            here, topics or (), once=once, spark=spark, every=every, metrics=metrics, on_batch=shown.batch
+        )
+    shown.end()
+    document = {**totals, "batches": shown.batches, "seconds": round(time.monotonic() - begin, 3)}
+    if json:
+        talk.emit(document)
+        return
+    refused = sum(n for name, n in totals.items() if name.startswith("rejected"))
+    talk.say(
+        f"{totals.get('admitted', 0):,} events admitted, {refused:,} refused, {totals.get('matched', 0):,} matched, "
+        f"{totals.get('deliveries', 0):,} deliveries, {totals.get('encryptions', 0):,} encryptions"
+    )
+
+
+class _Shown:
+    """Batches as they finish: one line that changes, in front of a person; a line each, otherwise."""
+
+    def __init__(self) -> None:
+        self.batches = 0
+        self._live = sys.stderr.isatty()
+
+    def batch(self, batch: Batch) -> None:
+        self.batches += 1
+        counts = batch.counts
+        text = (
+            f"batch {batch.number}: {counts.get('admitted', 0):,} events, {counts.get('deliveries', 0):,} deliveries, "
+            f"{batch.seconds:.2f} s, backlog {batch.backlog:,} frames"
+        )
+        if self._live:
+            sys.stderr.write(f"\r\x1b[2K{text}")
+            sys.stderr.flush()
+        else:
+            talk.note(text)
+
+    def end(self) -> None:
+        if self._live and self.batches:
+            talk.note("")
