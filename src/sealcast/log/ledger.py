@@ -126,7 +126,8 @@ class LedgerReader(Unpicklable):
         return self._log
 
     def _at(self, log: EmbeddedLog, index: int) -> Committed:
-        return self._parse(next(log.read(index, index + 1)))
+        (record,) = log.read(index, index + 1)  # to its end, so that the next in line is found at once
+        return self._parse(record)
 
     def _parse(self, record: Record) -> Committed:
         where = f"{self.directory}: record {record.offset}"
