@@ -7,7 +7,8 @@ event stands,
     partition u32 | offset u40 | row u16 | slot u8        12 bytes, big-endian
 
 and a key belongs to one topic and one epoch, so a nonce is unique under its key because a position is unique in its
-topic. Sealing the same thing again gives the same bytes. The slot tells apart what one key seals at one position.
+topic. Sealing the same thing again gives the same bytes. The slot is for a key that seals several things at one
+position; `endpoint` has a key for each purpose instead and leaves it zero.
 
 **Keys are committed to.** A GCM ciphertext can be made to open under two keys to two messages; whoever checks first
 then sees another event than whoever checks next. So a 32-byte key is expanded into an AES key and a commitment:
@@ -49,13 +50,8 @@ MAX_OFFSET: Final = 2**40 - 1
 MAX_ROW: Final = 2**16 - 1
 MAX_SLOT: Final = 2**8 - 1
 
-#: What one key may seal at one position, by slot. Slots from HANDOUT on number the keys handed out at that position.
-SLOT_MESSAGE: Final = 0
-SLOT_WRAP: Final = 1
-SLOT_HANDOUT: Final = 2
 
-#: A hard limit per key, NIST SP 800-38D's for the worst case. Unique nonces would allow more; an epoch should end
-#: before.
+#: A hard limit per key: NIST SP 800-38D's for the worst case. Unique nonces would allow more.
 MAX_SEALS_PER_KEY: Final = 2**32
 
 _LABEL: Final = b"sealcast/1 aead"
@@ -179,7 +175,7 @@ class KeyRing(Unpicklable):
 # --- nonces -------------------------------------------------------------------------------------
 
 
-def nonce(position: Position, slot: int = SLOT_MESSAGE) -> bytes:
+def nonce(position: Position, slot: int = 0) -> bytes:
     """The nonce of one position."""
     _bounded("partition", position.partition, MAX_PARTITION)
     _bounded("offset", position.offset, MAX_OFFSET)
@@ -199,7 +195,7 @@ def nonces(
     partition: int,
     offsets: IntArray | Sequence[int],
     rows: IntArray | Sequence[int],
-    slot: int | IntArray = SLOT_MESSAGE,
+    slot: int | IntArray = 0,
 ) -> bytes:
     """The nonces of many positions of one partition, in one piece, 12 bytes each."""
     wide, narrow = np.asarray(offsets, dtype=np.int64), np.asarray(rows, dtype=np.int64)

@@ -251,7 +251,7 @@ def _rejection(value: object, partition: int) -> Rejection:
     if not isinstance(value, list) or len(value) != 5:
         raise cbor.refused("a rejection is offset, row, reason, detail and events")
     offset, row, reason, detail, events = value
-    if reason not in Reason._value2member_map_:
+    if not isinstance(reason, str) or reason not in Reason._value2member_map_:
         raise cbor.refused("a rejection's reason is one of those that admission has")
     if not isinstance(detail, str):
         raise cbor.refused("a rejection's detail is text")
