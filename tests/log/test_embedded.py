@@ -253,6 +253,8 @@ class LogMachine(RuleBasedStateMachine):
                 break
             expected.append(record)
         assert got == expected
+        if end is not None:
+            assert self.reader.sizes(start, end, limit) == [len(record) for record in expected]
 
     @rule()
     def reopen(self) -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -51,6 +53,17 @@ class CursorFile:
             raise Misuse(f"{name!r} cannot name a cursor: letters, digits, dot, dash and underscore, at most 64")
         self.path = directory / f"{name}.cursor"
         self._slot = slot
+
+    @contextmanager
+    def locked(self) -> Iterator[None]:
+        """Nobody else of this name moves the cursor meanwhile."""
+        files.make_directory(self.path.parent)
+        lock = files.FileLock(self.path.with_suffix(".lock"))
+        try:
+            with lock:
+                yield
+        finally:
+            lock.close()
 
     def load(self) -> Saved:
         """What was saved last; the very beginning when nothing was."""

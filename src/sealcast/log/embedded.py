@@ -159,6 +159,10 @@ class EmbeddedLog:
     def read(self, start: int, end: int | None = None, max_bytes: int | None = None) -> Iterator[Record]:
         return self._reading().read(start, end, max_bytes)
 
+    def sizes(self, start: int, end: int, max_bytes: int | None = None) -> list[int]:
+        """How many bytes the records have that `read` would give, without reading them: for who plans the reading."""
+        return self._reading().sizes(start, end, max_bytes)
+
     def start(self) -> int:
         return self._reading().start()
 

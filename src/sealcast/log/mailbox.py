@@ -22,7 +22,7 @@ from bisect import bisect_left, bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -39,6 +39,7 @@ from sealcast.wire.sealed import Array, SealedPiece
 CACHE_BYTES: Final = 256 << 20
 CACHE_RECORDS: Final = 4096
 POLL_SECONDS: Final = 0.05
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,10 +114,10 @@ class Mailbox:
     """What one subscriber gets on one topic, by its slot, after its durable cursor."""
 
     def __init__(self, topic: TopicReader | Path | str, slot: int, name: str) -> None:
+        self._owns_topic = not isinstance(topic, TopicReader)
         self.topic = topic if isinstance(topic, TopicReader) else TopicReader(topic)
         self.slot = slot
         self._file = CursorFile(self.topic.root / "cursors", name, slot)
-        self._guard = threading.Lock()
 
     # --- the cursor ------------------------------------------------------------------------------
 
@@ -136,7 +137,7 @@ class Mailbox:
         self._move(cursor, only_forward=False)
 
     def _move(self, cursor: Cursor, *, only_forward: bool) -> bool:
-        with self._guard:
+        with self._file.locked():
             if only_forward and self.cursor() >= cursor:
                 return False
             tag = self.topic.record(cursor.entry - 1).tag if cursor.entry else GENESIS
@@ -241,10 +242,11 @@ class Mailbox:
 
     def at_time(self, moment: datetime) -> Cursor:
         """At the first batch that was committed then or later."""
-        return Cursor(self.topic.ledger.index_at(int(moment.timestamp() * 1_000_000)))
+        return Cursor(self.topic.ledger.index_at((moment - _EPOCH) // timedelta(microseconds=1)))
 
     def close(self) -> None:
-        self.topic.close()
+        if self._owns_topic:
+            self.topic.close()
 
 
 @dataclass(frozen=True, slots=True)

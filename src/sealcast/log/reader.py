@@ -61,15 +61,11 @@ class Reader:
 
     def read(self, start: int, end: int | None, max_bytes: int | None) -> Iterator[Record]:
         # Refused here and not at the first `next`: an argument that makes no sense should fail where it is given.
-        if start < 0 or (end is not None and end < start) or (max_bytes is not None and max_bytes <= 0):
-            raise Misuse(f"cannot read from {start} to {end}, at most {max_bytes} bytes")
-        frontier = self._durable()
-        last = frontier.offset if frontier is not None else 0
-        if max(start, end or 0) > last:
-            raise NotFound(f"{self._directory} ends at record {last}; record {max(start, end or 0) - 1} is not there")
-        if frontier is None or start == (last if end is None else end):
+        frontier = self._check_range(start, end, max_bytes)
+        if frontier is None or start == (frontier.offset if end is None else end):
             return iter(())
-        return self._records(start, last if end is None else end, max_bytes, frontier, self._kept(start, frontier))
+        stop = frontier.offset if end is None else end
+        return self._records(start, stop, max_bytes, frontier, self._kept(start, frontier))
 
     def offset_at(self, time_us: int) -> int:
         frontier = self._durable()
@@ -80,6 +76,20 @@ class Reader:
         at = max(bisect_right(segments, time_us - 1, key=self.last_time) - 1, 0)
         segment = self._segment(segments[at])
         return segment.find_time(time_us, _limit(segment, frontier))
+
+    def sizes(self, start: int, end: int, max_bytes: int | None) -> list[int]:
+        frontier = self._check_range(start, end, max_bytes)
+        if frontier is None or start == end:
+            return []
+        segments, found, size = self._kept(start, frontier), list[int](), 0
+        for first in segments[bisect_right(segments, start) - 1 :]:
+            segment = self._segment(first)
+            for length in segment.lengths(max(start, first), _limit(segment, frontier)):
+                size += length
+                if start + len(found) == end or (max_bytes is not None and size > max_bytes and found):
+                    return found
+                found.append(length)
+        return found
 
     def verify(self) -> Verified:
         frontier = self._durable()
@@ -126,6 +136,16 @@ class Reader:
                     f"{segment.path}: byte {limit}: the segment ends with record {offset - 1}, "
                     f"the next file begins with {segments[at]}"
                 )
+
+    def _check_range(self, start: int, end: int | None, max_bytes: int | None) -> Mark | None:
+        """The frontier, if all that is asked for lies before it."""
+        if start < 0 or (end is not None and end < start) or (max_bytes is not None and max_bytes <= 0):
+            raise Misuse(f"cannot read from {start} to {end}, at most {max_bytes} bytes")
+        frontier = self._durable()
+        last, asked = frontier.offset if frontier is not None else 0, max(start, end or 0)
+        if asked > last:
+            raise NotFound(f"{self._directory} ends at record {last}; record {asked - 1} is not there")
+        return frontier
 
     def _kept(self, offset: int, frontier: Mark) -> list[int]:
         """The segments that are there, to the frontier's; beyond it may lie one that was begun and never used."""

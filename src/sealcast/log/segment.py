@@ -171,6 +171,14 @@ class Segment:
                 return last.offset - 1
         return last.offset
 
+    def lengths(self, offset: int, limit: int) -> Iterator[int]:
+        """Bytes of each record's data from `offset` on, from headers alone."""
+        before = self.find(offset, limit)
+        for mark in self._skip(before, limit):
+            if mark.offset > before.offset:
+                yield mark.position - before.position - RECORD.size
+            before = mark
+
     def remember(self, mark: Mark) -> None:
         """A reader stopped here, and will probably go on from here."""
         self._resume = mark
