@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sealcast.errors import EventRejected
-from sealcast.filters.cost import names
+from sealcast.filters.cost import walk
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.tree import (
     And,
@@ -26,6 +26,7 @@ from sealcast.filters.tree import (
     Literal,
     Name,
     Not,
+    Now,
     Or,
     PathMatch,
     Regex,
@@ -44,6 +45,8 @@ _OPPOSITE: Final = {
     Comparison.GT: Comparison.LE,
     Comparison.LE: Comparison.GT,
 }
+#: What asks something of the event; a condition without any of these is a constant.
+_READS: Final = (Name, PathMatch, Regex, XPath, Now)
 #: The same comparison seen from its right side.
 MIRRORED: Final = {
     Comparison.EQ: Comparison.EQ,
@@ -85,7 +88,7 @@ def impossible(condition: Condition, schema: Schema) -> str | None:
             reason = impossible(item, schema)
             if reason is not None:
                 return reason
-        elif not names(item) and not isinstance(item, XPath):
+        elif not any(isinstance(node, _READS) for node, _ in walk(item)):
             if evaluate(item, {}) is not True:
                 return "it asks for what is never true"
         else:
