@@ -124,6 +124,15 @@ class SealedPiece:
             raise Bug(f"use {use} is of an event that is sealed directly: there is no wrapped key")
         return bytes(self.wraps[WRAPPED_BYTES * at : WRAPPED_BYTES * (at + 1)])
 
+    def wraps_of(self, uses: Array) -> list[bytes]:
+        """`wrap` for many uses, each of an event that is wrapped."""
+        at = self._wrap_at[uses]
+        if at.size and int(at.min()) < 0:
+            raise Bug("uses of events that are sealed directly: there is no wrapped key")
+        # `V` is raw bytes, where `S` would drop trailing zeros.
+        picked: list[bytes] = np.frombuffer(self.wraps, f"V{WRAPPED_BYTES}")[at].tolist()
+        return picked
+
     @cached_property
     def _wrap_at(self) -> npt.NDArray[np.int64]:
         """Of each use, the place of its wrap; -1 where the event is sealed directly."""
