@@ -45,7 +45,7 @@ def pump(
                 partition,
                 first,
                 stop,
-                counts["admitted"],
+                counts["matched"],
                 counts["deliveries"],
                 counts["encryptions"],
                 slots,

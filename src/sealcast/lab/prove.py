@@ -24,15 +24,16 @@ from pyspark.sql import SparkSession
 from sealcast.errors import CannotOpen
 from sealcast.log.mailbox import TopicReader
 from sealcast.pipeline.run import explain
-from sealcast.primitives.secrets import Secret
+from sealcast.primitives.secrets import KEY_BYTES
 from sealcast.primitives.sign import VerifyKey
 from sealcast.schemes.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm import RealmState
 from sealcast.wire.sealed import SealedPiece
 
-#: Chunks of subscribers per core: enough to even out, few enough that bodies are not opened too often.
-CHUNKS_PER_CORE: Final = 2
+#: Chunks of subscribers per core: each reads every piece and opens every body once, so more would only cost.
+CHUNKS_PER_CORE: Final = 1
+Ints = NDArray[np.int64]
 _ROWS: Final = 1 << 16
 
 #: A row for each subscriber and piece: where the events that it opened stand, packed as `place` does; why the first
@@ -119,7 +120,7 @@ def _open_chunk(topic: _Topic, slots: range) -> Iterator[pa.RecordBatch]:
     for committed in map(topic.reader.record, range(topic.reader.ledger.end())):
         for ref in committed.entry.pieces:
             piece = topic.reader.piece(ref)
-            proven: dict[int, Secret] = {}
+            proven = _Proven(len(piece))
             rows = [_open_rows(piece, slot, opener(slot), proven) for slot in slots if ref.concerns(slot)]
             if rows:
                 yield pa.RecordBatch.from_pylist(rows, schema=OPENED)
@@ -136,29 +137,41 @@ def _verify_key(state: RealmState, publisher: str) -> VerifyKey:
     return VerifyKey(state.entity(publisher).verify_key)
 
 
-def _open_rows(piece: SealedPiece, slot: int, opener: Opener, proven: dict[int, Secret]) -> dict[str, object]:
-    """One subscriber's mailbox in one piece. `proven`: the content keys under which events were opened here before."""
-    events, uses = (array.tolist() for array in piece.rows_for(slot))
-    opened, why = list[int](), None
+class _Proven:
+    """The content keys under which events of a piece were opened in this worker."""
+
+    def __init__(self, events: int) -> None:
+        self._keys = np.zeros((events, KEY_BYTES), np.uint8)
+
+    def by(self, events: Ints, keys: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Which of the events these keys are known to open. Zeros are no key, and prove nothing."""
+        same: NDArray[np.bool_] = (self._keys[events] == keys).all(axis=1)
+        return same & keys.any(axis=1)
+
+    def add(self, event: int, key: NDArray[np.uint8]) -> None:
+        self._keys[event] = key
+
+
+def _open_rows(piece: SealedPiece, slot: int, opener: Opener, proven: _Proven) -> dict[str, object]:
+    """One subscriber's mailbox in one piece: its own key unwraps everything, bodies are opened where that is news."""
+    events, uses = (np.asarray(array, np.int64) for array in piece.rows_for(slot))
     try:
         keys = opener.content_keys(piece, events, uses)
     except CannotOpen as error:
-        return _row(piece, slot, [], len(events), error.message)
-    for event, use, key in zip(events, uses, keys, strict=True):
-        if key is None or proven.get(event) != key:
-            try:
-                opener.open(piece, event, use)
-            except CannotOpen as error:
-                why = why or error.message
-                continue
-            if key is not None:
-                proven[event] = key
-        opened.append(event)
-    return _row(piece, slot, opened, len(events) - len(opened), why)
+        return _row(piece, slot, events[:0], events.size, error.message)
+    opened, why = proven.by(events, keys), None
+    for at in np.flatnonzero(~opened).tolist():
+        try:
+            opener.open(piece, int(events[at]), int(uses[at]))
+        except CannotOpen as error:
+            why = why or error.message
+        else:
+            opened[at] = True
+            proven.add(int(events[at]), keys[at])
+    return _row(piece, slot, events[opened], int(np.count_nonzero(~opened)), why)
 
 
-def _row(piece: SealedPiece, slot: int, opened: list[int], unopened: int, why: str | None) -> dict[str, object]:
-    events = np.asarray(opened, np.int64)
+def _row(piece: SealedPiece, slot: int, events: Ints, unopened: int, why: str | None) -> dict[str, object]:
     offsets = np.array([proof.offset for proof in piece.frames], np.int64)[piece.frame_index[events]]
     places = place(offsets, piece.row[events]).astype("<i8").tobytes()
     return {"slot": slot, "partition": piece.partition, "places": places, "unopened": unopened, "why": why}

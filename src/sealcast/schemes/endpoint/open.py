@@ -10,12 +10,13 @@ Whatever fails is CannotOpen: a subscriber learns that something was altered, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sealcast.errors import CannotOpen, FrameRejected, Rejected
 from sealcast.model.event import OpenedEvent, Position
@@ -23,7 +24,7 @@ from sealcast.model.schema import Schema
 from sealcast.model.stages import FrameProof
 from sealcast.primitives import aead, merkle
 from sealcast.primitives.aead import SealingKey
-from sealcast.primitives.secrets import Secret
+from sealcast.primitives.secrets import KEY_BYTES, Secret
 from sealcast.primitives.sign import VerifyKey
 from sealcast.schemes.endpoint import keys
 from sealcast.wire import frame
@@ -34,6 +35,7 @@ from sealcast.wire.sealed import SealedPiece
 #: Signed headers verified before: the events of one frame tend to come together.
 MAX_VERIFIED_HEADERS: Final = 1024
 MAX_GROUP_SECRETS: Final = 65_536
+Ints = NDArray[np.int64]
 _EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -88,23 +90,21 @@ class Opener:
         events, uses = piece.rows_for(self._slot)
         return [self.open(piece, e, u) for e, u in zip(events.tolist(), uses.tolist(), strict=True)]
 
-    def content_keys(self, piece: SealedPiece, events: Sequence[int], uses: Sequence[int]) -> list[Secret | None]:
-        """Step (1) alone, for many deliveries at once; None where there is no content key, the body being sealed
-        directly. For proofs: two subscribers with one content key have one event, without opening it twice."""
+    def content_keys(self, piece: SealedPiece, events: Ints, uses: Ints) -> NDArray[np.uint8]:
+        """Step (1) alone, for many deliveries at once: a row of 32 bytes each, zeros where the body is sealed directly.
+
+        For proofs: two subscribers with one content key have one event, without opening it twice."""
         self._take_handouts(piece)
-        rows = np.asarray(events, np.int64)
-        offsets = np.array([proof.offset for proof in piece.frames], np.int64)[piece.frame_index[rows]]
-        nonces = aead.nonces(piece.partition, offsets, piece.row[rows])
-        ring: dict[int, SealingKey] = {}
-        found: list[Secret | None] = []
-        for at, (event, use) in enumerate(zip(events, uses, strict=True)):
-            if not piece.wrapped[event]:
-                found.append(None)
-                continue
-            key = int(piece.uses[use])
-            if key not in ring:
-                ring[key] = self._wrap_key(piece.key_id(key))
-            found.append(ring[key].unwrap(nonces[12 * at : 12 * at + 12], piece.wrap(use)))
+        found = np.zeros((len(events), KEY_BYTES), np.uint8)
+        rows = np.flatnonzero(piece.wrapped[events])
+        offsets = np.array([proof.offset for proof in piece.frames], np.int64)
+        keys_used = piece.uses[uses[rows]]
+        for key in np.unique(keys_used).tolist():
+            mine = rows[keys_used == key]
+            picked = events[mine]
+            nonces = aead.nonces(piece.partition, offsets[piece.frame_index[picked]], piece.row[picked])
+            opened = self._wrap_key(piece.key_id(key)).unwrap_many(nonces, piece.wraps_of(uses[mine]))
+            found[mine] = np.frombuffer(b"".join(opened), np.uint8).reshape(-1, KEY_BYTES)
         return found
 
     # --- (1), (2) ----------------------------------------------------------------------------------
