@@ -151,6 +151,30 @@ def test_decimals_stay_exact(text: str, price: str, expected: bool) -> None:
     assert evaluate(parse(text, TRADES), event) is expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0.1 IN (ratio, price)", True),
+        ("0.1 IN (price, ratio)", True),
+        ("0.1 NOT IN (ratio, price)", False),
+        ("0.2 NOT IN (ratio, price)", True),
+        ("0.1 BETWEEN ratio AND price", True),
+        ("0.1 BETWEEN price AND ratio", True),
+        ("0.1 NOT BETWEEN ratio AND price", False),
+        ("'2024-01-01T00:00:00Z' IN (symbol, at)", True),
+        ("price + 0 BETWEEN 0.1 AND ratio + 1", True),
+    ],
+)
+def test_one_constant_may_meet_two_types(text: str, expected: bool) -> None:
+    event = {"price": Decimal("0.1"), "ratio": 0.1, "at": datetime(2024, 1, 1, tzinfo=UTC), "symbol": "x"}
+    assert evaluate(parse(text, TRADES), event) is expected
+
+
+def test_what_fits_already_is_left_as_it_is() -> None:
+    condition = parse("symbol LIKE 'a%' AND (volume > 5 OR NOT open) AND volume IN (1, 2) AND volume + 1 > 2")
+    assert check(condition, TRADES).condition is condition
+
+
 def test_amqp_sections_are_left_out_where_nothing_has_the_name_itself() -> None:
     for text in (
         "application_properties.price > 1",

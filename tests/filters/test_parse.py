@@ -347,8 +347,9 @@ def test_what_is_printed_is_read_back(condition: object) -> None:
 # fmt: off
 _FRAGMENTS = st.sampled_from([
     "a", "b", "[x y]", "'it''s'", '"q"', "1", "-2", ".5", "0x1F", "1e3", "=", "<>", "<", "AND", "OR", "NOT", "(", ")",
-    ",", "+", "-", "*", "/", "%", "IN", "LIKE", "BETWEEN", "IS", "NULL", "ESCAPE", "TRUE", "UTC()", "TIMESTAMP", "XPATH",
-    "REGEX(", "path:", "tags:", "regex:", "xpath:", "/a/+", "#", "--", "/*", "*/", "\n", "'", '"', "[", "]", "$", "!", "\\", "🐇",
+    ",", "+", "-", "*", "/", "%", "IN", "LIKE", "BETWEEN", "IS", "NULL", "ESCAPE", "TRUE", "UTC()", "TIMESTAMP",
+    "XPATH", "REGEX(", "path:", "tags:", "regex:", "xpath:", "/a/+", "#", "--", "/*", "*/", "\n", "'", '"', "[", "]",
+    "$", "!", "\\", "🐇",
 ])
 # fmt: on
 

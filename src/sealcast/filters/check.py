@@ -10,10 +10,11 @@ What comes out is the tree that everything downstream evaluates. In it
 from __future__ import annotations
 
 import difflib
-from collections.abc import Collection, Iterable
+import operator
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
-from typing import Final
+from typing import Final, TypeVar
 
 from sealcast.errors import EventRejected, FilterRejected
 from sealcast.filters.cost import check_cost, walk
@@ -71,13 +72,13 @@ class Checked:
 
 def check(condition: Condition, schema: Schema) -> Checked:
     """FilterRejected (kind `name`, `type`, `limit` or `inexpressible`) at the first thing that does not fit."""
+    check_cost(condition)
     fitted = fit(condition, schema)
     return Checked(fitted, warnings(fitted, schema))
 
 
 def fit(condition: Condition, schema: Schema) -> Condition:
-    """What `check` returns, without the time that its warnings take."""
-    check_cost(condition)
+    """What `check` returns, without its warnings and for trees whose depth is known to be bounded."""
     return _Fitter(schema).condition(condition)
 
 
@@ -102,40 +103,51 @@ class _Fitter:
     def condition(self, node: Condition) -> Condition:
         match node:
             case And() | Or():
-                return replace(node, items=tuple([self.condition(item) for item in node.items]))
+                return _with(node, items=_kept(node.items, [self.condition(item) for item in node.items]))
             case Not():
-                return replace(node, operand=self.condition(node.operand))
+                return _with(node, operand=self.condition(node.operand))
             case Compare():
-                return self._compare(node)
+                left, right = self._pair(node.left, node.right)
+                if node.op is not Comparison.EQ and node.op is not Comparison.NE:
+                    self._ordered((left, right))
+                return _with(node, left=left, right=right)
             case Between():
-                operand, low = self._pair(node.operand, node.low)
-                _, high = self._pair(node.operand, node.high)
-                self._ordered((operand, low, high))
-                return replace(node, operand=operand, low=low, high=high)
+                return self._between(node)
             case In():
-                pairs = [self._pair(node.operand, item) for item in node.items]
-                return replace(node, operand=pairs[0][0], items=tuple([item for _, item in pairs]))
+                return self._in(node)
             case Truth():
-                return replace(node, operand=self._of_kind(node.operand, "boolean", "a condition"))
+                return _with(node, operand=self._of_kind(node.operand, "boolean", "a condition"))
             case Like():
-                return replace(node, operand=self._of_kind(node.operand, "string", "LIKE"))
+                return _with(node, operand=self._of_kind(node.operand, "string", "LIKE"))
             case IsNull():
-                return replace(node, operand=self._operand(node.operand))
+                return _with(node, operand=self._operand(node.operand))
             case PathMatch() | Regex():
-                name = Name(node.name, node.at)
-                fitted = self._of_kind(
-                    name, "string", "a path" if isinstance(node, PathMatch) else "a regular expression"
-                )
+                what = "a path" if isinstance(node, PathMatch) else "a regular expression"
+                fitted = self._of_kind(Name(node.name, node.at), "string", what)
                 assert isinstance(fitted, Name)
-                return replace(node, name=fitted.name)
+                return _with(node, name=fitted.name)
             case XPath():
                 return node
 
-    def _compare(self, node: Compare) -> Condition:
-        left, right = self._pair(node.left, node.right)
-        if node.op is not Comparison.EQ and node.op is not Comparison.NE:
-            self._ordered((left, right))
-        return replace(node, left=left, right=right)
+    def _between(self, node: Between) -> Condition:
+        first, low = self._pair(node.operand, node.low)
+        second, high = self._pair(node.operand, node.high)
+        self._ordered((first, low, high))
+        if first == second:
+            return _with(node, operand=first, low=low, high=high)
+        # A constant that means one thing to one bound and another to the other: `0.1 BETWEEN ratio AND price`.
+        span = node.at, node.end
+        inside = And((Compare(Comparison.GE, first, low, *span), Compare(Comparison.LE, second, high, *span)), *span)
+        return Not(inside, *span) if node.negated else inside
+
+    def _in(self, node: In) -> Condition:
+        pairs = [self._pair(node.operand, item) for item in node.items]
+        if all(operand == pairs[0][0] for operand, _ in pairs):
+            return _with(node, operand=pairs[0][0], items=_kept(node.items, [item for _, item in pairs]))
+        # As above. All kinds are alike here, so that IN is a chain of = and NOT IN one of <>.
+        op, junction = (Comparison.NE, And) if node.negated else (Comparison.EQ, Or)
+        chain = tuple([Compare(op, operand, item, node.at, node.end) for operand, item in pairs])
+        return junction(chain, node.at, node.end)
 
     def _ordered(self, operands: Iterable[Operand]) -> None:
         for operand in operands:
@@ -145,13 +157,14 @@ class _Fitter:
     def _pair(self, left: Operand, right: Operand) -> tuple[Operand, Operand]:
         """Two operands that meet in a comparison, each converted to suit the other."""
         a, b = self._operand(left), self._operand(right)
-        types = self._types(a) | self._types(b)
         if isinstance(b, Literal) and isinstance(a, Name):
             b = self._read(b, self._schema.by_name[a.name])
         elif isinstance(a, Literal) and isinstance(b, Name):
             a = self._read(a, self._schema.by_name[b.name])
-        elif Type.DECIMAL in types and Type.FLOAT not in types:
-            a, b = self._exact(a), self._exact(b)
+        elif not (isinstance(a, Name) and isinstance(b, Name)):
+            types = self._types(a) | self._types(b)
+            if Type.DECIMAL in types and Type.FLOAT not in types:
+                a, b = self._exact(a), self._exact(b)
         if self._kind(a) != self._kind(b):
             raise FilterRejected(
                 "type", f"{self._shown(a)} does not compare with {self._shown(b)}", at=b.at, hint=self._hint(a, b)
@@ -165,15 +178,15 @@ class _Fitter:
             case Literal():
                 return node
             case Name():
-                return Name(self._resolve(node.name, node.at), node.at)
+                return _with(node, name=self._resolve(node.name, node.at))
             case Negate() | Plus():
-                return replace(node, operand=self._of_kind(node.operand, "number", "a sign"))
+                return _with(node, operand=self._of_kind(node.operand, "number", "a sign"))
             case Arithmetic():
                 left = self._of_kind(node.left, "number", "arithmetic")
                 right = self._of_kind(node.right, "number", "arithmetic")
-                return replace(node, left=left, right=right)
+                return _with(node, left=left, right=right)
             case Predicate():
-                return replace(node, condition=self.condition(node.condition))
+                return _with(node, condition=self.condition(node.condition))
             case Now():
                 raise FilterRejected(
                     "inexpressible",
@@ -221,9 +234,9 @@ class _Fitter:
             case Literal(value=float(), text=str(text)):
                 return replace(node, value=_decimal(text))
             case Negate() | Plus():
-                return replace(node, operand=self._exact(node.operand))
+                return _with(node, operand=self._exact(node.operand))
             case Arithmetic():
-                return replace(node, left=self._exact(node.left), right=self._exact(node.right))
+                return _with(node, left=self._exact(node.left), right=self._exact(node.right))
             case _:
                 return node
 
@@ -259,6 +272,21 @@ class _Fitter:
         if kinds == {"boolean", "string"}:
             return "TRUE and FALSE are written without quotes"
         return None
+
+
+_Node = TypeVar("_Node", bound="Condition | Operand")
+
+
+def _kept(before: tuple[_Node, ...], after: Sequence[_Node]) -> tuple[_Node, ...]:
+    """The tuple of before if nothing in it changed."""
+    return before if all(map(operator.is_, before, after)) else tuple(after)
+
+
+def _with(node: _Node, **fields: object) -> _Node:
+    """The node with these fields; the very same node if it has them already. Most of a filter needs no fitting."""
+    if all(getattr(node, name) is value for name, value in fields.items()):
+        return node
+    return replace(node, **fields)  # type: ignore[arg-type]
 
 
 def _decimal(text: str) -> Decimal:
