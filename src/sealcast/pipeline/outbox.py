@@ -1,0 +1,193 @@
+"""Frames sealed by the tasks of a user's job, published exactly once when the job commits.
+
+    stage     in a worker: its frames in one durable file that nobody reads
+    publish   in the driver: the frames of all tasks into the topic's log, in order
+
+The log cannot append many frames as one, so a driver may die half way, and Spark will run the batch again. Therefore a
+journal, one a query: before the first frame is appended it says which files are to be published and where the log
+ended; afterwards it says that they were. Run again, `publish` finds in the log what was appended already (frames are
+unique: each carries fresh random bytes) and appends the rest, of the *first* run's files. Frames that were sealed again
+meanwhile are thrown away: they have other nonces and other bytes, and the same events.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import struct
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from sealcast.errors import Corrupt, Misuse
+from sealcast.log import files
+from sealcast.log.port import PartitionLog
+from sealcast.wire.limits import MAX_FRAME_BYTES
+
+#: Frames that are made durable by one sync, at most.
+BYTES_PER_APPEND: Final = 32 << 20
+#: Nobody comes back for a file that was staged this long ago.
+ABANDONED_SECONDS: Final = 30 * 24 * 3600
+_LENGTH: Final = struct.Struct("<I")
+_SAFE: Final = re.compile(r"[A-Za-z0-9-]{1,64}")
+
+
+@dataclass(frozen=True, slots=True)
+class StagedFrames:
+    """One task's frames, on disk."""
+
+    file: str
+    digest: str
+    frames: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Note:
+    """What the journal says: the batch at hand, or the last one."""
+
+    batch: int
+    done: bool
+    #: Where the log ended before.
+    since: int
+    staged: tuple[StagedFrames, ...]
+
+    def encode(self) -> bytes:
+        return json.dumps(asdict(self)).encode()
+
+    @classmethod
+    def decode(cls, raw: bytes) -> _Note:
+        body = json.loads(raw)
+        staged = tuple(StagedFrames(**each) for each in body.pop("staged"))
+        return cls(**body, staged=staged)
+
+
+class Outbox:
+    """The outbox of one query that writes to one partition of a topic."""
+
+    def __init__(self, directory: Path, query: str) -> None:
+        if not _SAFE.fullmatch(query):
+            raise Misuse(f"{query!r} is not the id of a query")
+        self._directory = directory
+        self._query = query
+        files.make_directory(directory)
+
+    def stage(self, task: int, frames: Iterable[bytes]) -> StagedFrames | None:
+        """Writes them as they come, so that a task of any size needs the memory of one frame. No frames, no file."""
+        path = self._directory / f"{self._query}.{task}.{os.urandom(8).hex()}.frames"
+        file: BinaryIO | None = None
+        digest, count = hashlib.sha256(), 0
+        with ExitStack() as held:
+            for frame in frames:
+                file = file or held.enter_context(_staging(path))
+                for part in (_LENGTH.pack(len(frame)), frame):
+                    digest.update(part)
+                    file.write(part)
+                count += 1
+        if file is None:
+            return None
+        with files.named(path, "writing"):
+            files.sync_directory(self._directory)
+        return StagedFrames(path.name, digest.hexdigest(), count)
+
+    def publish(self, batch: int, staged: Sequence[StagedFrames], log: PartitionLog) -> int:
+        """Appends the frames of this batch, if they are not there yet; how many it appended."""
+        lock = files.FileLock(self._directory / f"{self._query}.lock")
+        try:
+            with lock:
+                return self._publish(batch, staged, log)
+        finally:
+            lock.close()
+
+    def _publish(self, batch: int, staged: Sequence[StagedFrames], log: PartitionLog) -> int:
+        note, appended = self._read_note(), 0
+        if note is not None and not note.done:
+            appended = self._append(note, log, self._known(note, log))
+            note = self._write_note(_Note(note.batch, True, note.since, ()))
+        if note is None or note.batch < batch:
+            begun = self._write_note(_Note(batch, False, log.end(), tuple(staged)))
+            appended += self._append(begun, log, 0)
+            self._write_note(_Note(batch, True, begun.since, ()))
+        self.discard()
+        return appended
+
+    def discard(self) -> None:
+        """Removes what is staged and no longer needed: the batch is done, or was given up before it began."""
+        note = self._read_note()
+        keep = {s.file for s in note.staged} if note is not None else set()
+        abandoned = time.time() - ABANDONED_SECONDS  # by tasks that outlived a job which had failed
+        for path in self._directory.glob("*.frames"):
+            ours = path.name.startswith(f"{self._query}.") and path.name not in keep
+            with suppress(FileNotFoundError):
+                if ours or path.stat().st_mtime < abandoned:
+                    path.unlink()
+
+    def forget(self) -> None:
+        """For a query that never comes again: a batch job that is done."""
+        for path in self._directory.glob(f"{self._query}.*"):
+            path.unlink(missing_ok=True)
+
+    def _append(self, note: _Note, log: PartitionLog, skip: int) -> int:
+        held, size, appended = list[bytes](), 0, 0
+        for number, frame in enumerate(self._frames(note.staged)):
+            if number < skip:
+                continue
+            if held and size + len(frame) > BYTES_PER_APPEND:
+                appended += len(log.append(held))
+                held, size = [], 0
+            held.append(frame)
+            size += len(frame)
+        return appended + (len(log.append(held)) if held else 0)
+
+    def _known(self, note: _Note, log: PartitionLog) -> int:
+        """How many of the batch's frames the log has. Appends keep their order, so these are its first ones."""
+        ours = {hashlib.sha256(frame).digest() for frame in self._frames(note.staged)}
+        return sum(hashlib.sha256(record.data).digest() in ours for record in log.read(note.since))
+
+    def _frames(self, staged: Sequence[StagedFrames]) -> Iterator[bytes]:
+        for each in staged:
+            path, digest, count = self._directory / each.file, hashlib.sha256(), 0
+            with files.named(path, "reading"), path.open("rb") as file:
+                while head := file.read(_LENGTH.size):
+                    (length,) = _LENGTH.unpack(head) if len(head) == _LENGTH.size else (MAX_FRAME_BYTES + 1,)
+                    frame = file.read(length) if length <= MAX_FRAME_BYTES else b""
+                    digest.update(head + frame)
+                    count += 1
+                    yield frame
+            if digest.hexdigest() != each.digest or count != each.frames:
+                raise Corrupt(f"{path} is not what was staged: its digest differs")
+
+    @property
+    def _note_path(self) -> Path:
+        return self._directory / f"{self._query}.json"
+
+    def _read_note(self) -> _Note | None:
+        try:
+            return _Note.decode(self._note_path.read_bytes())
+        except FileNotFoundError:
+            return None
+        except (ValueError, TypeError, KeyError):
+            raise Corrupt(f"{self._note_path} cannot be read", hint="restore it from a copy") from None
+
+    def _write_note(self, note: _Note) -> _Note:
+        files.replace_file(self._note_path, note.encode())
+        return note
+
+
+@contextmanager
+def _staging(path: Path) -> Iterator[BinaryIO]:
+    """A new private file: durable when the block ends, gone when it fails."""
+    with files.named(path, "writing"):
+        file = os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, files.FILE_MODE), "wb")
+        try:
+            with file:
+                yield file
+                file.flush()
+                files.sync_data(file.fileno())
+        except BaseException:
+            path.unlink(missing_ok=True)
+            raise
