@@ -176,7 +176,7 @@ def test_a_removed_segment_is_missed(log_directory: Path, tmp_path: Path) -> Non
     first, middle, last = sorted(log_directory.glob("*.seg"))
     aside = tmp_path / "aside"
     middle.rename(aside)
-    with pytest.raises(Corrupt, match="the next file begins with"):
+    with pytest.raises(Corrupt, match="what follows begins with"):
         _read(log_directory)
     aside.rename(middle)
     last.rename(aside)

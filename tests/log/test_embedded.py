@@ -316,7 +316,7 @@ def test_it_behaves_like_a_list(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(files, "sync_data", lambda fd: None)
     monkeypatch.setattr(files, "sync_directory", lambda path: None)
     LogMachine.root = tmp_path
-    run_state_machine_as_test(LogMachine, settings=settings(max_examples=150, stateful_step_count=30))
+    run_state_machine_as_test(LogMachine, settings=settings(max_examples=100, stateful_step_count=30))
 
 
 @given(cut=st.integers(0, 400))

@@ -14,7 +14,7 @@ from sealcast.log import files
 from sealcast.log.frontier import Frontier
 from sealcast.log.layout import Mark
 from sealcast.log.port import Record
-from sealcast.log.segment import Segment, gone, list_segments, never_used, path_of
+from sealcast.log.segment import Segment, Step, gone, list_segments, never_used, path_of
 
 #: Segments a handle keeps open.
 MAX_OPEN_SEGMENTS: Final = 8
@@ -118,23 +118,25 @@ class Reader:
                     f"{segment.path}: byte 0: this segment does not continue the chain of record {offset - 1}"
                 )
             limit = _limit(segment, frontier)
-            place = segment.find(offset, limit)
-            for step in segment.walk(place, limit):
+            last: Step | None = None
+            for step in segment.walk(segment.find(offset, limit), limit):
                 size += len(step.data)
                 if max_bytes is not None and size > max_bytes and offset > start:
-                    segment.remember(place)
-                    return
+                    end = offset
+                    break
+                last = step
                 offset, before = step.offset + 1, step.chain
-                place = Mark(segment.first, offset, step.position, step.time_us, step.chain)
                 yield Record(step.offset, step.time_us, step.data)
                 if offset >= end:
                     break
-            segment.remember(place)
+            if last is not None:
+                segment.remember(Mark(segment.first, offset, last.position, last.time_us, last.chain))
             at += 1
-            if offset < end and offset != segments[at]:
+            follows = segments[at] if at < len(segments) else frontier.offset
+            if offset < end and (offset != follows or at == len(segments)):
                 raise Corrupt(
                     f"{segment.path}: byte {limit}: the segment ends with record {offset - 1}, "
-                    f"the next file begins with {segments[at]}"
+                    f"what follows begins with {follows}"
                 )
 
     def _check_range(self, start: int, end: int | None, max_bytes: int | None) -> Mark | None:
