@@ -7,6 +7,7 @@ prefix, a notional that no index can look up. The same seed gives the same day.
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -35,15 +36,25 @@ SCHEMA: Final = Schema.from_json(
 VENUES: Final = ("XNYS", "XNAS", "XLON", "XPAR", "XTKS", "XHKG")
 OPENING: Final = datetime(2026, 3, 2, 14, 30, tzinfo=UTC)
 TRADING_SECONDS: Final = 23_400
+#: The exponent of Zipf's law: how much more the first symbols trade, and are asked for, than the last. 0: all alike.
+POPULARITY: Final = 1.1
 
 
 def symbols(count: int) -> list[str]:
-    """Ticker symbols: a few that people know, then letters in order, all distinct."""
+    """Ticker symbols, all distinct: a few that people know, then three letters (and a number) in no order."""
     known = ["IBM", "AAPL", "MSFT", "NVDA", "HPQ", "ORCL", "INTC", "CSCO"]
-    made = (
-        f"{chr(65 + i // 676 % 26)}{chr(65 + i // 26 % 26)}{chr(65 + i % 26)}{i // 17_576 or ''}" for i in range(count)
-    )
-    return list(dict.fromkeys([*known, *made]))[:count]
+    return list(dict.fromkeys([*known, *map(_symbol, range(count))]))[:count]
+
+
+def _symbol(number: int) -> str:
+    # 7919 and 26**3 share no factor: every three letters come once before any comes again.
+    mixed = number * 7919 % 17_576
+    return f"{chr(65 + mixed // 676)}{chr(65 + mixed // 26 % 26)}{chr(65 + mixed % 26)}{number // 17_576 or ''}"
+
+
+def opening_price(symbol: str) -> float:
+    """Where a symbol's price starts: known to everyone, so that people can ask for prices around it."""
+    return 20.0 + zlib.crc32(symbol.encode()) % 18_000 / 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +76,14 @@ class Ticks:
         ]
 
 
-def ticks(count: int, *, seed: int, n_symbols: int = 200, payload_bytes: int = 96) -> Ticks:
+def ticks(
+    count: int, *, seed: int, n_symbols: int = 200, payload_bytes: int = 96, popularity: float = POPULARITY
+) -> Ticks:
     """A day's trades, in the order in which they happened."""
     rng = np.random.default_rng(seed)
     names = np.array(symbols(n_symbols), dtype=object)
-    which = zipf(rng, n_symbols, count)
-    price = _walk(rng, which, n_symbols)
+    which = zipf(rng, n_symbols, count, popularity)
+    price = _walk(rng, which, names)
     size = np.minimum(1_000_000, np.ceil(rng.pareto(1.2, count) * 100).astype(np.int64) + 1)
     micros = np.sort(rng.integers(0, TRADING_SECONDS * 1_000_000, count)) + int(OPENING.timestamp() * 1_000_000)
     venue = np.array(VENUES, dtype=object)[which % len(VENUES)]
@@ -89,49 +102,49 @@ def ticks(count: int, *, seed: int, n_symbols: int = 200, payload_bytes: int = 9
     return Ticks(columns, [filler[i : i + payload_bytes] for i in range(0, payload_bytes * count, payload_bytes)])
 
 
-def filters(count: int, *, seed: int, n_symbols: int = 200) -> list[str]:
+def filters(count: int, *, seed: int, n_symbols: int = 200, popularity: float = POPULARITY) -> list[str]:
     """What subscribers ask for, in the proportions in which people ask for it."""
     rng = np.random.default_rng(seed)
     names = symbols(n_symbols)
-    picked = zipf(rng, n_symbols, (count, 3))
+    picked = zipf(rng, n_symbols, (count, 3), popularity)
     return [_filter(rng, [names[i] for i in row]) for row in picked]
 
 
 def _filter(rng: np.random.Generator, names: Sequence[str]) -> str:
-    low = int(rng.integers(10, 400))
+    price = opening_price(names[0]) * rng.uniform(0.97, 1.03)
     venue = VENUES[int(rng.integers(len(VENUES)))]
     size = int(rng.integers(1, 20)) * 100
     roll = rng.random()
     if roll < 0.45:
-        return f"symbol = '{names[0]}' AND price < {low}.{int(rng.integers(100)):02d}"
+        return f"symbol = '{names[0]}' AND price {'<' if rng.random() < 0.5 else '>='} {price:.2f}"
     if roll < 0.65:
         return f"symbol IN ({', '.join(repr(n) for n in dict.fromkeys(names))}) AND size >= {size}"
     if roll < 0.80:
-        return f"venue = '{venue}' AND price BETWEEN {low} AND {low + 2} AND size > {size}"
+        return f"venue = '{venue}' AND price BETWEEN {price:.2f} AND {price + 1:.2f} AND size > {size}"
     if roll < 0.88:
         return f"symbol LIKE '{names[0][:2]}%' AND size > {size * 5}"
     if roll < 0.93:
-        return f"symbol = '{names[1]}' AND price * size > {low * 10_000}"
+        return f"symbol = '{names[1]}' AND price * size > {int(price) * 1_000}"
     if roll < 0.96:
         return f"symbol = '{names[0]}' AND (halted OR size > {size * 20}) AND NOT venue = '{venue}'"
     if roll < 0.98:
-        return f"tags:symbol={names[2]}, venue=*"
+        return f"tags:symbol={names[2]}, venue={venue}"
     return f"regex:symbol=^({names[0]}|{names[1]})$"
 
 
-def zipf(rng: np.random.Generator, n: int, size: int | tuple[int, ...], exponent: float = 1.1) -> NDArray[np.int64]:
+def zipf(rng: np.random.Generator, n: int, size: int | tuple[int, ...], exponent: float) -> NDArray[np.int64]:
     """Indices below n, the first the most popular."""
     weights = np.arange(1, n + 1, dtype=np.float64) ** -exponent
     return rng.choice(n, size=size, p=weights / weights.sum())
 
 
-def _walk(rng: np.random.Generator, which: NDArray[np.int64], n_symbols: int) -> NDArray[np.int64]:
-    """Cents: each symbol starts somewhere and moves by a little at each of its own trades."""
-    start = np.exp(rng.normal(4.6, 0.6, n_symbols)) * 100
+def _walk(rng: np.random.Generator, which: NDArray[np.int64], names: NDArray[np.object_]) -> NDArray[np.int64]:
+    """Cents: each symbol starts at its opening price and moves by a little at each of its own trades."""
+    start = np.array([opening_price(name) * 100 for name in names])
     moves = rng.normal(0, 0.002, which.size)
     order = np.argsort(which, kind="stable")
     drift = np.cumsum(moves[order])
-    first = np.searchsorted(which[order], np.arange(n_symbols))
+    first = np.searchsorted(which[order], np.arange(names.size))
     base = np.concatenate(([0.0], drift))[first]
     walked = np.empty(which.size)
     walked[order] = drift - base[which[order]]
