@@ -30,5 +30,7 @@ def test_agrees_with_the_reference(chosen: str, seed: int) -> None:
             patched.setattr(plan, name, value)
         index = Index.build(world.conditions, world.schema)
     found = unpacked(index.match(world.columns, world.payloads), len(world.conditions))
+    events, subscriptions = index.pairs(world.columns, world.payloads)
+    assert np.array_equal(np.stack([events, subscriptions], axis=1), np.argwhere(found))
     wrong = np.argwhere(found != world.expected())
     assert not wrong.size, (world.events[wrong[0][0]], world.conditions[wrong[0][1]])

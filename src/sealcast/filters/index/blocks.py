@@ -20,7 +20,7 @@ from sealcast.filters.index.tables import Table
 from sealcast.filters.vector.axes import Axis, Places
 
 #: Events that are at work at a time, and (event, block) pairs they may make at worst.
-_CHUNK_EVENTS: Final = 2_048
+_CHUNK_EVENTS: Final = 4_096
 _CHUNK_PAIRS: Final = 1 << 20
 
 
@@ -51,23 +51,22 @@ class Blocks:
                 coarse[a] = _any(table.words[:, :, :width])
         return cls(boxes, tables, coarse, kept)
 
-    def match(self, places: Sequence[Places], events: int) -> Iterator[tuple[Ids, Ids]]:
-        """(position, event) pairs that hold, part by part; no pair twice."""
+    def match(self, places: Sequence[Places], labels: Ids) -> Iterator[tuple[Ids, Ids]]:
+        """(position, label of the event) of every pair that holds, part by part; no pair twice."""
         blocks = next(iter(self.coarse.values())).shape[1] * 64
         step = max(64, min(_CHUNK_EVENTS, _CHUNK_PAIRS // blocks))
-        for start in range(0, events, step):
-            part = [p.slice(start, min(start + step, events)) for p in places]
-            for positions, found in self._chunk(part):
-                yield positions, found + start
+        for start in range(0, labels.size, step):
+            stop = min(start + step, labels.size)
+            yield from self._chunk([p.slice(start, stop) for p in places], labels[start:stop])
 
-    def _chunk(self, places: Sequence[Places]) -> Iterator[tuple[Ids, Ids]]:
+    def _chunk(self, places: Sequence[Places], labels: Ids) -> Iterator[tuple[Ids, Ids]]:
         rows = {a: table.rows(places[a]) for a, table in self.tables.items()}
         near: Words | None = None
         for a, coarse in self.coarse.items():
             here = coarse.take(rows[a], axis=0, mode="clip")
             near = here if near is None else np.bitwise_and(near, here, out=near)
         assert near is not None
-        events, blocks = set_bits(near)
+        blocks, events = set_bits(near, np.zeros(labels.size, np.int64), np.arange(labels.size))
         both: Words | None = None
         for a, table in self.tables.items():
             _, count, double = table.words.shape
@@ -79,12 +78,10 @@ class Blocks:
         width = both.shape[1] // 2
         surely = np.ascontiguousarray(both[:, width:])
         blocks *= 64 * width
-        pairs, bits = set_bits(surely)
-        bits += blocks.take(pairs)
-        yield bits, events.take(pairs)
-        pairs, bits = set_bits(both[:, :width] ^ surely)
-        bits += blocks.take(pairs)
-        yield holding(self.sides, bits, events.take(pairs), places)
+        yield set_bits(surely, blocks, labels.take(events))
+        positions, events = set_bits(both[:, :width] ^ surely, blocks, events)
+        positions, events = holding(self.sides, positions, events, places)
+        yield positions, labels.take(events)
 
 
 def _any(maybe: Words) -> Words:

@@ -38,7 +38,8 @@ class Side:
 
     def constrained(self, axis: Axis) -> Bools:
         """The boxes that say anything about the axis."""
-        return ~(self.null & (self.low == axis.least) & (self.high == axis.greatest))
+        free: Bools = self.null & (self.low == axis.least) & (self.high == axis.greatest)
+        return ~free
 
     def bounds(self, axis: Axis) -> Numbers:
         """Every bound that is one: not where an interval is open-ended, and not of empty intervals."""

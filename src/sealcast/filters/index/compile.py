@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -86,8 +87,11 @@ def _boxes(conjunct: Conjunct, source: Condition) -> list[tuple[list[tuple[str, 
     """
     residual = None if not conjunct.residual else _together(conjunct.residual)
     choices = {name: _pieces(ranges) for name, ranges in conjunct.ranges}
-    longest = max(choices, key=lambda name: len(choices[name]), default=None)
-    if np.prod([float(len(c)) for c in choices.values()]) > max(MAX_PRODUCT, len(choices[longest]) if longest else 0):
+    lengths = [len(pieces) for pieces in choices.values()]
+    if not lengths or max(lengths) == 1:
+        return [([(name, pieces[0]) for name, pieces in choices.items()], residual)]
+    longest = max(choices, key=lambda name: len(choices[name]))
+    if math.prod(lengths) > max(MAX_PRODUCT, len(choices[longest])):
         residual = source
         for name, ranges in conjunct.ranges:
             if name != longest and len(choices[name]) > 1:

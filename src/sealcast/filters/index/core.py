@@ -22,7 +22,7 @@ from sealcast.filters.index.blocks import Blocks
 from sealcast.filters.index.boxes import Ids
 from sealcast.filters.index.compile import NO_RESIDUAL, Compiled, compiled
 from sealcast.filters.index.dense import Dense
-from sealcast.filters.index.extract import bit_of, runs
+from sealcast.filters.index.extract import bit_of, runs, set_bits
 from sealcast.filters.index.postings import Postings
 from sealcast.filters.tree import Condition, XPath
 from sealcast.filters.vector import Evaluator
@@ -31,6 +31,8 @@ from sealcast.model.schema import Schema
 
 #: Events that are matched at a time: bounds what candidates take, whatever the batch and the filters are.
 CHUNK_EVENTS: Final = 16_384
+#: Bytes of an answer's words that are held at a time where only pairs are asked for.
+_DENSE_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,13 +50,21 @@ class Fan:
 
 
 @dataclass(frozen=True, slots=True)
+class Targets:
+    """Where every box speaks for one subscription: that subscription, its word and its bit, by entry of a structure."""
+
+    subscriptions: Ids
+    words: Ids
+    bits: Words
+
+
+@dataclass(frozen=True, slots=True)
 class Part:
     """A structure that finds boxes. `plain`: a box found is a match, and no other box speaks for its subscriptions."""
 
     finder: Blocks | Postings
     plain: bool
-    #: Where every box speaks for one subscription: its word and its bit, by entry.
-    targets: tuple[Ids, Words] | None
+    targets: Targets | None
 
     @classmethod
     def of(cls, finder: Blocks | Postings, plain: bool, fan: Fan) -> Part:
@@ -62,16 +72,24 @@ class Part:
         if not plain or (fan.starts.take(finder.boxes + 1) - starts != 1).any():
             return cls(finder, plain, None)
         subscriptions = fan.subscriptions.take(starts)
-        return cls(finder, plain, (subscriptions >> 6, bit_of(subscriptions)))
+        return cls(finder, plain, Targets(subscriptions, subscriptions >> 6, bit_of(subscriptions)))
 
-    def set(self, entries: Ids, events: Ids, fan: Fan, out: Words) -> None:
-        """The bits of these matches. Adding is setting: no pair comes twice, and it is five times as fast as `or`."""
+    def set(self, entries: Ids, starts: Ids, fan: Fan, out: Words) -> None:
+        """The bits of these matches, in rows that start there. Adding is setting: no pair comes twice, and `add` is
+        five times as fast as `or`."""
         if self.targets is not None:
-            words, bits = self.targets[0].take(entries), self.targets[1].take(entries)
+            words, bits = self.targets.words.take(entries), self.targets.bits.take(entries)
         else:
-            subscriptions, events = fan.spread(self.finder.boxes.take(entries), events)
+            subscriptions, starts = fan.spread(self.finder.boxes.take(entries), starts)
             words, bits = subscriptions >> 6, bit_of(subscriptions)
-        np.add.at(out.reshape(-1), events * out.shape[1] + words, bits)
+        words += starts
+        np.add.at(out.reshape(-1), words, bits)
+
+    def matches(self, entries: Ids, events: Ids, fan: Fan) -> tuple[Ids, Ids]:
+        """(subscription, event) pairs."""
+        if self.targets is not None:
+            return self.targets.subscriptions.take(entries), events
+        return fan.spread(self.finder.boxes.take(entries), events)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,17 +139,72 @@ class Index:
 
     def match(self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None) -> Words:
         """Row e, bit i (word i // 64, bit i % 64): whether subscription i's filter is true of event e."""
-        events = columns.num_rows
-        out = np.zeros((events, self.words), np.uint64)
-        places = self._places(columns)
-        for start in range(0, events, CHUNK_EVENTS):
-            stop = min(start + CHUNK_EVENTS, events)
-            part = [p.slice(start, stop) for p in places]
+        out = np.zeros((columns.num_rows, self.words), np.uint64)
+        for start, stop, places in self._chunks(columns):
+            here = out[start:stop]
+            rows = np.arange(stop - start)
             if self.dense is not None:
-                self.dense.match(part, stop - start, out[start:stop])
-            late = self._scatter(part, stop - start, out[start:stop])
-            self._settle(late, columns.slice(start, stop - start), payloads and payloads[start:stop], out[start:stop])
+                self.dense.match(places, rows.size, here)
+            for part in self.parts:
+                if part.plain:
+                    for entries, starts in part.finder.match(places, rows * self.words):
+                        part.set(entries, starts, self.fan, here)
+            evaluator = self._evaluator(columns, payloads, start, stop)
+            for subscriptions, events in self._late(places, rows, evaluator):
+                np.bitwise_or.at(here, (events, subscriptions >> 6), bit_of(subscriptions))
         return out
+
+    def pairs(self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None) -> tuple[Ids, Ids]:
+        """The same as (event, subscription) pairs, by event, then by subscription.
+
+        Its cost follows the matches; that of `match` also the width of the table, since it clears every word.
+        """
+        found = [np.empty(0, np.int64)]
+        for start, stop, places in self._chunks(columns):
+            rows = np.arange(stop - start)
+            keys: list[Ids] = []
+            if self.dense is not None:
+                keys.append(self._dense_keys(places, rows))
+            for part in self.parts:
+                if part.plain:
+                    for entries, firsts in part.finder.match(places, rows * self.count):
+                        subscriptions, firsts = part.matches(entries, firsts, self.fan)
+                        keys.append(subscriptions + firsts)
+            evaluator = self._evaluator(columns, payloads, start, stop)
+            keys.extend(s + e * self.count for s, e in self._late(places, rows, evaluator))
+            if keys:
+                merged = np.sort(np.concatenate(keys))
+                fresh = np.ones(merged.size, np.bool_)
+                np.not_equal(merged[1:], merged[:-1], out=fresh[1:])  # several boxes may have found a pair
+                found.append(merged[fresh] + start * self.count)
+        whole = np.concatenate(found)
+        events = whole // max(1, self.count)
+        return events, whole - events * self.count
+
+    def _chunks(self, columns: pa.RecordBatch) -> Iterator[tuple[int, int, list[Places]]]:
+        places = self._places(columns)
+        for start in range(0, columns.num_rows, CHUNK_EVENTS):
+            stop = min(start + CHUNK_EVENTS, columns.num_rows)
+            yield start, stop, [p.slice(start, stop) for p in places]
+
+    def _evaluator(
+        self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None, start: int, stop: int
+    ) -> Evaluator | None:
+        if not self.residuals:
+            return None
+        return Evaluator(columns.slice(start, stop - start), self.schema, payloads and payloads[start:stop])
+
+    def _dense_keys(self, places: Sequence[Places], rows: Ids) -> Ids:
+        assert self.dense is not None
+        keys: list[Ids] = []
+        step = max(64, _DENSE_BYTES // (8 * self.words))
+        for start in range(0, rows.size, step):
+            some = rows[start : start + step]
+            words = np.zeros((some.size, self.words), np.uint64)
+            self.dense.match([p.slice(start, start + some.size) for p in places], some.size, words)
+            first = some * self.count
+            keys.append(set_bits(words, first, first)[0])
+        return np.concatenate(keys)
 
     def _places(self, columns: pa.RecordBatch) -> list[Places]:
         names = columns.schema.names
@@ -140,48 +213,35 @@ class Index:
             raise Misuse(f"the batch has no column {missing[0]!r}, which filters ask for")
         return [axis.places(columns.column(axis.name)) for axis in self.axes]
 
-    def _scatter(self, places: Sequence[Places], events: int, out: Words) -> list[tuple[Ids, Ids]]:
-        """Sets the bits of plain boxes; returns the (box, event) pairs that need more."""
-        late: list[tuple[Ids, Ids]] = []
-        for part in self.parts:
-            for entries, found in part.finder.match(places, events):
-                if part.plain:
-                    part.set(entries, found, self.fan, out)
-                else:
-                    late.append((part.finder.boxes.take(entries), found))
-        return late
-
-    def _settle(
-        self,
-        late: list[tuple[Ids, Ids]],
-        columns: pa.RecordBatch,
-        payloads: Sequence[bytes] | None,
-        out: Words,
-    ) -> None:
-        """Residuals, each on the events that its boxes left, then the bits, which several boxes may set."""
-        evaluator = Evaluator(columns, self.schema, payloads)
+    def _late(self, places: Sequence[Places], rows: Ids, evaluator: Evaluator | None) -> Iterator[tuple[Ids, Ids]]:
+        """(subscription, event) pairs of boxes that are not plain: residuals are evaluated on the events left."""
         for box in self.always:
-            residual = self.residual_of[box]
-            rows = np.arange(columns.num_rows)
-            if residual != NO_RESIDUAL:
-                rows = np.flatnonzero(evaluator.true(self.residuals[residual]))
-            self._set(np.full(rows.size, box), rows, out)
+            true = self._true(int(self.residual_of[box]), rows, evaluator)
+            yield self.fan.spread(np.full(true.size, box), true)
+        late = [
+            (part.finder.boxes.take(entries), events)
+            for part in self.parts
+            if not part.plain
+            for entries, events in part.finder.match(places, rows)
+        ]
         if not late:
             return
-        boxes, events = (np.concatenate(side) for side in zip(*late, strict=True))
+        boxes, events = np.concatenate([b for b, _ in late]), np.concatenate([e for _, e in late])
         order = np.argsort(self.residual_of.take(boxes), kind="stable")
         boxes, events = boxes.take(order), events.take(order)
         for residual, start, stop in _segments(self.residual_of.take(boxes)):
-            some, rows = boxes[start:stop], events[start:stop]
-            if residual != NO_RESIDUAL:
-                asked, back = np.unique(rows, return_inverse=True)
-                true = evaluator.true(self.residuals[residual], asked)[back]
-                some, rows = some[true], rows[true]
-            self._set(some, rows, out)
+            some, asked = boxes[start:stop], events[start:stop]
+            true = np.zeros(rows.size, np.bool_)
+            true[self._true(residual, np.unique(asked), evaluator)] = True
+            kept = true[asked]
+            yield self.fan.spread(some[kept], asked[kept])
 
-    def _set(self, boxes: Ids, events: Ids, out: Words) -> None:
-        subscriptions, events = self.fan.spread(boxes, events)
-        np.bitwise_or.at(out, (events, subscriptions >> 6), bit_of(subscriptions))
+    def _true(self, residual: int, rows: Ids, evaluator: Evaluator | None) -> Ids:
+        """Of these events, those of which the residual is true; all of them without one."""
+        if residual == NO_RESIDUAL:
+            return rows
+        assert evaluator is not None
+        return rows[evaluator.true(self.residuals[residual], rows)]
 
 
 def _segments(sorted_ids: Ids) -> Iterator[tuple[int, int, int]]:

@@ -75,6 +75,7 @@ class Dense:
 
     def _settle(self, open_bits: Words, surely: Words, places: Sequence[Places]) -> None:
         """Bits that may be set are, if the bounds say so."""
-        events, bits = set_bits(open_bits)
+        rows = open_bits.shape[0]
+        bits, events = set_bits(open_bits, np.zeros(rows, np.int64), np.arange(rows))
         bits, events = holding(self.sides, bits, events, places)
         np.add.at(surely, (events, bits >> 6), bit_of(bits))

@@ -1,4 +1,4 @@
-"""Bits out of bitmaps and back, at a cost that follows the bits that are set."""
+"""Bits out of bitmaps, at a cost that follows the bits that are set."""
 
 from __future__ import annotations
 
@@ -10,23 +10,25 @@ from sealcast.filters.bits import Words
 Ids = NDArray[np.int64]
 
 
-def set_bits(words: Words) -> tuple[Ids, Ids]:
-    """(row, bit) of every set bit, by row, then by bit.
+def set_bits(words: Words, base: Ids, label: Ids) -> tuple[Ids, Ids]:
+    """For every set bit of row r, by row and bit: `base[r]` + the bit's number, and `label[r]`.
 
-    First the bytes that are not zero, then their bits: most bytes are zero, and looking at a byte is cheaper than
-    looking at eight bits.
+    First the bytes that are not zero, then their bits: most bytes are zero, and looking at a byte costs less than
+    looking at eight bits. Whatever can be worked out per byte is, for the same reason.
     """
     rows, width = words.shape
-    if width == 0 or rows == 0:
+    if rows == 0 or width == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
     octets = np.ascontiguousarray(words).view(np.uint8).reshape(-1)
     found = np.flatnonzero(octets != 0)
+    row = found // (8 * width) if width & (width - 1) else found >> ((8 * width).bit_length() - 1)
+    start = base.take(row)
+    start += (found - row * (8 * width)) << 3
     bits = np.flatnonzero(np.unpackbits(octets.take(found), bitorder="little").view(np.bool_))
-    at = (found.take(bits >> 3) << 3) + (bits & 7)
-    if width & (width - 1) == 0:  # a shift costs a third of a division, and this is the hottest line of matching
-        return at >> (64 * width).bit_length() - 1, at & (64 * width - 1)
-    row = at // (64 * width)
-    return row, at - row * (64 * width)
+    octet = bits >> 3
+    bits &= 7
+    bits += start.take(octet)
+    return bits, label.take(row).take(octet)
 
 
 def bit_of(positions: Ids) -> Words:
@@ -38,4 +40,4 @@ def runs(starts: Ids, counts: Ids) -> Ids:
     """`starts[0], starts[0] + 1, ...` (counts[0] numbers), then those of the next run."""
     ends = np.cumsum(counts)
     total = int(ends[-1]) if ends.size else 0
-    return np.arange(total) + np.repeat(starts - (ends - counts), counts)
+    return np.repeat(starts - (ends - counts), counts) + np.arange(total)

@@ -54,18 +54,15 @@ class Grid:
         with np.errstate(over="ignore"):  # beyond the last cell is beyond the last cell
             cells = (values - self.origin) * self.scale
         # Each step keeps the order: subtraction, multiplication and rounding are all monotone.
-        return self.table.take(np.clip(cells, 0, _CELLS - 1).astype(np.int64))  # type: ignore[return-value]
+        return self.table.take(np.clip(cells, 0, _CELLS - 1).astype(np.int64))
 
     @classmethod
     def over(cls, bounds: Numbers, most: int) -> Grid:
         """Buckets for these bounds (at least one; infinities and other extremes left out), at most `most` of them."""
         distinct = np.unique(bounds)
         first, last = distinct[0], distinct[-1]
-        if (
-            distinct.dtype == np.int64
-            and INT_MIN < int(first) <= int(last) < INT_MAX
-            and int(last) - int(first) + 3 <= most
-        ):
+        whole = distinct.dtype == np.int64 and INT_MIN < int(first) and int(last) < INT_MAX
+        if whole and int(last) - int(first) + 3 <= most:
             return cls("direct", int(last) - int(first) + 3, int(first) - 1, 0.0, np.empty(0, np.int64))
         span = float(last) - float(first)
         if 0.0 < span < np.inf and np.isfinite(scale := _CELLS / span):

@@ -11,7 +11,7 @@ A conjunct may be *wider* than the truth only where it carries a residual: the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -30,17 +30,6 @@ class Conjunct:
 
     ranges: tuple[tuple[str, Ranges], ...] = ()
     residual: tuple[Condition, ...] = ()
-
-    def __and__(self, other: Conjunct) -> Conjunct | None:
-        """Both; None if that is impossible."""
-        met = dict(self.ranges)
-        for name, ranges in other.ranges:
-            both = met[name] & ranges if name in met else ranges
-            if both.empty:
-                return None
-            met[name] = both
-        extra = tuple(r for r in other.residual if r not in self.residual)
-        return Conjunct(tuple(sorted(met.items(), key=lambda item: item[0])), self.residual + extra)
 
 
 EVERYTHING: Final = Conjunct()
@@ -78,15 +67,38 @@ def _said(condition: Condition, wanted: bool) -> Condition:
 def _all(items: tuple[Condition, ...], schema: Schema, *, wanted: bool) -> tuple[Conjunct, ...]:
     """Multiplied out, the longest alternative first, since a long list is the most selective thing a filter can say."""
     factors = [(_set(item, schema, wanted=wanted), item) for item in items]
-    factors.sort(key=lambda factor: (len(factor[0]) != 1, -len(factor[0])))
-    product: tuple[Conjunct, ...] = (EVERYTHING,)
-    for alternatives, item in factors:
+    single = _met([alternatives[0] for alternatives, _ in factors if len(alternatives) == 1])
+    if single is None or any(not alternatives for alternatives, _ in factors):
+        return ()
+    product: tuple[Conjunct, ...] = (single,)
+    several = [factor for factor in factors if len(factor[0]) > 1]
+    for alternatives, item in sorted(several, key=lambda factor: -len(factor[0])):
         if len(product) > 1 and len(product) * len(alternatives) > MAX_PRODUCT:
             hull = _hull(alternatives)
             alternatives = (replace(hull, residual=(_said(item, wanted),)),)
-        met = (a & b for a in product for b in alternatives)
+        met = (_met([a, b]) for a in product for b in alternatives)
         product = tuple(c for c in met if c is not None)
-    return _union(product)
+    return product if len(product) < 2 else _union(product)
+
+
+def _met(conjuncts: Sequence[Conjunct]) -> Conjunct | None:
+    """All of them; None if that is impossible."""
+    if len(conjuncts) == 1:
+        return conjuncts[0]
+    ranges: dict[str, Ranges] = {}
+    residual: dict[Condition, None] = {}
+    for conjunct in conjuncts:
+        for name, allowed in conjunct.ranges:
+            both = ranges[name] & allowed if name in ranges else allowed
+            if both.empty:
+                return None
+            ranges[name] = both
+        residual.update(dict.fromkeys(conjunct.residual))
+    return Conjunct(tuple(sorted(ranges.items(), key=_name)), tuple(residual))
+
+
+def _name(item: tuple[str, Ranges]) -> str:
+    return item[0]
 
 
 def _hull(alternatives: tuple[Conjunct, ...]) -> Conjunct:
@@ -95,7 +107,7 @@ def _hull(alternatives: tuple[Conjunct, ...]) -> Conjunct:
     for other in alternatives[1:]:
         theirs = dict(other.ranges)
         shared = {name: shared[name] | theirs[name] for name in shared.keys() & theirs.keys()}
-    return Conjunct(tuple(sorted(shared.items(), key=lambda item: item[0])))
+    return Conjunct(tuple(sorted(shared.items(), key=_name)))
 
 
 def _union(conjuncts: Iterable[Conjunct]) -> tuple[Conjunct, ...]:

@@ -58,8 +58,8 @@ class Estimate:
 def _shares(side: Side, axis: Axis, attribute: Attribute) -> tuple[Shares, Shares]:
     bounds = np.sort(side.bounds(axis))
     scale = 1.0 / max(1, bounds.size)
-    start = np.searchsorted(bounds, side.low, side="left") * scale
-    end = np.searchsorted(bounds, side.high, side="right") * scale
+    start: Shares = np.searchsorted(bounds, side.low, side="left") * np.float64(scale)
+    end: Shares = np.searchsorted(bounds, side.high, side="right") * np.float64(scale)
     domain = _domain(attribute)
     if domain is not None:
         first, length = domain

@@ -86,8 +86,8 @@ class Postings:
                 kept[a] = side
         return cls(axis, keys, starts, entry, kept)
 
-    def match(self, places: Sequence[Places], events: int) -> Iterator[tuple[Ids, Ids]]:
-        """(entry, event) pairs that hold, part by part; no pair twice."""
+    def match(self, places: Sequence[Places], labels: Ids) -> Iterator[tuple[Ids, Ids]]:
+        """(entry, label of the event) of every pair that holds, part by part; no pair twice."""
         here = places[self.axis]
         keys = self.keys.of(here.values)
         starts = self.starts.take(keys)
@@ -96,12 +96,13 @@ class Postings:
             counts *= here.present
         first = 0
         ends = np.cumsum(counts)
-        while first < events:
+        while first < labels.size:
             done = int(ends[first - 1]) if first else 0
             stop = max(first + 1, int(np.searchsorted(ends, done + _CHUNK_CANDIDATES, side="right")))
             entries = runs(starts[first:stop], counts[first:stop])
             owners = np.repeat(np.arange(first, stop), counts[first:stop])
-            yield holding(self.sides, entries, owners, places)
+            entries, owners = holding(self.sides, entries, owners, places)
+            yield entries, labels.take(owners)
             first = stop
 
 

@@ -46,7 +46,8 @@ class Table:
         table = np.zeros((grid.count + 1, 2, words), np.uint64)
         table[:-1, 0], table[:-1, 1] = maybe, surely
         nulls = positions[side.null]
-        np.bitwise_or.at(table[-1], (slice(None), nulls >> 6), bit_of(nulls))
+        np.bitwise_or.at(table[-1, 0], nulls >> 6, bit_of(nulls))
+        table[-1, 1] = table[-1, 0]
         blocks = table.reshape(grid.count + 1, 2, words // width, width).transpose(0, 2, 1, 3)
         return cls(grid, np.ascontiguousarray(blocks).reshape(grid.count + 1, words // width, 2 * width))
 

@@ -15,7 +15,7 @@ import bisect
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, Protocol
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -26,7 +26,8 @@ from sealcast.errors import Misuse
 from sealcast.filters.vector.intervals import INT_MAX, INT_MIN, TOP, Key
 from sealcast.model.schema import Attribute, Type
 
-Numbers = NDArray[np.int64] | NDArray[np.float64]
+#: int64 or float64, as the axis has it.
+Numbers = NDArray[Any]
 Bools = NDArray[np.bool_]
 
 #: Bytes of a text that are compared as one number before the texts themselves are.
@@ -49,21 +50,6 @@ class Places:
         return Places(self.values[start:stop], present)
 
 
-class Axis(Protocol):
-    """One attribute that some box constrains."""
-
-    name: str
-    #: The least and the greatest place; a box that does not care reaches from one to the other.
-    least: int | float
-    greatest: int | float
-    dtype: type[np.int64] | type[np.float64]
-
-    def places(self, column: pa.Array) -> Places: ...
-
-    def key(self, key: Key) -> int | float:
-        """Where a bound lies."""
-
-
 @dataclass(frozen=True)
 class Line:
     """Numbers, moments and booleans."""
@@ -71,6 +57,7 @@ class Line:
     name: str
     real: bool
 
+    # The least and the greatest place: a box that does not care reaches from one to the other.
     @property
     def least(self) -> int | float:
         return -np.inf if self.real else INT_MIN
@@ -84,6 +71,7 @@ class Line:
         return np.float64 if self.real else np.int64
 
     def key(self, key: Key) -> int | float:
+        """Where a bound lies."""
         return key  # type: ignore[no-any-return]
 
     def places(self, column: pa.Array) -> Places:
@@ -180,7 +168,12 @@ def heads(texts: pa.Array) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
     return raw.view(">u8").astype(np.uint64).reshape(-1), lengths
 
 
-def axis_of(attribute: Attribute, keys: Sequence[Key]) -> Line | Texts:
+#: One attribute that some condition bounds.
+Axis = Line | Texts
+
+
+def axis_of(attribute: Attribute, keys: Sequence[Key]) -> Axis:
+    """The axis on which these bounds lie."""
     if attribute.type is Type.STRING:
         return Texts.of(attribute.name, keys)
     return Line(attribute.name, real=attribute.type is Type.FLOAT)

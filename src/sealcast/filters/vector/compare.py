@@ -66,8 +66,8 @@ def _numbers(op: Comparison, a: Column, b: Column, hard: Bools | None) -> tuple[
 def _mixed(op: Comparison, a: Column, b: Column, hard: Bools | None) -> tuple[Bools, Bools | None]:
     """A whole number that is a double without rounding compares as one; anything else is hard."""
     whole = b if a.type is Type.FLOAT else a
-    size = np.abs(whole.values.astype(np.float64))
-    easy = (size <= _EXACT_DOUBLE) & (whole.scale == 0)
+    # Below, not up to: 2**53 + 1 has already become 2**53 here.
+    easy = (np.abs(whole.values.astype(np.float64)) < _EXACT_DOUBLE) & (whole.scale == 0)
     true = _ORDER[op](a.values.astype(np.float64), b.values.astype(np.float64))
     return true, hard if easy.all() else either(hard, ~easy)
 

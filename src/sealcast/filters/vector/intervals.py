@@ -153,20 +153,18 @@ def comparison(attribute: Attribute, op: Comparison, value: Value) -> Ranges:
         return NOTHING  # booleans are not ordered
     least, greatest = extremes(attribute)
     below, at, above = _around(attribute, value)
-    match op:
-        case Comparison.EQ:
-            parts = [] if at is None else [(at, at)]
-        case Comparison.NE:
-            parts = [(least, below), (above, greatest)]
-        case Comparison.LT:
-            parts = [(least, below)]
-        case Comparison.LE:
-            parts = [(least, below if at is None else at)]
-        case Comparison.GT:
-            parts = [(above, greatest)]
-        case Comparison.GE:
-            parts = [(above if at is None else at, greatest)]
-    return Ranges(merged((low, high) for low, high in parts if low is not None and high is not None))
+    if op is Comparison.EQ:
+        return NOTHING if at is None else Ranges(((at, at),))
+    parts: list[Interval] = []
+    if below is not None and op in (Comparison.LT, Comparison.LE, Comparison.NE):
+        parts.append((least, below if at is None or op is not Comparison.LE else at))
+    elif at is not None and op is Comparison.LE:
+        parts.append((least, at))
+    if above is not None and op in (Comparison.GT, Comparison.GE, Comparison.NE):
+        parts.append((above if at is None or op is not Comparison.GE else at, greatest))
+    elif at is not None and op is Comparison.GE:
+        parts.append((at, greatest))
+    return Ranges(tuple(parts) if len(parts) < 2 or at is not None else merged(parts))
 
 
 def prefix(text: str) -> Ranges:
@@ -192,14 +190,16 @@ def _around(attribute: Attribute, value: Value) -> tuple[Key | None, Key | None,
         case str():
             return (0, value, -1), (0, value, 0), (0, value, 1)
         case bool():
-            return _whole(Fraction(value), 0, 1)
+            return _whole(int(value), 0, 1)
         case datetime():
-            return _whole(Fraction((value - _EPOCH) // _MICROSECOND), INT_MIN, INT_MAX)
+            return _whole((value - _EPOCH) // _MICROSECOND, INT_MIN, INT_MAX)
         case int() | float() | Decimal():
             if isinstance(value, float | Decimal) and not math.isfinite(value):
                 return _infinite(attribute, positive=value > 0)
             if attribute.type is Type.FLOAT:
                 return _double(value)
+            if isinstance(value, int):
+                return _whole(value * 10**attribute.scale, INT_MIN, INT_MAX)
             return _whole(Fraction(value) * 10**attribute.scale, INT_MIN, INT_MAX)
         case _:
             return None, None, None
@@ -210,7 +210,7 @@ def _infinite(attribute: Attribute, *, positive: bool) -> tuple[Key | None, Key 
     return (greatest, None, None) if positive else (None, None, least)
 
 
-def _whole(value: Fraction, least: int, greatest: int) -> tuple[int | None, int | None, int | None]:
+def _whole(value: int | Fraction, least: int, greatest: int) -> tuple[int | None, int | None, int | None]:
     floor, ceiling = math.floor(value), math.ceil(value)
     if floor != ceiling:
         below, at, above = floor, None, ceiling

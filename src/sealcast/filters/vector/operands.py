@@ -6,6 +6,7 @@ or rounding might differ from the reference, the row is *hard*: the reference ev
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
@@ -23,6 +24,13 @@ from sealcast.model.schema import Type
 _SAFE: Final = float(2**62)
 #: Whole numbers up to this are doubles without rounding.
 _EXACT_DOUBLE: Final = 2**53
+_DOUBLES: Final[dict[ArithmeticOp, Callable[[Numbers, Numbers], Numbers]]] = {
+    ArithmeticOp.ADD: np.add,
+    ArithmeticOp.SUB: np.subtract,
+    ArithmeticOp.MUL: np.multiply,
+    ArithmeticOp.DIV: np.divide,
+    ArithmeticOp.MOD: np.fmod,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,17 +194,7 @@ def _doubles(op: ArithmeticOp, a: Column, b: Column, present: Bools | None, hard
     left, hard = as_double(a, hard)
     right, hard = as_double(b, hard)
     with np.errstate(all="ignore"):
-        match op:
-            case ArithmeticOp.ADD:
-                values = left + right
-            case ArithmeticOp.SUB:
-                values = left - right
-            case ArithmeticOp.MUL:
-                values = left * right
-            case ArithmeticOp.DIV:
-                values = left / right
-            case ArithmeticOp.MOD:
-                values = np.fmod(left, right)
+        values = _DOUBLES[op](left, right)
     finite = np.isfinite(values)
     if not finite.all():  # what leaves the numbers is NULL
         present = both(present, finite)

@@ -1,0 +1,149 @@
+"""Rows `index` and `index-growth` of `sealcast bench kernels`: what matching costs, and how it grows.
+
+The workloads are here in full. Times are CPU time of this process, the median of several runs, both sides in one run;
+the reference does on the same events and subscriptions what anyone would write first with numpy, in chunks that stay
+in the cache. The answers are compared bit by bit before anything is timed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from sealcast.bench.report import Row, cpu_seconds
+from sealcast.errors import Bug
+from sealcast.filters.index import Index
+from sealcast.filters.tree import And, Between, Compare, Comparison, Condition, Literal, Name
+from sealcast.model.schema import Attribute, Schema, Type
+
+EVENTS: Final = 16_384
+SUBSCRIPTIONS: Final = 10_000
+#: A subscription's range covers this share of an attribute's domain, evenly distributed: from a narrow band to a fifth.
+RANGE_SHARE: Final = (0.02, 0.2)
+SYMBOLS: Final = 5_000
+_REFERENCE_EVENTS: Final = 1_024
+_REFERENCE_CHUNK: Final = 16
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    schema: Schema
+    conditions: list[Condition]
+    columns: pa.RecordBatch
+
+
+# --- workloads ----------------------------------------------------------------------------------
+
+
+def three_ranges(subscriptions: int, events: int, seed: int = 1) -> tuple[Workload, Floats, Floats, Floats]:
+    """Three attributes, each filter a range on each: centre anywhere in the domain, width as in RANGE_SHARE.
+
+    Events are even over the domain; about 0.13 % of the pairs match. Also the bounds and events, for the reference.
+    """
+    random = np.random.default_rng(seed)
+    names = ("a", "b", "c")
+    schema = Schema(tuple(Attribute(name, Type.FLOAT) for name in names))
+    centre = random.random((3, subscriptions)) * 1_000.0
+    half = random.uniform(*RANGE_SHARE, (3, subscriptions)) * 500.0
+    low, high, values = centre - half, centre + half, random.random((3, events)) * 1_000.0
+    conditions: list[Condition] = [
+        And(tuple(Between(Name(n), Literal(float(low[a, i])), Literal(float(high[a, i]))) for a, n in enumerate(names)))
+        for i in range(subscriptions)
+    ]
+    columns = pa.RecordBatch.from_arrays([pa.array(v) for v in values], names=list(names))
+    return Workload(schema, conditions, columns), low, high, values
+
+
+def symbol_and_price(subscriptions: int, events: int, seed: int = 2) -> Workload:
+    """One of 5,000 symbols, a price range of a tenth of the domain, a least volume: each filter says what it said
+    whatever the number of subscriptions is, and matches about one event in 100,000."""
+    random = np.random.default_rng(seed)
+    schema = Schema(
+        (
+            Attribute("symbol", Type.STRING),
+            Attribute("price", Type.FLOAT, min=0.0, max=1_000.0),
+            Attribute("volume", Type.INT, min=0, max=9_999),
+        )
+    )
+    low = random.random(subscriptions) * 900.0
+    conditions: list[Condition] = [
+        And(
+            (
+                Compare(Comparison.EQ, Name("symbol"), Literal(f"S{symbol}")),
+                Between(Name("price"), Literal(float(price)), Literal(float(price) + 100.0)),
+                Compare(Comparison.GE, Name("volume"), Literal(int(volume))),
+            )
+        )
+        for symbol, price, volume in zip(
+            random.integers(0, SYMBOLS, subscriptions), low, random.integers(0, 10_000, subscriptions), strict=True
+        )
+    ]
+    columns = pa.RecordBatch.from_arrays(
+        [
+            pa.array([f"S{i}" for i in random.integers(0, SYMBOLS, events)]),
+            pa.array(random.random(events) * 1_000.0),
+            pa.array(random.integers(0, 10_000, events)),
+        ],
+        names=["symbol", "price", "volume"],
+    )
+    return Workload(schema, conditions, columns)
+
+
+# --- the reference ------------------------------------------------------------------------------
+
+
+def broadcast(low: Floats, high: Floats, values: Floats, chunk: int = _REFERENCE_CHUNK) -> NDArray[np.bool_]:
+    """Every (event, subscription, bound) compared by broadcasting."""
+    out = np.empty((values.shape[1], low.shape[1]), np.bool_)
+    for start in range(0, values.shape[1], chunk):
+        some = values[:, start : start + chunk, None]
+        out[start : start + chunk] = ((low[:, None, :] <= some) & (some <= high[:, None, :])).all(axis=0)
+    return out
+
+
+# --- rows ---------------------------------------------------------------------------------------
+
+
+def index_row() -> Row:
+    """`index`: microseconds of CPU per event; ratio = how many times faster than the reference."""
+    workload, low, high, values = three_ranges(SUBSCRIPTIONS, EVENTS)
+    index = Index.build(workload.conditions, workload.schema)
+    answer = index.match(workload.columns.slice(0, _REFERENCE_EVENTS))
+    expected = broadcast(low, high, values[:, :_REFERENCE_EVENTS])
+    bits = np.unpackbits(answer.view(np.uint8), axis=1, bitorder="little", count=SUBSCRIPTIONS)
+    if not np.array_equal(bits.astype(np.bool_), expected):
+        raise Bug("the index and plain broadcasting disagree")
+    ours = cpu_seconds(lambda: index.match(workload.columns)) / EVENTS
+    reference = cpu_seconds(lambda: broadcast(low, high, values[:, :_REFERENCE_EVENTS])) / _REFERENCE_EVENTS
+    return Row(
+        name="index",
+        ours=ours * 1e6,
+        reference=reference * 1e6,
+        reference_name="numpy broadcasting of every (event, subscription, bound)",
+        ratio=reference / ours,
+        unit="CPU us per event",
+    )
+
+
+def growth_row() -> Row:
+    """`index-growth`: cost per event at 100,000 selective subscriptions (ours) against 10,000 (reference)."""
+    costs = []
+    for subscriptions in (SUBSCRIPTIONS, 10 * SUBSCRIPTIONS):
+        workload = symbol_and_price(subscriptions, EVENTS)
+        index = Index.build(workload.conditions, workload.schema)
+        costs.append(cpu_seconds(partial(index.match, workload.columns)) / EVENTS)
+    return Row(
+        name="index-growth",
+        ours=costs[1] * 1e6,
+        reference=costs[0] * 1e6,
+        reference_name="the same filters, a tenth of the subscriptions",
+        ratio=costs[1] / costs[0],
+        unit="CPU us per event",
+    )
