@@ -255,6 +255,11 @@ def test_filters_that_no_event_can_match_are_legal_and_earn_a_warning(text: str)
         "NOT FALSE",
         "NOT XPATH '//a'",
         "price = 0.10 AND NOT volume = 3",
+        "NOT price < 1000",
+        "NOT price > 0",
+        "NOT 1000 > price",
+        "NOT 0 < price",
+        "NOT volume <> 5",
     ],
 )
 def test_filters_that_an_event_can_match_earn_none(text: str) -> None:
