@@ -77,7 +77,7 @@ def test_its_frames_are_ours_byte_for_byte() -> None:
 
 
 def test_it_opens_its_mailbox_and_no_more(tmp_path: Path) -> None:
-    """Through the broker's whole path: the pair key from the registry, the piece from the pipeline, the rest its own."""
+    """Through the broker's whole path: pair key from the registry, piece from the pipeline, the rest its own."""
     realm = Realm.create(tmp_path / "realm")
     realm.create_topic("ticks", SCHEMA)
     names = [f"subscriber-{i}" for i in range(len(FILTERS))]

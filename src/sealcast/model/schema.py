@@ -239,7 +239,8 @@ class Attribute:
                 case str():
                     moment = datetime.fromisoformat(given)
                 case _:
-                    micros = _decimal(given, self.name) * 1000
+                    with localcontext(prec=MAX_NUMBER_DIGITS):
+                        micros = _decimal(given, self.name) * 1000
                     if micros != micros.to_integral_value():
                         raise self._refuse(f"{given} ms is finer than a microsecond")
                     moment = _EPOCH + timedelta(microseconds=int(micros))
@@ -376,7 +377,9 @@ def _decimal(given: object, name: str) -> Decimal:
 
 
 def _digits_after_point(value: Decimal) -> int:
-    exponent = value.normalize().as_tuple().exponent
+    # The default context keeps 28 digits: it would round the 30th away, and the value with it.
+    with localcontext(prec=MAX_NUMBER_DIGITS):
+        exponent = value.normalize().as_tuple().exponent
     assert isinstance(exponent, int)
     return max(0, -exponent)
 
