@@ -120,6 +120,15 @@ def test_a_child_process_must_open_its_own(tmp_path: Path) -> None:
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
+def test_a_closed_log_says_so(tmp_path: Path) -> None:
+    log = EmbeddedLog(tmp_path)
+    log.close()
+    log.close()
+    for call in (log.end, log.start, log.verify, lambda: log.append([b"x"]), lambda: log.read(0)):
+        with pytest.raises(Misuse, match="was closed"):
+            call()
+
+
 def test_max_bytes_stops_early_but_always_makes_progress(tmp_path: Path) -> None:
     with EmbeddedLog(tmp_path) as log:
         log.append([b"x" * 10] * 5)

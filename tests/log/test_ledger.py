@@ -146,6 +146,42 @@ def test_one_pipeline_runs_a_topic(directory: Path) -> None:
             pass
 
 
+#: A driver: goes on where the ledger ends, and asks to commit everything twice, as Spark does after a crash.
+_DRIVER = """
+import sys
+from sealcast.log.entry import Entry
+from sealcast.log.ledger import Ledger
+from sealcast.log.offsets import PinnedOffset
+from sealcast.primitives.secrets import Secret
+ledger = Ledger(sys.argv[1], Secret(bytes(range(32))))
+while True:
+    last = ledger.last_span()
+    start = last.end if last else PinnedOffset.initial(1)
+    if last is not None:
+        assert ledger.commit(last) is False
+    entry = Entry("q", last.batch + 1 if last else 0, start, PinnedOffset((start.partitions[0] + 3,), 1))
+    assert ledger.commit(entry) is True
+    print(entry.batch, flush=True)
+"""
+
+
+def test_a_driver_killed_at_any_moment_commits_each_batch_once(tmp_path: Path) -> None:
+    acknowledged = -1
+    for kill in range(8):
+        command = [sys.executable, "-c", _DRIVER, str(tmp_path)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE) as driver:
+            assert driver.stdout is not None
+            lines = [driver.stdout.readline() for _ in range(3 + 5 * kill)]
+            driver.kill()
+            lines += driver.stdout.read().splitlines(keepends=True)
+        whole = [int(line) for line in lines if line.endswith(b"\n")]
+        assert whole[0] >= acknowledged + 1
+        acknowledged = whole[-1]
+        reader = LedgerReader(tmp_path, KEY)
+        assert reader.verify() > acknowledged
+        assert [c.entry.batch for c in reader.entries()] == list(range(reader.end())), "each batch once, none left out"
+
+
 def test_the_key_stays_here(directory: Path) -> None:
     with Ledger(directory, KEY) as ledger, pytest.raises(Misuse):
         pickle.dumps(ledger)

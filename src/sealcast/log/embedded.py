@@ -65,6 +65,7 @@ class EmbeddedLog:
         self.read_only = read_only
         self._segment_bytes = segment_bytes
         self._process = os.getpid()
+        self._closed = False
         self._tail_fd, self._tail = -1, -1
         self._append_lock: files.FileLock | None = None
         self._syncer: Syncer | None = None
@@ -179,6 +180,7 @@ class EmbeddedLog:
     # --- handles ---------------------------------------------------------------------------------
 
     def close(self) -> None:
+        self._closed = True
         self._close_tail()
         if hasattr(self, "_reader"):
             self._reader.close()
@@ -206,6 +208,8 @@ class EmbeddedLog:
         return self._append_lock, self._syncer
 
     def _reading(self) -> Reader:
+        if self._closed:
+            raise Misuse(f"{self.directory} was closed")
         # A fork shares the parent's locks with it: both would believe that they alone hold them.
         if os.getpid() != self._process:
             raise Misuse(
