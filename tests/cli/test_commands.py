@@ -96,13 +96,21 @@ def test_a_filter_that_nothing_matches_is_legal_and_remarked_on(home: Path) -> N
 
 def test_subscriptions_from_a_file_all_or_none(home: Path) -> None:
     good = [{"subscriber": "alice", "filter": f"price > {i}"} for i in range(30)]
-    bad = write_lines(home / "bad.jsonl", good[0], "nonsense", {"subscriber": "bob", "filter": "prise < 1"}, {"id": 7})
+    bad = write_lines(
+        home / "bad.jsonl",
+        good[0],
+        "nonsense",
+        {"subscriber": "bob", "filter": "prise < 1"},
+        {"id": 7},
+        {"subscriber": "bop", "filter": "price < 1"},
+    )
     refused = sealcast("subscription", "add", "quotes", "--file", bad, "--json")
     assert refused.code == 1
-    assert [line["line"] for line in refused.document["lines"]] == [2, 3, 4]
+    assert [line["line"] for line in refused.document["lines"]] == [2, 3, 4, 5]
     assert f"{bad}:2: not JSON" in refused.err
     assert f"{bad}:3: the schema has no attribute 'prise'" in refused.err
-    assert "3 of 4 lines" in refused.err and "nothing was added" in refused.err
+    assert f"{bad}:5: there is no entity 'bop' in this realm (did you mean 'bob'?)" in refused.err
+    assert "4 of 5 lines" in refused.err and "nothing was added" in refused.err
     assert sealcast("subscription", "list", "--json").document == {"subscriptions": []}
     added = sealcast("subscription", "add", "quotes", "--file", write_lines(home / "good.jsonl", *good))
     assert added.code == 0 and added.out.count("added") == 20 and "... and 10 more" in added.out

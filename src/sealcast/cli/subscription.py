@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from sealcast.cli import talk
-from sealcast.errors import FilterRejected, Misuse, Rejected
+from sealcast.errors import FilterRejected, Misuse, Rejected, SealcastError
 
 if TYPE_CHECKING:
-    from sealcast.model.schema import Schema
     from sealcast.model.subscription import Subscription
     from sealcast.trust.deployment import Realm
 
@@ -145,7 +144,11 @@ def remove(
 
 
 def _add_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[Subscription]:
-    schema = here.state().topic(topic).schema
+    from sealcast.trust.changes import Right
+    from sealcast.trust.vetting import vet_filter
+
+    state = here.state()
+    schema = state.topic(topic).schema
     lines = file.read_bytes().splitlines()
     wanted, refused = list[Wanted](), list[dict[str, object]]()
     with talk.progress("checking filters", len(lines)) as bar:
@@ -154,8 +157,9 @@ def _add_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[Subs
                 continue
             try:
                 wanted.append(_parse(line, as_))
-                _check(schema, wanted[-1])
-            except Rejected as error:
+                vet_filter(schema, wanted[-1].filter)
+                state.require(Right.SUBSCRIBE, topic, wanted[-1].subscriber)
+            except (Rejected, Misuse) as error:
                 refused.append({"line": number, **error.as_json()})
                 if len(refused) <= SHOWN:
                     _show(file, number, error, wanted[-1].filter if isinstance(error, FilterRejected) else None)
@@ -181,13 +185,7 @@ def _parse(line: bytes, as_: str | None) -> Wanted:
     return Wanted(subscriber, filter, id)
 
 
-def _check(schema: Schema, wanted: Wanted) -> None:
-    from sealcast.trust.vetting import vet_filter
-
-    vet_filter(schema, wanted.filter)
-
-
-def _show(file: Path, number: int, error: Rejected, filter: str | None) -> None:
+def _show(file: Path, number: int, error: SealcastError, filter: str | None) -> None:
     talk.note(f"{file}:{number}: {error.message}" + (f" ({error.hint})" if error.hint else ""))
     if isinstance(error, FilterRejected) and error.at is not None and filter is not None:
         talk.note(talk.marked(filter, error.at))

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from sealcast.errors import Misuse
+from sealcast.log import files
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
@@ -60,14 +61,12 @@ class Realm:
                 hint=f"use it: --realm {root}" if known else "name a new directory",
             )
         paths = Layout(root)
-        root.mkdir(parents=True, exist_ok=True)
-        paths.secrets.mkdir(mode=0o700)
-        paths.entities.mkdir(mode=0o700)
-        (root / "topics").mkdir()
+        for directory in (paths.secrets, paths.entities, root / "topics"):
+            files.make_directory(directory)
         BrokerSecrets.generate().save(paths.broker_key)
         Registry.create(paths.registry)
         # Last, because it is what makes the directory a realm: before it, `init` can simply be run again elsewhere.
-        paths.mark.write_bytes(Mark(name or root.name, os.urandom(16)).to_bytes())
+        files.replace_file(paths.mark, Mark(name or root.name, os.urandom(16)).to_bytes())
         return cls(root)
 
     def state(self, version: int | None = None) -> RealmState:
@@ -137,7 +136,7 @@ class Realm:
         paths = self.paths.topic(name)
         EmbeddedTopic(paths.frames_root, partitions).close()
         for directory in (paths.pieces, paths.ledger, paths.cursors):
-            directory.mkdir(exist_ok=True)
+            files.make_directory(directory)
         return made
 
     def grant(self, topic: str, entity: str, rights: Iterable[Right] = BOTH) -> RealmState:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import stat
@@ -10,7 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from sealcast.errors import Corrupt, DiskFull, Misuse, NotFound, Rejected, Unavailable
+from sealcast.errors import Corrupt, Misuse, NotFound, Rejected
+from sealcast.log import files
 
 FORMAT: Final = 1
 #: More than any key file of ours has; a wrong path is noticed before it is read whole.
@@ -21,38 +21,32 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 def write(path: Path, kind: str, body: Mapping[str, object]) -> None:
     """A new file, durable on return. It is never writable or readable by others, not even for a moment."""
     content = json.dumps({"format": FORMAT, "kind": kind, **body}, indent=2).encode() + b"\n"
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    files.make_directory(path.parent)
     staged = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        file = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+    with files.named(path, "writing"):
         try:
-            os.write(file, content)
-            os.fsync(file)
+            file = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            try:
+                files.write_all(file, content, 0)
+                os.fsync(file)
+            finally:
+                os.close(file)
+            # link, not rename: two processes that make the same file cannot overwrite each other's keys
+            os.link(staged, path)
+        except FileExistsError:
+            raise Misuse(f"{path} exists; keys are never overwritten") from None
         finally:
-            os.close(file)
-        # link, not rename: two processes that make the same file cannot overwrite each other's keys
-        os.link(staged, path)
-    except FileExistsError:
-        raise Misuse(f"{path} exists; keys are never overwritten") from None
-    except OSError as error:
-        raise _unavailable(path, error) from None
-    finally:
-        staged.unlink(missing_ok=True)
-    directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(directory)
-    finally:
-        os.close(directory)
+            staged.unlink(missing_ok=True)
+        files.sync_directory(path.parent)
 
 
 def read(path: Path, kind: str, missing: NotFound) -> Mapping[str, Any]:
     """The body of a key file, if it is one of `kind` and no one else could have read it; `missing` if there is none."""
-    try:
-        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        raise missing from None
-    except OSError as error:
-        raise _unavailable(path, error) from None
+    with files.named(path, "reading"):
+        try:
+            file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            raise missing from None
     try:
         # Asked of the open file, so that what was checked is what is read.
         mode = os.fstat(file).st_mode
@@ -61,9 +55,8 @@ def read(path: Path, kind: str, missing: NotFound) -> Mapping[str, Any]:
                 f"{path} can be read by others (mode {stat.S_IMODE(mode):04o}); its keys may be known to them",
                 hint=f"if you are sure they are not: chmod 600 {path}",
             )
-        content = os.read(file, MAX_BYTES + 1)
-    except OSError as error:
-        raise _unavailable(path, error) from None
+        with files.named(path, "reading"):
+            content = os.read(file, MAX_BYTES + 1)
     finally:
         os.close(file)
     return _parse(path, kind, content)
@@ -79,9 +72,3 @@ def _parse(path: Path, kind: str, content: bytes) -> Mapping[str, Any]:
             f"{path} is no {kind} file of format {FORMAT}", hint="restore it from a copy; keys cannot be made again"
         ) from None
     return body
-
-
-def _unavailable(path: Path, error: OSError) -> Unavailable:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return DiskFull(f"no space left to write {path}")
-    return Unavailable(f"{path}: {error.strerror}", hint="check who owns the file and its directory")

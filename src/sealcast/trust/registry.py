@@ -32,6 +32,8 @@ STATES_KEPT: Final = 4
 APPLICATION_ID: Final = 0x5EA1CA57
 _CHAIN_START: Final = bytes(32)
 
+_inherited: Final[list[sqlite3.Connection]] = []
+
 _TABLES: Final = """
 CREATE TABLE changes (
     version INTEGER PRIMARY KEY,
@@ -183,6 +185,9 @@ class Registry:
         # SQLite's handles survive neither a fork nor another thread.
         mine: tuple[int, sqlite3.Connection] | None = getattr(self._local, "connection", None)
         if mine is None or mine[0] != os.getpid():
+            if mine is not None:
+                # A child must not even close its parent's: that would release the parent's locks behind its back.
+                _inherited.append(mine[1])
             mine = os.getpid(), self._open()
             self._local.connection = mine
         return mine[1]
