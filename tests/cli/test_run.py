@@ -1,0 +1,46 @@
+"""sealcast run, on the real Spark: what was published is delivered, once, and the registry of now is what counts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tests.cli.conftest import EVENTS
+from tests.cli.shell import sealcast, write_lines
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_run_once_drains_and_the_next_run_goes_on_from_there(home: Path, spark: SparkSession) -> None:
+    assert sealcast("subscription", "add", "quotes", "--as", "alice", "--filter", "price > 100").code == 0
+    events = write_lines(home / "events.jsonl", *EVENTS)
+    assert sealcast("pub", "quotes", "--as", "nyse", "--file", events).code == 0
+    first = sealcast("run", "--once", "--json")
+    assert first.code == 0, first.err
+    done = first.document
+    assert (done["admitted"], done["matched"], done["deliveries"], done["batches"]) == (4, 2, 2, 1)
+    assert "batch 0: 4 events, 2 deliveries" in first.err
+    assert [e["position"] for e in sealcast("sub", "quotes", "--as", "alice").lines] == ["0/0/0", "0/0/2"]
+
+    assert sealcast("revoke", "quotes", "alice", "subscribe").code == 0
+    assert sealcast("subscription", "add", "quotes", "--as", "bob", "--filter", "symbol = 'IBM'").code == 0
+    assert sealcast("pub", "quotes", "--as", "nyse", "--file", events).code == 0
+    second = sealcast("run", "--once")
+    assert second.out == "4 events admitted, 0 refused, 2 matched, 2 deliveries, 2 encryptions\n"
+    assert [e["position"] for e in sealcast("sub", "quotes", "--as", "bob").lines] == ["0/1/0", "0/1/1"]
+    assert "alice" not in {name for name, lag in _lags().items() if lag}, "nothing was sealed for one without the right"
+    assert sealcast("run", "--once", "--json").document.get("admitted", 0) == 0, "there is nothing left to do"
+
+
+def test_a_port_in_use_is_a_refusal(home: Path, spark: SparkSession) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        result = sealcast("run", "--once", "--prometheus", taken.getsockname()[1])
+    assert result.code == 1
+    assert "metrics cannot be served on 127.0.0.1" in result.err and "choose another port" in result.err
+
+
+def _lags() -> dict[str, int]:
+    lags: dict[str, int] = sealcast("status", "--json").document["topics"][0]["lag"]["subscribers"]
+    return lags
