@@ -34,6 +34,7 @@ from sealcast.wire import cbor
 _CONTEXT: Final = b"sealcast ledger record 1"
 #: What the first record has in place of its predecessor's tag.
 GENESIS: Final = bytes(mac.TAG_BYTES)
+_HOLDER_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +155,13 @@ class Ledger(LedgerReader):
         self._log = self._writable = EmbeddedLog(self.directory)
         self._commit_lock = files.FileLock(self.directory / "commit.lock")
 
-    def commit(self, entry: Entry) -> bool:
-        """Append the batch: when this returns, it is committed. False when the very same was committed before."""
+    def commit(self, entry: Entry, term: str | None = None) -> bool:
+        """Append the batch: when this returns, it is committed. False when the very same was committed before.
+
+        With the term of the pipeline that commits (`exclusive`), Locked when another one has begun since.
+        """
         with self._commit_lock:
+            self._check_term(term)
             last = self.last()
             known = self._find(entry, last)
             if known is not None:
@@ -186,39 +191,67 @@ class Ledger(LedgerReader):
             )
         return False
 
-    def collect(self, pieces: Pieces, batch_began_us: int) -> list[str]:
+    def collect(self, pieces: Pieces, batch_began_us: int, term: str | None = None) -> list[str]:
         """Delete staged pieces that no record names; their names. The driver calls it, with no other batch under way.
 
         What the running batch stages is younger than the moment it began, and stays.
         """
-        garbage = set(pieces.untouched_since(batch_began_us))
-        if garbage:
-            for committed in self.entries():
-                garbage.difference_update(piece.name for piece in committed.entry.pieces)
-            pieces.remove(garbage)
+        with self._commit_lock:
+            self._check_term(term)
+            garbage = set(pieces.untouched_since(batch_began_us))
+            if garbage:
+                for committed in self.entries():
+                    garbage.difference_update(piece.name for piece in committed.entry.pieces)
+                pieces.remove(garbage)
         return sorted(garbage)
 
     @contextmanager
-    def exclusive(self) -> Iterator[None]:
-        """Hold the topic for one running pipeline; Locked, naming the holder, when there is another."""
-        path = self.directory / "driver.lock"
+    def exclusive(self) -> Iterator[str]:
+        """Hold the topic for one running pipeline: its term. Locked, naming the holder, when there is another.
+
+        The lock goes with the driver, but what a killed driver leaves behind, its JVM and workers, may live for seconds
+        and go on committing or cleaning up. The next holder begins a new term, after which theirs is over.
+        """
+        path, term = self._driver_lock, os.urandom(8).hex()
         with files.named(path, "opening"):
             fd = os.open(path, os.O_RDWR | os.O_CREAT, files.FILE_MODE)
         try:
             try:
                 fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                holder = os.pread(fd, 20, 0).decode("ascii", "replace").strip() or "unknown"
+                holder, _ = _holder(os.pread(fd, _HOLDER_BYTES, 0))
                 raise Locked(
                     f"{self.directory.parent} is being run by process {holder}",
                     hint="one pipeline runs a topic: stop that one first",
                 ) from None
-            os.ftruncate(fd, 0)
-            os.pwrite(fd, f"{os.getpid()}\n".encode(), 0)
-            yield
+            with self._commit_lock, files.named(path, "writing"):
+                # One write of always the same length: whoever reads it meanwhile sees the old or the new.
+                os.pwrite(fd, f"{os.getpid():>10} {term}\n".encode(), 0)
+            yield term
         finally:
             os.close(fd)
+
+    @property
+    def _driver_lock(self) -> Path:
+        return self.directory / "driver.lock"
+
+    def _check_term(self, term: str | None) -> None:
+        if term is None:
+            return
+        with files.named(self._driver_lock, "reading"):
+            holder, current = _holder(self._driver_lock.read_bytes())
+        if current != term:
+            raise Locked(
+                f"process {holder} has taken over {self.directory.parent} since this pipeline began; "
+                "it commits nothing more"
+            )
 
     def close(self) -> None:
         self._commit_lock.close()
         super().close()
+
+
+def _holder(raw: bytes) -> tuple[str, str]:
+    """The process that runs the topic, or ran it last, and its term."""
+    words = raw.decode("ascii", "replace").split()
+    return (words[0], words[1]) if len(words) == 2 else ("unknown", "")

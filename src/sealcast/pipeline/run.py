@@ -56,11 +56,12 @@ def run_batch(spark: SparkSession, realm: str | Path, topic: str) -> Mapping[str
     """Everything that the log has beyond the ledger's end, as one batch job; what the ledger then says of it."""
     name = TopicName.from_options({"realm": str(realm), "topic": topic})
     opened = name.open()
-    with opened.ledger.exclusive(), _explained():
+    with opened.ledger.exclusive() as term, _explained():
         opened.collect_garbage(time.time_ns() // 1000)
         before = opened.ledger.end()
         frames = spark.read.format("sealcast-frames").options(**_options(name), **_parallelism(spark)).load()
-        frames.transform(sealed, name).write.format("sealcast-sealed").options(**_options(name)).mode("append").save()
+        writer = frames.transform(sealed, name).write.format("sealcast-sealed")
+        writer.options(**_options(name), term=term).mode("append").save()
         committed = list(opened.ledger.entries(before))
     return dict(committed[0].entry.counts) if committed else {}
 
@@ -159,7 +160,7 @@ class Pipeline:
     def add(self, name: TopicName, *, once: bool, limits: Mapping[str, int], every: str | None) -> None:
         """One more topic, which nobody else may run meanwhile."""
         topic = name.open()
-        self._held.enter_context(topic.ledger.exclusive())
+        term = self._held.enter_context(topic.ledger.exclusive())
         topic.collect_garbage(time.time_ns() // 1000)
         _drop_foreign_checkpoint(topic.paths.checkpoint, _last_query(name))
         options: dict[str, str | int] = {**_options(name), **_parallelism(self._spark), **limits}
@@ -168,7 +169,7 @@ class Pipeline:
             writer = (
                 frames.transform(sealed, name)
                 .writeStream.format("sealcast-sealed")
-                .options(**_options(name), checkpointLocation=str(topic.paths.checkpoint))
+                .options(**_options(name), term=term, checkpointLocation=str(topic.paths.checkpoint))
                 .queryName(f"{OBSERVED}:{name.topic}:{topic.realm.id.hex()[:8]}")
             )
             if once:

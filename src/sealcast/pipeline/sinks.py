@@ -3,7 +3,8 @@
     write    in a worker: every piece becomes a durable file that nobody knows of yet
     commit   in the driver: one ledger record names the pieces. From then on they exist; before, nothing happened
 
-A batch that Spark runs again has the same id, and the ledger takes an id once.
+A batch that Spark runs again has the same id, and the ledger takes an id once. What a killed driver left running is
+recognised by its term and refused (`Ledger.exclusive`).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Staged(WriterCommitMessage):
 
 
 class SealedSink(DataSource):
-    """Options: `realm`, `topic`."""
+    """Options: `realm`, `topic`; `term`, of the pipeline that runs it."""
 
     @classmethod
     def name(cls) -> str:
@@ -58,16 +59,17 @@ class SealedSink(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         _check(schema, overwrite)
-        return SealedBatchWriter(TopicName.from_options(self.options))
+        return SealedBatchWriter(TopicName.from_options(self.options), self.options.get("term"))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         _check(schema, overwrite)
-        return SealedStreamWriter(TopicName.from_options(self.options))
+        return SealedStreamWriter(TopicName.from_options(self.options), self.options.get("term"))
 
 
 class SealedStreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, name: TopicName) -> None:
+    def __init__(self, name: TopicName, term: str | None = None) -> None:
         self._name = name
+        self._term = term
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         return _stage(self._name, iterator)
@@ -76,19 +78,20 @@ class SealedStreamWriter(DataSourceStreamArrowWriter):
         staged = _received(messages)
         queries = {message.query for message in staged}
         if len(queries) == 1 and (query := queries.pop()) is not None:
-            _commit(self._name.open(), query, batchId, staged)
+            _commit(self._name.open(), query, batchId, staged, self._term)
         elif staged:
             raise Bug("the tasks of one micro-batch do not agree on the query they belong to")
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        _discard(self._name)
+        _discard(self._name, self._term)
 
 
 class SealedBatchWriter(DataSourceArrowWriter):
     """A batch job is a query of one batch, under a name that no other has."""
 
-    def __init__(self, name: TopicName) -> None:
+    def __init__(self, name: TopicName, term: str | None = None) -> None:
         self._name = name
+        self._term = term
         self._query = f"batch-{uuid.uuid4()}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -97,10 +100,10 @@ class SealedBatchWriter(DataSourceArrowWriter):
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         if staged := _received(messages):
             topic = self._name.open()
-            _commit(topic, self._query, topic.ledger.end(), staged)
+            _commit(topic, self._query, topic.ledger.end(), staged, self._term)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _discard(self._name)
+        _discard(self._name, self._term)
 
 
 def _check(schema: StructType, overwrite: bool) -> None:
@@ -131,7 +134,7 @@ def _received(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
     return [message for message in staged if message.pieces]
 
 
-def _commit(topic: OpenTopic, query: str, batch: int, staged: list[Staged]) -> None:
+def _commit(topic: OpenTopic, query: str, batch: int, staged: list[Staged], term: str | None) -> None:
     refs = sorted((ref for s in staged for ref in s.pieces), key=lambda ref: (ref.partition, ref.first))
     versions = {s.version for s in staged}
     if len(versions) != 1:
@@ -139,7 +142,7 @@ def _commit(topic: OpenTopic, query: str, batch: int, staged: list[Staged]) -> N
     start = _start_of(topic.ledger, topic.about.partitions, query, batch)
     end = _end_of(start, refs, versions.pop())
     counts = sum((s.counts for s in staged), Counter())  # leaves out what is zero
-    topic.ledger.commit(Entry(query, batch, start, end, tuple(refs), dict(counts)))
+    topic.ledger.commit(Entry(query, batch, start, end, tuple(refs), dict(counts)), term)
 
 
 def _start_of(ledger: Ledger, partitions: int, query: str, batch: int) -> PinnedOffset:
@@ -164,6 +167,6 @@ def _end_of(start: PinnedOffset, refs: Sequence[PieceRef], version: int) -> Pinn
     return PinnedOffset(tuple(reached), version)
 
 
-def _discard(name: TopicName) -> None:
+def _discard(name: TopicName, term: str | None) -> None:
     """What the failed batch has staged so far. What its tasks may still stage is collected at the next start."""
-    name.open().collect_garbage(time.time_ns() // 1000)
+    name.open().collect_garbage(time.time_ns() // 1000, term)

@@ -89,6 +89,6 @@ class OpenTopic(Unpicklable):
         """How far the frame log goes, by partition."""
         return tuple(self.frames.partition(p).end() for p in range(self.frames.partitions))
 
-    def collect_garbage(self, before_us: int) -> list[str]:
+    def collect_garbage(self, before_us: int, term: str | None = None) -> list[str]:
         """Removes pieces that were staged by batches which never came to be."""
-        return self.ledger.collect(self.pieces, before_us)
+        return self.ledger.collect(self.pieces, before_us, term)
