@@ -8,14 +8,12 @@ the least that Python can do. Rounds alternate, CPU time of this process is take
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
-from statistics import median
 from typing import Final
 
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from sealcast.bench.report import Row, side_by_side
 from sealcast.primitives import aead
 from sealcast.primitives.secrets import Secret
 
@@ -25,7 +23,7 @@ ROWS_PER_FRAME: Final = 1_000
 ROUNDS: Final = 15
 
 
-def seal_rows(events: int = EVENTS, rounds: int = ROUNDS) -> list[dict[str, object]]:
+def seal_row(events: int = EVENTS, rounds: int = ROUNDS) -> Row:
     """The row `seal`: CPU microseconds per event, and how many times the reference."""
     payload = os.urandom(PAYLOAD_BYTES * events)
     messages = [payload[at : at + PAYLOAD_BYTES] for at in range(0, len(payload), PAYLOAD_BYTES)]
@@ -43,24 +41,12 @@ def seal_rows(events: int = EVENTS, rounds: int = ROUNDS) -> list[dict[str, obje
     def reference() -> object:
         return [bare.encrypt(nonce, message, None) for nonce, message in zip(ready, messages, strict=True)]
 
-    our_times, their_times = [], []
-    for _ in range(rounds):
-        our_times.append(_cpu_seconds(ours))
-        their_times.append(_cpu_seconds(reference))
-    mine, theirs = median(our_times) / events * 1e6, median(their_times) / events * 1e6
-    return [
-        {
-            "name": "seal",
-            "ours": round(mine, 4),
-            "reference": round(theirs, 4),
-            "reference_name": "bare AESGCM.encrypt, nonces ready",
-            "ratio": round(mine / theirs, 3),
-            "unit": "CPU us per 256-byte event",
-        }
-    ]
-
-
-def _cpu_seconds(work: Callable[[], object]) -> float:
-    start = time.process_time()
-    work()
-    return time.process_time() - start
+    mine, theirs = side_by_side(ours, reference, rounds)
+    return Row(
+        name="seal",
+        ours=mine / events * 1e6,
+        reference=theirs / events * 1e6,
+        reference_name="bare AESGCM.encrypt, nonces ready",
+        ratio=mine / theirs,
+        unit="CPU us per 256-byte event",
+    )

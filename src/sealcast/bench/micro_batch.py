@@ -1,0 +1,159 @@
+"""Row `micro-batch`: what one streaming micro-batch of 1,000 events takes, beside what Spark takes for nothing at all.
+
+The reference is a query of the same shape, a Python source, one `mapInArrow`, the same observed counts and a Python
+sink with two phases, whose batches are empty; to it the kernels of 1,000 events are added, run alone. Batches follow
+one another, so their duration is a fair measure; medians are compared.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceStreamArrowWriter,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    InputPartition,
+    WriterCommitMessage,
+)
+from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.types import StructType
+
+from sealcast.bench import workload
+from sealcast.bench.report import Row
+from sealcast.errors import Unavailable
+from sealcast.pipeline import fused
+from sealcast.pipeline.columns import COUNTS, FRAMES, PIECES, REJECTED, ddl
+from sealcast.pipeline.metrics import Batch
+from sealcast.pipeline.run import start
+from sealcast.pipeline.sources import FramesBatch, Limits
+from sealcast.pipeline.topic import TopicName
+from sealcast.trust.deployment import Realm
+
+BATCHES: Final = 30
+WARM_BATCHES: Final = 10
+EVENTS: Final = 1_000
+_PATIENCE_SECONDS: Final = 60.0
+
+
+def row(spark: SparkSession, realm: Realm, source: workload.Source) -> Row:
+    alone = _kernels(realm, source)
+    ours = _ours(spark, realm, source)
+    empty = _empty(spark)
+    expected = empty + alone
+    name = f"an empty micro-batch ({empty * 1e3:.0f} ms) and the kernels ({alone * 1e3:.1f} ms)"
+    return Row("micro-batch", ours * 1e3, expected * 1e3, name, ours / expected, "ms per 1,000 events")
+
+
+def _ours(spark: SparkSession, realm: Realm, source: workload.Source) -> float:
+    heard: list[Batch] = []
+    with start(realm, [workload.TOPIC], spark=spark, on_batch=heard.append):
+        for count in range(1, WARM_BATCHES + BATCHES + 1):
+            source.publish(source.ticks(EVENTS))
+            _wait_for(heard, count)
+    return statistics.median(batch.seconds for batch in heard[WARM_BATCHES:])
+
+
+def _wait_for(heard: list[Batch], count: int) -> None:
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while len(heard) < count:
+        if time.monotonic() > deadline:
+            raise Unavailable("a micro-batch of 1,000 events did not finish within a minute")
+        time.sleep(0.002)
+
+
+def _kernels(realm: Realm, source: workload.Source) -> float:
+    """On the events of one such batch, as the source hands them over; they stay in the log for the pipeline."""
+    name = TopicName(str(realm.paths.root), workload.TOPIC)
+    source.publish(source.ticks(EVENTS))
+    reader = FramesBatch(name, Limits.from_options({}))
+    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    spent = []
+    for _ in range(BATCHES):
+        began = time.perf_counter()
+        for _ in fused.process(name.realm, name.topic)(iter(batches)):
+            pass
+        spent.append(time.perf_counter() - began)
+    return statistics.median(spent)
+
+
+# --- the empty query of the same shape --------------------------------------------------------------
+
+
+def _empty(spark: SparkSession) -> float:
+    spark.dataSource.register(Nothing)
+    counts = [F.sum(column).alias(column) for column in (*COUNTS, *REJECTED.values())]
+    frames = spark.readStream.format(Nothing.name()).load()
+    pieces = frames.mapInArrow(_nothing_of, ddl(PIECES)).observe("nothing", *counts)
+    with tempfile.TemporaryDirectory(prefix="sealcast-bench-") as checkpoint:
+        query = pieces.writeStream.format(Nothing.name()).option("checkpointLocation", checkpoint).start()
+        try:
+            return _median_of(query)
+        finally:
+            query.stop()
+
+
+def _median_of(query: Any) -> float:
+    seconds: dict[int, float] = {}
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while len(seconds) < WARM_BATCHES + BATCHES and time.monotonic() < deadline:
+        seconds |= {p.batchId: p.durationMs["triggerExecution"] / 1e3 for p in query.recentProgress}
+        time.sleep(0.05)
+    if len(seconds) <= WARM_BATCHES:
+        raise Unavailable("Spark did not finish a handful of empty micro-batches within a minute")
+    return statistics.median([seconds[number] for number in sorted(seconds)][WARM_BATCHES:])
+
+
+def _nothing_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for _ in batches:
+        pass
+    yield from ()
+
+
+class Nothing(DataSource):
+    """A source that always has a new batch with nothing in it, and a sink for it."""
+
+    @classmethod
+    def name(cls) -> str:
+        return "sealcast-bench-nothing"
+
+    def schema(self) -> str:
+        return ddl(FRAMES)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        return _NothingReader()
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        return _NothingWriter()
+
+
+class _NothingReader(DataSourceStreamReader):
+    def initialOffset(self) -> dict[str, Any]:
+        return {"batch": 0}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        return {"batch": start["batch"] + 1}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        return [InputPartition(0)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        yield pa.RecordBatch.from_pylist([], schema=FRAMES)
+
+
+class _NothingWriter(DataSourceStreamArrowWriter):
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        for _ in iterator:
+            pass
+        return WriterCommitMessage()
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        pass

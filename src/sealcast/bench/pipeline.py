@@ -1,0 +1,89 @@
+"""Suite `pipeline`: what Spark adds to the kernels, and how the whole grows.
+
+    overhead      CPU of the Spark batch, admit to deliver, over CPU of its kernels alone on the same Arrow batches
+    udf           CPU per event of a per-row Python UDF that does the same, over ours: how many times dearer
+    doubling      CPU of twice the events over CPU of once
+    micro-batch   a streaming micro-batch of 1,000 events over an empty one of the same shape plus the kernels
+
+CPU is that of the driver, the JVM and every Python worker. Everything is warm: each process has run the same before.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql import SparkSession
+
+from sealcast.bench import micro_batch, row_udf, workload
+from sealcast.bench.report import Row, TreeClock
+from sealcast.lab import scratch
+from sealcast.pipeline import fused
+from sealcast.pipeline.run import run_batch
+from sealcast.pipeline.session import session
+from sealcast.pipeline.sources import FramesBatch, Limits
+from sealcast.pipeline.topic import TopicName
+from sealcast.trust.deployment import Realm
+
+EVENTS: Final = 200_000
+SUBSCRIPTIONS: Final = 10_000
+WARM_EVENTS: Final = 40_000
+UDF_EVENTS: Final = 200
+
+
+def rows() -> Iterator[Row]:
+    with scratch.realm(need_bytes=2 << 30) as realm:
+        filters = workload.create(realm, SUBSCRIPTIONS)
+        source = workload.Source(realm)
+        spark = session(app_name="sealcast bench", driver_memory="2g")
+        kernels = Kernels(realm)
+        for _ in range(2):
+            source.publish(source.ticks(WARM_EVENTS))
+            kernels.run()
+            run_batch(spark, realm.paths.root, workload.TOPIC)
+        half = _batch(spark, realm, source, EVENTS // 2)
+        source.publish(source.ticks(EVENTS))
+        alone = kernels.run()
+        whole = _run(spark, realm)
+        yield Row("overhead", whole, alone, "the kernels alone", whole / alone, f"CPU s, {EVENTS:,} events")
+        per_row = row_udf.cpu_per_event(spark, source.ticks(UDF_EVENTS), filters)
+        ours = whole / EVENTS
+        yield Row("udf", ours * 1e6, per_row * 1e6, "a Python UDF per row", per_row / ours, "CPU us per event")
+        yield Row("doubling", whole, half, "half the events", whole / half, f"CPU s, {EVENTS:,} events")
+        yield micro_batch.row(spark, realm, source)
+        source.close()
+
+
+class Kernels:
+    """The kernels without Spark, on the Arrow batches that its source would hand to them."""
+
+    def __init__(self, realm: Realm) -> None:
+        self._name = TopicName(str(realm.paths.root), workload.TOPIC)
+
+    def batches(self) -> list[pa.RecordBatch]:
+        """What lies beyond the ledger's end, as the batch source reads it."""
+        reader = FramesBatch(self._name, Limits.from_options({}))
+        return [batch for part in reader.partitions() for batch in reader.read(part)]
+
+    def run(self) -> float:
+        """CPU seconds from frames to sealed pieces; reading the log before, and storing pieces after, are not in it."""
+        batches = self.batches()
+        handle = fused.process(self._name.realm, self._name.topic)
+        began = time.process_time()
+        for _ in handle(iter(batches)):
+            pass
+        return time.process_time() - began
+
+
+def _batch(spark: SparkSession, realm: Realm, source: workload.Source, events: int) -> float:
+    source.publish(source.ticks(events))
+    return _run(spark, realm)
+
+
+def _run(spark: SparkSession, realm: Realm) -> float:
+    spent: list[float] = []
+    with TreeClock().measure(spent):
+        run_batch(spark, realm.paths.root, workload.TOPIC)
+    return spent[0]

@@ -1,0 +1,27 @@
+"""Every suite of `sealcast bench` and its rows, written out; a row is measured when it is asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from sealcast.bench.report import Row
+
+
+def kernels() -> Iterator[Row]:
+    """`seal`, `index`, `index-growth`: the kernels alone."""
+    from sealcast.bench import kernels_index, kernels_seal
+
+    yield kernels_seal.seal_row()
+    yield kernels_index.index_row()
+    yield kernels_index.growth_row()
+
+
+def pipeline() -> Iterator[Row]:
+    """`overhead`, `udf`, `doubling`, `micro-batch`: the kernels under Spark."""
+    from sealcast.bench import pipeline as measured
+
+    yield from measured.rows()
+
+
+SUITES: Final[dict[str, Callable[[], Iterator[Row]]]] = {"kernels": kernels, "pipeline": pipeline}

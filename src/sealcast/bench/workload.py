@@ -1,0 +1,74 @@
+"""A realm full of subscriptions and a log full of events, made fast: what the pipeline's benchmarks run on.
+
+Ten thousand desks watch two thousand symbols, each event interests a few of them. The frames are real ones, as
+publishers make them, a thousand events each; they are only encoded by columns, so that making them is no benchmark.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import pyarrow as pa
+
+from sealcast.lab import market
+from sealcast.lab.market import Ticks
+from sealcast.log.embedded import EmbeddedTopic
+from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.trust.deployment import Realm
+from sealcast.wire.records import RecordCodec
+
+TOPIC: Final = "ticks"
+PUBLISHERS: Final = ("nyse", "nasdaq")
+SYMBOLS: Final = 2_000
+EVENTS_PER_FRAME: Final = 1_000
+PAYLOAD_BYTES: Final = 256
+#: All symbols alike: popular ones would make the benchmark one of wrapping keys, which is another suite's.
+POPULARITY: Final = 0.0
+
+
+def create(realm: Realm, subscriptions: int) -> list[str]:
+    """A topic with that many subscribers, one filter each; the filters."""
+    names = [f"desk-{i}" for i in range(subscriptions)]
+    filters = market.filters(subscriptions, seed=1, n_symbols=SYMBOLS, popularity=POPULARITY)
+    realm.create_topic(TOPIC, market.SCHEMA, partitions=len(PUBLISHERS))
+    realm.enrol_many([*PUBLISHERS, *names])
+    realm.subscribe_many(TOPIC, [(name, wish, None) for name, wish in zip(names, filters, strict=True)])
+    return filters
+
+
+class Source:
+    """Publishes stretches of trading into the log, evenly over its partitions."""
+
+    def __init__(self, realm: Realm) -> None:
+        state = realm.state()
+        topic = state.topic(TOPIC)
+        self._codec = RecordCodec(topic.schema)
+        self._log = EmbeddedTopic(realm.paths.topic(TOPIC).frames_root, topic.partitions)
+        identities = [realm.identity(name) for name in PUBLISHERS]
+        self._sealers = [
+            FrameSealer(self._codec, topic.id, topic.epoch, i.name, i.pair_key(state, TOPIC), i.signer)
+            for i in identities
+        ]
+        self._seed = 1
+
+    def ticks(self, count: int) -> Ticks:
+        """The next stretch, not published yet."""
+        self._seed += 1
+        return market.ticks(
+            count, seed=self._seed, n_symbols=SYMBOLS, payload_bytes=PAYLOAD_BYTES, popularity=POPULARITY
+        )
+
+    def publish(self, ticks: Ticks) -> None:
+        """Durable on return."""
+        payloads = pa.array(ticks.payloads, pa.binary())
+        for frame, start in enumerate(range(0, len(ticks), EVENTS_PER_FRAME)):
+            here = slice(start, start + EVENTS_PER_FRAME)
+            columns = ticks.columns.slice(start, EVENTS_PER_FRAME)
+            messages = self._codec.encode_columns(columns, payloads[here])
+            partition = frame % len(self._sealers)
+            data = self._sealers[partition].seal_messages(messages, time.time_ns() // 1000)
+            self._log.partition(partition).append([data])
+
+    def close(self) -> None:
+        self._log.close()

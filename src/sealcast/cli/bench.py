@@ -1,0 +1,48 @@
+"""`sealcast bench`: measurements, each beside its reference, as ratios of one run."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from sealcast.cli import talk
+from sealcast.errors import NotFound
+
+app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
+
+
+@app.command(epilog="Example: sealcast bench kernels --json")
+def bench(
+    suite: Annotated[str | None, typer.Argument(help="kernels or pipeline; all of them without one.")] = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """What the hot paths cost beside the physical limit, the naive way, or themselves at another size.
+
+    Both sides of every ratio are measured in the same run, in CPU time: compare ratios, never times.
+    """
+    from sealcast.bench.suites import SUITES
+
+    if suite is not None and suite not in SUITES:
+        raise NotFound(f"there is no suite {suite!r}", hint=f"the suites are {', '.join(SUITES)}")
+    measured = []
+    for name in [suite] if suite is not None else SUITES:
+        talk.note(f"measuring {name} ...")
+        for row in SUITES[name]():
+            talk.note(f"  {row.name}: {row.ratio:.3g}")
+            measured.append((name, row))
+    if json:
+        documents = [
+            {"suite": name, "rows": [row.as_json() for of, row in measured if of == name]}
+            for name in dict.fromkeys(of for of, _ in measured)
+        ]
+        talk.emit(documents[0] if suite is not None else documents)
+        return
+    talk.table(
+        ["suite", "row", "ratio", "ours", "reference", "unit", "reference is"],
+        [
+            (of, row.name, f"{row.ratio:.3g}", f"{row.ours:.4g}", f"{row.reference:.4g}", row.unit, row.reference_name)
+            for of, row in measured
+        ],
+        "nothing was measured",
+    )
