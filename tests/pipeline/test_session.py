@@ -9,14 +9,16 @@ import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
+import pyarrow as pa
 import pytest
 
 from sealcast.errors import Misuse, Unavailable
-from sealcast.pipeline import java, session
+from sealcast.pipeline import java, session, zygote
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -155,6 +157,48 @@ def test_a_directory_in_use_is_not_swept(tmp_path: Path, monkeypatch: pytest.Mon
     for fd in (also, last):
         os.close(fd)
     shutil.rmtree(tmp_path)
+
+
+def test_what_is_forked_has_no_threads() -> None:
+    """A thread that holds a lock while we fork would hold it for ever in the child."""
+    count = (
+        "from sealcast.pipeline import zygote; zygote.preload(); import os; print(len(os.listdir('/proc/self/task')))"
+    )
+    told = subprocess.run(
+        [sys.executable, "-c", count], env={**os.environ, **session.THREADLESS}, capture_output=True, check=True
+    )
+    assert told.stdout == b"1\n"
+
+
+def test_workers_are_forks_and_have_the_environment_of_workers(spark: SparkSession) -> None:
+    def tell(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            with open("/proc/self/cmdline") as file:
+                line = file.read()
+            told = [line, os.environ["PYTHONHASHSEED"], str(hash("spark")), sys.executable]
+            yield type(batch).from_pydict({"told": told})
+
+    line, seed, hashed, executable = (
+        row.told for row in spark.range(1).coalesce(1).mapInArrow(tell, "told string").collect()
+    )
+    assert "zygote" in line
+    assert (seed, executable) == ("0", sys.executable)
+    same = subprocess.run(
+        [sys.executable, "-c", "print(hash('spark'))"], env={"PYTHONHASHSEED": "0"}, capture_output=True
+    )
+    assert hashed == same.stdout.decode().strip(), "hashes agree with workers that Spark starts itself"
+
+
+def test_the_launcher_runs_what_it_cannot_hand_over(tmp_path: Path) -> None:
+    program = zygote.launcher(tmp_path)
+    told = subprocess.run([program, "-c", "import sys; print(sys.executable, sys.argv)", "x"], capture_output=True)
+    assert told.stdout.decode() == f"{sys.executable} ['-c', 'x']\n"
+    # Nobody listens: the daemon is started as Spark would have started it, and ends with its standard input.
+    plain = {**os.environ, "PYTHON_UNIX_DOMAIN_ENABLED": "false"}
+    told = subprocess.run(
+        [program, "-m", "pyspark.daemon", "pyspark.worker"], input=b"", env=plain, capture_output=True
+    )
+    assert len(told.stdout) == 4, "the port it listened on"
 
 
 def test_listens_on_loopback_only(spark: SparkSession) -> None:

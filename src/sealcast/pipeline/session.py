@@ -12,7 +12,6 @@ import fcntl
 import os
 import re
 import shutil
-import sys
 import tempfile
 import threading
 from collections.abc import Iterator, Mapping
@@ -26,11 +25,11 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from sealcast.errors import Misuse, Unavailable
-from sealcast.pipeline import java, register
+from sealcast.pipeline import java, register, zygote
 
 DEFAULT_DRIVER_MEMORY: Final = "1g"
 _PREFIX: Final = "sealcast-spark-"
-#: With these, importing numpy and Arrow starts no thread, so that workers can be forked afterwards (daemon.py).
+#: With these, importing numpy and Arrow starts no thread, so that workers can be forked afterwards (zygote.py).
 THREADLESS: Final = {
     "OPENBLAS_NUM_THREADS": "1",  # each core runs a task: a pool in each would only fight over them
     "OMP_NUM_THREADS": "1",
@@ -115,9 +114,6 @@ def configuration(master: str, home: Path) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
-        # Workers are forked from a process that has imported what they need: seconds less to the first batch, and
-        # half the time of a small one, since what is imported there takes no part in garbage collection.
-        "spark.python.daemon.module": "sealcast.pipeline.daemon",
     }
     if len(str(home / "tmp")) <= _MAX_SOCKET_DIRECTORY:
         # Cheaper than loopback TCP, and guarded by the directory's mode.
@@ -157,11 +153,14 @@ def _start(master: str, app_name: str, extra: Mapping[str, str], driver_memory: 
         "-XX:+UseSerialGC",  # the least memory and the quickest start, for the small heap that we need
         *(["-XX:TieredStopAtLevel=1"] if short_lived else []),
     ]
-    gateway = java.launch(found, home=home, options=options, environment=_environment(master), keep_open=[held])
+    environment = _environment(master, home)
+    python = zygote.Zygote(home, environment) if is_local(master) else None  # while the JVM starts
+    gateway = java.launch(found, home=home, options=options, environment=environment, keep_open=[held])
+    atexit.register(_end, gateway, python, home)
     try:
         with _set({"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.secret}):
             joined = launch_gateway()
-        os.environ.update(_python(master))  # workers started later ask again
+        os.environ.update(_python(master, home))  # PySpark reads it, too
         context = SparkContext(conf=conf, gateway=joined)
     except (Py4JError, OSError) as error:
         gateway.close()
@@ -169,7 +168,6 @@ def _start(master: str, app_name: str, extra: Mapping[str, str], driver_memory: 
         raise Unavailable(
             f"Spark did not start on {master}: {_first_line(error)}", hint=f"its log is {home / 'spark.log'}"
         ) from error
-    atexit.register(_end, context, gateway, home)
     return SparkSession(context)
 
 
@@ -196,18 +194,20 @@ def _private_directory() -> tuple[Path, int]:
     return home, held
 
 
-def _python(master: str) -> dict[str, str]:
-    """Workers on this machine run this very Python; a cluster's have their own."""
-    return {"PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable} if is_local(master) else {}
+def _python(master: str, home: Path) -> dict[str, str]:
+    """Workers on this machine are forks of this very Python; a cluster's have their own."""
+    if not is_local(master):
+        return {}
+    return dict.fromkeys(("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON"), zygote.launcher(home))
 
 
-def _environment(master: str) -> dict[str, str]:
-    """The JVM's environment, which its Python workers inherit."""
+def _environment(master: str, home: Path) -> dict[str, str]:
+    """The JVM's environment, which its Python processes inherit."""
     if not is_local(master):
         return {**os.environ}
     # Settings for some other Spark on this machine are not for ours.
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
-    return kept | _python(master) | THREADLESS | {"SPARK_LOCAL_IP": "127.0.0.1"}
+    return kept | _python(master, home) | THREADLESS | {"SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 @contextlib.contextmanager
@@ -238,8 +238,11 @@ def _forget_gateway() -> None:
     SparkContext._active_spark_context = None
 
 
-def _end(context: SparkContext, gateway: java.Gateway, home: Path) -> None:
-    with contextlib.suppress(Py4JError, OSError):
-        context.stop()
+def _end(gateway: java.Gateway, python: zygote.Zygote | None, home: Path) -> None:
+    if (context := SparkContext._active_spark_context) is not None:
+        with contextlib.suppress(Py4JError, OSError):
+            context.stop()
     gateway.close()
+    if python is not None:
+        python.close()
     shutil.rmtree(home, ignore_errors=True)
