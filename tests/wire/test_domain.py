@@ -84,6 +84,8 @@ def test_float_grids(step: str, low: float | None) -> None:
 def test_whole_grids_at_the_edges(attribute: Attribute) -> None:
     edges = [-(2**63), 1 - 2**63, -1001, -1000, -999, -3, -1, 0, 1, 2, 3, 5, 10, 1500, 2**62, 2**63 - 2, 2**63 - 1]
     edges += [-62_135_596_800_000_001, -62_135_596_800_000_000, 253_402_300_799_999_999, 253_402_300_800_000_000]
+    # Differences to the least integer that do not fit 64 bits, one of every remainder.
+    edges += range(2**62, 2**62 + 10)
     rows = [{"x": v} for v in edges]
     schema = Schema((attribute,))
     assert by_columns(schema, rows) == by_parse(schema, rows)

@@ -134,6 +134,8 @@ def test_what_is_no_record_is_named_and_harms_no_neighbour(name: str) -> None:
     assert decoded.payloads.to_pylist() == [b"payload", b"", b"", b"payload"]
     assert decoded.content_types.to_pylist() == ["text/plain", "", "x", "text/plain"]
     assert decoded.payload_start[1] == 0
+    values = np.frombuffer(decoded.columns.column("int").buffers()[1], np.int64)
+    assert values.tolist() == [-5, 0, 0, -5], "what a bad row held must not show, not even under a NULL"
 
 
 def test_a_batch_of_nothing_and_a_batch_of_nothing_good() -> None:

@@ -130,10 +130,11 @@ def refused(why: str) -> FrameRejected:
 class _Reader:
     """A position in the input. Recursion is bounded by the depth, work by the input's length."""
 
-    __slots__ = ("at", "data", "left", "tags", "views")
+    __slots__ = ("at", "data", "left", "size", "tags", "views")
 
     def __init__(self, data: memoryview, max_items: int, tags: frozenset[int], views: bool) -> None:
         self.data = data
+        self.size = len(data)
         self.at = 0
         self.left = max_items
         self.tags = tags
@@ -172,7 +173,10 @@ class _Reader:
 
     def head(self) -> tuple[int, int]:
         """Major type and argument, which must be in its shortest form and definite."""
-        initial = self.take(1)[0]
+        if self.at >= self.size:
+            raise refused("truncated")
+        initial = self.data[self.at]
+        self.at += 1
         major, info = initial >> 5, initial & 31
         if major == _SIMPLE:
             if info not in _SIMPLE_VALUES:
@@ -190,13 +194,13 @@ class _Reader:
 
     def take(self, size: int) -> memoryview:
         start, self.at = self.at, self.at + size
-        if self.at > len(self.data):
+        if self.at > self.size:
             raise refused("truncated")
         return self.data[start : self.at]
 
     def plausible(self, items: int) -> None:
         # Every item takes a byte at least: a length beyond what is left is a lie, refused before anything is allocated.
-        if items > len(self.data) - self.at or items > self.left:
+        if items > self.size - self.at or items > self.left:
             raise refused("a length beyond the end")
 
     def text(self, size: int) -> str:
