@@ -85,8 +85,6 @@ class FramesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._limits = limits
         #: With availableNow: where the log ended when the query began.
         self._target: tuple[int, ...] | None = None
-        #: Bytes of the frames that latestOffset has just looked at, from its start offset on, by partition.
-        self._sizes: dict[int, tuple[int, list[int]]] = {}
 
     def initialOffset(self) -> dict[str, Any]:
         """A new checkpoint goes on where the ledger ends: the ledger is the truth, a checkpoint Spark's note of it."""
@@ -107,14 +105,11 @@ class FramesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if not backlog:
             return start  # as it came: a new registry version alone is no reason for a batch
         frames = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_rows", self._limits.frames)
-        self._sizes = {}
         ends = list(begin.partitions) + [0] * (len(available) - len(begin.partitions))
         for partition, first, end in _admitted(backlog, frames):
             share = None if frames is None else max(1, self._limits.bytes // len(backlog))
             log = topic.frames.partition(partition)
-            sizes = [len(record.data) for record in log.read(first, end, max_bytes=share)]
-            self._sizes[partition] = (first, sizes)
-            ends[partition] = first + len(sizes)
+            ends[partition] = first + len(log.sizes(first, end, share))
         return PinnedOffset(tuple(ends), topic.realm.registry.version()).to_json(topic.journal_key)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
@@ -127,7 +122,10 @@ class FramesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         first, last = (PinnedOffset.from_json(offset, topic.journal_key) for offset in (start, end))
         if check_continuity(topic.ledger, first, last) is Planned.AGAIN:
             return []  # it is in the ledger; the driver died before Spark noted that
-        return _divide(first.ranges(last), last.version, self._sizes, self._limits.tasks)
+        spans = first.ranges(last)
+        # Looked up again, not remembered: a batch from before a restart is divided as it was, into the same pieces.
+        sizes = {p: (begin, topic.frames.partition(p).sizes(begin, end)) for p, begin, end in spans}
+        return _divide(spans, last.version, sizes, self._limits.tasks)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, FrameSpans)
@@ -207,8 +205,8 @@ def _admitted(backlog: list[Span], limit: int | None) -> list[Span]:
 def _divide(
     spans: list[Span], version: int, sizes: Mapping[int, tuple[int, list[int]]], tasks: int
 ) -> list[FrameSpans]:
-    """Spans cut and packed into at most `tasks` tasks of about equal bytes, in order. How does not change the output
-    of an event, only which events share a piece; so a restart may divide otherwise."""
+    """Spans cut and packed into at most `tasks` tasks of about equal bytes, in order. How does not change what becomes
+    of an event, only which events share a piece."""
     weights = [_weights(span, sizes) for span in spans]
     total = sum(map(sum, weights))
     wanted = max(1, min(tasks, total // MIN_BYTES_PER_TASK))
@@ -231,7 +229,7 @@ def _weights(span: Span, sizes: Mapping[int, tuple[int, list[int]]]) -> list[int
     known_first, known = sizes.get(partition, (first, []))
     if known_first == first and len(known) == end - first:
         return known
-    return [MIN_BYTES_PER_TASK] * (end - first)  # a batch from before a restart: frames count as equal
+    return [MIN_BYTES_PER_TASK] * (end - first)  # not looked at: frames count as equal
 
 
 def _positive(options: Mapping[str, str], name: str, default: int) -> int:
