@@ -57,7 +57,7 @@ def run_batch(spark: SparkSession, realm: str | Path, topic: str) -> Mapping[str
     name = TopicName.from_options({"realm": str(realm), "topic": topic})
     opened = name.open()
     with opened.ledger.exclusive() as term, _explained():
-        opened.collect_garbage(time.time_ns() // 1000)
+        opened.prepare()
         before = opened.ledger.end()
         frames = spark.read.format("sealcast-frames").options(**_options(name), **_parallelism(spark)).load()
         writer = frames.transform(sealed, name).write.format("sealcast-sealed")
@@ -161,7 +161,7 @@ class Pipeline:
         """One more topic, which nobody else may run meanwhile."""
         topic = name.open()
         term = self._held.enter_context(topic.ledger.exclusive())
-        topic.collect_garbage(time.time_ns() // 1000)
+        topic.prepare()
         _drop_foreign_checkpoint(topic.paths.checkpoint, _last_query(name))
         options: dict[str, str | int] = {**_options(name), **_parallelism(self._spark), **limits}
         with _explained():

@@ -7,13 +7,14 @@ ledgers are opened by the process that uses them, and kept by it.
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
-from sealcast.errors import Misuse, NotFound
+from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
@@ -88,6 +89,21 @@ class OpenTopic(Unpicklable):
     def available(self) -> tuple[int, ...]:
         """How far the frame log goes, by partition."""
         return tuple(self.frames.partition(p).end() for p in range(self.frames.partitions))
+
+    def prepare(self) -> None:
+        """Before a run, for whoever runs the topic alone: what crashes left is repaired or removed, what they cannot
+        have left is refused."""
+        with EmbeddedTopic(self.paths.frames_root, self.about.partitions) as log:
+            ends = [log.partition(number).end() for number in range(log.partitions)]
+        for number, (done, end) in enumerate(zip(self.committed().partitions, ends, strict=False)):
+            if end < done:
+                raise Corrupt(
+                    f"{self.paths.frames(number)} has {end} frames, but the ledger has delivered {done}: "
+                    "frames were removed, or an old copy was put back",
+                    hint="restore the newest copy, or make a new topic: what is published here now would take the "
+                    "places, and so the nonces, of other events",
+                )
+        self.collect_garbage(time.time_ns() // 1000)
 
     def collect_garbage(self, before_us: int, term: str | None = None) -> list[str]:
         """Removes pieces that were staged by batches which never came to be."""
