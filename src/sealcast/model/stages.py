@@ -53,8 +53,9 @@ class Admitted:
     first_offset: int
     end_offset: int
     frames: tuple[FrameProof, ...]
-    #: Of each event: which of `frames` it came in, and its row there.
+    #: Of each event: which of `frames` it came in, that frame's offset, and the event's row there.
     frame_index: Ints
+    offset: Ints
     row: Ints
     #: 0x00 | salt | record: the very bytes that the publisher hashed into its signature.
     messages: Sequence[bytes] = field(repr=False)
@@ -63,13 +64,6 @@ class Admitted:
     #: Where in its message each event's payload starts (it runs to the end).
     payload_start: Ints
     rejections: tuple[Rejection, ...]
-
-    @property
-    def offsets(self) -> Ints:
-        """Of each event, the offset of its frame."""
-        import numpy as np
-
-        return np.array([f.offset for f in self.frames], np.int64)[self.frame_index]
 
 
 @dataclass(frozen=True, slots=True)

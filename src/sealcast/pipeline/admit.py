@@ -37,6 +37,8 @@ MAX_NAMED_PER_FRAME: Final = 100
 #: Characters of a reason, at most four bytes each on the wire.
 MAX_DETAIL: Final = MAX_DETAIL_BYTES // 4
 
+_OFF_DOMAIN: Final = "attribute {!r} is outside its domain or off its grid"
+
 Ints = NDArray[np.int64]
 
 
@@ -134,9 +136,7 @@ def _open_body(received: Frame, gate: Gate) -> list[bytes]:
         body = key.open(received.nonce, received.commitment, received.ciphertext, received.body_aad)
         return frame.decode_body(body, header.count)
     except (CannotOpen, FrameRejected) as error:
-        raise FrameRejected(
-            Reason.SEAL, f"the body does not open: {error.message}"
-        ) from None
+        raise FrameRejected(Reason.SEAL, f"the body does not open: {error.message}") from None
 
 
 def _claimed_events(data: bytes) -> int:
@@ -157,8 +157,10 @@ def _check_events(
     frame_index = np.repeat(np.arange(len(proofs)), counts)
     row = np.arange(len(messages)) - np.repeat(np.cumsum(counts) - counts, counts)
 
-    decoded = gate.codec.decode(messages)
-    refused = {**{r: text for r, (_, text) in check_domain(gate.topic.schema, decoded.columns).items()}, **decoded.bad}
+    schema, decoded = gate.topic.schema, gate.codec.decode(messages)
+    # By attribute and rule, never by value: reasons are kept in clear, for whoever may see that something was refused.
+    off = {event: _OFF_DOMAIN.format(name) for event, (name, _) in check_domain(schema, decoded.columns).items()}
+    refused = {**off, **decoded.bad}
     rejections += _refused_events(received.partition, proofs, frame_index, row, refused)
 
     columns, payload_start = decoded.columns, decoded.payload_start
@@ -173,6 +175,7 @@ def _check_events(
         end_offset=received.offsets[-1] + 1,
         frames=tuple(proofs),
         frame_index=frame_index,
+        offset=np.array([proof.offset for proof in proofs], np.int64)[frame_index],
         row=row,
         messages=messages,
         columns=columns,

@@ -50,7 +50,7 @@ def places(piece: SealedPiece) -> Ints:
 
 
 def admitted_places(admitted: Admitted) -> Ints:
-    return admitted.offsets * _ROWS + admitted.row if len(admitted.messages) else np.empty(0, np.int64)
+    return admitted.offset * _ROWS + admitted.row if len(admitted.messages) else np.empty(0, np.int64)
 
 
 def place_of(offset: int, row: int) -> int:

@@ -25,7 +25,7 @@ def seal(grouped: Grouped, planner: Planner, sealer: EndpointSealer) -> GroupSea
     """Seal every wanted event of the batch for its group."""
     plan = planner.plan(grouped.groups)
     admitted, group_of = grouped.admitted, grouped.group_of
-    nonces = aead.nonces(admitted.partition, admitted.offsets[grouped.events], admitted.row[grouped.events])
+    nonces = aead.nonces(admitted.partition, admitted.offset[grouped.events], admitted.row[grouped.events])
     messages = [admitted.messages[e] for e in grouped.events.tolist()]
 
     use_start, uses = _rows_of(plan.use_start, plan.uses, group_of)

@@ -7,5 +7,4 @@ mac       tag, verify
 sign      SigningKey, VerifyKey: Ed25519
 merkle    one signature for a batch of events, each verifiable alone
 hpke      seal something to one entity
-redact    a structlog processor: no key and no payload in a log line
 """
