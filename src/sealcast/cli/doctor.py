@@ -1,0 +1,70 @@
+"""sealcast doctor: is this machine fit, and what to do if not."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Final
+
+import typer
+
+from sealcast.cli import talk
+from sealcast.errors import NotFound
+
+if TYPE_CHECKING:
+    from sealcast.pipeline.fitness import Finding
+
+app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
+
+_COLOUR: Final = {"ok": "32", "warn": "33", "fail": "31;1"}
+
+
+@app.command(epilog="Example: sealcast doctor --no-spark")
+def doctor(
+    spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Start Spark and run a small job.")] = True,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Try everything that Sealcast needs of this machine; say what is missing and what to do about it.
+
+    Looks at the realm too, if there is one, else at the working directory, where one could be made. Exit code 1 if
+    something would not work.
+    """
+    from sealcast.pipeline.fitness import Level, examine
+
+    findings: list[Finding] = []
+    for finding in examine(_directory(realm), spark=spark, told=_waiting):
+        findings.append(finding)
+        if not json:
+            _show(finding)
+    fit = not any(finding.level is Level.FAIL for finding in findings)
+    if json:
+        checks = [{"check": f.check, "level": str(f.level), "found": f.found, "advice": f.advice} for f in findings]
+        talk.emit({"fit": fit, "checks": checks})
+    else:
+        talk.say("\nthis machine is fit" if fit else "\nthis machine is not fit yet")
+    if not fit:
+        raise typer.Exit(1)
+
+
+def _directory(given: Path | None) -> Path | None:
+    """The realm's directory; none is no fault, unless one was named."""
+    try:
+        return talk.open_realm(given).paths.root
+    except NotFound:
+        if given is not None:
+            raise
+        return None
+
+
+def _waiting(check: str) -> None:
+    if check == "spark" and sys.stderr.isatty():
+        talk.note("starting Spark ...")
+
+
+def _show(finding: Finding) -> None:
+    word = f"{finding.level:<4}"
+    shown = f"\x1b[{_COLOUR[finding.level]}m{word}\x1b[0m" if sys.stdout.isatty() else word
+    talk.say(f"{shown}  {finding.check:<16}  {finding.found}")
+    if finding.advice is not None:
+        talk.say(f"{'':<24}-> {finding.advice}")
