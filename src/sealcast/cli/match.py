@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from time import monotonic
+from types import FrameType
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -22,17 +26,15 @@ SHOWN: Final = 20
 
 SchemaFile = Annotated[
     Path,
-    typer.Option(
-        "--schema", metavar="FILE", exists=True, dir_okay=False, help='{"attributes": [{"name", "type", ...}]}'
-    ),
+    typer.Option("--schema", metavar="FILE", help='{"attributes": [{"name", "type", ...}]}'),
 ]
 SubscriptionsFile = Annotated[
     Path,
-    typer.Option("--subscriptions", metavar="FILE", exists=True, dir_okay=False, help='A line each {"id", "filter"}.'),
+    typer.Option("--subscriptions", metavar="FILE", help='A line each {"id", "filter"}.'),
 ]
 EventsFile = Annotated[
     Path,
-    typer.Option("--events", metavar="FILE", exists=True, dir_okay=False, help='A line each {"id", "attributes"}.'),
+    typer.Option("--events", metavar="FILE", help='A line each {"id", "attributes"}.'),
 ]
 
 
@@ -66,9 +68,9 @@ def match(
     inputs = read(schema, subscriptions, events)
     reading = monotonic() - began
     _some(inputs.warnings, talk.warn)
-    with _stages(len(STAGES)) as told:
+    with _ended_in_order(), _stages(len(STAGES)) as told:
         outcome = run(inputs, protection, told=told)
-    outcome.seconds.update({"read": reading, "total": monotonic() - began})
+    outcome = replace(outcome, seconds={"read": reading, **outcome.seconds, "total": monotonic() - began})
     _some([f"event {r.id!r} refused: {r.message}" for r in outcome.refused], talk.note)
     written = outcome.write(out) if out is not None else None
     if json:
@@ -81,8 +83,8 @@ def _report(outcome: Outcome, written: Path | None) -> None:
     about = outcome.summary()
     talk.say(
         f"{about['pairs']:,} pairs: {about['matched_events']:,} of {about['events']:,} events reached somebody, "
-        f"{about['max_fanout']:,} of {about['subscriptions']:,} subscriptions at most"
-        + (f"; {about['rejected']:,} events refused" if about["rejected"] else "")
+        f"the widest {about['max_fanout']:,} of {about['subscriptions']:,} subscriptions"
+        + (f"; {about['rejected']:,} refused" if about["rejected"] else "")
     )
     talk.say(f"each opened by its subscriber with its own keys, protection {outcome.protection}")
     talk.say("seconds: " + ", ".join(f"{stage} {taken:.1f}" for stage, taken in outcome.seconds.items()))
@@ -95,6 +97,20 @@ def _some(lines: list[str] | tuple[str, ...], say: Callable[[str], None]) -> Non
         say(line)
     if len(lines) > SHOWN:
         talk.note(f"... and {len(lines) - SHOWN:,} more like that")
+
+
+@contextmanager
+def _ended_in_order() -> Iterator[None]:
+    """Being told to end is no reason to leave keys and events behind: it ends the way an interrupt does."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        sys.exit(128 + number)
+
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager
