@@ -1,4 +1,4 @@
-"""Small worlds full of edges: random schemas, filters of every kind of node, and events, for tests against the reference.
+"""Small worlds full of edges: random schemas, filters with every kind of node, and events, to try on the reference.
 
 Values come from short lists, so that events fall on bounds, beside them and on each other all the time.
 """
@@ -212,7 +212,7 @@ class Maker:
                 return tree.Arithmetic(pick(list(ArithmeticOp)), left, right)
 
     def _literal_for(self, attribute: Attribute) -> tree.Literal:
-        """Mostly of the attribute's kind, on, just below or just above its values; sometimes of another kind, or NULL."""
+        """Mostly of the attribute's kind, on, below or above its values; sometimes of another kind, or NULL."""
         pick = self.random.choice
         roll = self.random.random()
         if roll < 0.03:

@@ -1,5 +1,12 @@
-"""Many subscriptions against many events at once. See `core` for the way through, `plan` for what goes where."""
+"""Many subscriptions against many events at once.
+
+core      the way through: `Index.build`, `match`, `pairs`
+plan      what is found how: lists, blocks or dense words
+overlay   a changed table without building everything again
+snapshot  a compiled index as a file that workers map
+"""
 
 from sealcast.filters.index.core import Index
+from sealcast.filters.index.overlay import Overlay
 
-__all__ = ["Index"]
+__all__ = ["Index", "Overlay"]

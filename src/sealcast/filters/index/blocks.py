@@ -54,7 +54,7 @@ class Blocks:
     def match(self, places: Sequence[Places], labels: Ids) -> Iterator[tuple[Ids, Ids]]:
         """(position, label of the event) of every pair that holds, part by part; no pair twice."""
         blocks = next(iter(self.coarse.values())).shape[1] * 64
-        step = max(64, min(_CHUNK_EVENTS, _CHUNK_PAIRS // blocks))
+        step = min(_CHUNK_EVENTS, max(64, _CHUNK_PAIRS // blocks))
         for start in range(0, labels.size, step):
             stop = min(start + step, labels.size)
             yield from self._chunk([p.slice(start, stop) for p in places], labels[start:stop])

@@ -15,6 +15,7 @@ from sealcast.filters.index.normal import MAX_PRODUCT, Conjunct, normalise
 from sealcast.filters.tree import And, Condition
 from sealcast.filters.vector.axes import Axis, axis_of
 from sealcast.filters.vector.intervals import Interval, Key, Ranges
+from sealcast.filters.vector.leaves import spelled
 from sealcast.model.schema import Attribute, Schema
 
 #: What a box says of one attribute: an interval (None: none will do) and whether NULL will do.
@@ -41,25 +42,22 @@ def compiled(conditions: Sequence[Condition], schema: Schema) -> Compiled:
     distinct: dict[tuple[Conjunct, ...], int] = {}
     filters = np.empty(len(conditions), np.int64)
     known: dict[Condition, int] = {}
-    sources: list[Condition] = []
     for i, condition in enumerate(conditions):
         if condition not in known:
-            normal = normalise(condition, schema)
-            number = distinct.setdefault(normal, len(distinct))
-            if number == len(sources):
-                sources.append(condition)
-            known[condition] = number
+            known[condition] = distinct.setdefault(normalise(condition, schema), len(distinct))
         filters[i] = known[condition]
     owners: list[int] = []
     residual_of: list[int] = []
     residuals: dict[Condition, int] = {}
     pieces: dict[str, list[tuple[int, Piece]]] = {}
-    for (conjuncts, number), source in zip(distinct.items(), sources, strict=True):
+    for conjuncts, number in distinct.items():
         for conjunct in conjuncts:
-            for box, residual in _boxes(conjunct, source):
+            boxes, residual = _boxes(conjunct, schema)
+            left = NO_RESIDUAL if residual is None else residuals.setdefault(residual, len(residuals))
+            for box in boxes:
                 for name, piece in box:
                     pieces.setdefault(name, []).append((len(owners), piece))
-                residual_of.append(NO_RESIDUAL if residual is None else residuals.setdefault(residual, len(residuals)))
+                residual_of.append(left)
                 owners.append(number)
     attributes = [schema.by_name[name] for name in pieces]
     axes: list[Axis] = []
@@ -79,24 +77,25 @@ def compiled(conditions: Sequence[Condition], schema: Schema) -> Compiled:
     )
 
 
-def _boxes(conjunct: Conjunct, source: Condition) -> list[tuple[list[tuple[str, Piece]], Condition | None]]:
+def _boxes(conjunct: Conjunct, schema: Schema) -> tuple[list[list[tuple[str, Piece]]], Condition | None]:
     """Every combination of intervals, while they are few; else only the longest list is taken apart.
 
-    The other attributes then get the hull of their intervals, which is too wide, and the filter itself, which is
-    true only where it should be, as residual.
+    The other attributes then get the hull of their intervals, which is too wide, and their intervals as a residual.
     """
-    residual = None if not conjunct.residual else _together(conjunct.residual)
+    residual = list(conjunct.residual)
     choices = {name: _pieces(ranges) for name, ranges in conjunct.ranges}
     lengths = [len(pieces) for pieces in choices.values()]
-    if not lengths or max(lengths) == 1:
-        return [([(name, pieces[0]) for name, pieces in choices.items()], residual)]
-    longest = max(choices, key=lambda name: len(choices[name]))
-    if math.prod(lengths) > max(MAX_PRODUCT, len(choices[longest])):
-        residual = source
+    if math.prod(lengths) > max(MAX_PRODUCT, *lengths, 0):
+        longest = max(choices, key=lambda name: len(choices[name]))
         for name, ranges in conjunct.ranges:
             if name != longest and len(choices[name]) > 1:
                 choices[name] = [((ranges.intervals[0][0], ranges.intervals[-1][1]), ranges.null)]
-    return [(list(zip(choices, combination, strict=True)), residual) for combination in product(*choices.values())]
+                residual.append(spelled(schema.by_name[name], ranges))
+    if not residual:
+        left = None
+    else:
+        left = residual[0] if len(residual) == 1 else And(tuple(residual))
+    return [list(zip(choices, combination, strict=True)) for combination in product(*choices.values())], left
 
 
 def _pieces(ranges: Ranges) -> list[Piece]:
@@ -104,10 +103,6 @@ def _pieces(ranges: Ranges) -> list[Piece]:
         return [(None, ranges.null)]
     first, *others = ranges.intervals
     return [(first, ranges.null), *((interval, False) for interval in others)]
-
-
-def _together(conditions: tuple[Condition, ...]) -> Condition:
-    return conditions[0] if len(conditions) == 1 else And(conditions)
 
 
 def _side(attribute: Attribute, pieces: list[tuple[int, Piece]], count: int) -> tuple[Axis, Side]:

@@ -6,8 +6,9 @@ conditions -> conjuncts -> boxes -> dense | postings | blocks -> pairs -> residu
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Final
 
 import numpy as np
@@ -27,6 +28,7 @@ from sealcast.filters.index.postings import Postings
 from sealcast.filters.tree import Condition, XPath
 from sealcast.filters.vector import Evaluator
 from sealcast.filters.vector.axes import Axis, Places
+from sealcast.filters.vector.bounds import Prepared
 from sealcast.model.schema import Schema
 
 #: Events that are matched at a time: bounds what candidates take, whatever the batch and the filters are.
@@ -92,7 +94,7 @@ class Part:
         return fan.spread(self.finder.boxes.take(entries), events)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Index:
     schema: Schema
     #: How many subscriptions.
@@ -105,6 +107,7 @@ class Index:
     always: Ids
     residual_of: Ids
     residuals: Sequence[Condition]
+    _prepared: Prepared = field(default_factory=Prepared, init=False, repr=False, compare=False)
 
     @classmethod
     def build(cls, conditions: Sequence[Condition], schema: Schema) -> Index:
@@ -132,7 +135,7 @@ class Index:
     def words(self) -> int:
         return words_for(self.count)
 
-    @property
+    @cached_property
     def reads_payloads(self) -> bool:
         """Whether some filter looks into payloads: without one, `match` needs none."""
         return any(isinstance(node, XPath) for condition in self.residuals for node, _ in walk(condition))
@@ -192,7 +195,8 @@ class Index:
     ) -> Evaluator | None:
         if not self.residuals:
             return None
-        return Evaluator(columns.slice(start, stop - start), self.schema, payloads and payloads[start:stop])
+        here = None if payloads is None else payloads[start:stop]
+        return Evaluator(columns.slice(start, stop - start), self.schema, here, self._prepared)
 
     def _dense_keys(self, places: Sequence[Places], rows: Ids) -> Ids:
         assert self.dense is not None
@@ -294,6 +298,3 @@ def _parts(left: Ids, plain: NDArray[np.bool_], boxes: Compiled, estimate: plan.
     for some, width in plan.blocked(rest, plain, boxes.sides, boxes.axes, estimate):
         parts.append(Part.of(Blocks.build(some, boxes.sides, boxes.axes, width), bool(plain[some].all()), fan))
     return parts
-
-
-Arrays = Mapping[str, NDArray[np.generic]]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,7 +61,7 @@ class Grid:
         """Buckets for these bounds (at least one; infinities and other extremes left out), at most `most` of them."""
         distinct = np.unique(bounds)
         first, last = distinct[0], distinct[-1]
-        whole = distinct.dtype == np.int64 and INT_MIN < int(first) and int(last) < INT_MAX
+        whole = distinct.dtype == np.int64 and int(first) > INT_MIN and int(last) < INT_MAX
         if whole and int(last) - int(first) + 3 <= most:
             return cls("direct", int(last) - int(first) + 3, int(first) - 1, 0.0, np.empty(0, np.int64))
         span = float(last) - float(first)
@@ -72,15 +72,13 @@ class Grid:
         edges = distinct if distinct.size < most else distinct[np.linspace(0, distinct.size - 1, most - 1).astype(int)]
         return cls("edges", edges.size + 1, 0.0, 0.0, edges)
 
-    def arrays(self) -> dict[str, NDArray[np.generic]]:
-        return {"table": self.table}
-
-    def facts(self) -> dict[str, object]:
+    def facts(self) -> dict[str, Any]:
+        """All but the table, for JSON."""
         return {"kind": self.kind, "count": self.count, "origin": self.origin, "scale": self.scale}
 
     @classmethod
-    def restored(cls, facts: Mapping[str, object], arrays: Mapping[str, NDArray[np.generic]]) -> Grid:
-        return cls(facts["kind"], facts["count"], facts["origin"], facts["scale"], arrays["table"])  # type: ignore[arg-type]
+    def restored(cls, facts: Mapping[str, Any], table: Numbers) -> Grid:
+        return cls(facts["kind"], facts["count"], facts["origin"], facts["scale"], table)
 
 
 def _cells(bounds: Numbers, origin: float, scale: float, most: int) -> Grid | None:

@@ -122,7 +122,7 @@ class Texts:
             indices = pc.fill_null(indices, pa.scalar(0, indices.type))
         if len(encoded.dictionary) == 0:
             return Places(np.zeros(len(column), np.int64), present)
-        distinct = self._places_of(encoded.dictionary)
+        distinct = self._places_of(encoded.dictionary.cast(pa.utf8()))
         return Places(distinct.take(indices.to_numpy(zero_copy_only=False)), present)
 
     @cached_property

@@ -44,6 +44,7 @@ class Batch:
         self._names = frozenset(columns.schema.names)
         self._payloads = payloads
         self._numbers: dict[str, tuple[Numbers, Bools | None]] = {}
+        self._encoded: dict[str, pa.DictionaryArray] = {}
         self._distinct: dict[str, Distinct] = {}
         self._events: dict[int, Event] = {}
 
@@ -59,9 +60,15 @@ class Batch:
             self._numbers[name] = numbers(self.column(name), name)
         return self._numbers[name]
 
+    def encoded(self, name: str) -> pa.DictionaryArray:
+        """A string column by its distinct texts, as Arrow has it."""
+        if name not in self._encoded:
+            self._encoded[name] = pc.dictionary_encode(self.column(name))
+        return self._encoded[name]
+
     def distinct(self, name: str) -> Distinct:
         if name not in self._distinct:
-            encoded = pc.dictionary_encode(self.column(name))
+            encoded = self.encoded(name)
             indices = encoded.indices
             present = None if indices.null_count == 0 else np.asarray(pc.is_valid(indices))
             which = pc.fill_null(indices, 0).to_numpy(zero_copy_only=False).astype(np.int64)

@@ -34,11 +34,10 @@ from sealcast.filters.tree import (
     Regex,
     Truth,
 )
-from sealcast.filters.vector.axes import Bools, Places, axis_of
+from sealcast.filters.vector.axes import Bools, Places, Texts
 from sealcast.filters.vector.batch import Batch, Rows
+from sealcast.filters.vector.bounds import Bounds, Prepared
 from sealcast.filters.vector.compare import compared
-from sealcast.filters.vector.intervals import Ranges
-from sealcast.filters.vector.leaves import always, leaf
 from sealcast.filters.vector.operands import operand
 from sealcast.model.schema import Schema, Type
 
@@ -46,16 +45,21 @@ from sealcast.model.schema import Schema, Type
 Masks = tuple[Bools, Bools]
 #: Up to this many events, asking the reference evaluator is cheaper than setting up masks.
 FEW_ROWS: Final = 4
-#: Up to this many intervals are compared one by one; more are searched in.
-_FEW_INTERVALS: Final = 3
 
 
 class Evaluator:
-    """One batch of events, asked by many conditions."""
+    """One batch of events, asked by many conditions. Whoever asks the same of every batch keeps a `Prepared`."""
 
-    def __init__(self, columns: pa.RecordBatch, schema: Schema, payloads: Sequence[bytes] | None = None) -> None:
+    def __init__(
+        self,
+        columns: pa.RecordBatch,
+        schema: Schema,
+        payloads: Sequence[bytes] | None = None,
+        prepared: Prepared | None = None,
+    ) -> None:
         self._batch = Batch(columns, schema, payloads)
         self._schema = schema
+        self._prepared = Prepared() if prepared is None else prepared
 
     def true(self, condition: Condition, rows: NDArray[np.int64] | None = None) -> Bools:
         """Of which events (all, or those in `rows`, in their order) the condition is true."""
@@ -151,35 +155,23 @@ class Evaluator:
     # --- bounds ---------------------------------------------------------------------------------
 
     def _bounded(self, condition: Condition, rows: Rows | None) -> Masks | None:
-        when_true = leaf(condition, self._schema, wanted=True)
-        if when_true is None or not when_true.exact:
-            return None
-        when_false = leaf(condition, self._schema, wanted=False)
-        if when_false is None or not when_false.exact:
-            return None
-        return self._where(when_true is always, when_true.name, when_true.ranges, rows), self._where(
-            when_false is always, when_false.name, when_false.ranges, rows
-        )
+        bounds = self._prepared.bounds(condition, self._schema)
+        return None if bounds is None else (self._where(bounds[0], rows), self._where(bounds[1], rows))
 
-    def _where(self, everywhere: bool, name: str, ranges: Ranges, rows: Rows | None) -> Bools:
+    def _where(self, bounds: Bounds, rows: Rows | None) -> Bools:
         size = self._size(rows)
-        if everywhere:
-            return np.ones(size, np.bool_)
-        if ranges.empty:
-            return np.zeros(size, np.bool_)
-        if not self._batch.has(name):
-            return np.full(size, ranges.null)
-        attribute = self._schema.by_name[name]
-        axis = axis_of(attribute, [key for interval in ranges.intervals for key in interval])
-        if attribute.type is Type.STRING:
-            places = axis.places(self._batch.column(name))
+        if bounds.axis is None:
+            return np.full(size, bounds.everywhere)
+        if not self._batch.has(bounds.axis.name):
+            return np.full(size, bounds.null)
+        if isinstance(bounds.axis, Texts):
+            places = bounds.axis.places(self._batch.encoded(bounds.axis.name))
         else:
-            places = Places(*self._batch.numbers(name))
+            places = Places(*self._batch.numbers(bounds.axis.name))
         if rows is not None:
             places = places.take(rows)
-        bounds = [(axis.key(low), axis.key(high)) for low, high in ranges.intervals]
-        inside = _within(places, bounds)
-        return inside if places.present is None else np.where(places.present, inside, ranges.null)
+        inside = bounds.hold(places.values)
+        return inside if places.present is None else np.where(places.present, inside, bounds.null)
 
     # --- texts ----------------------------------------------------------------------------------
 
@@ -198,16 +190,3 @@ class Evaluator:
         if present is not None:
             which = np.where(present, which, len(distinct.texts))
         return true.take(which), false.take(which)
-
-
-def _within(places: Places, bounds: Sequence[tuple[int | float, int | float]]) -> Bools:
-    values = places.values
-    if len(bounds) <= _FEW_INTERVALS:
-        inside = np.zeros(values.size, np.bool_)
-        for low, high in bounds:
-            inside |= (low <= values) & (values <= high)
-        return inside
-    lows = np.array([low for low, _ in bounds], values.dtype)
-    highs = np.array([high for _, high in bounds], values.dtype)
-    at = np.searchsorted(lows, values, side="right") - 1
-    return (at >= 0) & (values <= highs[np.maximum(at, 0)])

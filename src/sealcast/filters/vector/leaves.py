@@ -15,6 +15,7 @@ from typing import Final
 from sealcast.filters import values
 from sealcast.filters.like import compile_like
 from sealcast.filters.tree import (
+    And,
     Arithmetic,
     Between,
     Compare,
@@ -27,6 +28,7 @@ from sealcast.filters.tree import (
     Name,
     Negate,
     Operand,
+    Or,
     PathMatch,
     Plus,
     Regex,
@@ -36,11 +38,13 @@ from sealcast.filters.tree import (
 from sealcast.filters.vector.intervals import (
     NOTHING,
     ONLY_NULL,
+    Key,
     Ranges,
     anything,
     comparable,
     comparison,
     complement,
+    extremes,
     prefix,
 )
 from sealcast.model.schema import Attribute, Schema, Type
@@ -66,6 +70,9 @@ _KINDS: Final = {
     Type.BOOL: "boolean",
     Type.TIMESTAMP: "timestamp",
 }
+
+#: Microseconds of the first and the last moment that a timestamp can be: years 1 to 9999.
+_MOMENTS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 _FLIPPED: Final = {
     Comparison.EQ: Comparison.EQ,
@@ -98,6 +105,43 @@ def leaf(condition: Condition, schema: Schema, *, wanted: bool) -> Leaf | None:
             return _regex(pattern, schema.by_name.get(name), wanted)
         case _:
             return None
+
+
+# --- back to a condition ------------------------------------------------------------------------
+
+
+def spelled(attribute: Attribute, ranges: Ranges) -> Condition:
+    """A condition that is true where the attribute lies in the ranges."""
+    name = Name(attribute.name)
+    if attribute.type is Type.TIMESTAMP:
+        ranges = ranges & Ranges(
+            ((_MOMENTS[0], _MOMENTS[1]),), null=True
+        )  # what lies beyond, no event can be and no literal can say
+    items: list[Condition] = [IsNull(name)] if ranges.null else []
+    items.extend(_spelled(attribute, name, low, high) for low, high in ranges.intervals)
+    return items[0] if len(items) == 1 else Or(tuple(items))
+
+
+def _spelled(attribute: Attribute, name: Name, low: Key, high: Key) -> Condition:
+    least, greatest = extremes(attribute)
+    if low == high:
+        return Compare(Comparison.EQ, name, _literal(attribute, low))
+    bounds: list[Condition] = []
+    if low != least:
+        op = Comparison.GT if isinstance(low, tuple) and low[2] > 0 else Comparison.GE
+        bounds.append(Compare(op, name, _literal(attribute, low)))
+    if high != greatest:
+        op = Comparison.LT if isinstance(high, tuple) and high[2] < 0 else Comparison.LE
+        bounds.append(Compare(op, name, _literal(attribute, high)))
+    if not bounds:
+        return IsNull(name, negated=True)
+    return bounds[0] if len(bounds) == 1 else And(tuple(bounds))
+
+
+def _literal(attribute: Attribute, key: Key) -> Literal:
+    if attribute.type is Type.BOOL:
+        return Literal(bool(key))
+    return Literal(key[1] if isinstance(key, tuple) else attribute.from_physical(key))
 
 
 # --- constants ----------------------------------------------------------------------------------
