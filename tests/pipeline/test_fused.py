@@ -1,4 +1,4 @@
-"""The broker's part of the path without Spark: frames in, a sealed piece out, opened by whom it is for and nobody else."""
+"""The broker's part of the path without Spark: frames in, a sealed piece out, opened by those it is for alone."""
 
 from __future__ import annotations
 

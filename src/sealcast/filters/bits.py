@@ -52,7 +52,8 @@ def mask(bits: NDArray[np.bool_]) -> Words:
 
 def count(packed: Words) -> Indices:
     """Members per row."""
-    return np.bitwise_count(packed).sum(axis=1, dtype=np.int64)
+    members: Indices = np.bitwise_count(packed).sum(axis=1, dtype=np.int64)
+    return members
 
 
 def unique_rows(packed: Words) -> tuple[Words, Indices]:

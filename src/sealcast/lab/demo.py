@@ -32,6 +32,7 @@ from sealcast.model import OpenedEvent, Position
 from sealcast.model.subscription import Subscription
 from sealcast.pipeline.metrics import Batch
 from sealcast.pipeline.run import Pipeline, start
+from sealcast.pipeline.session import session
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
 from sealcast.schemes.endpoint.open import Opener
@@ -155,7 +156,8 @@ class Day:
         ticks = market.ticks(self._size.events, seed=self._size.seed, n_symbols=self._size.symbols)
         with self._timed("start"):
             self._tell("starting Spark ...")
-            pipeline = start(self._realm, [TOPIC], on_batch=self._count)
+            spark = session(app_name="sealcast demo", short_lived=True)
+            pipeline = start(self._realm, [TOPIC], spark=spark, on_batch=self._count)
         with pipeline, self._timed("stream"):
             self._tell("the day begins: exchanges publish, attackers too, the pipeline runs ...")
             self._stream(ticks, pipeline)

@@ -135,7 +135,8 @@ def _filter(rng: np.random.Generator, names: Sequence[str]) -> str:
 def zipf(rng: np.random.Generator, n: int, size: int | tuple[int, ...], exponent: float) -> NDArray[np.int64]:
     """Indices below n, the first the most popular."""
     weights = np.arange(1, n + 1, dtype=np.float64) ** -exponent
-    return rng.choice(n, size=size, p=weights / weights.sum())
+    drawn: NDArray[np.int64] = rng.choice(n, size=size, p=weights / weights.sum())
+    return drawn
 
 
 def _walk(rng: np.random.Generator, which: NDArray[np.int64], names: NDArray[np.object_]) -> NDArray[np.int64]:

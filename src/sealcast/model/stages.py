@@ -36,7 +36,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class FrameProof:
-    """What lets a subscriber verify one event of a frame alone: the signed header and the Merkle tree under its root."""
+    """What lets a subscriber verify one event of a frame alone: the signed header, and the tree under its root."""
 
     offset: int
     signed: bytes
@@ -94,7 +94,7 @@ class GroupSealed:
     bodies: Sequence[bytes]
     #: 32 bytes an event: which key, and no other, opens the body.
     commitments: bytes
-    #: 1 where a content key seals the body and is wrapped under each key used; 0 where the one key used seals it itself.
+    #: 1: a content key seals the body and is wrapped under each key used; 0: the one key used seals it itself.
     wrapped: NDArray[np.uint8]
     #: 16 bytes a key.
     key_ids: bytes

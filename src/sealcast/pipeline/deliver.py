@@ -6,11 +6,16 @@ wanted leave no trace but their count.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
+from numpy.typing import NDArray
 
 from sealcast.model.rejection import Rejection
 from sealcast.model.stages import GroupSealed
 from sealcast.wire.sealed import SealedPiece
+
+Ints = NDArray[np.int64]
 
 
 def deliver(sealed: GroupSealed, topic_id: bytes, epoch: int, version: int) -> SealedPiece:
@@ -72,11 +77,12 @@ def rejected_by_reason(rejections: tuple[Rejection, ...]) -> dict[str, int]:
     return totals
 
 
-def _runs(ordered: np.ndarray[tuple[int], np.dtype[np.int64]]) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def _runs(ordered: Ints) -> tuple[Ints, Ints]:
+    """Distinct values of an ordered array, and where the run of each starts (and the last one ends)."""
     values, first = np.unique(ordered, return_index=True)
     return values, np.append(first, ordered.size)
 
 
-def _starts(bodies: list[bytes] | tuple[bytes, ...]) -> np.ndarray:  # type: ignore[type-arg]
+def _starts(bodies: Sequence[bytes]) -> Ints:
     lengths = np.fromiter(map(len, bodies), np.int64, len(bodies))
-    return np.concatenate(([0], np.cumsum(lengths)))
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))
