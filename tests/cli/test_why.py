@@ -67,7 +67,7 @@ def test_the_filter_is_taken_apart(delivered: Path) -> None:
     absent = why("0/0/3", "bob")["subscriptions"]
     assert isinstance(absent, list) and absent[0]["result"] is None  # unknown: there is no symbol
     told = sealcast("why", "0/0/1", "alice").out
-    assert "not-matched: no filter of alice is true of it" in told
+    assert "not matched: no filter of alice is true of it" in told
     assert "price > 100   (price is 99" in told
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from sealcast.clients.publisher import Publisher, partition_of
+from sealcast.clients.subscriber import Subscriber
 from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
 from sealcast.log.entry import Entry, PieceRef, slot_bits
 from sealcast.log.ledger import GENESIS, LedgerReader
@@ -377,6 +379,44 @@ def test_a_flipped_byte_in_the_ledger_is_found(realm: Realm) -> None:
     _flip(segment, segment.stat().st_size - 10)
     report = check(realm)
     assert report.found[Kind.LEDGER] == 1 and str(segment) in report.problems[0].message
+
+
+def test_a_ledger_cut_short_is_found_by_what_a_subscriber_has_read(realm: Realm) -> None:
+    with Subscriber(realm, "t", as_="bob") as subscriber:
+        assert list(subscriber)
+        subscriber.ack()
+    only(check(realm))
+    rewrite(realm, entries(realm)[:1])
+    report = check(realm)
+    only(report, ledger=1)
+    assert "bob has read" in report.problems[0].message
+
+
+def test_another_ledger_than_a_subscriber_has_read_is_found(realm: Realm) -> None:
+    with Subscriber(realm, "t", as_="bob") as subscriber:
+        list(subscriber)
+        subscriber.ack()
+    records = entries(realm)
+    rewrite(realm, [replace(record, query="another") for record in records])
+    report = check(realm)
+    only(report, ledger=1)
+    assert "is not the one that bob has read" in report.problems[0].message
+
+
+@pytest.mark.parametrize(("kept", "tampered", "found"), [(3, False, 0), (2, False, 1), (3, True, 1)])
+def test_a_ledger_cut_short_is_found_by_what_spark_has_seen(
+    realm: Realm, kept: int, tampered: bool, found: int
+) -> None:
+    records = entries(realm)
+    seen = records[2].end.to_json(journal_key(realm))
+    if tampered:
+        seen["version"] = 1
+    checkpoint = realm.paths.topic("t").checkpoint
+    for name in ("offsets", "commits"):
+        (checkpoint / name).mkdir(parents=True)
+        (checkpoint / name / "2").write_text(f"v1\n{{}}\n{json.dumps(seen)}")
+    rewrite(realm, records[:kept])
+    assert check(realm).found[Kind.LEDGER] == found
 
 
 # --- pieces, counts, refusals, the log ------------------------------------------------------------------

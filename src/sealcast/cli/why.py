@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from sealcast.trust.realm import RealmState
 
 app = typer.Typer(**talk.SETTINGS)
+
+#: Of filters that did not match, so many are shown; those that matched all are.
+SHOWN: Final = 8
 
 
 @app.command(epilog="Example: sealcast why quotes/0/17/3 alice")
@@ -113,7 +116,8 @@ def _decided(part: Part) -> list[dict[str, Any]]:
 
 
 def _show(answer: Answer) -> None:
-    talk.say(f"event {answer.topic}/{answer.event}, {answer.subscriber}: {answer.verdict}: {answer.because}\n")
+    verdict = answer.verdict.replace("-", " ")
+    talk.say(f"event {answer.topic}/{answer.event}, {answer.subscriber}: {verdict}: {answer.because}\n")
     rows: list[tuple[str, object]] = []
     if answer.publisher is not None and answer.published_at is not None:
         rows.append(("published", f"by {answer.publisher}, {_moment(answer.published_at)}, number {answer.sequence}"))
@@ -126,7 +130,7 @@ def _show(answer: Answer) -> None:
     elif answer.authorised is not None:
         rows.append(("admitted", "yes: it passed every check"))
         rows.append(("may read", "yes" if answer.authorised else "no"))
-        rows += [(i.id, "\n".join(i.part.render())) for i in answer.interests]
+        rows += _filters(answer)
         rows += [("", text) for text in answer.other_times]
     if answer.sealing is not None:
         sealing = answer.sealing
@@ -144,6 +148,15 @@ def _show(answer: Answer) -> None:
         talk.note("the pipeline takes it: sealcast run --once")
     if answer.verdict == "wrong":
         talk.warn("see what else is wrong: sealcast check")
+
+
+def _filters(answer: Answer) -> list[tuple[str, object]]:
+    """Those that matched, and some of those that did not."""
+    ordered = sorted(answer.interests, key=lambda interest: interest.part.result is not True)
+    shown = max(SHOWN, sum(interest.part.result is True for interest in ordered))
+    rows: list[tuple[str, object]] = [(i.id, "\n".join(i.part.render())) for i in ordered[:shown]]
+    left = len(ordered) - shown
+    return [*rows, ("", f"... and {left:,} more, none of which is true")] if left > 0 else rows
 
 
 def _plural(count: int, what: str) -> str:

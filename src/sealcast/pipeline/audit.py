@@ -29,7 +29,7 @@ from sealcast.log.ledger import GENESIS, Committed, LedgerReader
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.stages import FrameProof, Received
-from sealcast.pipeline import audit_piece
+from sealcast.pipeline import audit_ends, audit_piece
 from sealcast.pipeline.audit_piece import Delivered, position
 from sealcast.pipeline.context import sealer_of
 from sealcast.pipeline.expected import Expectation, Expected
@@ -85,10 +85,10 @@ class Report:
     def ok(self) -> bool:
         return not any(self.found.values())
 
-    def add(self, kind: Kind, message: str, count: int = 1) -> None:
-        self.found[kind] += count
-        if sum(problem.kind is kind for problem in self.problems) < MAX_DESCRIBED:
+    def add(self, kind: Kind, message: str) -> None:
+        if self.found[kind] < MAX_DESCRIBED:
             self.problems.append(Problem(kind, message))
+        self.found[kind] += 1
 
     def as_json(self) -> dict[str, object]:
         return {
@@ -114,7 +114,8 @@ class Audit:
         self._about = realm.state().topic(topic)
         self._paths = realm.paths.topic(topic)
         self._log = EmbeddedTopic(self._paths.frames_root, read_only=True)
-        self._ledger = LedgerReader(self._paths.ledger, self._broker.journal_key(self._about.id))
+        self._journal_key = self._broker.journal_key(self._about.id)
+        self._ledger = LedgerReader(self._paths.ledger, self._journal_key)
         self._pieces = Pieces(self._paths.pieces)
         self._expectation = Expectation(realm, topic, self._broker, by_reference=by_reference)
         self._order = Order(self._delivered_again)
@@ -129,22 +130,29 @@ class Audit:
     def run(self, told: Callable[[int], None] = lambda frames: None) -> Report:
         """Check everything; `told` hears how many frames are done with."""
         last: Committed | None = None
-        reached = PinnedOffset.initial(self._about.partitions)
-        for index in range(self._ledger.end()):
+        reached, end = PinnedOffset.initial(self._about.partitions), self._ledger.end()
+        for index in range(end):
             committed = self._record(index, last)
             if committed is not None:
                 self._batch(committed, reached, told)
                 reached, last = committed.entry.end, committed
-        available = [self._log.partition(p).end() for p in range(self._log.partitions)]
-        taken = reached.partitions + (0,) * (len(available) - len(reached.partitions))
-        self.report.waiting = sum(max(0, end - first) for first, end in zip(taken, available, strict=False))
-        for partition, (first, end) in enumerate(zip(taken, available, strict=False)):
-            if first > end:
-                text = f"the ledger has delivered {first} frames of partition {partition}, and the log has only {end}"
-                self.report.add(Kind.LOG, text)
+        self._check_ends(end, reached)
         self._ledger.close()
         self._log.close()
         return self.report
+
+    def _check_ends(self, end: int, reached: PinnedOffset) -> None:
+        """Whether the log and the ledger end where they should."""
+        available = [self._log.partition(p).end() for p in range(self._log.partitions)]
+        taken = reached.partitions + (0,) * (len(available) - len(reached.partitions))
+        for partition, (first, last) in enumerate(zip(taken, available, strict=False)):
+            self.report.waiting += max(0, last - first)
+            if first > last:
+                text = f"the ledger has delivered {first} frames of partition {partition}, and the log has only {last}"
+                self.report.add(Kind.LOG, text)
+        slots = {name: slot for slot, name in enumerate(self._names)}
+        for text in audit_ends.contradictions(self._paths, self._ledger, end, reached, slots, self._journal_key):
+            self.report.add(Kind.LEDGER, text)
 
     # --- the ledger ---------------------------------------------------------------------------------
 
