@@ -149,4 +149,5 @@ def _walk(rng: np.random.Generator, which: NDArray[np.int64], names: NDArray[np.
     base = np.concatenate(([0.0], drift))[first]
     walked = np.empty(which.size)
     walked[order] = drift - base[which[order]]
-    return np.clip(np.rint(start[which] * np.exp(walked)), 1, 1_000_000).astype(np.int64)
+    cents: NDArray[np.int64] = np.clip(np.rint(start[which] * np.exp(walked)), 1, 1_000_000).astype(np.int64)
+    return cents

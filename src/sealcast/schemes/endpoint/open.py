@@ -32,9 +32,10 @@ from sealcast.wire.frame import Header
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import SealedPiece
 
+#: Group secrets kept, the newest: what a broker can make a client remember is bounded.
+MAX_GROUP_SECRETS: Final = 65_536
 #: Signed headers verified before: the events of one frame tend to come together.
 MAX_VERIFIED_HEADERS: Final = 1024
-MAX_GROUP_SECRETS: Final = 65_536
 Ints = NDArray[np.int64]
 _EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -62,6 +63,7 @@ class Opener:
         self._pair_wrap = keys.wrap_key(pair, self._aad)
         #: Group secrets that were handed to this subscriber, by key id.
         self._groups: dict[bytes, Secret] = {}
+        self._handed_out: SealedPiece | None = None
         self._verify_key_of = verify_key_of
         self._verified = lru_cache(MAX_VERIFIED_HEADERS)(self._verify_header)
 
@@ -131,11 +133,17 @@ class Opener:
         return secret
 
     def _take_handouts(self, piece: SealedPiece) -> None:
+        """The group keys that come with a piece; all at once, when its first event is opened."""
+        if piece is self._handed_out:
+            return
         for key, sealed in piece.handouts_for(self._slot):
             key_id = piece.key_id(key)
             if key_id not in self._groups:
+                if len(self._groups) >= MAX_GROUP_SECRETS:
+                    del self._groups[next(iter(self._groups))]  # the oldest
                 carrier = keys.handout_key(self._pair, key_id, self._aad)
                 self._groups[key_id] = carrier.unwrap(keys.HANDOUT_NONCE, sealed)
+        self._handed_out = piece
 
     # --- (3), (4) ----------------------------------------------------------------------------------
 
