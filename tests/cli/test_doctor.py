@@ -109,7 +109,7 @@ def _world(path: Any, mode: int, **options: Any) -> None:
 
 
 WRONG: list[tuple[str, Level, str, Break]] = [
-    ("packages", Level.FAIL, "cbor2 is missing", lambda p: _version(p, "cbor2", None)),
+    ("packages", Level.FAIL, "lxml is missing", lambda p: _version(p, "lxml", None)),
     ("packages", Level.FAIL, "pyarrow is 9.0, not >=22", lambda p: _version(p, "pyarrow", "9.0")),
     ("packages", Level.FAIL, "pandas is 3.0.1", lambda p: _version(p, "pandas", "3.0.1")),
     ("packages", Level.FAIL, "nosuch does not load", lambda p: p.setattr(fitness, "_NATIVE", ("nosuch",))),
