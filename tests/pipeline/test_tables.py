@@ -1,0 +1,105 @@
+"""Tables as workers keep them: whatever way one came about, it matches what a plain evaluation says."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from sealcast.filters import bits
+from sealcast.filters.check import fit
+from sealcast.filters.index import Index, Overlay
+from sealcast.filters.parse import parse
+from sealcast.filters.vector import Evaluator
+from sealcast.lab import market
+from sealcast.pipeline import tables
+from sealcast.pipeline.tables import SubscriptionTable, TableCache
+from sealcast.trust.deployment import Realm
+
+EVENTS = market.ticks(300, seed=1, n_symbols=20).columns
+
+
+@pytest.fixture
+def realm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Realm:
+    monkeypatch.setattr(tables, "MIN_SNAPSHOT", 1)
+    made = Realm.create(tmp_path / "realm")
+    made.create_topic("ticks", market.SCHEMA)
+    made.enrol_many([f"s{i}" for i in range(60)])
+    filters = market.filters(60, seed=2, n_symbols=20)
+    made.subscribe_many("ticks", [(f"s{i}", text, f"id-{i}") for i, text in enumerate(filters)])
+    return made
+
+
+def cache(realm: Realm) -> TableCache:
+    return TableCache(realm.paths.tables("ticks"))
+
+
+def table(of: TableCache, realm: Realm) -> SubscriptionTable:
+    state = realm.state()
+    return of.at(state, state.topic("ticks"))
+
+
+def assert_right(made: SubscriptionTable, realm: Realm) -> None:
+    oracle = Evaluator(EVENTS, market.SCHEMA)
+    found = made.index.match(EVENTS)
+    subscriptions = list(realm.state().subscriptions_of("ticks"))
+    assert made.ids == tuple(s.id for s in subscriptions)
+    for i, subscription in enumerate(subscriptions):
+        said = (found[:, i // 64] >> np.uint64(i % 64) & np.uint64(1)).astype(bool)
+        assert np.array_equal(said, oracle.true(fit(parse(subscription.filter), market.SCHEMA))), subscription
+
+
+def test_a_changed_table_is_the_last_one_with_a_little_on_top(realm: Realm) -> None:
+    kept, rng = cache(realm), random.Random(3)
+    assert isinstance(table(kept, realm).index, Index)
+    overlaid = 0
+    for round_ in range(8):
+        live = list(realm.state().subscriptions_of("ticks"))
+        realm.unsubscribe(rng.choice(live).id)
+        realm.subscribe("ticks", f"s{round_}", market.filters(1, seed=round_ + 50, n_symbols=20)[0])
+        made = table(kept, realm)
+        overlaid += isinstance(made.index, Overlay)
+        assert_right(made, realm)
+    assert overlaid > 0
+
+
+def test_a_table_that_changed_much_is_compiled_anew(realm: Realm) -> None:
+    kept = cache(realm)
+    table(kept, realm)
+    realm.subscribe_many("ticks", [("s1", text, None) for text in market.filters(40, seed=9, n_symbols=20)])
+    made = table(kept, realm)
+    assert isinstance(made.index, Index)
+    assert_right(made, realm)
+    assert not made.one_each
+
+
+def test_the_next_worker_maps_what_the_last_one_compiled(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
+    table(cache(realm), realm)
+    monkeypatch.setattr(Index, "build", None)  # nothing may be compiled from here on
+    assert_right(table(cache(realm), realm), realm)
+
+
+def test_a_damaged_snapshot_is_compiled_again(realm: Realm) -> None:
+    table(cache(realm), realm)
+    (file,) = realm.paths.tables("ticks").glob("*.index")
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
+    assert_right(table(cache(realm), realm), realm)
+    assert file.read_bytes() != bytes(data), "and put right"
+
+
+def test_old_snapshots_go(realm: Realm) -> None:
+    for seed in range(8):
+        realm.subscribe_many("ticks", [("s2", text, None) for text in market.filters(60, seed=seed, n_symbols=20)])
+        table(cache(realm), realm)
+    assert len(list(realm.paths.tables("ticks").glob("*.index"))) == tables.MAX_SNAPSHOTS
+
+
+def test_who_lost_the_right_is_masked(realm: Realm) -> None:
+    realm.revoke("ticks", "s5")
+    made = table(cache(realm), realm)
+    _, allowed = bits.pairs(made.authorised[None, :])
+    assert allowed.tolist() == [slot for slot in range(60) if slot != 5]
