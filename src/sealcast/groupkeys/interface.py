@@ -1,11 +1,16 @@
 """One interface for every group key algorithm: given the groups of a micro-batch, which keys seal each of them.
 
-    plan(groups) -> keys to use, keys to hand out
+    plan(groups, group_of) -> keys to use, keys to hand out
 
 A plan speaks of keys by description, never by value (decision 4): a pair key belongs to one subscriber and is there
 from the start; a group key is derived from the set of its members, and a member who does not hold it yet is handed
 it wrapped under the member's pair key, in the same delivery. What an algorithm remembers between batches is only who
 has been handed what.
+
+A plan is made for distinct groups, and the order of the events (`group_of`) only informs what is remembered: within a
+batch, a group that gets a key of its own uses it for all of its events, the first included, because the key travels
+in the same delivery. The paper's bookkeeping is event by event (a miss costs the size of the group, a hit costs one);
+`count` does that, to the last integer, on the same memory.
 
 Members are slots: the small stable numbers that a topic gives its subscribers.
 """
@@ -18,7 +23,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.filters.bits import Words
+from sealcast.filters.bits import Indices, Words
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,14 +76,36 @@ class KeyPlan:
 
 
 class Planner(Protocol):
-    """A group key algorithm. It may remember between calls who holds what; losing that memory loses nothing else."""
+    """What sealing needs of an algorithm. It may remember between calls who holds what; losing that memory loses
+    nothing else."""
 
     @property
     def name(self) -> str: ...
 
-    def plan(self, groups: Words) -> KeyPlan:
-        """Plan distinct groups (rows of packed slots). An empty group uses no key."""
+    def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan:
+        """Plan distinct groups (rows of packed slots), given the group of each event in the order of events.
+
+        Without `group_of`, every group has one event, in the order of the rows. An empty group uses no key.
+        """
         ...
+
+
+class Algorithm(Planner, Protocol):
+    """What the lab needs besides: the same decisions, counted instead of planned."""
+
+    @property
+    def clusters(self) -> int | None:
+        """Into how many clusters subscribers are divided; None where the algorithm knows no clusters."""
+        ...
+
+    def count(self, groups: Words, group_of: Indices | None = None) -> Indices:
+        """The encryptions of each event by the paper's counting rule. It moves the memory on as `plan` does."""
+        ...
+
+
+def events_of(groups: Words, group_of: Indices | None) -> Indices:
+    """The group of each event, where nothing else is said: one event a group."""
+    return np.arange(groups.shape[0], dtype=np.int64) if group_of is None else group_of
 
 
 def check(plan: KeyPlan, groups: Words) -> str | None:

@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import numpy as np
 
-from sealcast.filters.bits import Words, pairs
-from sealcast.groupkeys.interface import KeyPlan, PairKey
+from sealcast.filters.bits import Indices, Words, count, pairs
+from sealcast.groupkeys.interface import KeyPlan, PairKey, events_of
 
 
 class Naive:
     """One encryption a member."""
 
     name = "naive"
+    clusters = None
 
-    def plan(self, groups: Words) -> KeyPlan:
+    def count(self, groups: Words, group_of: Indices | None = None) -> Indices:
+        return count(groups)[events_of(groups, group_of)]
+
+    def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan:
         group, slot = pairs(groups)
         start = np.zeros(groups.shape[0] + 1, np.int64)
         np.cumsum(np.bincount(group, minlength=groups.shape[0]), out=start[1:])

@@ -23,7 +23,7 @@ Ints = NDArray[np.int64]
 
 def seal(grouped: Grouped, planner: Planner, sealer: EndpointSealer) -> GroupSealed:
     """Seal every wanted event of the batch for its group."""
-    plan = planner.plan(grouped.groups)
+    plan = planner.plan(grouped.groups, grouped.group_of)
     admitted, group_of = grouped.admitted, grouped.group_of
     nonces = aead.nonces(admitted.partition, admitted.offset[grouped.events], admitted.row[grouped.events])
     messages = [admitted.messages[e] for e in grouped.events.tolist()]
