@@ -20,7 +20,7 @@ from sealcast.filters.index.tables import Table
 from sealcast.filters.vector.axes import Axis, Places
 
 #: Events that are at work at a time, and (event, block) pairs they may make at worst.
-_CHUNK_EVENTS: Final = 4_096
+_CHUNK_EVENTS: Final = 2_048
 _CHUNK_PAIRS: Final = 1 << 20
 
 
@@ -79,7 +79,9 @@ class Blocks:
         surely = np.ascontiguousarray(both[:, width:])
         blocks *= 64 * width
         yield set_bits(surely, blocks, labels.take(events))
-        positions, events = set_bits(both[:, :width] ^ surely, blocks, events)
+        rest = both[:, :width] ^ surely
+        unsettled = np.flatnonzero(rest.any(axis=1) if width > 1 else rest.reshape(-1) != 0)
+        positions, events = set_bits(rest.take(unsettled, axis=0), blocks.take(unsettled), events.take(unsettled))
         positions, events = holding(self.sides, positions, events, places)
         yield positions, labels.take(events)
 

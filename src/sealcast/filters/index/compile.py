@@ -41,11 +41,8 @@ class Compiled:
 def compiled(conditions: Sequence[Condition], schema: Schema) -> Compiled:
     distinct: dict[tuple[Conjunct, ...], int] = {}
     filters = np.empty(len(conditions), np.int64)
-    known: dict[Condition, int] = {}
     for i, condition in enumerate(conditions):
-        if condition not in known:
-            known[condition] = distinct.setdefault(normalise(condition, schema), len(distinct))
-        filters[i] = known[condition]
+        filters[i] = distinct.setdefault(normalise(condition, schema), len(distinct))
     owners: list[int] = []
     residual_of: list[int] = []
     residuals: dict[Condition, int] = {}

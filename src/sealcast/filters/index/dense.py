@@ -50,32 +50,34 @@ class Dense:
     def match(self, places: Sequence[Places], events: int, out: Words) -> None:
         """Writes its words of `out`, a row per event."""
         width = self.words.size
-        whole = width == out.shape[1]
         step = max(16, _CHUNK_BYTES // (16 * width))
         for start in range(0, events, step):
             stop = min(start + step, events)
-            part = self._chunk([p.slice(start, stop) for p in places], stop - start)
-            if whole:
-                out[start:stop] = part
+            part = [p.slice(start, stop) for p in places]
+            if width == out.shape[1]:
+                self._chunk(part, out[start:stop])
             else:
-                out[start:stop, self.words] = part
+                some = np.empty((stop - start, width), np.uint64)
+                self._chunk(part, some)
+                out[start:stop, self.words] = some
 
-    def _chunk(self, places: Sequence[Places], events: int) -> Words:
+    def _chunk(self, places: Sequence[Places], out: Words) -> None:
         width = self.words.size
-        if not self.tables:
-            return np.broadcast_to(self.filled, (events, width))
         both: Words | None = None
         for a, table in self.tables.items():
             rows = table.words.reshape(-1, 2 * width).take(table.rows(places[a]), axis=0, mode="clip")
             both = rows if both is None else np.bitwise_and(both, rows, out=both)
-        assert both is not None
-        surely = both[:, width:]
-        self._settle(both[:, :width] ^ surely, surely, places)
-        return surely
+        if both is None:
+            out[:] = self.filled
+            return
+        out[:] = both[:, width:]
+        self._settle(both[:, :width] ^ out, out, places)
 
-    def _settle(self, open_bits: Words, surely: Words, places: Sequence[Places]) -> None:
-        """Bits that may be set are, if the bounds say so."""
-        rows = open_bits.shape[0]
-        bits, events = set_bits(open_bits, np.zeros(rows, np.int64), np.arange(rows))
+    def _settle(self, rest: Words, out: Words, places: Sequence[Places]) -> None:
+        """Bits that may be set are, if the bounds say so. Few words have any: those first, then their bits."""
+        width = rest.shape[1]
+        which = np.flatnonzero(rest.reshape(-1) != 0)
+        events = which // width
+        bits, events = set_bits(rest.reshape(-1, 1).take(which, axis=0), (which - events * width) << 6, events)
         bits, events = holding(self.sides, bits, events, places)
-        np.add.at(surely, (events, bits >> 6), bit_of(bits))
+        np.add.at(out.reshape(-1), events * width + (bits >> 6), bit_of(bits))

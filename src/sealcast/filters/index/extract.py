@@ -22,12 +22,13 @@ def set_bits(words: Words, base: Ids, label: Ids) -> tuple[Ids, Ids]:
     octets = np.ascontiguousarray(words).view(np.uint8).reshape(-1)
     found = np.flatnonzero(octets != 0)
     row = found // (8 * width) if width & (width - 1) else found >> ((8 * width).bit_length() - 1)
-    start = base.take(row)
-    start += (found - row * (8 * width)) << 3
     bits = np.flatnonzero(np.unpackbits(octets.take(found), bitorder="little").view(np.bool_))
     octet = bits >> 3
     bits &= 7
-    bits += start.take(octet)
+    # base[row] + 8 * (the byte's place in its row) + the bit's in its byte, with as much as can be done per row
+    found <<= 3
+    found += (base - np.arange(0, rows * 64 * width, 64 * width)).take(row)
+    bits += found.take(octet)
     return bits, label.take(row).take(octet)
 
 

@@ -12,8 +12,7 @@ A conjunct may be *wider* than the truth only where it carries a residual: the p
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from typing import Final, NamedTuple
 
 from sealcast.filters.tree import And, Condition, Not, Or
 from sealcast.filters.vector.intervals import Ranges
@@ -24,8 +23,7 @@ from sealcast.model.schema import Schema
 MAX_PRODUCT: Final = 64
 
 
-@dataclass(frozen=True, slots=True)
-class Conjunct:
+class Conjunct(NamedTuple):
     """All ranges hold and all residuals are true. Attributes are in order of name, so that equals are equal."""
 
     ranges: tuple[tuple[str, Ranges], ...] = ()
@@ -75,7 +73,7 @@ def _all(items: tuple[Condition, ...], schema: Schema, *, wanted: bool) -> tuple
     for alternatives, item in sorted(several, key=lambda factor: -len(factor[0])):
         if len(product) > 1 and len(product) * len(alternatives) > MAX_PRODUCT:
             hull = _hull(alternatives)
-            alternatives = (replace(hull, residual=(_said(item, wanted),)),)
+            alternatives = (Conjunct(hull.ranges, (_said(item, wanted),)),)
         met = (_met([a, b]) for a in product for b in alternatives)
         product = tuple(c for c in met if c is not None)
     return product if len(product) < 2 else _union(product)

@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from sealcast.filters.tree import Comparison, Value
 from sealcast.model.schema import Attribute, Type
@@ -39,8 +38,7 @@ Interval = tuple[Key, Key]
 NUMBERS: Final = frozenset({Type.INT, Type.FLOAT, Type.DECIMAL})
 
 
-@dataclass(frozen=True, slots=True)
-class Ranges:
+class Ranges(NamedTuple):
     """Disjoint intervals in ascending order. No interval and no NULL: nothing will do."""
 
     intervals: tuple[Interval, ...]

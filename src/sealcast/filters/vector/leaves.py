@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from decimal import Decimal
-from typing import Final
+from typing import Final, NamedTuple
 
 from sealcast.filters import values
 from sealcast.filters.like import compile_like
@@ -50,8 +49,9 @@ from sealcast.filters.vector.intervals import (
 from sealcast.model.schema import Attribute, Schema, Type
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(NamedTuple):
+    """Ranges of one attribute; not `exact`: too wide, so that the condition itself has still to be asked."""
+
     name: str
     ranges: Ranges
     exact: bool = True
@@ -147,8 +147,7 @@ def _literal(attribute: Attribute, key: Key) -> Literal:
 # --- constants ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _Constant:
+class _Constant(NamedTuple):
     value: Value
 
 
