@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from sealcast.filters.tree import Condition
+from sealcast.filters.vector.asked import Lexicon
 from sealcast.filters.vector.axes import Axis, Bools, Numbers, axis_of
 from sealcast.filters.vector.leaves import Leaf, always, leaf
 from sealcast.model.schema import Schema
@@ -50,11 +51,18 @@ class Bounds:
 
 
 class Prepared:
-    """Bounds by condition. By identity, since hashing a long list costs as much as a batch; the node is kept with its
-    bounds, so that its identity stays its own."""
+    """Bounds by condition, and what patterns said of texts. By identity, since hashing a long list costs as much as a
+    batch; the node is kept with its bounds, so that its identity stays its own."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Condition, tuple[Bounds, Bounds] | None]] = {}
+        self._lexicons: dict[str, Lexicon] = {}
+
+    def lexicon(self, name: str) -> Lexicon:
+        """The texts of a column that were seen so far."""
+        if name not in self._lexicons:
+            self._lexicons[name] = Lexicon()
+        return self._lexicons[name]
 
     def bounds(self, condition: Condition, schema: Schema) -> tuple[Bounds, Bounds] | None:
         """Where the condition is true and where it is false; None if bounds cannot say."""

@@ -34,6 +34,7 @@ from sealcast.filters.tree import (
     Regex,
     Truth,
 )
+from sealcast.filters.vector.asked import FALSE, TRUE
 from sealcast.filters.vector.axes import Bools, Places, Texts
 from sealcast.filters.vector.batch import Batch, Rows
 from sealcast.filters.vector.bounds import Bounds, Prepared
@@ -60,6 +61,8 @@ class Evaluator:
         self._batch = Batch(columns, schema, payloads)
         self._schema = schema
         self._prepared = Prepared() if prepared is None else prepared
+        #: Of a column's distinct texts, the numbers that its lexicon gave them.
+        self._numbers: dict[str, NDArray[np.int64]] = {}
 
     def true(self, condition: Condition, rows: NDArray[np.int64] | None = None) -> Bools:
         """Of which events (all, or those in `rows`, in their order) the condition is true."""
@@ -104,12 +107,12 @@ class Evaluator:
                 return (false, true) if negated else (true, false)
             case Like(Name(name), pattern, escape, negated) if self._is_text(name):
                 compiled = compile_like(pattern, escape)
-                true, false = self._per_text(name, compiled.matches, rows)
+                true, false = self._per_text(name, condition, compiled.matches, rows)
                 return (false, true) if negated else (true, false)
             case PathMatch(name, levels) if self._is_text(name):
-                return self._per_text(name, lambda text: patterns.path_matches(levels, text), rows)
+                return self._per_text(name, condition, lambda text: patterns.path_matches(levels, text), rows)
             case Regex(name, pattern) if self._is_text(name):
-                return self._per_text(name, lambda text: patterns.regex_matches(pattern, text), rows)
+                return self._per_text(name, condition, lambda text: patterns.regex_matches(pattern, text), rows)
             case IsNull(inner, negated):
                 return self._is_null(inner, negated, condition, rows)
             case Truth(Predicate(inner)):
@@ -178,15 +181,18 @@ class Evaluator:
     def _is_text(self, name: str) -> bool:
         return self._batch.has(name) and self._schema.by_name[name].type is Type.STRING
 
-    def _per_text(self, name: str, asked: Callable[[str], bool | None], rows: Rows | None) -> Masks:
-        """Once per distinct text among the rows; a text that is NULL is neither true nor false."""
-        distinct = self._batch.distinct(name)
+    def _per_text(
+        self, name: str, pattern: Condition, matches: Callable[[str], bool | None], rows: Rows | None
+    ) -> Masks:
+        """Once per text and pattern, whatever the batch; a text that is NULL is neither true nor false."""
+        distinct, lexicon = self._batch.distinct(name), self._prepared.lexicon(name)
+        if name not in self._numbers:
+            self._numbers[name] = lexicon.numbers(distinct.texts)
         which = distinct.which if rows is None else distinct.which.take(rows)
-        present = distinct.present if rows is None or distinct.present is None else distinct.present.take(rows)
-        true, false = np.zeros(len(distinct.texts) + 1, np.bool_), np.zeros(len(distinct.texts) + 1, np.bool_)
-        for i in np.unique(which if present is None else which[present]):
-            answer = asked(distinct.texts[i])
-            true[i], false[i] = answer is True, answer is False
-        if present is not None:
-            which = np.where(present, which, len(distinct.texts))
-        return true.take(which), false.take(which)
+        if distinct.present is None:
+            said = lexicon.ask(pattern, matches, self._numbers[name].take(which))
+            return said == TRUE, said == FALSE
+        there = np.flatnonzero(distinct.present if rows is None else distinct.present.take(rows))
+        said = np.zeros(which.size, np.uint8)
+        said[there] = lexicon.ask(pattern, matches, self._numbers[name].take(which[there]))
+        return said == TRUE, said == FALSE
