@@ -10,14 +10,18 @@ from hypothesis import strategies as st
 
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
+from sealcast.filters.tree import And, Not, Or
 from sealcast.filters.vector import asked
 from sealcast.filters.vector.bounds import Prepared
 from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.model.schema import Attribute, Schema, Type
 
 SCHEMA = Schema((Attribute("s", Type.STRING), Attribute("t", Type.STRING)))
-FILTERS = ["regex:s=^a", "s LIKE '%b' OR regex:t=c", "NOT s LIKE 'a%'", "path:s=a/+", "regex:s=b AND regex:t=^$"]
-CONDITIONS = [parse(text, SCHEMA) for text in FILTERS]
+STARTS, ENDS, HAS_C, EMPTY, PATH = (
+    parse(text, SCHEMA) for text in ("regex:s=^a", "s LIKE '%b'", "regex:t=c", "regex:t=^$", "path:s=a/+")
+)
+CONDITIONS = [STARTS, Or((ENDS, HAS_C)), Not(STARTS), PATH, And((ENDS, Not(EMPTY)))]
+Rows = list[tuple[str | None, str | None]]
 texts = st.none() | st.text("abc/", max_size=4)
 batches = st.lists(st.lists(st.tuples(texts, texts), min_size=5, max_size=30), max_size=5)
 
