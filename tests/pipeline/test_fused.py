@@ -16,6 +16,7 @@ from sealcast.lab import market
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event, OpenedEvent, Position
 from sealcast.model.stages import Received
+from sealcast.pipeline import fused
 from sealcast.pipeline.context import TopicWorker
 from sealcast.pipeline.fused import handle
 from sealcast.primitives.secrets import Secret
@@ -169,3 +170,23 @@ def test_an_altered_piece_opens_for_nobody(day: Market, piece: SealedPiece, fiel
     for event, use in wrapped:
         with pytest.raises(CannotOpen):
             opener.open(forged, event, use)
+
+
+def test_a_dense_batch_becomes_several_pieces_that_say_the_same(
+    day: Market, piece: SealedPiece, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every event alone in its frame, and room for hardly any deliveries."""
+    with Publisher(day.realm, "ticks", "exchange") as publisher:
+        for event in day.events[:40]:
+            publisher.publish_one(event)
+    received = day.received()
+    at = day.worker.at(day.realm.registry.version())
+    whole = handle(received, at)
+    monkeypatch.setattr(fused, "MAX_DELIVERIES_PER_PIECE", 20)
+    pieces = list(fused.handle_bounded(received, at))
+    assert len(pieces) > 3
+    assert [p.first_offset for p in pieces[1:]] == [p.end_offset for p in pieces[:-1]]
+    assert (pieces[0].first_offset, pieces[-1].end_offset) == (whole.first_offset, whole.end_offset)
+    for name in day.names[:10]:
+        opener = day.opener(name)
+        assert [o for p in pieces for o in opener.open_rows(p)] == day.opener(name).open_rows(whole)

@@ -12,9 +12,10 @@ from typing import Final
 
 import pyarrow as pa
 
+from sealcast.filters import bits
 from sealcast.log.entry import slot_bits
-from sealcast.model.stages import Received
-from sealcast.pipeline.admit import admit
+from sealcast.model.stages import Grouped, Received
+from sealcast.pipeline.admit import MAX_NAMED_PER_FRAME, admit
 from sealcast.pipeline.columns import COUNTS, PIECES, REJECTED
 from sealcast.pipeline.context import TopicContext, context
 from sealcast.pipeline.deliver import deliver
@@ -22,28 +23,62 @@ from sealcast.pipeline.group import group
 from sealcast.pipeline.match import match
 from sealcast.pipeline.seal import seal
 from sealcast.wire import sealed as wire
+from sealcast.wire.limits import MAX_PIECE_REJECTIONS
 from sealcast.wire.sealed import SealedPiece
 
 #: Frames handled at once: enough to amortise, little enough to bound a worker's memory.
 MAX_BYTES_PER_PIECE: Final = 16 << 20
+#: So that every refusal can be named, should all of them be hostile; one line more counts those that are not named.
+MAX_FRAMES_PER_PIECE: Final = MAX_PIECE_REJECTIONS // (MAX_NAMED_PER_FRAME + 1)
+
+
+#: Deliveries in one piece, 60 bytes each with naive group keys. More, and the frames are handled in two halves; one
+#: frame alone is never divided.
+MAX_DELIVERIES_PER_PIECE: Final = 4_000_000
 
 
 def handle(received: Received, at: TopicContext) -> SealedPiece:
     """One batch of one partition, from frames to a sealed piece."""
-    admitted = admit(received, at.gate)
-    matched = match(admitted, at.table)
-    grouped = group(matched, at.table)
+    return _finish(_begin(received, at), at)
+
+
+def handle_bounded(received: Received, at: TopicContext) -> Iterator[SealedPiece]:
+    """`handle`, in as many pieces as it takes to keep each of them small."""
+    grouped = _begin(received, at)
+    deliveries = int(bits.count(grouped.groups)[grouped.group_of].sum())
+    if deliveries > MAX_DELIVERIES_PER_PIECE and len(received.frames) > 1:
+        # Admitted twice, which costs little beside what sealing so many deliveries does.
+        for half in _halves(received):
+            yield from handle_bounded(half, at)
+    else:
+        yield _finish(grouped, at)
+
+
+def _begin(received: Received, at: TopicContext) -> Grouped:
+    return group(match(admit(received, at.gate), at.table), at.table)
+
+
+def _finish(grouped: Grouped, at: TopicContext) -> SealedPiece:
     sealed = seal(grouped, at.planner, at.sealer)
     return deliver(sealed, at.topic.id, at.topic.epoch, at.version)
 
 
+def _halves(received: Received) -> tuple[Received, Received]:
+    middle = len(received.frames) // 2
+    first, second = (
+        Received(received.partition, received.offsets[part], received.times[part], received.frames[part])
+        for part in (slice(middle), slice(middle, None))
+    )
+    return first, second
+
+
 def process(realm: str, topic: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """`handle` as `mapInArrow` wants it. What is captured is two names."""
+    """`handle_bounded` as `mapInArrow` wants it. What is captured is two names."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for received, version in _received(batches):
-            piece = handle(received, context(realm, topic, version))
-            yield _as_row(piece)
+            for piece in handle_bounded(received, context(realm, topic, version)):
+                yield _as_row(piece)
 
     return run
 
@@ -55,7 +90,7 @@ def _received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Received, int
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in ("partition", "version", "offset", "time", "frame"))
         for partition, version, offset, time_us, frame in zip(*columns, strict=True):
-            full = held_bytes + len(frame) > MAX_BYTES_PER_PIECE
+            full = held_bytes + len(frame) > MAX_BYTES_PER_PIECE or len(held) == MAX_FRAMES_PER_PIECE
             if held and (full or held_for != (partition, version)):
                 yield _gathered(held, held_for)
                 held, held_bytes = [], 0
