@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -20,7 +21,7 @@ _OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
 
 def write(path: Path, kind: str, body: Mapping[str, object]) -> None:
     """A new file, durable on return. It is never writable or readable by others, not even for a moment."""
-    content = json.dumps({"format": FORMAT, "kind": kind, **body}, indent=2).encode() + b"\n"
+    content = json.dumps({"format": FORMAT, "kind": kind, **body, "check": _check(body)}, indent=2).encode() + b"\n"
     files.make_directory(path.parent)
     staged = path.with_name(f".{path.name}.{os.getpid()}")
     with files.named(path, "writing"):
@@ -67,8 +68,16 @@ def _parse(path: Path, kind: str, content: bytes) -> Mapping[str, Any]:
         body = json.loads(content)
         if len(content) > MAX_BYTES or not isinstance(body, dict) or body["kind"] != kind or body["format"] != FORMAT:
             raise KeyError
+        kept = {name: value for name, value in body.items() if name not in ("format", "kind", "check")}
+        if body["check"] != _check(kept):
+            raise Corrupt(f"{path} is not as it was written", hint="restore it from a copy; keys cannot be made again")
     except (ValueError, KeyError):
         raise Corrupt(
             f"{path} is no {kind} file of format {FORMAT}", hint="restore it from a copy; keys cannot be made again"
         ) from None
-    return body
+    return kept
+
+
+def _check(body: Mapping[str, object]) -> str:
+    """Finds accidents. A key with one bit flipped is a key too: nothing opens under it, and everything is refused."""
+    return hashlib.sha256(json.dumps(body, sort_keys=True).encode()).hexdigest()[:16]
