@@ -182,7 +182,7 @@ class _Listener(StreamingQueryListener):
 
 
 def _backlog(end: Mapping[str, list[int]], latest: str | None) -> int:
-    if not latest or latest == "null":
+    if not latest or latest in ("null", "None"):  # Spark's word for it when a batch is run again
         return 0
     available: list[int] = json.loads(latest)["partitions"]
     return max(0, sum(available) - sum(end["partitions"]))
