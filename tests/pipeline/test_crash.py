@@ -1,0 +1,290 @@
+"""Killed at any moment, everything goes on: nothing lost, nothing delivered twice, each publisher's order kept.
+
+Two independent judges: the product's own checker, and a comparison of what subscribers open with what the reference
+evaluator says they should (field.py).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sealcast.errors import Locked
+from sealcast.log.ledger import Ledger, LedgerReader
+from sealcast.pipeline.session import THREADLESS
+from sealcast.pipeline.sinks import SealedStreamWriter
+from sealcast.pipeline.topic import TopicName
+from tests.clients.pump import pump
+from tests.pipeline import steps
+from tests.pipeline.drivers import ROOT, Driver, batches
+from tests.pipeline.field import TOPIC, Field, by_publisher
+
+KILLS = 20
+#: How long a driver may take to its first batch on a machine that is busy with other things.
+PATIENCE = 240.0
+#: Frames that publishers are ahead of the pipeline, at most: there is always something to do, and never too much.
+AHEAD = 60
+KILLER = Path(__file__).parent / "killer"
+
+
+@pytest.fixture
+def field(tmp_path: Path) -> Iterator[Field]:
+    field = Field(tmp_path / "realm")
+    yield field
+    field.close()
+
+
+# --- every step, without Spark ------------------------------------------------------------------
+
+
+class Lives:
+    """Runs of a driver that dies when it is told to (steps.py)."""
+
+    def __init__(self, realm: Path) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "tests.pipeline.steps", str(realm), TOPIC],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, **THREADLESS},
+        )
+
+    def live(self, death_at: int = 0) -> int:
+        """Its exit code: 0 when it was done before death came."""
+        assert self._process.stdin is not None and self._process.stdout is not None
+        print(death_at, file=self._process.stdin, flush=True)
+        return int(self._process.stdout.readline())
+
+    def close(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        assert self._process.wait(60) == 0
+
+
+@pytest.fixture
+def lives(field: Field) -> Iterator[Lives]:
+    lives = Lives(field.realm.paths.root)
+    yield lives
+    lives.close()
+
+
+def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(field: Field, lives: Lives) -> None:
+    """A run that dies at its first step, one that dies at its second, and so on, until one lives to its end."""
+    step, committed = 0, list[int]()
+    while True:
+        step += 1
+        for _ in range(2):
+            field.publish_round(largest=3)
+        before = batches(field.paths.ledger)
+        ended = lives.live(death_at=step)
+        committed.append(batches(field.paths.ledger) - before)
+        if ended == 0:
+            break
+        assert ended == -signal.SIGKILL
+    assert committed[:5] == [0] * 5 and max(committed) > 2, "deaths came before, between and after commits"
+    assert step > 30
+    _compare(field)
+
+
+# --- Spark --------------------------------------------------------------------------------------
+
+
+@pytest.mark.timeout(1800)
+def test_twenty_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path) -> None:
+    dice, log, began = random.Random(20), tmp_path / "drivers.log", 0.0
+    with _publishing(field):
+        for kill in range(KILLS):
+            before, start = batches(field.paths.ledger), time.monotonic()
+            driver = Driver(field.realm.paths.root, log=log)
+            try:
+                if kill % 4 == 3:  # while it starts: at any moment up to what it took the others to their first batch
+                    time.sleep(dice.uniform(0, began))
+                else:  # while it works
+                    driver.wait_until(lambda before=before: batches(field.paths.ledger) > before, PATIENCE)  # type: ignore[misc]
+                    began = max(began, time.monotonic() - start)
+                    time.sleep(dice.uniform(0, 1.5))
+                assert driver.process.poll() is None, f"the driver ended by itself: {driver.told()[-3000:]}"
+            finally:
+                # Alone, as the kernel's memory killer would, or all at once; either way the next one starts at once.
+                driver.kill_driver() if dice.random() < 0.5 else driver.kill_all()
+            if kill % 5 == 0:
+                assert driver.gone(), "what a driver started ends with it"
+    _drain(field, log)
+    assert driver.gone()
+    assert batches(field.paths.ledger) > KILLS
+    _compare(field)
+
+
+@pytest.mark.timeout(900)
+def test_kills_around_the_commit(field: Field, tmp_path: Path) -> None:
+    """The windows that matter most, hit for certain: staged and not in the ledger, in the ledger and not in Spark."""
+    log = tmp_path / "drivers.log"
+    for _ in range(20):
+        field.publish_round()
+    for point, committed in (("after", 2), ("before", 1), ("written", 1), ("after", 3)):
+        counter = tmp_path / f"{point}-{batches(field.paths.ledger)}"
+        environment = {"PYTHONPATH": str(KILLER), "KILL_AT": f"{point}:2:{counter}"}
+        before = batches(field.paths.ledger)
+        driver = Driver(field.realm.paths.root, log=log, environment=environment, frames=8)
+        try:
+            assert driver.wait(PATIENCE) == -signal.SIGKILL, driver.told()[-3000:]
+        finally:
+            driver.kill_all()
+        # A record that was written and whose writer did not live to say so is found by the next, and counts.
+        assert batches(field.paths.ledger) - before == committed, f"killed {point} the commit of its second batch"
+        field.publish_round()
+    _drain(field, log)
+    _compare(field)
+
+
+def test_what_a_killed_driver_left_running_commits_and_removes_nothing_more(field: Field) -> None:
+    """Its lock is gone with it, its JVM is not: it may commit, or clean up, when the next driver is at work."""
+    name, reference = TopicName(str(field.realm.paths.root), TOPIC), field.realm.state().topic(TOPIC)
+    field.publish_round()
+    with Ledger(field.paths.ledger, field.realm.broker().journal_key(reference.id)).exclusive() as first:
+        orphan = SealedStreamWriter(name, first)
+        staged = steps.stage(name, orphan)
+    with name.open().ledger.exclusive() as second:
+        name.open().prepare()
+        with pytest.raises(Locked, match="has taken over"):
+            orphan.commit([*staged], 0)
+        assert batches(field.paths.ledger) == 0, "its pieces are collected, so it must not name them"
+        successor = SealedStreamWriter(name, second)
+        staged = steps.stage(name, successor)
+        with pytest.raises(Locked, match="has taken over"):
+            orphan.abort([], 0)
+        successor.commit([*staged], 0)
+    _compare(field)
+
+
+# --- clients ------------------------------------------------------------------------------------
+
+_SUBSCRIBER = """
+import sys
+from sealcast.clients.subscriber import Subscriber
+subscriber = Subscriber(sys.argv[1], sys.argv[2], "all")
+while events := subscriber.poll(7):
+    for event in events:
+        print(event.position, flush=True)
+    subscriber.ack()
+    print("acknowledged", flush=True)
+"""
+_PUBLISHER = """
+import sys
+from sealcast.clients.publisher import Publisher
+from sealcast.model import Event
+publisher, number = Publisher(sys.argv[1], sys.argv[2], "ann"), int(sys.argv[3])
+while True:
+    events = [Event({"number": number + i, "price": 1, "symbol": "ACME"}, b"x") for i in range(1 + number % 5)]
+    publisher.publish(events)
+    number += len(events)
+    print(number, flush=True)
+"""
+
+
+def test_a_killed_subscriber_gets_again_what_it_did_not_acknowledge_and_loses_nothing(
+    field: Field, tmp_path: Path
+) -> None:
+    dice, out = random.Random(3), tmp_path / "out"
+    for _ in range(40):
+        field.publish_round()
+    pump(field.realm, TOPIC)
+    handed_out, done, again = list[str](), 0, 0
+    for _ in range(100):
+        code = _killed(_SUBSCRIBER, field, out, after=dice.randint(0, 60))
+        lines = out.read_text().splitlines()
+        events = [line for line in lines if line != "acknowledged"]
+        if events:
+            if handed_out[done:] and events[0] != handed_out[done]:
+                done = len(handed_out)  # death came between the deed and the word: those were acknowledged
+            again += len(handed_out) - done
+            handed_out[done:] = events
+        if "acknowledged" in lines:
+            last = max(i for i, line in enumerate(lines) if line == "acknowledged")
+            done += sum(line != "acknowledged" for line in lines[:last])
+        if code == 0:
+            break
+    assert code == 0 and again, "it came to the end, and something was handed out again"
+    assert handed_out == [str(event.position) for event in field.read("all")], "in order, nothing left out"
+
+
+def test_a_killed_publisher_has_published_all_that_was_acknowledged(field: Field, tmp_path: Path) -> None:
+    dice, out, number = random.Random(4), tmp_path / "out", 0
+    for _ in range(8):
+        _killed(_PUBLISHER, field, out, str(number), after=dice.randint(1, 40))
+        acknowledged = int(out.read_text().splitlines()[-1])
+        pump(field.realm, TOPIC)
+        got = [n for n, _ in by_publisher(field.read("all"))["ann"]]
+        assert got == list(range(len(got))), "in order, once"
+        assert len(got) >= acknowledged > number
+        number = len(got)  # the last frame may have been on disk when its publisher died before the word of it
+    assert field.audit().ok
+
+
+def _killed(script: str, field: Field, out: Path, *arguments: str, after: int) -> int:
+    """Runs it and kills it when it has said `after` lines; its exit code."""
+    with out.open("wb") as told:
+        process = subprocess.Popen(
+            [sys.executable, "-c", script, str(field.realm.paths.root), TOPIC, *arguments], stdout=told
+        )
+    while process.poll() is None and out.read_bytes().count(b"\n") < after:
+        time.sleep(0.001)
+    process.kill()
+    return process.wait()
+
+
+# --- helpers ------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _publishing(field: Field) -> Iterator[None]:
+    """Publishers at work all the while, never far ahead."""
+    done, trouble = threading.Event(), list[BaseException]()
+
+    def work() -> None:
+        try:
+            with LedgerReader(field.paths.ledger) as ledger:
+                while not done.is_set():
+                    last = ledger.last_span()
+                    if field.frames() - (sum(last.end.partitions) if last else 0) < AHEAD:
+                        field.publish_round()
+                    done.wait(0.02)
+        except BaseException as error:
+            trouble.append(error)
+            raise
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
+    assert not trouble
+
+
+def _drain(field: Field, log: Path) -> None:
+    driver = Driver(field.realm.paths.root, log=log, once=True, frames=1000)
+    try:
+        assert driver.wait(PATIENCE) == 0, driver.told()[-3000:]
+    finally:
+        driver.kill_all()
+
+
+def _compare(field: Field) -> None:
+    report = field.audit().as_json()
+    wrong = {name: report[name] for name in ("lost", "duplicated", "out_of_order", "unexpected", "waiting_frames")}
+    assert (report["ok"], report["problems"], wrong) == (True, [], dict.fromkeys(wrong, 0))
+    assert report["events"] == sum(map(len, field.said.values()))
+    assert field.check() == report["deliveries"]
