@@ -59,10 +59,13 @@ class BuildUp:
         within = fit(groups, self._subscribers)
         size, names = bits.count(within).tolist(), _names(within)
         cover: list[list[bytes]] = [[] for _ in names]
+        saved = [0] * len(names)
         for group in events_of(groups, group_of).tolist():
-            # The last event of a group decides for all of them: once the group itself is held, it is one key.
             places = self._use(names[group], within[group], size[group])
-            cover[group] = [self._names[place] for place in places if self._size[place] > 1]
+            # The best cover of a group in this batch serves all of its events.
+            if (saves := sum(int(self._size[place]) - 1 for place in places)) > saved[group]:
+                saved[group] = saves
+                cover[group] = [self._names[place] for place in places]
             self._store(names[group], within[group], size[group])
         return self._planned(groups, cover)
 

@@ -1,0 +1,84 @@
+"""Every group key algorithm by its name, written out: what the lab, the pipeline and the commands choose from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Final
+
+from sealcast.errors import Misuse, NotFound
+from sealcast.groupkeys.build_up import BuildUp
+from sealcast.groupkeys.clustered import Clustered
+from sealcast.groupkeys.clustered_popular import ClusteredPopular
+from sealcast.groupkeys.interface import Algorithm
+from sealcast.groupkeys.key_tree import KeyTree
+from sealcast.groupkeys.naive import Naive
+from sealcast.groupkeys.simple import Simple
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """What an algorithm is made with. Each takes what concerns it."""
+
+    subscribers: int
+    #: Entries at the broker.
+    cache: int
+    #: None: as many as the paper's rule says.
+    clusters: int | None = None
+    policy: str = "lru"
+    arity: int = 2
+    trees: int = 1
+
+    def __post_init__(self) -> None:
+        if self.subscribers < 1:
+            raise Misuse(f"there is at least one subscriber, not {self.subscribers}")
+        if self.cache < 0:
+            raise Misuse(f"a cache has 0 or more entries, not {self.cache}")
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    make: Callable[[Setting], Algorithm]
+    summary: str
+    #: Which of the options change anything.
+    options: frozenset[str] = frozenset()
+
+
+ALGORITHMS: Final[dict[str, Entry]] = {
+    "naive": Entry(lambda s: Naive(), "every member under its own pair key"),
+    "simple": Entry(
+        lambda s: Simple(s.subscribers, s.cache, s.policy), "a cache of whole groups", frozenset({"policy"})
+    ),
+    "build-up": Entry(lambda s: BuildUp(s.subscribers, s.cache), "groups put together from cached sub-groups"),
+    "clustered": Entry(
+        lambda s: Clustered.of(s.subscribers, s.cache, s.clusters, s.policy),
+        "a cache of sub-groups a cluster of subscribers",
+        frozenset({"clusters", "policy"}),
+    ),
+    "clustered-popular": Entry(
+        lambda s: ClusteredPopular.of(s.subscribers, s.cache, s.clusters, s.policy),
+        "half a simple cache, half a clustered one behind it",
+        frozenset({"clusters", "policy"}),
+    ),
+    "key-tree": Entry(
+        lambda s: KeyTree(s.subscribers, s.arity, s.trees),
+        "a logical key hierarchy: the fewest nodes that cover the group",
+        frozenset({"arity", "trees"}),
+    ),
+}
+
+
+def entry(name: str) -> Entry:
+    if name not in ALGORITHMS:
+        near = get_close_matches(name, ALGORITHMS, n=1)
+        raise NotFound(
+            f"there is no group key algorithm {name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""),
+            hint=f"the algorithms are {', '.join(ALGORITHMS)}",
+        )
+    return ALGORITHMS[name]
+
+
+def make(name: str, setting: Setting) -> Algorithm:
+    """A new algorithm that remembers nothing yet."""
+    return entry(name).make(setting)
