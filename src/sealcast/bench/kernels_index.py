@@ -1,21 +1,24 @@
 """Rows `index` and `index-growth` of `sealcast bench kernels`: what matching costs, and how it grows.
 
-The workloads are here in full. Times are CPU time of this process, the median of several runs, both sides in one run;
-the reference does on the same events and subscriptions what anyone would write first with numpy, in chunks that stay
-in the cache. The answers are compared bit by bit before anything is timed.
+Both depend on how selective filters are and on the form of the answer, so each has neighbours that show by how much:
+`index-narrow` and `index-wide` beside `index`, `index-growth-pairs` beside `index-growth`.
+
+The workloads are here in full. Times are CPU time of this process, the median of several runs, both sides in turns;
+the reference does on the same events and subscriptions what anyone would write first with numpy, in chunks that suit
+it best. The answers are compared bit by bit before anything is timed.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sealcast.bench.report import Row, cpu_seconds
+from sealcast.bench.report import Row, side_by_side
 from sealcast.errors import Bug
 from sealcast.filters.index import Index
 from sealcast.filters.tree import And, Between, Compare, Comparison, Condition, Literal, Name
@@ -23,11 +26,15 @@ from sealcast.model.schema import Attribute, Schema, Type
 
 EVENTS: Final = 16_384
 SUBSCRIPTIONS: Final = 10_000
-#: A subscription's range covers this share of an attribute's domain, evenly distributed: from a narrow band to a fifth.
-RANGE_SHARE: Final = (0.02, 0.2)
+#: The share of an attribute's domain that a subscription's range covers, evenly distributed between these two.
+#: Of 10,000 subscriptions, an event then reaches about 12; 5 where ranges are narrow; 200 where they are wide.
+MODERATE: Final = (0.02, 0.2)
+NARROW: Final = (0.01, 0.15)
+WIDE: Final = (0.1, 0.5)
 SYMBOLS: Final = 5_000
 _REFERENCE_EVENTS: Final = 1_024
-_REFERENCE_CHUNK: Final = 16
+_REFERENCE_CHUNK: Final = 64
+_ROUNDS: Final = 9
 
 Floats = NDArray[np.float64]
 
@@ -42,16 +49,18 @@ class Workload:
 # --- workloads ----------------------------------------------------------------------------------
 
 
-def three_ranges(subscriptions: int, events: int, seed: int = 1) -> tuple[Workload, Floats, Floats, Floats]:
-    """Three attributes, each filter a range on each: centre anywhere in the domain, width as in RANGE_SHARE.
+def three_ranges(
+    subscriptions: int, events: int, share: tuple[float, float] = MODERATE, seed: int = 1
+) -> tuple[Workload, Floats, Floats, Floats]:
+    """Three attributes, each filter a range on each: centre anywhere in the domain, width as `share` says.
 
-    Events are even over the domain; about 0.13 % of the pairs match. Also the bounds and events, for the reference.
+    Events are even over the domain. Also the bounds and events as arrays, for the reference.
     """
     random = np.random.default_rng(seed)
     names = ("a", "b", "c")
     schema = Schema(tuple(Attribute(name, Type.FLOAT) for name in names))
     centre = random.random((3, subscriptions)) * 1_000.0
-    half = random.uniform(*RANGE_SHARE, (3, subscriptions)) * 500.0
+    half = random.uniform(*share, (3, subscriptions)) * 500.0
     low, high, values = centre - half, centre + half, random.random((3, events)) * 1_000.0
     conditions: list[Condition] = [
         And(tuple(Between(Name(n), Literal(float(low[a, i])), Literal(float(high[a, i]))) for a, n in enumerate(names)))
@@ -113,17 +122,33 @@ def broadcast(low: Floats, high: Floats, values: Floats, chunk: int = _REFERENCE
 
 def index_row() -> Row:
     """`index`: microseconds of CPU per event; ratio = how many times faster than the reference."""
-    workload, low, high, values = three_ranges(SUBSCRIPTIONS, EVENTS)
+    return _beside_broadcasting("index", MODERATE)
+
+
+def narrow_row() -> Row:
+    """`index-narrow`: the same with narrower ranges: fewer matches to write down."""
+    return _beside_broadcasting("index-narrow", NARROW)
+
+
+def wide_row() -> Row:
+    """`index-wide`: the same where filters are not selective and nothing can be left out."""
+    return _beside_broadcasting("index-wide", WIDE)
+
+
+def _beside_broadcasting(name: str, share: tuple[float, float]) -> Row:
+    workload, low, high, values = three_ranges(SUBSCRIPTIONS, EVENTS, share)
     index = Index.build(workload.conditions, workload.schema)
+    some = values[:, :_REFERENCE_EVENTS]
     answer = index.match(workload.columns.slice(0, _REFERENCE_EVENTS))
-    expected = broadcast(low, high, values[:, :_REFERENCE_EVENTS])
     bits = np.unpackbits(answer.view(np.uint8), axis=1, bitorder="little", count=SUBSCRIPTIONS)
-    if not np.array_equal(bits.astype(np.bool_), expected):
+    if not np.array_equal(bits.astype(np.bool_), broadcast(low, high, some)):
         raise Bug("the index and plain broadcasting disagree")
-    ours = cpu_seconds(lambda: index.match(workload.columns)) / EVENTS
-    reference = cpu_seconds(lambda: broadcast(low, high, values[:, :_REFERENCE_EVENTS])) / _REFERENCE_EVENTS
+    ours, reference = side_by_side(
+        lambda: index.match(workload.columns), lambda: broadcast(low, high, some), rounds=_ROUNDS
+    )
+    ours, reference = ours / EVENTS, reference / _REFERENCE_EVENTS
     return Row(
-        name="index",
+        name=name,
         ours=ours * 1e6,
         reference=reference * 1e6,
         reference_name="numpy broadcasting of every (event, subscription, bound)",
@@ -132,18 +157,25 @@ def index_row() -> Row:
     )
 
 
-def growth_row() -> Row:
-    """`index-growth`: cost per event at 100,000 selective subscriptions (ours) against 10,000 (reference)."""
-    costs = []
-    for subscriptions in (SUBSCRIPTIONS, 10 * SUBSCRIPTIONS):
-        workload = symbol_and_price(subscriptions, EVENTS)
-        index = Index.build(workload.conditions, workload.schema)
-        costs.append(cpu_seconds(partial(index.match, workload.columns)) / EVENTS)
+def growth_rows() -> Iterator[Row]:
+    """Cost per event at 100,000 selective subscriptions (ours) against 10,000 (reference).
+
+    `index-growth` asks for bit vectors, as the pipeline does: their width grows with the table, whatever matches.
+    `index-growth-pairs` asks for pairs, whose cost follows the matches.
+    """
+    few, many = (symbol_and_price(n, EVENTS) for n in (SUBSCRIPTIONS, 10 * SUBSCRIPTIONS))
+    small, large = (Index.build(workload.conditions, workload.schema) for workload in (few, many))
+    yield _growth("index-growth", lambda: large.match(many.columns), lambda: small.match(few.columns))
+    yield _growth("index-growth-pairs", lambda: large.pairs(many.columns), lambda: small.pairs(few.columns))
+
+
+def _growth(name: str, large: Callable[[], object], small: Callable[[], object]) -> Row:
+    ours, reference = side_by_side(large, small, rounds=_ROUNDS)
     return Row(
-        name="index-growth",
-        ours=costs[1] * 1e6,
-        reference=costs[0] * 1e6,
+        name=name,
+        ours=ours / EVENTS * 1e6,
+        reference=reference / EVENTS * 1e6,
         reference_name="the same filters, a tenth of the subscriptions",
-        ratio=costs[1] / costs[0],
+        ratio=ours / reference,
         unit="CPU us per event",
     )

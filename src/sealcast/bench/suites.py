@@ -9,12 +9,14 @@ from sealcast.bench.report import Row
 
 
 def kernels() -> Iterator[Row]:
-    """`seal`, `index`, `index-growth`: the kernels alone."""
+    """`seal`, `index`, `index-growth`, and what surrounds the last two: the kernels alone."""
     from sealcast.bench import kernels_index, kernels_seal
 
     yield kernels_seal.seal_row()
     yield kernels_index.index_row()
-    yield kernels_index.growth_row()
+    yield kernels_index.narrow_row()
+    yield kernels_index.wide_row()
+    yield from kernels_index.growth_rows()
 
 
 def pipeline() -> Iterator[Row]:

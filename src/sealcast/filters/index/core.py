@@ -33,6 +33,8 @@ from sealcast.model.schema import Schema
 
 #: Events that are matched at a time: bounds what candidates take, whatever the batch and the filters are.
 CHUNK_EVENTS: Final = 2_048
+#: From this size on, memory comes from the system, cleared already: clearing it again would double the cost.
+_FRESH_BYTES: Final = 32 << 20
 #: Bytes of an answer's words that are held at a time where only pairs are asked for.
 _DENSE_BYTES: Final = 8 << 20
 
@@ -142,10 +144,13 @@ class Index:
 
     def match(self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None) -> Words:
         """Row e, bit i (word i // 64, bit i % 64): whether subscription i's filter is true of event e."""
-        out = np.empty((columns.num_rows, self.words), np.uint64)
+        shape = (columns.num_rows, self.words)
+        fresh = 8 * columns.num_rows * self.words >= _FRESH_BYTES
+        out = np.zeros(shape, np.uint64) if fresh else np.empty(shape, np.uint64)
         for start, stop, places in self._chunks(columns):
             here = out[start:stop]
-            here.fill(0)  # right before bits are set, so that they find their words in the cache
+            if not fresh:
+                here.fill(0)  # right before bits are set, so that they find their words in the cache
             rows = np.arange(stop - start)
             if self.dense is not None:
                 self.dense.match(places, rows.size, here)

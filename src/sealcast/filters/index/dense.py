@@ -50,34 +50,41 @@ class Dense:
     def match(self, places: Sequence[Places], events: int, out: Words) -> None:
         """Writes its words of `out`, a row per event."""
         width = self.words.size
+        whole = width == out.shape[1]
+        part = out if whole else np.empty((events, width), np.uint64)
+        if not self.tables:
+            part[:] = self.filled
+        else:
+            self._fill(places, events, part)
+        if not whole:
+            out[:, self.words] = part
+
+    def _fill(self, places: Sequence[Places], events: int, out: Words) -> None:
+        """All that is sure, in chunks that stay in the cache; then what is open, all at once."""
+        width = self.words.size
+        rows = {a: table.rows(places[a]) for a, table in self.tables.items()}
         step = max(16, _CHUNK_BYTES // (16 * width))
+        open_at: list[Ids] = []
+        open_bits: list[Words] = []
         for start in range(0, events, step):
             stop = min(start + step, events)
-            part = [p.slice(start, stop) for p in places]
-            if width == out.shape[1]:
-                self._chunk(part, out[start:stop])
-            else:
-                some = np.empty((stop - start, width), np.uint64)
-                self._chunk(part, some)
-                out[start:stop, self.words] = some
+            both: Words | None = None
+            for a, table in self.tables.items():
+                here = table.words.reshape(-1, 2 * width).take(rows[a][start:stop], axis=0, mode="clip")
+                both = here if both is None else np.bitwise_and(both, here, out=both)
+            assert both is not None
+            out[start:stop] = both[:, width:]
+            rest = np.bitwise_xor(both[:, :width], both[:, width:]).reshape(-1)
+            which = np.flatnonzero(rest != 0)
+            open_bits.append(rest.take(which))
+            open_at.append(which + start * width)
+        if open_at:
+            self._settle(np.concatenate(open_at), np.concatenate(open_bits), places, out)
 
-    def _chunk(self, places: Sequence[Places], out: Words) -> None:
+    def _settle(self, which: Ids, rest: Words, places: Sequence[Places], out: Words) -> None:
+        """Bits that may be set are, if the bounds say so."""
         width = self.words.size
-        both: Words | None = None
-        for a, table in self.tables.items():
-            rows = table.words.reshape(-1, 2 * width).take(table.rows(places[a]), axis=0, mode="clip")
-            both = rows if both is None else np.bitwise_and(both, rows, out=both)
-        if both is None:
-            out[:] = self.filled
-            return
-        out[:] = both[:, width:]
-        self._settle(both[:, :width] ^ out, out, places)
-
-    def _settle(self, rest: Words, out: Words, places: Sequence[Places]) -> None:
-        """Bits that may be set are, if the bounds say so. Few words have any: those first, then their bits."""
-        width = rest.shape[1]
-        which = np.flatnonzero(rest.reshape(-1) != 0)
         events = which // width
-        bits, events = set_bits(rest.reshape(-1, 1).take(which, axis=0), (which - events * width) << 6, events)
+        bits, events = set_bits(rest.reshape(-1, 1), (which - events * width) << 6, events)
         bits, events = holding(self.sides, bits, events, places)
         np.add.at(out.reshape(-1), events * width + (bits >> 6), bit_of(bits))

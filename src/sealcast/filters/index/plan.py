@@ -30,6 +30,8 @@ MAX_LOAD: Final = 48
 DENSE_MATCHES: Final = 0.35
 #: Tables of at most this many words are dense whatever they hold: nothing beats so few operations.
 SMALL_WORDS: Final = 24
+#: Where this share of the words is dense, all are: whole rows are written faster than picked words.
+_NEARLY_ALL: Final = 0.75
 #: Words of a block, by the number of boxes: small blocks are precise, large ones few.
 _WIDTHS: Final = ((20_000, 1), (60_000, 2), (400_000, 4))
 _MAX_WIDTH: Final = 8
@@ -90,10 +92,12 @@ def _domain(attribute: Attribute) -> tuple[float, float] | None:
 def dense_words(direct: Ids, held: Shares) -> Ids:
     """The words of the answer that are computed whole. `direct[i]` is the box that alone can set bit i, or -1."""
     words = direct.size // 64
+    used = (direct >= 0).reshape(words, 64).any(axis=1)
     expected = np.where(direct >= 0, held[direct] if held.size else 0.0, 0.0).reshape(words, 64).sum(axis=1)
-    if words <= SMALL_WORDS:
-        return np.flatnonzero((direct >= 0).reshape(words, 64).any(axis=1))
-    return np.flatnonzero(expected > DENSE_MATCHES)
+    chosen = expected > DENSE_MATCHES
+    if words <= SMALL_WORDS or chosen.sum() >= _NEARLY_ALL * words:
+        chosen = used
+    return np.flatnonzero(chosen)
 
 
 # --- postings -----------------------------------------------------------------------------------
