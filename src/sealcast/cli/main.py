@@ -62,6 +62,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
     "Workbench": {
         "filter": Command("filter:app", "try filters on cases"),
         "match": Command("match:app", "match events against subscriptions, sealed and opened, in a batch"),
+        "lab": Command("lab:app", "the papers' tables and figures again; group keys on your groups"),
         "bench": Command("bench:app", "measurements, side by side with a reference"),
     },
 }

@@ -1,0 +1,116 @@
+"""Counting encryptions: groups, from a file or from anywhere, through an algorithm, by the paper's counting rule.
+
+A group file has a hexadecimal group a line, bit i = subscriber i. It is read in portions: an algorithm keeps its memory
+between them, and where a portion ends makes no difference to what it decides.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from sealcast.errors import Rejected
+from sealcast.filters import bits
+from sealcast.filters.bits import Words
+from sealcast.groupkeys import Algorithm
+from sealcast.groupkeys.clusters import beyond, fit
+
+EVENTS_AT_ONCE: Final = 8_192
+_GROUP: Final = re.compile(r"(?:0[xX])?0*([0-9a-fA-F]+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """What a run of events cost, those of the warm-up left out."""
+
+    events: int
+    encryptions: int
+    max: int
+    clusters: int | None
+    #: Standard error of the mean, from means of blocks: neighbours share a cache and are not independent.
+    error: float
+
+    @property
+    def mean(self) -> float:
+        return self.encryptions / self.events if self.events else 0.0
+
+    def as_json(self) -> dict[str, object]:
+        return {
+            "events": self.events,
+            "encryptions": self.encryptions,
+            "mean": self.mean,
+            "max": self.max,
+            "clusters": self.clusters,
+        }
+
+
+def tally(algorithm: Algorithm, portions: Iterable[Words], warmup: int) -> Tally:
+    """Counts every event after the first `warmup`."""
+    costs, skipped = [], 0
+    for words in portions:
+        cost = algorithm.count(*bits.unique_rows(words))
+        skip = min(warmup - skipped, cost.size)
+        skipped += skip
+        costs.append(cost[skip:])
+    counted = np.concatenate(costs) if costs else np.empty(0, np.int64)
+    return Tally(
+        events=counted.size,
+        encryptions=int(counted.sum()),
+        max=int(counted.max(initial=0)),
+        clusters=algorithm.clusters,
+        error=standard_error(counted),
+    )
+
+
+def standard_error(cost: bits.Indices, blocks: int = 40) -> float:
+    """Of the mean; 0 where there are too few events to say."""
+    if cost.size < 2 * blocks:
+        return 0.0
+    means = cost[: cost.size // blocks * blocks].reshape(blocks, -1).mean(axis=1)
+    return float(means.std(ddof=1) / np.sqrt(blocks))
+
+
+def portions_of(words: Words, at_once: int = EVENTS_AT_ONCE) -> Iterator[Words]:
+    return (words[first : first + at_once] for first in range(0, words.shape[0], at_once))
+
+
+def read_groups(path: Path, subscribers: int) -> Iterator[Words]:
+    """A group file, portion by portion."""
+    with path.open("r", encoding="ascii", errors="replace") as lines:
+        first = 1
+        while portion := list(islice(lines, EVENTS_AT_ONCE)):
+            yield _parsed(portion, subscribers, path, first)
+            first += len(portion)
+
+
+def _parsed(lines: list[str], subscribers: int, path: Path, first: int) -> Words:
+    digits = 2 * (subscribers // 8 + 1)
+    texts = []
+    for number, line in enumerate(lines, first):
+        found = _GROUP.fullmatch(line.strip())
+        if found is None:
+            raise Rejected(f"{path}:{number}: not a hexadecimal group", hint="a group a line, 0 for an empty one")
+        text = found[1].zfill(digits)
+        if len(text) > digits:
+            raise Rejected(_too_wide(path, number, subscribers))
+        texts.append(text)
+    raw = np.frombuffer(bytes.fromhex("".join(texts)), np.uint8).reshape(len(texts), -1)
+    padded = np.zeros((len(texts), 8 * bits.words_for(4 * digits)), np.uint8)
+    padded[:, : raw.shape[1]] = raw[:, ::-1]
+    words = padded.view("<u8").astype(np.uint64, copy=False)
+    outside = np.flatnonzero(beyond(words, subscribers))
+    if outside.size:
+        raise Rejected(_too_wide(path, first + int(outside[0]), subscribers))
+    return fit(words, subscribers)
+
+
+def _too_wide(path: Path, number: int, subscribers: int) -> str:
+    return (
+        f"{path}:{number}: a member that is none of the {subscribers:,} subscribers (numbers 0 to {subscribers - 1:,})"
+    )

@@ -1,0 +1,124 @@
+"""sealcast lab: the contract of its commands."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from sealcast.groupkeys.catalog import ALGORITHMS
+from tests.cli.shell import sealcast
+from tests.groupkeys import plain
+
+N, CACHE, EVENTS, WARMUP = 90, 40, 300, 60
+
+
+@pytest.fixture(scope="module")
+def drawn() -> list[int]:
+    rng = random.Random(4)
+    popular = [rng.getrandbits(N) for _ in range(15)]
+    return [rng.choice(popular) if rng.random() < 0.7 else rng.getrandbits(N) for _ in range(EVENTS - 1)] + [0]
+
+
+@pytest.fixture
+def groups(tmp_path: Path, drawn: list[int]) -> Path:
+    """As anybody would write them: any case, with and without 0x and leading zeros."""
+    shapes = ("{:x}", "{:X}", "{:#x}", "{:030x}")
+    (tmp_path / "groups.txt").write_text("".join(shapes[i % 4].format(g) + "\n" for i, g in enumerate(drawn)))
+    return tmp_path / "groups.txt"
+
+
+def count(algorithm: str, groups: Path, *more: object) -> object:
+    result = sealcast(
+        *("lab", "groupkeys", "--algorithm", algorithm, "--groups", groups, "--subscribers", N, "--cache", CACHE),
+        *more,
+        "--json",
+    )
+    assert result.code == 0, result.err
+    return result.document
+
+
+@pytest.mark.parametrize("policy", ["lru", "frequency"])
+@pytest.mark.parametrize("algorithm", ["naive", "simple", "build-up", "clustered", "clustered-popular", "key-tree"])
+def test_groupkeys_counts_what_a_plain_implementation_counts(
+    algorithm: str, policy: str, groups: Path, drawn: list[int]
+) -> None:
+    rows = [frozenset(i for i in range(N) if group >> i & 1) for group in drawn]
+    costs = {
+        "naive": lambda: plain.naive(rows),
+        "simple": lambda: plain.simple(rows, CACHE, policy),
+        "build-up": lambda: plain.build_up(rows, CACHE),
+        "clustered": lambda: plain.clustered(rows, N, CACHE, None, policy),
+        "clustered-popular": lambda: plain.clustered_popular(rows, N, CACHE, None, policy),
+        "key-tree": lambda: plain.key_tree(rows, N),
+    }[algorithm]()[WARMUP:]
+    clusters = {
+        "clustered": plain.number_of_clusters(N, CACHE),
+        "clustered-popular": plain.number_of_clusters(N, CACHE // 2),
+    }
+    assert count(algorithm, groups, "--policy", policy, "--warmup", WARMUP) == {
+        "events": EVENTS - WARMUP,
+        "encryptions": sum(costs),
+        "mean": sum(costs) / (EVENTS - WARMUP),
+        "max": max(costs),
+        "clusters": clusters.get(algorithm),
+    }
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_algorithm_answers(algorithm: str, groups: Path) -> None:
+    assert set(count(algorithm, groups)) == {"events", "encryptions", "mean", "max", "clusters"}  # type: ignore[call-overload]
+    told = sealcast(
+        *("lab", "groupkeys", "--algorithm", algorithm, "--groups", groups, "--subscribers", N, "--cache", 5)
+    )
+    assert told.code == 0 and "encryptions an event" in told.out
+
+
+def test_groupkeys_takes_clusters_and_trees(groups: Path) -> None:
+    assert count("clustered", groups, "--clusters", 7)["clusters"] == 7  # type: ignore[index]
+    one, four = (count("key-tree", groups, "--trees", t)["encryptions"] for t in (1, 4))  # type: ignore[index]
+    assert four < one
+    noted = sealcast(
+        *("lab", "groupkeys", "--algorithm", "naive", "--groups", groups, "--subscribers", N, "--cache", 5),
+        *("--clusters", 3),
+    )
+    assert noted.code == 0 and "--clusters changes nothing for naive" in noted.err
+
+
+def test_no_events_cost_nothing(tmp_path: Path) -> None:
+    (tmp_path / "none").write_text("")
+    assert count("clustered", tmp_path / "none")["mean"] == 0  # type: ignore[index]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("1f\nxyz\n", ":2: not a hexadecimal group"),
+        ("1\n\n2\n", ":2: not a hexadecimal group"),
+        (f"0\n1\n{1 << N:x}\n", ":3: a member that is none of the 90 subscribers"),
+        (f"{1 << 900:x}\n", ":1: a member that is none of the 90 subscribers"),
+        ("-1\n", ":1: not a hexadecimal group"),
+        ("ä\n", ":1: not a hexadecimal group"),
+    ],
+)
+def test_lines_that_are_no_groups_are_named(tmp_path: Path, text: str, words: str) -> None:
+    (tmp_path / "bad").write_text(text)
+    result = sealcast(
+        *("lab", "groupkeys", "--algorithm", "naive", "--groups", tmp_path / "bad", "--subscribers", N, "--cache", 5)
+    )
+    assert result.code == 1 and words in result.err and result.out == ""
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--algorithm", "clusterd", "--groups", "/dev/null"), "did you mean 'clustered'?"),
+        (("--algorithm", "naive", "--groups", "/nowhere"), "/nowhere"),
+        (("--algorithm", "simple", "--groups", "/dev/null", "--policy", "fifo"), "the policies are lru, frequency"),
+        (("--algorithm", "clustered", "--groups", "/dev/null", "--clusters", 11), "1 to 10 clusters, not 11"),
+    ],
+)
+def test_what_cannot_be_counted_is_refused(arguments: tuple[object, ...], words: str) -> None:
+    result = sealcast("lab", "groupkeys", *arguments, "--subscribers", 10, "--cache", 5)
+    assert result.code == 1 and words in result.err
