@@ -1,0 +1,232 @@
+"""Covering groups with keys, a batch at a time: from the top of the tree down, only as deep as nothing is held.
+
+A part is the members of one group below one node of the tree (or in one tile). It is
+
+    HELD      its key has reached its members: one key, nothing to do
+    NEW       its key is made now, grown out of the key of its stem (docs/group-keys.md), and remembered
+    THROUGH   it gets no key of its own: its two sides are covered each by itself
+
+The very members decide where a part lies: a node with members on one side only is skipped, so that the same members
+are the same part whatever group they come from. All groups of a batch go down together, a level of the tree at a time;
+among equal parts the first makes the key and the others hold it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sealcast.filters.bits import Indices
+from sealcast.groupkeys.mosaic.gates import Gates
+from sealcast.groupkeys.mosaic.layout import Layout, Patterns
+from sealcast.groupkeys.mosaic.memory import U64, Memory
+
+HELD, NEW, THROUGH = 0, 1, 2
+#: In `Cover.node`: the part lies in one tile.
+TILE: Final = -1
+#: In `Cover.parent`: the part is a whole group.
+WHOLE: Final = -1
+
+_MIX: Final = np.uint64(0xD6E8FEB86659FD93)
+
+
+@dataclass(frozen=True, slots=True)
+class Cover:
+    """All parts of a batch that were looked at, parents before children."""
+
+    group: Indices
+    node: Indices
+    #: The outermost tiles with members.
+    first: Indices
+    last: Indices
+    kind: NDArray[np.int8]
+    parent: Indices
+    #: The side from which its parent's key grows.
+    stem: NDArray[np.bool_]
+    #: Of parts in a tile: their members there, as a pattern and counted.
+    pattern: Patterns
+    size: Indices
+    #: Where each level of the tree ends: a part's parent is of an earlier level.
+    levels: tuple[int, ...]
+
+
+class Fingerprints:
+    """Secret random numbers that turn members into 128 bits, tile by tile, so that any stretch of tiles is a sum."""
+
+    def __init__(self, tiles: int, rng: np.random.Generator) -> None:
+        self._seeds = rng.integers(0, 2**64, (2, 2, tiles), np.uint64, endpoint=False)
+        self._seeds[:, 0] |= np.uint64(1)
+
+    def sums(self, patterns: Patterns) -> tuple[U64, U64]:
+        """Running sums over the tiles, starting with zero."""
+        halves = []
+        for odd, seed in self._seeds:
+            mixed = (patterns.astype(np.uint64) + seed) * odd
+            mixed ^= mixed >> np.uint64(31)
+            mixed *= _MIX
+            mixed ^= mixed >> np.uint64(29)
+            mixed *= odd
+            mixed[patterns == 0] = 0
+            sums = np.zeros((patterns.shape[0], patterns.shape[1] + 1), np.uint64)
+            np.cumsum(mixed, axis=1, out=sums[:, 1:])
+            halves.append(sums)
+        return halves[0], halves[1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    group: Indices
+    first: Indices
+    last: Indices
+    parent: Indices
+    stem: NDArray[np.bool_]
+
+    def where(self, which: NDArray[np.bool_] | Indices) -> _Parts:
+        return _Parts(self.group[which], self.first[which], self.last[which], self.parent[which], self.stem[which])
+
+    @staticmethod
+    def of(parts: list[_Parts]) -> _Parts:
+        return _Parts(
+            np.concatenate([p.group for p in parts]),
+            np.concatenate([p.first for p in parts]),
+            np.concatenate([p.last for p in parts]),
+            np.concatenate([p.parent for p in parts]),
+            np.concatenate([p.stem for p in parts]),
+        )
+
+
+class Coverer:
+    """One batch's way down the tree."""
+
+    def __init__(
+        self,
+        layout: Layout,
+        patterns: Patterns,
+        fingerprints: Fingerprints,
+        memory: Memory,
+        gates: Gates,
+        tables: NDArray[np.bool_],
+    ) -> None:
+        self._layout = layout
+        self._patterns = patterns
+        self._heads, self._tails = fingerprints.sums(patterns)
+        self._memory = memory
+        self._gates = gates
+        self._tables = tables
+        tiles = np.arange(patterns.shape[1])
+        members = patterns != 0
+        #: The last tile with members up to each, and the first one from each on.
+        self._before = np.maximum.accumulate(np.where(members, tiles, -1), axis=1)
+        self._after = np.minimum.accumulate(np.where(members, tiles, tiles.size)[:, ::-1], axis=1)[:, ::-1]
+        self._done: list[tuple[_Parts, Indices, NDArray[np.int8]]] = []
+        self._count = 0
+
+    def cover(self) -> Cover:
+        wanted = np.flatnonzero(self._patterns.any(axis=1))
+        none = np.full(wanted.size, WHOLE, np.int64)
+        whole = _Parts(
+            wanted,
+            self._after[wanted, 0],
+            self._before[wanted, -1],
+            none,
+            np.zeros(wanted.size, np.bool_),
+        )
+        waiting = [whole]
+        for depth in range(int(self._layout.depth.max(initial=-1)) + 1):
+            parts = _Parts.of(waiting)
+            node = self._layout.meet[parts.first, parts.last]
+            inner = parts.first < parts.last
+            now = inner & (self._layout.depth[node] == depth)
+            waiting = [parts.where(~now), *self._level(parts.where(now), node[now].astype(np.int64))]
+        self._tiles(_Parts.of(waiting))
+        return self._collected()
+
+    def _level(self, parts: _Parts, node: Indices) -> list[_Parts]:
+        """Parts at one level of the tree: settles them, and returns their two sides where they need covering."""
+        if not node.size:
+            return []
+        # In the order of groups: of equal parts, the first is the one with the first event.
+        order = np.argsort(parts.group, kind="stable")
+        parts, node = parts.where(order), node[order]
+        head, tail = self._fingerprint(parts)
+        kind = np.full(node.size, THROUGH, np.int8)
+        open_ = self._gates.is_open[node]
+        kind[open_] = self._ask(head[open_], tail[open_], node[open_])
+        self._gates.listen(node[~open_], head[~open_], tail[~open_], (parts.last - parts.first)[~open_])
+        at = self._settle(parts, node, kind)
+        below = np.flatnonzero(kind != HELD)
+        return self._sides(parts.where(below), node[below], at + below)
+
+    def _ask(self, head: U64, tail: U64, node: Indices) -> NDArray[np.int8]:
+        held, savings = self._memory.ask(head, tail)
+        self._gates.gained(node[held], savings[held])
+        kind = np.where(held, HELD, NEW).astype(np.int8)
+        fresh = np.flatnonzero(~held)
+        kind[fresh[_repeats(head[fresh], tail[fresh])]] = HELD
+        return kind
+
+    def _sides(self, parts: _Parts, node: Indices, at: Indices) -> list[_Parts]:
+        middle = self._layout.middle[node]
+        left = self._layout.stem_is_left[node]
+        return [
+            _Parts(parts.group, parts.first, self._before[parts.group, middle - 1], at, left),
+            _Parts(parts.group, self._after[parts.group, middle], parts.last, at, ~left),
+        ]
+
+    def _tiles(self, parts: _Parts) -> None:
+        """Parts in one tile: a pair key, a derived table, or a key made from pair keys."""
+        pattern = self._patterns[parts.group, parts.first]
+        kind = np.full(pattern.size, HELD, np.int8)
+        rented = np.flatnonzero((np.bitwise_count(pattern) > 1) & ~self._tables[parts.first])
+        rented = rented[np.argsort(parts.group[rented], kind="stable")]
+        head, tail = self._fingerprint(parts.where(rented))
+        held, _ = self._memory.ask(head, tail)
+        kind[rented] = np.where(held, HELD, NEW)
+        fresh = np.flatnonzero(~held)
+        kind[rented[fresh[_repeats(head[fresh], tail[fresh])]]] = HELD
+        self._settle(parts, np.full(pattern.size, TILE, np.int64), kind)
+
+    def _settle(self, parts: _Parts, node: Indices, kind: NDArray[np.int8]) -> int:
+        at = self._count
+        self._done.append((parts, node, kind))
+        self._count += node.size
+        return at
+
+    def _fingerprint(self, parts: _Parts) -> tuple[U64, U64]:
+        return self.fingerprint(parts.group, parts.first, parts.last)
+
+    def fingerprint(self, group: Indices, first: Indices, last: Indices) -> tuple[U64, U64]:
+        """Of the members of groups in stretches of tiles."""
+        end = last + 1
+        return (
+            self._heads[group, end] - self._heads[group, first],
+            self._tails[group, end] - self._tails[group, first],
+        )
+
+    def _collected(self) -> Cover:
+        parts = _Parts.of([p for p, _, _ in self._done])
+        node = np.concatenate([n for _, n, _ in self._done])
+        pattern = np.where(node == TILE, self._patterns[parts.group, parts.first], 0).astype(np.uint16)
+        return Cover(
+            group=parts.group,
+            node=node,
+            first=parts.first,
+            last=parts.last,
+            kind=np.concatenate([k for _, _, k in self._done]),
+            parent=parts.parent,
+            stem=parts.stem,
+            pattern=pattern,
+            size=np.bitwise_count(pattern).astype(np.int64),
+            levels=tuple(accumulate(n.size for _, n, _ in self._done)),
+        )
+
+
+def _repeats(head: U64, tail: U64) -> Indices:
+    """Those that are equal to an earlier one."""
+    _, first, inverse = np.unique(head, return_index=True, return_inverse=True)
+    earlier = first[inverse]
+    return np.flatnonzero((earlier != np.arange(head.size)) & (tail == tail[earlier]))

@@ -1,0 +1,204 @@
+"""Who lies next to whom: subscribers in an order, cut into tiles of at most sixteen, and a binary tree over the tiles.
+
+The order brings together those who are wanted together; the tree joins neighbouring tiles, the most alike first. A
+layout is a value: whoever makes the same one from the same numbers gets the same keys, and tiles that were laid stay as
+they are when newcomers get tiles of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sealcast.errors import Misuse
+from sealcast.filters import bits
+from sealcast.filters.bits import Indices, Words
+from sealcast.groupkeys.clusters import fit, similarity_order, split
+
+#: Patterns of a tile are 16-bit numbers.
+MAX_TILE: Final = 16
+#: Linkage looks at all pairs at once (4 bytes each, while a layout is made); beyond, a walk has to do.
+MAX_LINKED: Final = 4_096
+
+Patterns = NDArray[np.uint16]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """Tiles from left to right, and the tree over them.
+
+    Node v joins tiles [low[v], middle[v]) and [middle[v], high[v]). Children come after their parents.
+    """
+
+    tiles: tuple[tuple[int, ...], ...]
+    low: Indices
+    middle: Indices
+    high: Indices
+    depth: Indices
+
+    @property
+    def subscribers(self) -> int:
+        return sum(map(len, self.tiles))
+
+    @cached_property
+    def slot_at(self) -> Indices:
+        """The slot at each of 16 places a tile; -1 where a tile is not full."""
+        places = np.full((len(self.tiles), MAX_TILE), -1, np.int64)
+        for tile, slots in enumerate(self.tiles):
+            places[tile, : len(slots)] = slots
+        return places.reshape(-1)
+
+    @cached_property
+    def place_of(self) -> Indices:
+        """The place of each slot, 16 a tile; -1 for slots without a tile."""
+        highest = max((slot for tile in self.tiles for slot in tile), default=-1)
+        places = np.full(highest + 1, -1, np.int64)
+        used = np.flatnonzero(self.slot_at >= 0)
+        places[self.slot_at[used]] = used
+        return places
+
+    @cached_property
+    def meet(self) -> NDArray[np.int32]:
+        """Of each two tiles, the node where they first lie on different sides; on the diagonal, nothing of use."""
+        table = np.zeros((len(self.tiles), len(self.tiles)), np.int32)
+        for node, (a, m, b) in enumerate(zip(self.low.tolist(), self.middle.tolist(), self.high.tolist(), strict=True)):
+            table[a:m, m:b] = node
+        return table
+
+    @cached_property
+    def stem_is_left(self) -> NDArray[np.bool_]:
+        """A node's keys grow out of those of its larger side: fewer are left to be handed them."""
+        return self.middle - self.low >= self.high - self.middle
+
+    def patterns(self, groups: Words) -> Patterns:
+        """Of each group and tile: which places of the tile are members."""
+        within = fit(groups, self.place_of.size)
+        raw = within.astype("<u8", copy=False).view(np.uint8)
+        flags = np.zeros((groups.shape[0], 64 * within.shape[1] + 1), np.uint8)
+        flags[:, :-1] = np.unpackbits(raw, axis=1, bitorder="little")
+        # The last column is always zero, and place -1 takes it.
+        packed = np.packbits(np.take(flags, self.slot_at, axis=1), axis=1, bitorder="little")
+        return packed.view("<u2").astype(np.uint16, copy=False)
+
+    def extended(self, newcomers: list[int]) -> Layout:
+        """One more tile at the right, and a node that joins it to all that was there."""
+        count = len(self.tiles)
+        return Layout(
+            (*self.tiles, tuple(newcomers)),
+            np.append(self.low, 0),
+            np.append(self.middle, count),
+            np.append(self.high, count + 1),
+            np.append(self.depth, -1),
+        ).in_order()
+
+    def in_order(self) -> Layout:
+        """The same with parents before children and depths counted."""
+        order = np.lexsort((self.low, self.low - self.high))
+        low, middle, high = self.low[order], self.middle[order], self.high[order]
+        depth = np.zeros(low.size, np.int64)
+        for node in range(1, low.size):
+            above = np.flatnonzero((low[:node] <= low[node]) & (high[:node] >= high[node]))
+            depth[node] = depth[above].max() + 1
+        return Layout(self.tiles, low, middle, high, depth)
+
+
+def by_id(subscribers: int, tile: int) -> Layout:
+    """Consecutive slots, and a balanced tree: all that can be done before anything is known."""
+    return _laid(np.arange(subscribers, dtype=np.int64), tile, None)
+
+
+def by_similarity(subscribers: int, tile: int, sample: Words) -> Layout:
+    """Those who are wanted together side by side, as far as a sample of groups shows it."""
+    flags = _flags(sample, subscribers)
+    linked = subscribers <= MAX_LINKED
+    return _laid(linkage_order(flags) if linked else similarity_order(subscribers, sample), tile, flags)
+
+
+def _laid(order: Indices, tile: int, flags: Floats | None) -> Layout:
+    if not 1 <= tile <= MAX_TILE:
+        raise Misuse(f"a tile has 1 to {MAX_TILE} subscribers, not {tile}")
+    sizes = split(order.size, -(-order.size // tile)) if order.size else []
+    ends = np.cumsum([0, *sizes]).tolist()
+    slots = order.tolist()
+    tiles = tuple(tuple(slots[a:b]) for a, b in zip(ends, ends[1:], strict=False))
+    if flags is None:
+        nodes = _balanced(0, len(tiles))
+    else:
+        nodes = _joined(np.stack([flags[:, list(t)].sum(axis=1) for t in tiles]) if tiles else flags[:0])
+    low, middle, high = np.array(nodes, np.int64).reshape(-1, 3).T
+    return Layout(tiles, low, middle, high, np.zeros(low.size, np.int64)).in_order()
+
+
+def _balanced(low: int, high: int) -> list[tuple[int, int, int]]:
+    if high - low < 2:
+        return []
+    middle = (low + high + 1) // 2
+    return [(low, middle, high), *_balanced(low, middle), *_balanced(middle, high)]
+
+
+def _joined(activity: Floats) -> list[tuple[int, int, int]]:
+    """Join neighbours, the most alike (cosine of their events) first."""
+    parts = [(i, i + 1, row) for i, row in enumerate(activity)]
+    alike = [_cosine(a[2], b[2]) for a, b in zip(parts, parts[1:], strict=False)]
+    nodes = []
+    while alike:
+        at = int(np.argmax(alike))
+        left, right = parts[at], parts[at + 1]
+        nodes.append((left[0], left[1], right[1]))
+        parts[at : at + 2] = [(left[0], right[1], left[2] + right[2])]
+        del alike[at]
+        for i in (at - 1, at):
+            if 0 <= i < len(alike):
+                alike[i] = _cosine(parts[i][2], parts[i + 1][2])
+    return nodes
+
+
+def _cosine(a: Floats, b: Floats) -> float:
+    return float(a @ b) / max(1e-9, float(np.linalg.norm(a)) * float(np.linalg.norm(b)))
+
+
+def _flags(sample: Words, subscribers: int) -> Floats:
+    raw = fit(sample, subscribers).astype("<u8", copy=False).view(np.uint8)
+    return np.unpackbits(raw, axis=1, bitorder="little", count=subscribers).astype(np.float32)
+
+
+def linkage_order(flags: Floats) -> Indices:
+    """The leaves of the average-linkage tree of the subscribers, from left to right; likeness is Jaccard's.
+
+    Each round joins the two most alike clusters. Every cluster remembers its best partner, and only those whose partner
+    changed look again: quadratic in the subscribers, as the matrix is.
+    """
+    count = flags.shape[1]
+    if count == 0:
+        return np.empty(0, np.int64)
+    shared = flags.T @ flags
+    size = np.diag(shared).copy()
+    likeness = shared / np.maximum(size[:, None] + size[None, :] - shared, 1)
+    np.fill_diagonal(likeness, -1)
+    weight = np.ones(count, np.float32)
+    leaves: list[list[int]] = [[i] for i in range(count)]
+    partner = likeness.argmax(axis=1)
+    value = likeness[np.arange(count), partner]
+    for _ in range(count - 1):
+        i = int(np.argmax(value))
+        j = int(partner[i])
+        leaves[i] += leaves[j]
+        likeness[i] = (weight[i] * likeness[i] + weight[j] * likeness[j]) / (weight[i] + weight[j])
+        likeness[i, i] = -1
+        likeness[:, i] = likeness[i]
+        likeness[j] = likeness[:, j] = -1
+        likeness[i, j] = -1
+        weight[i] += weight[j]
+        value[j] = -2
+        again = np.flatnonzero(((partner == i) | (partner == j)) & (value > -2))
+        again = np.union1d(again, [i])
+        partner[again] = likeness[again].argmax(axis=1)
+        value[again] = likeness[again, partner[again]]
+        better = np.flatnonzero((likeness[:, i] > value) & (value > -2))
+        partner[better], value[better] = i, likeness[better, i]
+    return np.array(leaves[int(np.argmax(value))], np.int64)

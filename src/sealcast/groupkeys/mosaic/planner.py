@@ -1,0 +1,170 @@
+"""Mosaic, the planner: learns a layout, covers groups, remembers what it handed out.
+
+    tiles       sixteen subscribers each; every pattern of a tile has a key that its members derive from what they were
+                given once, so that a part in a tile is one encryption whatever the pattern
+    tree        keys of parts that come again, above the tiles, each grown out of the key of one of its sides
+    memory      fingerprints of the parts whose keys are out, bounded in bytes; who is worth most stays
+    gates       where the tree is worth it
+
+Until so many groups were seen, tiles are made of consecutive slots; then once by likeness, if that pays. Everything
+here may be lost at any time: keys are derived again and handed out again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+import numpy as np
+
+from sealcast.filters import bits
+from sealcast.filters.bits import Indices, Words
+from sealcast.groupkeys.interface import events_of
+from sealcast.groupkeys.mosaic.cover import HELD, NEW, THROUGH, TILE, WHOLE, Cover, Coverer, Fingerprints
+from sealcast.groupkeys.mosaic.gates import SHARE, Gates
+from sealcast.groupkeys.mosaic.layout import MAX_TILE, Layout, by_id, by_similarity
+from sealcast.groupkeys.mosaic.memory import Memory
+
+#: Groups to learn the layout from, and how many go through at once.
+LEARN_FROM: Final = 1_024
+BATCH: Final = 512
+#: A layout by likeness is worth a new set of tables if groups touch at most this share of the tiles they did.
+WORTH_MOVING: Final = 0.8
+#: Encryptions that a tile may waste before its members are given its table.
+TABLE_PRICE: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Encryptions of each group of a batch: with its first event, when keys are made, and with any later one."""
+
+    first: Indices
+    later: Indices
+    #: Of each part: how many encryptions bring another key to its members.
+    wraps: Indices
+
+
+class Mosaic:
+    """Our algorithm. `memory_bytes` bounds all that is remembered between batches."""
+
+    name = "mosaic"
+
+    def __init__(
+        self, subscribers: int, memory_bytes: int, *, tile: int = MAX_TILE, learn: bool = True, seed: int | None = None
+    ) -> None:
+        self._tile = tile
+        self._budget = memory_bytes
+        self._rng = np.random.default_rng(seed)
+        self._sample: list[Words] = []
+        self._sampled = 0 if learn else LEARN_FROM
+        self._settle_in(by_id(subscribers, tile))
+
+    def _settle_in(self, layout: Layout) -> None:
+        self._layout = layout
+        self._tables = np.zeros(len(layout.tiles), np.bool_)
+        self._wasted = np.zeros(len(layout.tiles))
+        self._fingerprints = Fingerprints(len(layout.tiles), self._rng)
+        self._memory = Memory(int(self._budget * (1 - SHARE)))
+        self._gates = Gates(layout.high - layout.low, self._budget)
+
+    @property
+    def clusters(self) -> int | None:
+        return len(self._layout.tiles)
+
+    @property
+    def nbytes(self) -> int:
+        """What is remembered about keys, in bytes, at its fullest."""
+        return self._memory.nbytes + self._gates.nbytes + self._tables.nbytes + self._wasted.nbytes
+
+    # --- counting -----------------------------------------------------------------------------------
+
+    def count(self, groups: Words, group_of: Indices | None = None) -> Indices:
+        """The encryptions of each event: what `plan` would make, without making it."""
+        events = events_of(groups, group_of)
+        total = np.zeros(events.size, np.int64)
+        for start in range(0, events.size, BATCH):
+            here = slice(start, start + BATCH)
+            rows, of_event = bits.unique_rows(groups[events[here]])
+            cost = self._cost_of(rows)
+            total[here] = cost.later[of_event]
+            _, first = np.unique(of_event, return_index=True)
+            total[start + first] = cost.first
+        return total
+
+    def _cost_of(self, rows: Words) -> Cost:
+        layout = self._layout
+        patterns = layout.patterns(rows)
+        coverer = Coverer(layout, patterns, self._fingerprints, self._memory, self._gates, self._tables)
+        cover = coverer.cover()
+        cost = cost_of(cover, rows.shape[0])
+        outside = bits.count(rows) - np.bitwise_count(patterns).sum(axis=1, dtype=np.int64)
+        self._remember(coverer, cover, cost)
+        self._learn(rows)
+        return Cost(cost.first + outside, cost.later + outside, cost.wraps)
+
+    # --- remembering --------------------------------------------------------------------------------
+
+    def _remember(self, coverer: Coverer, cover: Cover, cost: Cost) -> None:
+        new = np.flatnonzero(cover.kind == NEW)
+        head, tail = coverer.fingerprint(cover.group[new], cover.first[new], cover.last[new])
+        self._memory.tell(head, tail, cost.wraps[new] - 1)
+        inner = cover.node[new] != TILE
+        self._gates.made(cover.node[new[inner]])
+        self._gates.settle()
+        rented = new[~inner]
+        np.add.at(self._wasted, cover.first[rented], cover.size[rented] - 1)
+        self._tables |= self._wasted >= TABLE_PRICE
+
+    def _learn(self, rows: Words) -> None:
+        """Once enough groups were seen: lay the tiles anew, if that pays."""
+        if self._sampled >= LEARN_FROM:
+            return
+        self._sample.append(rows)
+        self._sampled += rows.shape[0]
+        if self._sampled < LEARN_FROM:
+            return
+        sample = np.concatenate(self._sample)
+        self._sample = []
+        layout = by_similarity(self._layout.subscribers, self._tile, sample)
+        if _touched(layout, sample) <= WORTH_MOVING * _touched(self._layout, sample):
+            self._settle_in(layout)
+
+
+def _touched(layout: Layout, sample: Words) -> int:
+    return int(np.count_nonzero(layout.patterns(sample)))
+
+
+def cost_of(cover: Cover, groups: int) -> Cost:
+    """Encryptions, from the parts that were looked at. Parents come before children, so this goes backwards by level.
+
+    To bring another key to a part whose key is held: one encryption. To make a part's key known: what its other side
+    needs, and what its stem needs for its own key, out of which it grows; or, where the stem has none, what it takes to
+    bring the key to the stem. A group's own key seals its event: that is the encryption of those who can derive it.
+    """
+    count = cover.kind.size
+    make = np.where(cover.kind == NEW, cover.size, 0)
+    wraps = np.zeros(count, np.int64)
+    uses = np.zeros(count, np.int64)
+    known = cover.kind != THROUGH
+    from_stem = np.zeros(count, np.bool_)
+    for start, end in reversed(list(pairwise((0, *cover.levels)))):
+        level = np.arange(start, end)
+        kind = cover.kind[level]
+        wraps[level] += np.where(kind == THROUGH, 0, np.where(kind == NEW, make[level] + 1, 1))
+        uses[level] = np.where(kind == THROUGH, uses[level], 1)
+        below = level[cover.parent[level] != WHOLE]
+        above = cover.parent[below]
+        grows = cover.stem[below] & known[below]
+        new = cover.kind[above] == NEW
+        np.add.at(make, above[new], np.where(grows, make[below], wraps[below])[new])
+        np.add.at(wraps, above[~new], wraps[below][~new])
+        np.add.at(uses, above, uses[below])
+        from_stem[above[grows]] = True
+    whole = np.flatnonzero(cover.parent == WHOLE)
+    first, later = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
+    kind = cover.kind[whole]
+    first[cover.group[whole]] = np.where(kind == NEW, make[whole] + from_stem[whole], wraps[whole])
+    first[cover.group[whole[kind == HELD]]] = 1
+    later[cover.group[whole]] = uses[whole]
+    return Cost(first, later, wraps)
