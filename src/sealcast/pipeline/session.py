@@ -19,6 +19,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Final
 
+from py4j.clientserver import SHUTDOWN_FINALIZER_WORKER, FinalizerWorker
 from py4j.protocol import Py4JError
 from pyspark import SparkConf, SparkContext
 from pyspark.java_gateway import launch_gateway
@@ -239,9 +240,16 @@ def _forget_gateway() -> None:
 
 
 def _end(gateway: java.Gateway, python: zygote.Zygote | None, home: Path) -> None:
+    # Threads of py4j tell the JVM which of its objects nobody holds any more, and complain on the terminal when it is
+    # gone. They end first.
+    tidying = [thread for thread in threading.enumerate() if isinstance(thread, FinalizerWorker)]
+    for thread in tidying:
+        thread.deque.appendleft(SHUTDOWN_FINALIZER_WORKER)
     if (context := SparkContext._active_spark_context) is not None:
         with contextlib.suppress(Py4JError, OSError):
             context.stop()
+    for thread in tidying:
+        thread.join(5)
     gateway.close()
     if python is not None:
         python.close()
