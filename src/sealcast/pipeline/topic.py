@@ -95,7 +95,14 @@ class OpenTopic(Unpicklable):
         have left is refused."""
         with EmbeddedTopic(self.paths.frames_root, self.about.partitions) as log:
             ends = [log.partition(number).end() for number in range(log.partitions)]
-        for number, (done, end) in enumerate(zip(self.committed().partitions, ends, strict=False)):
+        committed, version = self.committed(), self.realm.registry.version()
+        if version < committed.version:
+            raise Corrupt(
+                f"{self.realm.paths.registry} is at version {version}, but the last batch was made under version "
+                f"{committed.version}: its newest changes were lost, or an old copy was put back",
+                hint="restore the newest copy: subscriptions, rights or revocations are missing from this one",
+            )
+        for number, (done, end) in enumerate(zip(committed.partitions, ends, strict=False)):
             if end < done:
                 raise Corrupt(
                     f"{self.paths.frames(number)} has {end} frames, but the ledger has delivered {done}: "

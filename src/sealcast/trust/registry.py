@@ -15,7 +15,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -129,6 +129,7 @@ class Registry:
                 if connection.in_transaction:
                     connection.execute("ROLLBACK")
                 raise
+            _settle(connection)
             self._keep(after, chain)
             return after
 
@@ -207,6 +208,18 @@ class Registry:
             connection.close()
             raise Corrupt(f"{self.path} is a database, but no registry of Sealcast", hint="restore it from a copy")
         return connection
+
+
+def _settle(connection: sqlite3.Connection) -> None:
+    """Move what was committed from the write-ahead log to the table, where damage is found.
+
+    SQLite takes a log with a flipped byte for one that ends there: changes would silently be undone. While somebody
+    reads this may not be possible; then the next change does it. What is committed stays so either way.
+    """
+    with suppress(sqlite3.Error):
+        connection.execute("PRAGMA busy_timeout = 0")
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    connection.execute(f"PRAGMA busy_timeout = {BUSY_SECONDS * 1000:.0f}")
 
 
 def _link(chain: bytes, version: int, at_us: int, kind: str, body: str) -> bytes:
