@@ -14,6 +14,7 @@ def kernels() -> Iterator[Row]:
 
     yield kernels_seal.seal_row()
     yield kernels_index.index_row()
+    yield kernels_index.blocked_row()
     yield kernels_index.narrow_row()
     yield kernels_index.wide_row()
     yield from kernels_index.growth_rows()
