@@ -48,7 +48,7 @@ RELEASED: Final = datetime(2025, 1, 1, tzinfo=UTC)
 #: How far back a clock may have gone since the realm was last changed.
 MAX_SKEW: Final = timedelta(seconds=60)
 #: What has native code in it: installed is not yet loadable.
-_NATIVE: Final = ("cbor2", "cryptography", "lxml.etree", "nacl.bindings", "numpy", "pyarrow", "re2")
+_NATIVE: Final = ("cryptography", "lxml.etree", "nacl.bindings", "numpy", "pyarrow", "re2")
 
 
 class Level(StrEnum):

@@ -22,12 +22,17 @@ from sealcast.pipeline.deliver import deliver
 from sealcast.pipeline.group import group
 from sealcast.pipeline.match import match
 from sealcast.pipeline.seal import seal
+from sealcast.pipeline.tables import SubscriptionTable
 from sealcast.wire import sealed as wire
 from sealcast.wire.limits import MAX_PIECE_REJECTIONS
 from sealcast.wire.sealed import SealedPiece
 
 #: Frames handled at once: enough to amortise, little enough to bound a worker's memory.
 MAX_BYTES_PER_PIECE: Final = 16 << 20
+#: Bit vectors at once, a bit an event and subscriber: what bounds it when subscribers are many.
+MAX_BITS_PER_PIECE: Final = 1 << 31
+#: What an event takes in a frame, at the least.
+SMALLEST_EVENT_BYTES: Final = 64
 #: So that every refusal can be named, should all of them be hostile; one line more counts those that are not named.
 MAX_FRAMES_PER_PIECE: Final = MAX_PIECE_REJECTIONS // (MAX_NAMED_PER_FRAME + 1)
 
@@ -76,35 +81,42 @@ def process(realm: str, topic: str) -> Callable[[Iterator[pa.RecordBatch]], Iter
     """`handle_bounded` as `mapInArrow` wants it. What is captured is two names."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for received, version in _received(batches):
-            for piece in handle_bounded(received, context(realm, topic, version)):
+        for received, at in _received(batches, lambda version: context(realm, topic, version)):
+            for piece in handle_bounded(received, at):
                 yield _as_row(piece)
 
     return run
 
 
-def _received(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[Received, int]]:
+def _received(
+    batches: Iterator[pa.RecordBatch], context_of: Callable[[int], TopicContext]
+) -> Iterator[tuple[Received, TopicContext]]:
     """Frames of one partition and version, gathered across Arrow batches up to a bound."""
     held: list[tuple[int, int, bytes]] = []
-    held_for, held_bytes = (0, 0), 0
+    held_for, held_bytes, room = (0, 0), 0, 0
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in ("partition", "version", "offset", "time", "frame"))
         for partition, version, offset, time_us, frame in zip(*columns, strict=True):
-            full = held_bytes + len(frame) > MAX_BYTES_PER_PIECE or len(held) == MAX_FRAMES_PER_PIECE
-            if held and (full or held_for != (partition, version)):
-                yield _gathered(held, held_for)
+            if held and (held_bytes + len(frame) > room or held_for != (partition, version)):
+                yield _gathered(held, held_for[0]), context_of(held_for[1])
                 held, held_bytes = [], 0
-            held_for = (partition, version)
+            if not held:
+                held_for, room = (partition, version), _room(context_of(version).table)
             held.append((offset, time_us, frame))
             held_bytes += len(frame)
     if held:
-        yield _gathered(held, held_for)
+        yield _gathered(held, held_for[0]), context_of(held_for[1])
 
 
-def _gathered(held: list[tuple[int, int, bytes]], held_for: tuple[int, int]) -> tuple[Received, int]:
-    partition, version = held_for
+def _room(table: SubscriptionTable) -> int:
+    """Bytes of frames whose events' bit vectors fit, however small the events are."""
+    events = MAX_BITS_PER_PIECE // max(1, len(table.ids), table.n_slots)
+    return min(MAX_BYTES_PER_PIECE, events * SMALLEST_EVENT_BYTES)
+
+
+def _gathered(held: list[tuple[int, int, bytes]], partition: int) -> Received:
     offsets, times, frames = zip(*held, strict=True)
-    return Received(partition, offsets, times, frames), version
+    return Received(partition, offsets, times, frames)
 
 
 def _as_row(piece: SealedPiece) -> pa.RecordBatch:
