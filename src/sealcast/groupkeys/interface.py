@@ -17,7 +17,8 @@ Members are slots: the small stable numbers that a topic gives its subscribers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
@@ -40,7 +41,37 @@ class GroupKey:
     members: tuple[int, ...]
 
 
-KeyRef = PairKey | GroupKey
+@dataclass(frozen=True, slots=True)
+class TableKey:
+    """A key of a derived table: the places of `slots` (in the table's own order) whose bit of `pattern` is set.
+
+    Every member derives it from what it was given of the table once, whatever the pattern; see `mosaic.tables`.
+    """
+
+    slots: tuple[int, ...]
+    pattern: int
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        return tuple(sorted(slot for place, slot in enumerate(self.slots) if self.pattern >> place & 1))
+
+
+@dataclass(frozen=True, slots=True)
+class GrownKey:
+    """A key that grows out of another: PRF(the stem's key, its own name). Members of the stem are members of it.
+
+    Whoever holds the stem's key derives this one; the other members are handed it.
+    """
+
+    stem: KeyRef
+    members: tuple[int, ...]
+
+
+KeyRef = PairKey | GroupKey | TableKey | GrownKey
+
+
+def _none() -> NDArray[np.int64]:
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +82,7 @@ class KeyPlan:
     members of that group only: that is the whole security of a plan, and `check` states it.
     """
 
-    keys: tuple[KeyRef, ...]
+    keys: Sequence[KeyRef]
     #: Keys used per group: positions in `keys`.
     use_start: NDArray[np.int64]
     uses: NDArray[np.int64]
@@ -63,6 +94,16 @@ class KeyPlan:
     handout_slot: NDArray[np.int64]
     handout_key: NDArray[np.int64]
     handout_group: NDArray[np.int64]
+    #: Keys that reach their members under other keys: key `link_key` under key `link_under`, with which group's first
+    #: event. Under its own stem a grown key needs no ciphertext: there the link only says that it is in use.
+    link_key: NDArray[np.int64] = field(default_factory=_none)
+    link_under: NDArray[np.int64] = field(default_factory=_none)
+    link_group: NDArray[np.int64] = field(default_factory=_none)
+    #: Derived tables: to which slot its part of a table is given, which table, with which group's first event.
+    tables: tuple[tuple[int, ...], ...] = ()
+    table_slot: NDArray[np.int64] = field(default_factory=_none)
+    table_of: NDArray[np.int64] = field(default_factory=_none)
+    table_group: NDArray[np.int64] = field(default_factory=_none)
 
     @property
     def encryptions(self) -> NDArray[np.int64]:
@@ -71,8 +112,12 @@ class KeyPlan:
 
     def holders(self, key: int) -> frozenset[int]:
         """Who holds a key of this plan."""
-        ref = self.keys[key]
-        return frozenset((ref.slot,)) if isinstance(ref, PairKey) else frozenset(ref.members)
+        return holders_of(self.keys[key])
+
+
+def holders_of(ref: KeyRef) -> frozenset[int]:
+    """Who may hold a key."""
+    return frozenset((ref.slot,)) if isinstance(ref, PairKey) else frozenset(ref.members)
 
 
 class Planner(Protocol):
@@ -124,4 +169,22 @@ def check(plan: KeyPlan, groups: Words) -> str | None:
         for member, use in zip(members, via, strict=True):
             if not 0 <= use < len(uses) or member not in plan.holders(uses[use]):
                 return f"group {g}: slot {member} cannot open through use {use}"
+    return _check_handing_out(plan)
+
+
+def _check_handing_out(plan: KeyPlan) -> str | None:
+    """Whatever is handed out goes to members only: of the key, or of the table."""
+    for slot, key in zip(plan.handout_slot.tolist(), plan.handout_key.tolist(), strict=True):
+        if slot not in plan.holders(key):
+            return f"key {key} is handed to slot {slot}, which is no member"
+    for key, under in zip(plan.link_key.tolist(), plan.link_under.tolist(), strict=True):
+        outside = plan.holders(under) - plan.holders(key)
+        if outside:
+            return f"key {key} is handed out under key {under}, which slot {min(outside)} holds, which is no member"
+    for slot, table in zip(plan.table_slot.tolist(), plan.table_of.tolist(), strict=True):
+        if slot not in plan.tables[table]:
+            return f"a part of table {table} is given to slot {slot}, which has no place in it"
+    for ref in plan.keys:
+        if isinstance(ref, GrownKey) and not holders_of(ref.stem) < holders_of(ref):
+            return "a key grows out of one that somebody else holds"
     return None

@@ -1,4 +1,4 @@
-"""Groups of subscribers to measure group key algorithms on: the two distributions of paper 000, and one made by content.
+"""Groups to measure group key algorithms on: the two distributions of paper 000, and one made by content.
 
     random      every group is equally likely: the worst case there is, nothing repeats and nothing is alike
     popular     with probability p one of a fixed set of random groups, else a random group

@@ -24,6 +24,7 @@ from sealcast.filters.bits import Indices
 from sealcast.groupkeys.mosaic.gates import Gates
 from sealcast.groupkeys.mosaic.layout import Layout, Patterns
 from sealcast.groupkeys.mosaic.memory import U64, Memory
+from sealcast.groupkeys.mosaic.tables import Tables
 
 HELD, NEW, THROUGH = 0, 1, 2
 #: In `Cover.node`: the part lies in one tile.
@@ -109,7 +110,7 @@ class Coverer:
         fingerprints: Fingerprints,
         memory: Memory,
         gates: Gates,
-        tables: NDArray[np.bool_],
+        tables: Tables,
     ) -> None:
         self._layout = layout
         self._patterns = patterns
@@ -178,16 +179,17 @@ class Coverer:
         ]
 
     def _tiles(self, parts: _Parts) -> None:
-        """Parts in one tile: a pair key, a derived table, or a key made from pair keys."""
+        """Parts in one tile: a pair key, a derived table, or a key of the table handed out by itself."""
         pattern = self._patterns[parts.group, parts.first]
         kind = np.full(pattern.size, HELD, np.int8)
-        rented = np.flatnonzero((np.bitwise_count(pattern) > 1) & ~self._tables[parts.first])
+        rented = np.flatnonzero((np.bitwise_count(pattern) > 1) & ~self._tables.bought[parts.first])
         rented = rented[np.argsort(parts.group[rented], kind="stable")]
         head, tail = self._fingerprint(parts.where(rented))
         held, _ = self._memory.ask(head, tail)
-        kind[rented] = np.where(held, HELD, NEW)
         fresh = np.flatnonzero(~held)
-        kind[rented[fresh[_repeats(head[fresh], tail[fresh])]]] = HELD
+        fresh = np.delete(fresh, _repeats(head[fresh], tail[fresh]))
+        fresh = rented[fresh]
+        kind[fresh[self._tables.rent(parts.first[fresh], np.bitwise_count(pattern[fresh]))]] = NEW
         self._settle(parts, np.full(pattern.size, TILE, np.int64), kind)
 
     def _settle(self, parts: _Parts, node: Indices, kind: NDArray[np.int8]) -> int:

@@ -19,7 +19,7 @@ from sealcast.groupkeys.mosaic.memory import U64, Memory
 #: A gate stays open while each key made has saved this much on average, in encryptions.
 LEAST_GAIN: Final = 0.25
 #: What a gate is credited with at the start, a tile below it: it has to see this much fail before it closes.
-CREDIT: Final = 16.0
+CREDIT: Final = 4.0
 #: After so many keys, the past counts half.
 FADE: Final = 4_096.0
 #: One part in so many is listened to.

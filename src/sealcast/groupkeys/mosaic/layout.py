@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.errors import Misuse
-from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clusters import fit, similarity_order, split
 
@@ -125,7 +125,7 @@ def _laid(order: Indices, tile: int, flags: Floats | None) -> Layout:
     sizes = split(order.size, -(-order.size // tile)) if order.size else []
     ends = np.cumsum([0, *sizes]).tolist()
     slots = order.tolist()
-    tiles = tuple(tuple(slots[a:b]) for a, b in zip(ends, ends[1:], strict=False))
+    tiles = tuple(tuple(slots[a:b]) for a, b in pairwise(ends))
     if flags is None:
         nodes = _balanced(0, len(tiles))
     else:
@@ -144,7 +144,7 @@ def _balanced(low: int, high: int) -> list[tuple[int, int, int]]:
 def _joined(activity: Floats) -> list[tuple[int, int, int]]:
     """Join neighbours, the most alike (cosine of their events) first."""
     parts = [(i, i + 1, row) for i, row in enumerate(activity)]
-    alike = [_cosine(a[2], b[2]) for a, b in zip(parts, parts[1:], strict=False)]
+    alike = [_cosine(a[2], b[2]) for a, b in pairwise(parts)]
     nodes = []
     while alike:
         at = int(np.argmax(alike))

@@ -20,19 +20,21 @@ import numpy as np
 
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
-from sealcast.groupkeys.interface import events_of
+from sealcast.groupkeys.interface import KeyPlan, events_of
+from sealcast.groupkeys.mosaic.assemble import Batch, assemble
 from sealcast.groupkeys.mosaic.cover import HELD, NEW, THROUGH, TILE, WHOLE, Cover, Coverer, Fingerprints
 from sealcast.groupkeys.mosaic.gates import SHARE, Gates
-from sealcast.groupkeys.mosaic.layout import MAX_TILE, Layout, by_id, by_similarity
+from sealcast.groupkeys.mosaic.layout import MAX_TILE, Layout, Patterns, by_id, by_similarity
 from sealcast.groupkeys.mosaic.memory import Memory
+from sealcast.groupkeys.mosaic.tables import Tables
 
 #: Groups to learn the layout from, and how many go through at once.
 LEARN_FROM: Final = 1_024
 BATCH: Final = 512
 #: A layout by likeness is worth a new set of tables if groups touch at most this share of the tiles they did.
 WORTH_MOVING: Final = 0.8
-#: Encryptions that a tile may waste before its members are given its table.
-TABLE_PRICE: Final = 64
+#: A tile's and a node's own counters.
+_FIXED_BYTES: Final = 48
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +64,12 @@ class Mosaic:
 
     def _settle_in(self, layout: Layout) -> None:
         self._layout = layout
-        self._tables = np.zeros(len(layout.tiles), np.bool_)
-        self._wasted = np.zeros(len(layout.tiles))
+        self._tables = Tables(len(layout.tiles))
         self._fingerprints = Fingerprints(len(layout.tiles), self._rng)
-        self._memory = Memory(int(self._budget * (1 - SHARE)))
-        self._gates = Gates(layout.high - layout.low, self._budget)
+        # What is kept a tile and a node is small and fixed; fingerprints get the rest.
+        room = max(0, self._budget - _FIXED_BYTES * len(layout.tiles))
+        self._memory = Memory(int(room * (1 - SHARE)))
+        self._gates = Gates(layout.high - layout.low, room)
 
     @property
     def clusters(self) -> int | None:
@@ -75,7 +78,7 @@ class Mosaic:
     @property
     def nbytes(self) -> int:
         """What is remembered about keys, in bytes, at its fullest."""
-        return self._memory.nbytes + self._gates.nbytes + self._tables.nbytes + self._wasted.nbytes
+        return self._memory.nbytes + self._gates.nbytes + self._tables.nbytes
 
     # --- counting -----------------------------------------------------------------------------------
 
@@ -95,13 +98,29 @@ class Mosaic:
     def _cost_of(self, rows: Words) -> Cost:
         layout = self._layout
         patterns = layout.patterns(rows)
-        coverer = Coverer(layout, patterns, self._fingerprints, self._memory, self._gates, self._tables)
+        coverer = self._coverer(patterns)
         cover = coverer.cover()
         cost = cost_of(cover, rows.shape[0])
         outside = bits.count(rows) - np.bitwise_count(patterns).sum(axis=1, dtype=np.int64)
         self._remember(coverer, cover, cost)
         self._learn(rows)
         return Cost(cost.first + outside, cost.later + outside, cost.wraps)
+
+    def _coverer(self, patterns: Patterns) -> Coverer:
+        return Coverer(self._layout, patterns, self._fingerprints, self._memory, self._gates, self._tables)
+
+    # --- planning -----------------------------------------------------------------------------------
+
+    def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan:
+        """Groups come in the order of their first events, as `bits.unique_rows` leaves them."""
+        patterns = self._layout.patterns(groups)
+        coverer = self._coverer(patterns)
+        cover = coverer.cover()
+        head, _ = coverer.fingerprint(cover.group, cover.first, cover.last)
+        plan = assemble(Batch(self._layout, groups, patterns, cover, head, self._tables))
+        self._remember(coverer, cover, cost_of(cover, groups.shape[0]))
+        self._learn(groups)
+        return plan
 
     # --- remembering --------------------------------------------------------------------------------
 
@@ -112,9 +131,6 @@ class Mosaic:
         inner = cover.node[new] != TILE
         self._gates.made(cover.node[new[inner]])
         self._gates.settle()
-        rented = new[~inner]
-        np.add.at(self._wasted, cover.first[rented], cover.size[rented] - 1)
-        self._tables |= self._wasted >= TABLE_PRICE
 
     def _learn(self, rows: Words) -> None:
         """Once enough groups were seen: lay the tiles anew, if that pays."""

@@ -1,0 +1,215 @@
+"""From covers to a plan: which keys the parts of a batch have, who opens through which, what reaches whom under what.
+
+A part with a key of its own hangs below the nearest part above it that has one: either there is none, then the group
+uses the part's key, or the part above is new, then its key reaches the members of this part under this part's key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sealcast.filters import bits
+from sealcast.filters.bits import Indices, Words
+from sealcast.groupkeys.interface import GrownKey, KeyPlan, KeyRef, PairKey, TableKey
+from sealcast.groupkeys.mosaic.cover import NEW, THROUGH, TILE, WHOLE, Cover
+from sealcast.groupkeys.mosaic.layout import MAX_TILE, Layout, Patterns
+from sealcast.groupkeys.mosaic.memory import U64
+from sealcast.groupkeys.mosaic.tables import Tables
+
+_PATTERN_BITS: Final = 16
+
+
+class PlanKeys(Sequence[KeyRef]):
+    """A plan's keys: grown keys and pair keys, then table keys, which are made into objects only when asked for.
+
+    On random groups a batch has sixty different table keys an event, and sealing takes them by the column.
+    """
+
+    def __init__(self, refs: Sequence[KeyRef], tiles: tuple[tuple[int, ...], ...], codes: Indices) -> None:
+        self.refs = tuple(refs)
+        self.tiles = tiles
+        #: Of each table key, from position len(refs) on: its tile and its pattern.
+        self.tile, self.pattern = codes >> _PATTERN_BITS, codes & (1 << _PATTERN_BITS) - 1
+
+    def __len__(self) -> int:
+        return len(self.refs) + self.tile.size
+
+    @overload
+    def __getitem__(self, at: int) -> KeyRef: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[KeyRef]: ...
+    def __getitem__(self, at: int | slice) -> KeyRef | Sequence[KeyRef]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        if at < len(self.refs):
+            return self.refs[at]
+        row = at - len(self.refs)
+        return TableKey(self.tiles[int(self.tile[row])], int(self.pattern[row]))
+
+    def __iter__(self) -> Iterator[KeyRef]:
+        yield from self.refs
+        for tile, pattern in zip(self.tile.tolist(), self.pattern.tolist(), strict=True):
+            yield TableKey(self.tiles[tile], pattern)
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """What a cover was made of, and what it needs besides to become a plan."""
+
+    layout: Layout
+    groups: Words
+    patterns: Patterns
+    cover: Cover
+    #: One half of the fingerprint of each part.
+    head: U64
+    tables: Tables
+
+
+def assemble(batch: Batch) -> KeyPlan:
+    """The plan. Marks the tables that it hands out as given."""
+    cover, tiles = batch.cover, len(batch.layout.tiles)
+    group, slot = bits.pairs(batch.groups)
+    unit, outside = _units(batch.layout, slot)
+    keyed = np.flatnonzero(cover.kind != THROUGH)
+    keys, key, outside_key = _keys(batch, keyed, slot[outside])
+    above = _nearest_with_key(cover)
+
+    # Uses in the order of what they cover: a member's is the last one that begins at or before its own place.
+    stride = tiles + int(slot.max(initial=0)) + 1
+    used = keyed[above[keyed] == WHOLE]
+    place = np.concatenate((cover.group[used] * stride + cover.first[used], (group * stride + unit)[outside]))
+    order = np.argsort(place, kind="stable")
+    uses = np.concatenate((key[used], outside_key))[order]
+    use_start = np.searchsorted(place[order], np.arange(batch.groups.shape[0] + 1) * stride)
+    via = np.searchsorted(place[order], group * stride + unit, side="right") - 1 - use_start[group]
+
+    linked = keyed[above[keyed] != WHOLE]
+    rented = np.flatnonzero((cover.kind == NEW) & (cover.node == TILE))
+    handout_slot, handout_part = _members_of(batch, rented)
+    table_slot, table_of, table_group = _tables(batch)
+    return KeyPlan(
+        keys=keys,
+        use_start=use_start,
+        uses=uses,
+        member_start=np.searchsorted(group, np.arange(batch.groups.shape[0] + 1)),
+        members=slot,
+        via=via,
+        handout_slot=handout_slot,
+        handout_key=key[handout_part],
+        handout_group=cover.group[handout_part],
+        link_key=key[above[linked]],
+        link_under=key[linked],
+        link_group=cover.group[linked],
+        tables=batch.layout.tiles,
+        table_slot=table_slot,
+        table_of=table_of,
+        table_group=table_group,
+    )
+
+
+def _nearest_with_key(cover: Cover) -> Indices:
+    above = cover.parent.copy()
+    while True:
+        skip = (above != WHOLE) & (cover.kind[above] == THROUGH)
+        if not skip.any():
+            return above
+        above[skip] = cover.parent[above[skip]]
+
+
+def _units(layout: Layout, slot: Indices) -> tuple[Indices, NDArray[np.bool_]]:
+    """Where a member is served: its tile, or for those without one a place of their own behind all tiles."""
+    placed = np.full(slot.size, -1, np.int64)
+    known = slot < layout.place_of.size
+    placed[known] = layout.place_of[slot[known]]
+    outside = placed < 0
+    return np.where(outside, len(layout.tiles) + slot, placed // MAX_TILE), outside
+
+
+# --- keys -----------------------------------------------------------------------------------------------
+
+
+def _keys(batch: Batch, keyed: Indices, outside: Indices) -> tuple[PlanKeys, Indices, Indices]:
+    """All keys; for every part the position of its own, and for members without a tile that of their pair key."""
+    cover = batch.cover
+    key = np.full(cover.kind.size, -1, np.int64)
+    inner = keyed[cover.node[keyed] != TILE]
+    single = keyed[cover.size[keyed] == 1]
+    table = keyed[cover.size[keyed] > 1]
+
+    _, example, of_inner = np.unique(batch.head[inner], return_index=True, return_inverse=True)
+    key[inner] = of_inner
+    namer = _Namer(batch)
+    refs: list[KeyRef] = [namer.part(*where) for where in _stretches(cover, inner[example])]
+
+    bit = np.log2(cover.pattern[single]).astype(np.int64)
+    alone = batch.layout.slot_at[cover.first[single] * MAX_TILE + bit]
+    slots, of_slot = np.unique(np.concatenate((alone, outside)), return_inverse=True)
+    of_slot = of_slot.reshape(-1) + len(refs)
+    key[single] = of_slot[: single.size]
+    refs += map(PairKey, slots.tolist())
+
+    code = cover.first[table] << _PATTERN_BITS | cover.pattern[table].astype(np.int64)
+    codes, of_table = np.unique(code, return_inverse=True)
+    key[table] = len(refs) + of_table
+    return PlanKeys(refs, batch.layout.tiles, codes), key, of_slot[single.size :]
+
+
+def _stretches(cover: Cover, which: Indices) -> Iterator[tuple[int, int, int]]:
+    return zip(cover.group[which].tolist(), cover.first[which].tolist(), cover.last[which].tolist(), strict=True)
+
+
+class _Namer:
+    """Describes the key of a part: down along the stems to a tile."""
+
+    def __init__(self, batch: Batch) -> None:
+        self._layout = batch.layout
+        self._patterns = batch.patterns
+
+    def part(self, group: int, first: int, last: int) -> KeyRef:
+        if first == last:
+            return self._in_tile(first, int(self._patterns[group, first]))
+        node = int(self._layout.meet[first, last])
+        middle = int(self._layout.middle[node])
+        row = self._patterns[group]
+        if self._layout.stem_is_left[node]:
+            stem = self.part(group, first, int(np.flatnonzero(row[first:middle])[-1]) + first)
+        else:
+            stem = self.part(group, int(np.flatnonzero(row[middle : last + 1])[0]) + middle, last)
+        return GrownKey(stem, self._members(row, first, last))
+
+    def _in_tile(self, tile: int, pattern: int) -> KeyRef:
+        slots = self._layout.tiles[tile]
+        return PairKey(slots[pattern.bit_length() - 1]) if pattern.bit_count() == 1 else TableKey(slots, pattern)
+
+    def _members(self, row: Patterns, first: int, last: int) -> tuple[int, ...]:
+        raw = np.ascontiguousarray(row[first : last + 1], "<u2").view(np.uint8)
+        places = np.flatnonzero(np.unpackbits(raw, bitorder="little")) + first * MAX_TILE
+        return tuple(np.sort(self._layout.slot_at[places]).tolist())
+
+
+# --- what is handed out to slots --------------------------------------------------------------------------
+
+
+def _members_of(batch: Batch, parts: Indices) -> tuple[Indices, Indices]:
+    """Of parts in a tile: each member's slot, and the part."""
+    raw = batch.cover.pattern[parts].astype("<u2").view(np.uint8).reshape(-1, 2)
+    row, place = np.nonzero(np.unpackbits(raw, axis=1, bitorder="little"))
+    return batch.layout.slot_at[batch.cover.first[parts[row]] * MAX_TILE + place], parts[row]
+
+
+def _tables(batch: Batch) -> tuple[Indices, Indices, Indices]:
+    """Tables are given to whoever first needs a key of theirs."""
+    cover = batch.cover
+    parts = np.flatnonzero((cover.node == TILE) & (cover.size > 1) & batch.tables.bought[cover.first])
+    parts = parts[np.argsort(cover.group[parts], kind="stable")]
+    slot, part = _members_of(batch, parts)
+    missing = np.flatnonzero(~batch.tables.given[batch.layout.place_of[slot]])
+    slots, first = np.unique(slot[missing], return_index=True)
+    batch.tables.given[batch.layout.place_of[slots]] = True
+    of = part[missing[first]]
+    return slots, cover.first[of], cover.group[of]
