@@ -35,8 +35,6 @@ MAX_BITS_PER_PIECE: Final = 1 << 31
 SMALLEST_EVENT_BYTES: Final = 64
 #: So that every refusal can be named, should all of them be hostile; one line more counts those that are not named.
 MAX_FRAMES_PER_PIECE: Final = MAX_PIECE_REJECTIONS // (MAX_NAMED_PER_FRAME + 1)
-
-
 #: Deliveries in one piece, 60 bytes each with naive group keys. More, and the frames are handled in two halves; one
 #: frame alone is never divided.
 MAX_DELIVERIES_PER_PIECE: Final = 4_000_000
@@ -97,7 +95,8 @@ def _received(
     for batch in batches:
         columns = (batch.column(name).to_pylist() for name in ("partition", "version", "offset", "time", "frame"))
         for partition, version, offset, time_us, frame in zip(*columns, strict=True):
-            if held and (held_bytes + len(frame) > room or held_for != (partition, version)):
+            full = held_bytes + len(frame) > room or len(held) == MAX_FRAMES_PER_PIECE
+            if held and (full or held_for != (partition, version)):
                 yield _gathered(held, held_for[0]), context_of(held_for[1])
                 held, held_bytes = [], 0
             if not held:
