@@ -21,6 +21,10 @@ An error has a message a person can act on, and `hint`, the next thing to do, wh
 
 from __future__ import annotations
 
+from typing import Final
+
+HINT: Final = "hint: "
+
 
 class SealcastError(Exception):
     """The root: catch this to catch everything of ours."""
@@ -32,6 +36,9 @@ class SealcastError(Exception):
         super().__init__(message)
         self.message = message
         self.hint = hint
+        if hint is not None:
+            # So that tracebacks show it; out of a worker's, Spark's report of it is all that reaches the user.
+            self.add_note(f"{HINT}{hint}")
 
     def as_json(self) -> dict[str, object]:
         """What a command prints under `--json` when it fails."""

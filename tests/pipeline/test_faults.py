@@ -178,8 +178,7 @@ def refused(spark: SparkSession, field: Field, capsys: pytest.CaptureFixture[str
     assert ended.value.code == 1
     said = capsys.readouterr()
     assert "Traceback" not in said.err and "java." not in said.err and "org.apache" not in said.err
-    (line,) = [line for line in said.err.splitlines() if line.startswith("refused: ")]
-    return line
+    return "\n".join(line for line in said.err.splitlines() if line.startswith(("refused: ", "hint: ")))
 
 
 def batches(field: Field) -> int:
@@ -215,7 +214,8 @@ def test_an_altered_checkpoint_is_refused_and_a_removed_one_costs_nothing(
     newest.write_text("\n".join([*head, json.dumps(offset)]))
     newest.with_name(f".{newest.name}.crc").unlink(missing_ok=True)
     field.publish_round()
-    assert "an offset in Spark's checkpoint was altered" in refused(spark, field, capsys)
+    message = refused(spark, field, capsys)
+    assert "an offset in Spark's checkpoint was altered" in message and "hint: remove the checkpoint" in message
     shutil.rmtree(field.paths.checkpoint)
     run(field.realm, [TOPIC], once=True, spark=spark)
     field.check()

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sealcast.errors import FilterRejected, SealcastError, Unavailable
+from sealcast.errors import HINT, FilterRejected, SealcastError, Unavailable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -151,7 +151,8 @@ def refuse(error: SealcastError, *, as_json: bool) -> None:
     note(f"{_coloured('refused:' if error.code != 'bug' else 'bug:', '31;1')} {error.message}")
     if isinstance(error, FilterRejected) and error.at is not None:
         for text in getattr(error, "__notes__", ()):
-            note(marked(text, error.at))
+            if not text.startswith(HINT):
+                note(marked(text, error.at))
     if error.hint is not None:
         note(f"{_coloured('hint:', '36')} {error.hint}")
 

@@ -28,7 +28,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
 
 from sealcast import errors
-from sealcast.errors import Corrupt, Misuse, Rejected, SealcastError, Unavailable
+from sealcast.errors import HINT, Corrupt, DiskFull, Misuse, Rejected, SealcastError, Unavailable
 from sealcast.pipeline import fused
 from sealcast.pipeline.columns import COUNTS, PIECES, REJECTED, ddl
 from sealcast.pipeline.metrics import OBSERVED, Batch, Metrics
@@ -39,7 +39,7 @@ from sealcast.trust.deployment import Realm
 #: How long a stop waits for the micro-batch at hand. What it interrupts is done again at the next start.
 STOP_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
-_OUR_ERROR: Final = re.compile(r"^sealcast\.errors\.(\w+): (.*)$", re.MULTILINE)
+_OUR_ERROR: Final = re.compile(rf"^sealcast\.errors\.(\w+): (.*)$(?:\n{HINT}(.*)$)?", re.MULTILINE)
 
 
 # --- the stages -----------------------------------------------------------------------------------
@@ -236,9 +236,11 @@ def explain(failure: PySparkException) -> SealcastError:
     if told := _OUR_ERROR.search(text):
         kind = getattr(errors, told.group(1), Unavailable)
         simple = issubclass(kind, SealcastError) and kind.__init__ is SealcastError.__init__
-        return (kind if simple else Rejected)(told.group(2))
+        return (kind if simple else Rejected)(told.group(2), hint=told.group(3))
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     cause = next((line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)), lines[0] if lines else "")
+    if "No space left on device" in cause:
+        return DiskFull("Spark has no space left for its checkpoint or its files", hint="free some space, then go on")
     return Unavailable(f"the pipeline failed: {cause[:500]}")
 
 
