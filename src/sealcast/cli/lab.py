@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sealcast.cli import talk
+
+if TYPE_CHECKING:
+    from sealcast.lab.report import Report, Told
 
 app = typer.Typer(help="The papers' tables and figures again.", **talk.SETTINGS)
 
@@ -15,6 +20,69 @@ app = typer.Typer(help="The papers' tables and figures again.", **talk.SETTINGS)
 @app.callback()
 def _group() -> None:
     """The papers' tables and figures again, and group key algorithms on groups of your own."""
+
+
+@app.command("list", epilog="Example: sealcast lab list")
+def list_(json: talk.JsonOption = False) -> None:
+    """List the experiments: one a table or figure of a paper."""
+    from sealcast.lab.experiments import EXPERIMENTS
+
+    if json:
+        talk.emit({"experiments": [{"experiment": name, "summary": e.summary} for name, e in EXPERIMENTS.items()]})
+        return
+    talk.table(["experiment", "what it is"], [(name, e.summary) for name, e in EXPERIMENTS.items()], "there are none")
+
+
+@app.command(epilog="Example: sealcast lab run opyrchal/table1 --quick")
+def run(
+    experiment: Annotated[str, typer.Argument(metavar="ID", help="Which: see `sealcast lab list`.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Seconds instead of minutes, on smaller numbers.")] = False,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Write the rows (Parquet) and the figure (PNG) there.")
+    ] = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Run an experiment on Spark, beside what the paper printed. To disagree with the paper is a result, too."""
+    from sealcast.lab.experiments import find
+    from sealcast.lab.report import can_draw
+
+    chosen = find(experiment)
+    with _points() as told:
+        report = chosen.run(quick, told)
+    written = report.write(out) if out is not None else []
+    if out is not None and report.panels and not can_draw():
+        talk.warn("no figure was drawn: matplotlib is not installed")
+    if json:
+        talk.emit(report.as_json())
+    else:
+        _show(report)
+        for path in written:
+            talk.say(f"written: {path}")
+
+
+def _show(report: Report) -> None:
+    columns = list(report.rows[0]) if report.rows else []
+    shown = [["-" if (value := row[name]) is None else _word(value) for name in columns] for row in report.rows]
+    talk.table(columns, shown, "there is nothing to show")
+    talk.say(f"\n{report.experiment}: {'agrees' if report.agrees else 'disagrees in places'}")
+    for text in report.notes:
+        talk.say(f"- {text}")
+
+
+def _word(value: object) -> object:
+    return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
+
+
+@contextmanager
+def _points() -> Iterator[Told]:
+    """A bar that counts points, in front of a person."""
+    with talk.progress("points", None) as bar:
+
+        def told(done: int, total: int) -> None:
+            if bar is not None:
+                bar.update(bar.task_ids[0], completed=done, total=total)
+
+        yield told
 
 
 @app.command(

@@ -1,0 +1,47 @@
+"""Every experiment of the lab, written out: which paper's table or figure it is, and where it is run.
+
+To add one, write a function `(quick, told) -> Report` and a line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Final
+
+from sealcast.errors import NotFound
+from sealcast.lab.report import Report, Told
+
+
+@dataclass(frozen=True, slots=True)
+class Experiment:
+    """Where an experiment is (`module:function`, below `sealcast.lab`), and what it does."""
+
+    at: str
+    summary: str
+
+    def run(self, quick: bool, told: Told) -> Report:
+        # Imported when it is run: listing experiments needs none of what they need.
+        module, function = self.at.split(":")
+        ready: Callable[[bool, Told], Report] = getattr(import_module(f"sealcast.lab.{module}"), function)
+        return ready(quick, told)
+
+
+EXPERIMENTS: Final[dict[str, Experiment]] = {
+    "opyrchal/table1": Experiment("opyrchal.table1:run", "mean encryptions: printed, computed, simulated"),
+    "opyrchal/fig6": Experiment("opyrchal.figures:fig6", "encryptions against subscribers, C = 10,000"),
+    "opyrchal/fig7": Experiment("opyrchal.figures:fig7", "the best three, to 5,000 subscribers, C = 10,000 and 20,000"),
+    "opyrchal/fig8": Experiment("opyrchal.figures:fig8", "encryptions against cache size"),
+}
+
+
+def find(name: str) -> Experiment:
+    if name not in EXPERIMENTS:
+        near = get_close_matches(name, EXPERIMENTS, n=1)
+        raise NotFound(
+            f"there is no experiment {name!r}" + (f" (did you mean {near[0]!r}?)" if near else ""),
+            hint="sealcast lab list names them all",
+        )
+    return EXPERIMENTS[name]

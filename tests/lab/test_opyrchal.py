@@ -1,0 +1,122 @@
+"""Paper 000's table and figures again: on Spark, beside the printed numbers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet
+import pytest
+
+from sealcast.groupkeys.catalog import Setting
+from sealcast.lab.experiments import EXPERIMENTS, find
+from sealcast.lab.opyrchal import figures, table1
+from sealcast.lab.opyrchal.claims import CLAIMS, claims
+from sealcast.lab.points import Point, simulate, simulate_all
+from sealcast.lab.report import Line, Panel, Report, can_draw
+from tests.cli.shell import sealcast
+
+
+def silent(done: int, total: int) -> None:
+    assert 0 <= done <= total
+
+
+def tiny(points: list[Point], told: Any) -> list[Any]:
+    """The same points with few events, in this process."""
+    return [simulate(Point(p.algorithm, p.setting, p.distribution, 100, 50, p.seed, 20, p.share)) for p in points]
+
+
+def test_points_are_spark_tasks_and_give_what_they_give_anywhere(spark: object) -> None:
+    points = [
+        Point(algorithm, Setting(40, 60), distribution, 200, 100, 3, 30, 0.8)
+        for algorithm in ("simple", "clustered", "key-tree")
+        for distribution in ("random", "popular")
+    ]
+    heard: list[tuple[int, int]] = []
+    assert simulate_all(points, lambda done, total: heard.append((done, total))) == [simulate(p) for p in points]
+    assert heard[-1] == (6, 6)
+
+
+def test_every_cell_of_table_1_but_one_is_what_the_equations_give() -> None:
+    wrong = [cell.name for cell in table1.cells() if not table1.agrees(cell.printed, cell.computed())]
+    assert wrong == ["small, clustered-popular, popular"]
+    assert len(table1.cells()) == 16
+
+
+@pytest.mark.parametrize(
+    ("printed", "computed", "agree"),
+    [("112", 112.7, True), ("~11", 10.94, True), ("6.7", 6.72, True), ("6.7", 6.81, False), ("50", 51.0, False)],
+)
+def test_a_cell_agrees_to_its_last_digit(printed: str, computed: float, agree: bool) -> None:
+    assert table1.agrees(printed, computed) is agree
+
+
+def test_clusters_are_whole_also_where_the_equation_divides_subscribers() -> None:
+    """114 clusters of 8.77 cost 112.7 by the equation; 88 of nine and 26 of eight cost 157.3, and really do."""
+    cell = table1.Cell("clustered-popular", "random", table1.LARGE)
+    found = simulate(replace(cell.point(), events=1_500, warmup=8_000)).mean
+    assert table1.departs(cell, found)
+    assert "88 clusters of 9 and 26 of 8, which cost 157.3" in table1._departure(cell, found)
+    assert found == pytest.approx(157.3, rel=0.02)
+
+
+def test_table_1_as_a_command(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(table1, "simulate_all", tiny)
+    result = sealcast("lab", "run", "opyrchal/table1", "--quick", "--out", tmp_path, "--json")
+    assert result.code == 0
+    document = result.document
+    assert set(document) == {"experiment", "rows", "agrees", "notes"}
+    assert document["agrees"] is False and "11.39, gives 6.72" in document["notes"][0]
+    assert all({"cell", "printed", "computed", "simulated", "agrees"} <= set(row) for row in document["rows"])
+    assert pyarrow.parquet.read_table(tmp_path / "opyrchal-table1.parquet").num_rows == 16
+    assert "disagrees in places" in sealcast("lab", "run", "opyrchal/table1", "--quick").out
+
+
+@pytest.mark.parametrize("name", ["fig6", "fig7", "fig8"])
+def test_figures(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(figures, "simulate_all", tiny)
+    plot = figures.QUICK[f"opyrchal/{name}"]
+    monkeypatch.setitem(figures.QUICK, f"opyrchal/{name}", figures.Plot(plot.algorithms, (70, 100), (300,)))
+    report = find(f"opyrchal/{name}").run(True, silent)
+    assert len(report.rows) == 2 * 2 * len(plot.algorithms)
+    assert {row["distribution"] for row in report.rows} == {"random", "popular"}
+    assert len(report.panels) == 2 and all(panel.lines for panel in report.panels)
+    files = [path.suffix for path in report.write(tmp_path)]
+    assert files == [".parquet", ".png"] if can_draw() else [".parquet"]
+
+
+def test_a_simulated_point_stands_beside_its_closed_form() -> None:
+    """Not by a tolerance: by three standard errors of what was simulated."""
+    for algorithm in ("clustered", "clustered-popular", "key-tree"):
+        point = Point(algorithm, Setting(100, 400), "random", 6_000, 3_000, 1)
+        row = figures._row(point, simulate(point))
+        assert row["agrees"] is True and row["exact"] is not None
+
+
+def test_claims_are_judged_for_every_number_of_subscribers() -> None:
+    cost = {"clustered-popular": 10.0, "key-tree": 20.0, "clustered": 15.0}
+    rows = [
+        {"algorithm": a, "distribution": d, "cache": 100, "subscribers": n, "simulated": c * n}
+        for a, c in cost.items()
+        for d in ("random", "popular")
+        for n in (5, 7)
+    ]
+    told = claims(rows)
+    assert len(told) == len(CLAIMS)
+    assert "about 100 % over the key tree: holds at N = 5, 7 (times the throughput: 5: 2.00, 7: 2.00)" in told[0]
+    assert "holds nowhere" in told[1]
+
+
+def test_experiments_are_listed_and_found() -> None:
+    listed = sealcast("lab", "list", "--json").document["experiments"]
+    assert [each["experiment"] for each in listed] == list(EXPERIMENTS)
+    assert "opyrchal/table1" in sealcast("lab", "list").out
+    missing = sealcast("lab", "run", "opyrchal/tabel1")
+    assert missing.code == 1 and "did you mean 'opyrchal/table1'?" in missing.err
+
+
+def test_a_report_without_rows_or_figure_is_a_report(tmp_path: Path) -> None:
+    report = Report("a/b", [], True, ["nothing"], [Panel("t", "x", "y", [Line("l", [1], [2])])])
+    assert report.write(tmp_path)[0] == tmp_path / "a-b.parquet"
+    assert report.as_json() == {"experiment": "a/b", "rows": [], "agrees": True, "notes": ["nothing"]}
