@@ -13,8 +13,11 @@ from sealcast.groupkeys.clustered import Clustered
 from sealcast.groupkeys.clustered_popular import ClusteredPopular
 from sealcast.groupkeys.interface import Algorithm
 from sealcast.groupkeys.key_tree import KeyTree
+from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.groupkeys.naive import Naive
 from sealcast.groupkeys.simple import Simple
+
+_KEY_BYTES: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +69,16 @@ ALGORITHMS: Final[dict[str, Entry]] = {
         "a logical key hierarchy: the fewest nodes that cover the group",
         frozenset({"arity", "trees"}),
     ),
+    "mosaic": Entry(
+        lambda s: Mosaic(s.subscribers, s.cache * entry_bytes(s.subscribers)),
+        "derived tables, and keys that grow over a tree of them (docs/group-keys.md)",
+    ),
 }
+
+
+def entry_bytes(subscribers: int) -> int:
+    """What an entry of the paper's caches takes: who is in the group, and its key. Ours gets as much, not more."""
+    return -(-subscribers // 8) + _KEY_BYTES
 
 
 def entry(name: str) -> Entry:

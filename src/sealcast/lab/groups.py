@@ -57,10 +57,15 @@ def popular_groups(
 
 
 def content_groups(events: int, subscribers: int, seed: int) -> Words:
-    """The groups that a stretch of quotes has among subscribers with filters of their own."""
+    """The groups that a stretch of quotes has among subscribers with filters of their own; quotes that nobody wants
+    are left out."""
     rng = np.random.default_rng(seed)
     wishes = Wishes.draw(rng, subscribers)
-    return wishes.groups(Quotes.draw(rng, events))
+    found: list[Words] = []
+    while (missing := events - sum(map(len, found))) > 0:
+        drawn = wishes.groups(Quotes.draw(rng, max(missing, _EVENTS_AT_ONCE)))
+        found.append(drawn[drawn.any(axis=1)][:missing])
+    return np.concatenate(found) if found else _uniform(rng, 0, subscribers)
 
 
 @dataclass(frozen=True, slots=True)
