@@ -14,12 +14,15 @@ from hypothesis import strategies as st
 from sealcast.filters import bits
 from sealcast.groupkeys import GroupKey, KeyPlan, KeyRef, Naive, PairKey, check
 from sealcast.groupkeys.catalog import ALGORITHMS, Setting, make
+from sealcast.groupkeys.interface import TableKey, holders_of
 from tests.groupkeys import groups as of_tests
 from tests.groupkeys.groups import popular
 
 SLOTS = 130
 #: Small enough that caches overflow and clusters are of every kind; the last slots came later than the planner.
 KNOWN = 120
+#: In a reader's hands: its part of a table, from which it derives the keys of all patterns with its own place.
+ALL_OF_MINE = 0
 SETTINGS = {
     "plain": Setting(KNOWN, 24, 30),
     "one word": Setting(KNOWN, 40, 3, policy="frequency", arity=3),
@@ -80,21 +83,43 @@ def test_whoever_pools_all_keys_ever_handed_out_opens_nothing_that_was_not_for_o
             used.append((members, set(uses)))
             via = plan.via[plan.member_start[g] : plan.member_start[g + 1]].tolist()
             for slot, use in zip(sorted(members), via, strict=True):
-                assert uses[use] in held[slot] or uses[use] == PairKey(slot)
+                assert holds(held, slot, uses[use])
     for members, keys in used:
         for slot in range(SLOTS):
             if slot not in members:
-                assert not keys & held[slot] and PairKey(slot) not in keys
+                assert not any(holds(held, slot, key) for key in keys)
+
+
+def holds(held: dict[int, set[KeyRef]], slot: int, ref: KeyRef) -> bool:
+    if isinstance(ref, TableKey) and TableKey(ref.slots, ALL_OF_MINE) in held[slot]:
+        return bool(ref.pattern >> ref.slots.index(slot) & 1)
+    return ref in held[slot] or ref == PairKey(slot)
 
 
 def hand_out(plan: KeyPlan, held: dict[int, set[KeyRef]]) -> None:
+    """What a batch puts into its readers' hands: whole tables, keys under pair keys, keys under other keys, and keys
+    that grow out of those that a reader has."""
+    for slot, table in zip(plan.table_slot.tolist(), plan.table_of.tolist(), strict=True):
+        held[slot].add(TableKey(plan.tables[table], ALL_OF_MINE))
     handed = zip(plan.handout_slot.tolist(), plan.handout_key.tolist(), plan.handout_group.tolist(), strict=True)
     for slot, key, group in handed:
         ref = plan.keys[key]
-        assert isinstance(ref, GroupKey) and slot in ref.members and len(ref.members) > 1
+        assert isinstance(ref, GroupKey | TableKey) and slot in ref.members and len(ref.members) > 1
         users = np.searchsorted(plan.use_start, np.flatnonzero(plan.uses == key), side="right") - 1
-        assert group == users.min(), "a key comes with the first event that needs it"
+        linked = plan.link_group[plan.link_under == key]
+        assert group == min([*users, *linked]), "a key comes with the first event that needs it"
         held[slot].add(ref)
+    links = [
+        (plan.keys[k], plan.keys[u]) for k, u in zip(plan.link_key.tolist(), plan.link_under.tolist(), strict=True)
+    ]
+    for _ in range(len(links)):
+        before = sum(map(len, held.values()))
+        for ref, under in links:
+            for slot in holders_of(under):
+                if holds(held, slot, under):
+                    held[slot].add(ref)
+        if sum(map(len, held.values())) == before:
+            break
 
 
 @pytest.mark.parametrize("name", ["simple", "clustered"])

@@ -59,8 +59,11 @@ class Fingerprints:
     """Secret random numbers that turn members into 128 bits, tile by tile, so that any stretch of tiles is a sum."""
 
     def __init__(self, tiles: int, rng: np.random.Generator) -> None:
-        self._seeds = rng.integers(0, 2**64, (2, 2, tiles), np.uint64, endpoint=False)
-        self._seeds[:, 0] |= np.uint64(1)
+        self._seeds = _seeds(tiles, rng)
+
+    def extend(self, rng: np.random.Generator) -> None:
+        """One more tile; the others' numbers stay."""
+        self._seeds = np.concatenate((self._seeds, _seeds(1, rng)), axis=2)
 
     def sums(self, patterns: Patterns) -> tuple[U64, U64]:
         """Running sums over the tiles, starting with zero."""
@@ -76,6 +79,12 @@ class Fingerprints:
             np.cumsum(mixed, axis=1, out=sums[:, 1:])
             halves.append(sums)
         return halves[0], halves[1]
+
+
+def _seeds(tiles: int, rng: np.random.Generator) -> U64:
+    seeds = rng.integers(0, 2**64, (2, 2, tiles), np.uint64, endpoint=False)
+    seeds[:, 0] |= np.uint64(1)
+    return seeds
 
 
 @dataclass(frozen=True, slots=True)

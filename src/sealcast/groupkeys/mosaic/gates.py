@@ -32,6 +32,7 @@ class Gates:
     """One a node."""
 
     def __init__(self, tiles_below: Indices, budget_bytes: int) -> None:
+        self.budget = budget_bytes
         self._made = np.zeros(tiles_below.size)
         self._gain = CREDIT * tiles_below
         self._heard = Memory(int(budget_bytes * SHARE))

@@ -112,11 +112,16 @@ def by_id(subscribers: int, tile: int) -> Layout:
     return _laid(np.arange(subscribers, dtype=np.int64), tile, None)
 
 
-def by_similarity(subscribers: int, tile: int, sample: Words) -> Layout:
+def by_similarity(slots: Indices, tile: int, sample: Words) -> Layout:
     """Those who are wanted together side by side, as far as a sample of groups shows it."""
-    flags = _flags(sample, subscribers)
-    linked = subscribers <= MAX_LINKED
-    return _laid(linkage_order(flags) if linked else similarity_order(subscribers, sample), tile, flags)
+    count = int(slots.max(initial=-1)) + 1
+    flags = _flags(sample, count)
+    if slots.size <= MAX_LINKED:
+        order = slots[linkage_order(flags[:, slots])]
+    else:
+        walk = similarity_order(count, sample)
+        order = walk[np.isin(walk, slots)]
+    return _laid(order, tile, flags)
 
 
 def _laid(order: Indices, tile: int, flags: Floats | None) -> Layout:

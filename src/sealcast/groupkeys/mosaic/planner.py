@@ -64,6 +64,7 @@ class Mosaic:
 
     def _settle_in(self, layout: Layout) -> None:
         self._layout = layout
+        self._newcomers: set[int] = set()
         self._tables = Tables(len(layout.tiles))
         self._fingerprints = Fingerprints(len(layout.tiles), self._rng)
         # What is kept a tile and a node is small and fixed; fingerprints get the rest.
@@ -96,8 +97,8 @@ class Mosaic:
         return total
 
     def _cost_of(self, rows: Words) -> Cost:
-        layout = self._layout
-        patterns = layout.patterns(rows)
+        self._seat(rows)
+        patterns = self._layout.patterns(rows)
         coverer = self._coverer(patterns)
         cover = coverer.cover()
         cost = cost_of(cover, rows.shape[0])
@@ -113,6 +114,7 @@ class Mosaic:
 
     def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan:
         """Groups come in the order of their first events, as `bits.unique_rows` leaves them."""
+        self._seat(groups)
         patterns = self._layout.patterns(groups)
         coverer = self._coverer(patterns)
         cover = coverer.cover()
@@ -132,6 +134,21 @@ class Mosaic:
         self._gates.made(cover.node[new[inner]])
         self._gates.settle()
 
+    def _seat(self, rows: Words) -> None:
+        """Newcomers are served under their pair keys until there are enough of them for a tile of their own."""
+        wanted = np.bitwise_or.reduce(rows, axis=0, keepdims=True)
+        _, slots = bits.pairs(wanted)
+        placed = self._layout.place_of
+        self._newcomers |= {int(s) for s in slots if s >= placed.size or placed[s] < 0}
+        while len(self._newcomers) >= self._tile:
+            tile = sorted(self._newcomers)[: self._tile]
+            self._newcomers.difference_update(tile)
+            self._layout = self._layout.extended(tile)
+            # Old tiles keep their numbers: what is remembered of them stays true. Gates learn anew.
+            self._fingerprints.extend(self._rng)
+            self._tables.extend()
+            self._gates = Gates(self._layout.high - self._layout.low, self._gates.budget)
+
     def _learn(self, rows: Words) -> None:
         """Once enough groups were seen: lay the tiles anew, if that pays."""
         if self._sampled >= LEARN_FROM:
@@ -142,7 +159,7 @@ class Mosaic:
             return
         sample = np.concatenate(self._sample)
         self._sample = []
-        layout = by_similarity(self._layout.subscribers, self._tile, sample)
+        layout = by_similarity(np.sort(self._layout.slot_at[self._layout.slot_at >= 0]), self._tile, sample)
         if _touched(layout, sample) <= WORTH_MOVING * _touched(self._layout, sample):
             self._settle_in(layout)
 
