@@ -1,146 +1,285 @@
-"""Where secrets and payloads must never be: plans, event logs, checkpoints, logs, environments, exceptions.
+"""Where secrets and contents must never be: plans, event logs, pages, logs, checkpoints, environments, exceptions.
 
-A whole run in a process of its own, with Spark's event log turned on, writes all it writes into one directory; then
-every byte there, and everything the process said, is searched for every secret of the realm in every spelling.
+A whole run in a process of its own keeps all that it shows to anybody (watched.py); then every byte of that, of what
+the topic has on disk, and of what the process said is searched for every secret of the realm in every spelling.
 """
 
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import os
+import pickle
 import re
 import subprocess
 import sys
+import time
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+import pytest
+import re2
+from pyspark import cloudpickle
+
 from sealcast.clients.publisher import Publisher
-from sealcast.model import Event, Schema
+from sealcast.errors import Misuse
+from sealcast.lab.attacks import Insider
+from sealcast.log.embedded import EmbeddedTopic
+from sealcast.model import Event, Position, Schema
+from sealcast.pipeline.context import TopicWorker
+from sealcast.pipeline.topic import TopicName
+from sealcast.primitives import aead, kdf
+from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
+from sealcast.primitives.sign import SigningKey
+from sealcast.schemes.endpoint import keys
 from sealcast.trust.deployment import Realm
+from sealcast.wire.records import RecordCodec
+from tests.pipeline.drivers import ROOT
 
 PAYLOAD = b"CANARY-PAYLOAD-6f1d"
 SYMBOL = "CANARY-ATTRIBUTE-77a2"
-_RUN = """
-import os, pathlib, shutil, sys
-from sealcast.pipeline import run, session
-
-realm, out = sys.argv[1], pathlib.Path(sys.argv[2])
-extra = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": str(out), "spark.eventLog.compress": "false",
-         "spark.eventLog.rolling.enabled": "false", "spark.ui.enabled": "false"}
-spark = session.session("local[1]", extra=extra, short_lived=True)
-spark.sparkContext.setLogLevel("INFO")
-run.run(realm, once=True, spark=spark)
-options = {"realm": realm, "topic": "quotes", "as": "alice"}
-opened = spark.read.format("sealcast").options(**options).load()
-assert opened.count() == 2
-plan = opened._jdf.queryExecution().toString() + opened._jdf.queryExecution().debug().toString()
-(out / "plan").write_text(plan)
-(out / "conf").write_text(spark.sparkContext._jsc.sc().conf().toDebugString())
-# A failure, too: what Spark and we say of it must be clean.
-key = pathlib.Path(realm, "entities", "alice.key")
-key.write_text(key.read_text().replace('"', "'"))
-try:
-    spark.read.format("sealcast").options(**options).load().collect()
-except Exception as error:
-    (out / "exception").write_text(repr(error) + str(error))
-home = pathlib.Path(spark.sparkContext.getConf().get("spark.local.dir")).parent
-for name in ("spark.log", "jvm.out"):
-    shutil.copy(home / name, out / name)
-processes = [p for p in pathlib.Path("/proc").iterdir() if p.name.isdigit()]
-def read(path):
-    try:
-        return path.read_bytes()
-    except OSError:
-        return b""
-ours = [p for p in processes if str(home).encode() in read(p / "cmdline") + read(p / "environ")]
-(out / "environments").write_bytes(b"".join(read(p / "environ") + read(p / "cmdline") for p in ours))
-"""
+#: Numbers travel as eight bytes, and are told in digits.
+PRICE = 7_351_946_028_173_645
+#: Outside its domain: a refusal must not tell it either.
+REFUSED = 9_002_199_254_740_881
+SCHEMA = Schema.from_json(
+    {
+        "attributes": [
+            {"name": "symbol", "type": "string"},
+            {"name": "price", "type": "int", "max": 9_000_000_000_000_000},
+        ]
+    }
+)
 
 
-def test_no_secret_and_no_payload_outside_of_where_they_belong(tmp_path: Path) -> None:
-    realm = Realm.create(tmp_path / "realm")
-    realm.create_topic("quotes", Schema.from_json({"attributes": [{"name": "symbol", "type": "string"}]}))
-    realm.enrol_many(["nyse", "alice"])
-    realm.subscribe("quotes", "alice", f"symbol = '{SYMBOL}'")
-    with Publisher(realm, "quotes", "nyse") as publisher:
-        publisher.publish(Event({"symbol": SYMBOL}, PAYLOAD) for _ in range(2))
-    canaries = dict(spellings(realm))
-
-    out = tmp_path / "out"
+@pytest.fixture(scope="module")
+def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Realm, Path, bytes]:
+    """The realm, what the run left in `out`, and what it said."""
+    root = tmp_path_factory.mktemp("canaries")
+    realm, out = make_realm(root / "realm"), root / "out"
     out.mkdir()
-    done = subprocess.run(
-        [sys.executable, "-c", _RUN, str(realm.paths.root), str(out)],
-        env={**os.environ, "TMPDIR": str(tmp_path)},
-        capture_output=True,
-        timeout=280,
-        check=False,
+    process = subprocess.Popen(
+        [sys.executable, "-m", "tests.pipeline.watched", str(realm.paths.root), str(out)],
+        cwd=ROOT,
+        env={**os.environ, "TMPDIR": str(root)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
     )
-    assert done.returncode == 0, done.stderr.decode()[-2000:]
-    assert (done.stdout, done.stderr) == (b"", b"")
+    asked = realm.paths.root / "publish-more"
+    while process.poll() is None and not asked.exists():
+        time.sleep(0.05)
+    if asked.exists():
+        publish(realm, 1)
+        asked.unlink()
+    said = b"".join(process.communicate(timeout=280))
+    assert process.returncode == 0, said.decode()[-3000:]
+    return realm, out, said
 
-    checkpoint = realm.paths.topic("quotes").checkpoint
-    searched = [path for root in (out, checkpoint) for path in root.rglob("*") if path.is_file()]
-    names = {path.name for path in searched}
-    assert {"plan", "conf", "exception", "spark.log", "environments", "metadata"} <= names
-    assert any("local-" in name or "app-" in name for name in names), "the event log is there"
-    events = next(path for path in searched if "local-" in path.name).read_text()
-    assert "SQLExecutionStart" in events and "MapInArrow" in events, "and tells of our queries"
-    for path in searched:
-        text = path.read_bytes()
-        for canary, what in canaries.items():
-            assert canary not in text, f"{what} in {path.name}"
 
-    # The search itself finds what is there: the filter stands in the registry, and secrets in their own files.
-    assert SYMBOL.encode() in realm.paths.registry.read_bytes() + wal(realm)
-    assert any(canary in realm.paths.broker_key.read_bytes() for canary in canaries)
-    # And what lies at rest besides them is sealed.
+def make_realm(directory: Path) -> Realm:
+    """With events in its log: three that are admitted, one that is refused, and frames that are none."""
+    realm = Realm.create(directory)
+    realm.create_topic("quotes", SCHEMA)
+    realm.enrol_many(["nyse", "alice", "bob", "eve"])
+    realm.subscribe("quotes", "alice", "symbol LIKE 'CANARY%'")
+    realm.subscribe("quotes", "bob", "price > 0 AND symbol LIKE '%7a2'")
+    realm.subscribe("quotes", "eve", "symbol = 'something else'")
+    publish(realm, 2)
+    with Publisher(realm, "quotes", "nyse") as nyse:
+        nyse.publish([Event({"symbol": "quiet"})])
+    state, nyse_keys = realm.state(), realm.identity("nyse")
+    insider = Insider("nyse", nyse_keys.pair_key(state, "quotes"), nyse_keys.signer)
+    off = RecordCodec(SCHEMA).encode([{"symbol": SYMBOL, "price": REFUSED}], [PAYLOAD])
+    with EmbeddedTopic(realm.paths.topic("quotes").frames_root) as log:
+        refused = insider.sealer(state.topic("quotes")).seal_messages(off, time.time_ns() // 1000)
+        log.partition(0).append([refused, b"no frame"])
+    return realm
+
+
+def publish(realm: Realm, count: int) -> None:
+    with Publisher(realm, "quotes", "nyse") as nyse:
+        nyse.publish([Event({"symbol": SYMBOL, "price": PRICE}, PAYLOAD)] * count)
+
+
+# --- the search ---------------------------------------------------------------------------------
+
+
+def test_nothing_that_spark_or_we_show_has_a_secret_in_it(watched: tuple[Realm, Path, bytes]) -> None:
+    realm, out, said = watched
+    assert said == b"", "and it said nothing at all"
+    files = [path for path in out.rglob("*") if path.is_file()]
+    _assert_complete(out, files)
+    assert found(files, spellings(realm)) == []
+
+
+def test_nothing_that_a_topic_has_on_disk_has_a_secret_in_it(watched: tuple[Realm, Path, bytes]) -> None:
+    realm, *_ = watched
     topic = realm.paths.topic("quotes").root
-    for path in [*topic.rglob("*.seg"), *topic.rglob("*.piece")]:
-        for part in (path.read_bytes(), *inflated(path)):
-            for canary, what in canaries.items():
-                assert canary not in part, f"{what} in {path.name}"
+    files = [path for path in (*topic.rglob("*"), *topic.parents[1].glob("registry*")) if path.is_file()]
+    names = {path.relative_to(topic).parts[0] for path in files if path.is_relative_to(topic)}
+    assert {"frames", "pieces", "ledger", "checkpoint"} <= names
+    assert found(files, spellings(realm)) == []
+    # Key files hold keys, and nothing of any event.
+    held = [realm.paths.broker_key, *realm.paths.entities.glob("*.key")]
+    assert {what.split(":")[0] for what in found(held, spellings(realm))} == {path.name for path in held}
 
 
-def spellings(realm: Realm) -> Iterator[tuple[bytes, str]]:
-    """Every secret of the realm, raw and as people write bytes down."""
-    for path in (realm.paths.broker_key, *realm.paths.entities.glob("*.key")):
-        for name, value in json.loads(path.read_text()).items():
-            if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value):
-                yield from _written(bytes.fromhex(value), f"{path.name}:{name}")
-    topic, broker = realm.state().topic("quotes"), realm.broker()
-    for entity in ("nyse", "alice"):
-        yield from _written(_raw(broker.pair_key(topic.id, topic.epoch, entity)), f"pair key of {entity}")
-    yield from _written(_raw(broker.topic_secret(topic.id, topic.epoch)), "topic secret")
-    yield from _written(_raw(broker.journal_key(topic.id)), "journal key")
-    yield from _written(PAYLOAD, "payload")
-    yield SYMBOL.encode(), "attribute"
+def test_the_search_finds_what_is_there(watched: tuple[Realm, Path, bytes], tmp_path: Path) -> None:
+    """Every needle, wherever it stands in a line, a page, a pickle, a base64 text or a compressed file."""
+    realm, *_ = watched
+    needles = spellings(realm)
+    assert len(needles) > 100
+    planted = tmp_path / "planted"
+    for needle, what in needles.items():
+        planted.write_bytes(b"a line before\n<td>" + needle + b"</td>")
+        assert what in found([planted], needles)
+    raw = realm.broker().master.reveal()
+    for hidden in (
+        pickle.dumps({"key": raw}),
+        base64.b64encode(b"x" + raw + b"y"),
+        base64.b64encode(b"xy" + raw),
+        zlib.compress(b"before " + raw),
+        repr(raw).encode(),
+        json.dumps({"key": list(raw)}).encode(),
+        str([byte - 256 if byte > 127 else byte for byte in raw]).encode(),
+    ):
+        planted.write_bytes(hidden)
+        assert found([planted], needles), hidden
 
 
-def _raw(secret: Secret) -> bytes:
-    return secret.reveal()
+def _assert_complete(out: Path, files: Iterable[Path]) -> None:
+    """The search is worth what was there to be searched."""
+    names = {path.name for path in files}
+    assert {"plan-streaming", "plan-batch", "progress", "metrics", "conf", "spark.log", "python.log"} <= names
+    assert {"exception-frames", "exception-broker", "exception-alice", "exception-user"} <= names
+    for name, kind in (("frames", "Corrupt"), ("broker", "Corrupt"), ("alice", "Corrupt"), ("user", "ValueError")):
+        assert kind in (out / f"exception-{name}").read_text()
+    events = next(path for path in out.iterdir() if path.name.startswith("local-")).read_text()
+    assert "SQLExecutionStart" in events and "MapInArrow" in events and "QueryProgressEvent" in events
+    assert "DEBUG" in (out / "spark.log").read_text() and "Command to send" in (out / "python.log").read_text()
+    for moment in ("running", "after"):
+        pages = [path.read_text() for path in sorted(out.glob(f"ui-{moment}-*"))]
+        assert len(pages) > 15 and sum("MapInArrow" in page for page in pages) > 1
+        assert "sealcast" in (out / f"processes-{moment}").read_text(errors="replace")
+        assert (out / f"home-{moment}" / "local").is_dir()
+    assert any("sealcast-sealed" in page or "SealedSink" in page for page in pages)
+    assert "sealcast_admitted_total 3.0" in (out / "metrics").read_text()
 
 
-def _written(raw: bytes, what: str) -> Iterator[tuple[bytes, str]]:
-    yield raw, what
-    yield raw.hex().encode(), f"{what} in hexadecimal"
-    yield raw.hex().upper().encode(), f"{what} in hexadecimal"
-    yield base64.b64encode(raw).rstrip(b"="), f"{what} in base64"
-    yield base64.urlsafe_b64encode(raw).rstrip(b"="), f"{what} in base64"
+def found(files: Iterable[Path], needles: dict[bytes, str]) -> list[str]:
+    """Which needles are in which files, also in those that are compressed."""
+    options = re2.Options()
+    options.encoding, options.max_mem = re2.Options.Encoding.LATIN1, 1 << 30
+    pattern = re2.compile(b"|".join(map(re2.escape, sorted(needles, key=len, reverse=True))), options)
+    hits = set()
+    for path in files:
+        for part in (path.read_bytes(), *_inflated(path)):
+            hits |= {needles[match.group()] for match in pattern.finditer(part)}
+    return sorted(hits)
 
 
-def wal(realm: Realm) -> bytes:
-    path = realm.paths.registry.with_name("registry.sqlite-wal")
-    return path.read_bytes() if path.exists() else b""
-
-
-def inflated(path: Path) -> Iterator[bytes]:
-    """Should it ever be compressed, the search must see through it."""
+def _inflated(path: Path) -> Iterator[bytes]:
     raw = path.read_bytes()
     for at in range(min(64, len(raw))):
         try:
             yield zlib.decompressobj().decompress(raw[at:])
         except zlib.error:
             continue
+
+
+# --- what is searched for -----------------------------------------------------------------------
+
+
+def spellings(realm: Realm) -> dict[bytes, str]:
+    """Every secret and all content of the realm, raw and as people and programs write bytes down."""
+    needles = dict[bytes, str]()
+    for raw, what in secrets_of(realm):
+        for spelling in _written(raw):
+            needles.setdefault(spelling, what)
+    for text in (SYMBOL, str(PRICE), str(REFUSED)):
+        needles[text.encode()] = f"attribute {text}"
+    for number in (PRICE, REFUSED):
+        needles[number.to_bytes(8, "little")] = needles[number.to_bytes(8, "big")] = f"attribute {number}"
+    return needles
+
+
+def secrets_of(realm: Realm) -> Iterator[tuple[bytes, str]]:
+    yield PAYLOAD, "payload"
+    yield SYMBOL.encode(), "attribute"
+    for path in (realm.paths.broker_key, *realm.paths.entities.glob("*.key")):
+        for name, value in json.loads(path.read_text()).items():
+            if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value):
+                yield bytes.fromhex(value), f"{path.name}: {name}"
+    topic, broker = realm.state().topic("quotes"), realm.broker()
+    secret = broker.topic_secret(topic.id, topic.epoch)
+    yield secret.reveal(), "topic secret"
+    yield kdf.derive(secret, b"content").reveal(), "secret of content keys"
+    yield broker.journal_key(topic.id).reveal(), "journal key"
+    for entity in ("nyse", "alice", "bob", "eve"):
+        pair = broker.pair_key(topic.id, topic.epoch, entity)
+        yield pair.reveal(), f"pair key of {entity}"
+        for use in (b"body", b"wrap"):
+            yield kdf.derive(pair, use).reveal(), f"{use.decode()} key of {entity}"
+    nonces = [aead.nonce(Position(0, offset, row)) for offset in range(8) for row in range(2)]
+    for number, key in enumerate(keys.content_keys(secret, nonces)):
+        yield key, f"content key {number}"
+
+
+def _written(raw: bytes) -> Iterator[bytes]:
+    yield raw
+    yield raw.hex().encode()
+    yield raw.hex().upper().encode()
+    yield repr(raw)[2:-1].encode()
+    yield ", ".join(map(str, raw)).encode()
+    yield ", ".join(str(byte - 256 if byte > 127 else byte) for byte in raw).encode()
+    for shift in range(3):  # base64 of something that contains it: the characters that depend on it alone
+        for encode in (base64.b64encode, base64.urlsafe_b64encode):
+            first, end = -(-8 * shift // 6), 8 * (shift + len(raw)) // 6
+            yield encode(bytes(shift) + raw)[first:end]
+
+
+# --- nothing leaves a process by accident -------------------------------------------------------
+
+
+def _handles(directory: Path) -> dict[str, object]:
+    realm = make_realm(directory)
+    worker = TopicWorker(realm, "quotes").at(realm.registry.version())
+    topic = TopicName(str(directory), "quotes").open()
+    return {
+        "secret": Secret.random(),
+        "sealing key": SealingKey(Secret.random(), b""),
+        "signing key": SigningKey.generate(),
+        "broker": realm.broker(),
+        "identity": realm.identity("alice"),
+        "topic": topic,
+        "ledger": topic.ledger,
+        "sealer": worker.sealer,
+        "gate": worker.gate,
+        "context": worker,
+    }
+
+
+def test_no_handle_to_a_secret_can_be_pickled_copied_or_captured(tmp_path: Path) -> None:
+    for name, handle in _handles(tmp_path / "realm").items():
+        ways: list[Callable[[], object]] = [
+            lambda handle=handle: pickle.dumps(handle),  # type: ignore[misc]
+            lambda handle=handle: cloudpickle.dumps(handle),  # type: ignore[misc]
+            lambda handle=handle: cloudpickle.dumps(lambda batches: (handle, batches)),  # type: ignore[misc]
+            lambda handle=handle: copy.deepcopy(handle),  # type: ignore[misc]
+        ]
+        for way in ways:
+            with pytest.raises((Misuse, pickle.PicklingError, TypeError, AttributeError)):
+                way()
+                pytest.fail(f"{name} got out")
+
+
+def test_no_handle_to_a_secret_tells_it_when_it_is_printed(tmp_path: Path) -> None:
+    handles = _handles(tmp_path / "realm")
+    needles = spellings(Realm(tmp_path / "realm"))
+    told = tmp_path / "told"
+    told.write_text("".join(f"{handle!r} {handle} {handle:}" for handle in handles.values()))
+    assert found([told], needles) == []
