@@ -94,6 +94,15 @@ def test_a_simulated_point_stands_beside_its_closed_form() -> None:
         assert row["agrees"] is True and row["exact"] is not None
 
 
+def test_points_outside_are_counted_and_named() -> None:
+    point = Point("key-tree", Setting(100, 10), "random", 1_000, 0, 1)
+    good, bad = figures._row(point, simulate(point)), dict(figures._row(point, simulate(point)))
+    bad |= {"simulated": 40.0, "exact": 30.0, "error": 2.0, "agrees": False}
+    (told,) = figures._outside([good, bad, {"agrees": None}])
+    assert told.startswith("2 points have an exact closed form; 1 lie outside") and "N = 100, C = 10 (+5.0)" in told
+    assert figures._report("x", [good, bad], [], []).agrees is False
+
+
 def test_claims_are_judged_for_every_number_of_subscribers() -> None:
     cost = {"clustered-popular": 10.0, "key-tree": 20.0, "clustered": 15.0}
     rows = [
