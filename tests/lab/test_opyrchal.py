@@ -14,7 +14,7 @@ from sealcast.lab.experiments import EXPERIMENTS, find
 from sealcast.lab.opyrchal import figures, table1
 from sealcast.lab.opyrchal.claims import CLAIMS, claims
 from sealcast.lab.points import Point, simulate, simulate_all
-from sealcast.lab.report import Line, Panel, Report, can_draw
+from sealcast.lab.report import Line, Panel, Report
 from tests.cli.shell import sealcast
 
 
@@ -83,7 +83,7 @@ def test_figures(name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     assert {row["distribution"] for row in report.rows} == {"random", "popular"}
     assert len(report.panels) == 2 and all(panel.lines for panel in report.panels)
     files = [path.suffix for path in report.write(tmp_path)]
-    assert files == [".parquet", ".png"] if can_draw() else [".parquet"]
+    assert files == [".parquet", ".png"]
 
 
 def test_a_simulated_point_stands_beside_its_closed_form() -> None:

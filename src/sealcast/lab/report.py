@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -61,19 +58,17 @@ class Report:
         stem = self.experiment.replace("/", "-")
         written = [directory / f"{stem}.parquet"]
         pyarrow.parquet.write_table(pa.Table.from_pylist([dict(row) for row in self.rows]), written[0])
-        if self.panels and can_draw():
+        if self.panels:
             written.append(directory / f"{stem}.png")
             _draw(self.panels, self.experiment, written[1])
         return written
 
 
-def can_draw() -> bool:
-    return find_spec("matplotlib") is not None
-
-
 def _draw(panels: Sequence[Panel], title: str, path: Path) -> None:
-    # A figure of its own, on no window system: pyplot would keep state for the whole process.
-    figure: Any = import_module("matplotlib.figure").Figure(figsize=(6.4 * len(panels), 4.8), layout="constrained")
+    from matplotlib.figure import Figure  # a tenth of a second that only a figure is worth
+
+    # On no window system: pyplot would keep state for the whole process.
+    figure = Figure(figsize=(6.4 * len(panels), 4.8), layout="constrained")
     figure.suptitle(title)
     for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
         for at, line in enumerate(panel.lines):
