@@ -63,8 +63,16 @@ class GrownKey:
     Whoever holds the stem's key derives this one; the other members are handed it.
     """
 
-    stem: KeyRef
-    members: tuple[int, ...]
+    #: Which tiles lie below, and how: with the members it determines the stem, and the stem's stem.
+    shape: bytes
+    #: Who: bit i (byte i // 8, bit i % 8) is slot i. Bytes, because such keys are looked up by what they are.
+    packed: bytes
+    stem: KeyRef = field(compare=False)
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        flags = np.unpackbits(np.frombuffer(self.packed, np.uint8), bitorder="little")
+        return tuple(np.flatnonzero(flags).tolist())
 
 
 KeyRef = PairKey | GroupKey | TableKey | GrownKey

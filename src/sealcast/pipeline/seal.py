@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.errors import Bug
-from sealcast.groupkeys.interface import GroupKey, KeyPlan, PairKey, Planner
+from sealcast.groupkeys.interface import GroupKey, KeyPlan, PairKey, Planner, TableKey
 from sealcast.model.stages import Grouped, GroupSealed
 from sealcast.primitives import aead
 from sealcast.schemes.endpoint.broker import EndpointSealer
@@ -121,7 +121,7 @@ def _hand_out(plan: KeyPlan, sealer: EndpointSealer) -> list[bytes]:
     handouts = []
     for slot, key in zip(plan.handout_slot.tolist(), plan.handout_key.tolist(), strict=True):
         ref = plan.keys[key]
-        if not isinstance(ref, GroupKey):
+        if not isinstance(ref, GroupKey | TableKey):
             raise Bug("a plan hands out a pair key, which its owner has from the start")
         handouts.append(sealer.hand_out(PairKey(slot), ref))
     return handouts

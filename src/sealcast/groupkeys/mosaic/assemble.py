@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
+from sealcast.groupkeys.clusters import fit
 from sealcast.groupkeys.interface import GrownKey, KeyPlan, KeyRef, PairKey, TableKey
 from sealcast.groupkeys.mosaic.cover import NEW, THROUGH, TILE, WHOLE, Cover
 from sealcast.groupkeys.mosaic.layout import MAX_TILE, Layout, Patterns
@@ -169,27 +170,26 @@ class _Namer:
     def __init__(self, batch: Batch) -> None:
         self._layout = batch.layout
         self._patterns = batch.patterns
+        below = batch.layout.below
+        self._groups = fit(batch.groups, 64 * below.shape[1])
 
     def part(self, group: int, first: int, last: int) -> KeyRef:
         if first == last:
             return self._in_tile(first, int(self._patterns[group, first]))
-        node = int(self._layout.meet[first, last])
-        middle = int(self._layout.middle[node])
+        layout = self._layout
+        node = int(layout.meet[first, last])
+        middle = int(layout.middle[node])
         row = self._patterns[group]
-        if self._layout.stem_is_left[node]:
-            stem = self.part(group, first, int(np.flatnonzero(row[first:middle])[-1]) + first)
+        if layout.stem_is_left[node]:
+            stem = self.part(group, first, first + int(row[first:middle].nonzero()[0][-1]))
         else:
-            stem = self.part(group, int(np.flatnonzero(row[middle : last + 1])[0]) + middle, last)
-        return GrownKey(stem, self._members(row, first, last))
+            stem = self.part(group, middle + int(row[middle : last + 1].nonzero()[0][0]), last)
+        members = (self._groups[group] & layout.below[node]).astype("<u8", copy=False).tobytes()
+        return GrownKey(layout.shapes[node], members.rstrip(b"\0"), stem)
 
     def _in_tile(self, tile: int, pattern: int) -> KeyRef:
         slots = self._layout.tiles[tile]
         return PairKey(slots[pattern.bit_length() - 1]) if pattern.bit_count() == 1 else TableKey(slots, pattern)
-
-    def _members(self, row: Patterns, first: int, last: int) -> tuple[int, ...]:
-        raw = np.ascontiguousarray(row[first : last + 1], "<u2").view(np.uint8)
-        places = np.flatnonzero(np.unpackbits(raw, bitorder="little")) + first * MAX_TILE
-        return tuple(np.sort(self._layout.slot_at[places]).tolist())
 
 
 # --- what is handed out to slots --------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from hashlib import blake2b
 from itertools import pairwise
 from typing import Final
 
@@ -16,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.errors import Misuse
+from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clusters import fit, similarity_order, split
 
@@ -75,6 +77,30 @@ class Layout:
         """A node's keys grow out of those of its larger side: fewer are left to be handed them."""
         return self.middle - self.low >= self.high - self.middle
 
+    @cached_property
+    def below(self) -> Words:
+        """Of each node: the slots below it, packed."""
+        rows = np.zeros((self.low.size, 8 * bits.words_for(self.place_of.size)), np.uint8)
+        tile_of = self.place_of // MAX_TILE
+        for node, (low, high) in enumerate(zip(self.low.tolist(), self.high.tolist(), strict=True)):
+            flags = np.packbits((tile_of >= low) & (tile_of < high), bitorder="little")
+            rows[node, : flags.size] = flags
+        return rows.view("<u8").astype(np.uint64, copy=False)
+
+    @cached_property
+    def shapes(self) -> list[bytes]:
+        """Of each node: a digest of all that keys there depend on, the tiles below with their slots and how they join.
+
+        Two layouts that agree below a node, as one and its extension do, have the same keys there.
+        """
+        found: dict[tuple[int, int], bytes] = {
+            (i, i + 1): _digest(np.array(tile, "<u4").tobytes()) for i, tile in enumerate(self.tiles)
+        }
+        nodes = list(zip(self.low.tolist(), self.middle.tolist(), self.high.tolist(), strict=True))
+        for (low, middle, high), left in zip(reversed(nodes), reversed(self.stem_is_left.tolist()), strict=True):
+            found[low, high] = _digest(bytes([left]) + found[low, middle] + found[middle, high])
+        return [found[low, high] for low, _, high in nodes]
+
     def patterns(self, groups: Words) -> Patterns:
         """Of each group and tile: which places of the tile are members."""
         within = fit(groups, self.place_of.size)
@@ -105,6 +131,10 @@ class Layout:
             above = np.flatnonzero((low[:node] <= low[node]) & (high[:node] >= high[node]))
             depth[node] = depth[above].max() + 1
         return Layout(self.tiles, low, middle, high, depth)
+
+
+def _digest(data: bytes) -> bytes:
+    return blake2b(data, digest_size=16, person=b"sealcast layout").digest()
 
 
 def by_id(subscribers: int, tile: int) -> Layout:

@@ -45,6 +45,17 @@ def paths(patterns: Indices, places: int) -> tuple[Indices, Indices]:
     return path, asked
 
 
+def path_of(pattern: int, places: int) -> tuple[int, list[int]]:
+    """`paths` of one pattern."""
+    left = list(range(places))
+    path, asked = 0, []
+    for _ in range(places):
+        place = left.pop(path % len(left))
+        asked.append(place)
+        path = path << 1 | pattern >> place & 1
+    return path, asked
+
+
 @lru_cache(MAX_TILE * MAX_TILE)
 def labels_of(place: int, places: int) -> tuple[tuple[int, int], ...]:
     """The labels that the subscriber at a place is given: (depth, path so far) of each, from the top, left to right."""

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Final
 
 from sealcast.errors import Bug
-from sealcast.groupkeys.interface import GroupKey, KeyRef, PairKey
+from sealcast.groupkeys.interface import GroupKey, GrownKey, KeyRef, PairKey, TableKey
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
-from sealcast.schemes.endpoint import keys
+from sealcast.schemes.endpoint import keys, tables
 
 #: Expanded contexts kept per worker and purpose, about 3 KB each.
 MAX_WARM_KEYS: Final = 65_536
@@ -29,6 +29,11 @@ class EndpointSealer:
         self.associated_data = aad = keys.associated_data(topic_id, epoch)
         self._topic_secret = topic_secret
         self._pair_of_slot = pair_of_slot
+        self._secret: Callable[[KeyRef], Secret] = lru_cache(MAX_WARM_KEYS)(self._derive)
+        self._naming_key = keys.naming_key(topic_secret)
+        #: Keys of derived tables by the column, and subscribers' parts of them.
+        self.tables = tables.TableKeys(topic_secret)
+        self._table_name = lru_cache(tables.MAX_WARM_TABLES)(lambda slots: tables.table_name(topic_secret, slots))
         #: The key that seals an event directly, for the one key that its group uses.
         self.body_key: Callable[[KeyRef], SealingKey] = lru_cache(MAX_WARM_KEYS)(
             lambda ref: keys.body_key(self._secret(ref), aad)
@@ -43,17 +48,35 @@ class EndpointSealer:
     def content_keys(self, nonces: Sequence[bytes]) -> list[bytes]:
         return keys.content_keys(self._topic_secret, nonces)
 
-    def hand_out(self, to: PairKey, ref: GroupKey) -> bytes:
+    def hand_out(self, to: PairKey, ref: GroupKey | TableKey) -> bytes:
         """A group's secret, sealed for one of its members."""
         if to.slot not in ref.members:
             raise Bug(f"slot {to.slot} was to be handed a key of a group that it is no member of")
         carrier = keys.handout_key(self._pair_of_slot(to.slot), self.key_id(ref), self.associated_data)
         return carrier.seal(keys.HANDOUT_NONCE, self._secret(ref).reveal())
 
-    def _secret(self, ref: KeyRef) -> Secret:
-        if isinstance(ref, PairKey):
-            return self._pair_of_slot(ref.slot)
-        return keys.group_secret(self._topic_secret, ref.members)
+    def secret(self, ref: KeyRef) -> bytes:
+        """Raw, for masks."""
+        return self._secret(ref).reveal()
+
+    def _derive(self, ref: KeyRef) -> Secret:
+        match ref:
+            case PairKey(slot):
+                return self._pair_of_slot(slot)
+            case GroupKey(members):
+                return keys.group_secret(self._topic_secret, members)
+            case TableKey(slots, pattern):
+                return Secret(self.tables.key(slots, pattern))
+            case GrownKey(stem=stem):
+                return keys.grown_secret(self._secret(stem), self.key_id(ref))
 
     def _key_id(self, ref: KeyRef) -> bytes:
-        return keys.pair_id(ref.slot) if isinstance(ref, PairKey) else keys.group_id(self._topic_secret, ref.members)
+        match ref:
+            case PairKey(slot):
+                return keys.pair_id(slot)
+            case GroupKey(members):
+                return keys.group_id(self._topic_secret, members)
+            case TableKey(slots, pattern):
+                return tables.key_id(self._table_name(slots), pattern)
+            case GrownKey(shape, packed):
+                return keys.grown_id(self._naming_key, shape, packed)

@@ -2,7 +2,9 @@
 
     topic secret (per topic and epoch, the broker's)
       ├── content key of a position       seals one event for a group that uses several keys
-      └── group secret of a set of slots  K_G = PRF(master, epoch, G) (decision 4), held by exactly these members
+      ├── group secret of a set of slots  K_G = PRF(master, epoch, G) (decision 4), held by exactly these members
+      └── root label of a tile's table    a leaf for each pattern of the tile (tables.py), held by exactly its members
+            └── grown secret              out of the secret of its stem, whose members are all among its own
     pair secret (per topic, epoch and entity; the broker's and that entity's)
       ├── frame key of a boot             seals a publisher's frames on their way to the broker
       └── handout key of a group          carries one group secret to one subscriber
@@ -20,7 +22,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sealcast.primitives import kdf
+from sealcast.primitives import kdf, labels
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
 
@@ -62,6 +64,20 @@ def group_secret(topic_secret: Secret, members: Sequence[int]) -> Secret:
 def group_id(topic_secret: Secret, members: Sequence[int]) -> bytes:
     """Names a group's key in 16 bytes that tell an onlooker nothing of who is in the group."""
     return kdf.derive(topic_secret, b"group id", _encode(members), length=16).reveal()
+
+
+def grown_secret(stem: Secret, key_id: bytes) -> Secret:
+    """What whoever holds the stem derives, and the other members are handed."""
+    return Secret(labels.grow(stem.reveal(), key_id))
+
+
+def grown_id(naming: bytes, shape: bytes, packed: bytes) -> bytes:
+    """In 16 bytes that tell nothing: who (a bit a slot), and out of which stems. `naming` is the topic's key for it."""
+    return labels.grow(naming, shape + packed)[:16]
+
+
+def naming_key(topic_secret: Secret) -> bytes:
+    return kdf.derive(topic_secret, b"grown id").reveal()
 
 
 def pair_id(slot: int) -> bytes:

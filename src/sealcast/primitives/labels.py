@@ -1,0 +1,85 @@
+"""A tree of labels: from a label follow both of its children, from neither child the label, nor one from the other.
+
+    left child | right child = SHA-512("sealcast/1 label" | label)          32 bytes each
+
+This is the tree of Goldreich, Goldwasser and Micali: to whoever holds some labels and not the root, every leaf that is
+not below one of them is as good as random. A label is 32 secret, uniform bytes; a step hashes one block.
+
+    grown label = the first half of SHA-512("sealcast/1 grown" | label | name)
+
+One label may grow many others, by name. It is the same hash for another purpose: the label is a key, of fixed length
+and in front, and what comes out is cut, so that nobody extends it.
+
+    mask = SHA-512("sealcast/1 masks" | key | purpose and place)           of which 48 bytes hide a key and 16 zeros
+
+Masks wrap keys under keys that are used a few times only: expanding a cipher for each would cost five times as much as
+using it once. A mask hides one thing in its life, as its place is used once. Like every wrapped key, one that was
+altered betrays itself where it is used (`aead`: what it opens commits to its key); the zeros tell a wrong key sooner.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import numpy as np
+
+from sealcast.errors import CannotOpen, Misuse
+from sealcast.primitives.secrets import KEY_BYTES
+
+LABEL_BYTES: Final = KEY_BYTES
+MASKED_BYTES: Final = 48
+PURPOSE_BYTES: Final = 4
+
+_LABEL: Final = b"sealcast/1 label"
+_GROWN: Final = b"sealcast/1 grown"
+_MASK: Final = b"sealcast/1 masks"
+_ZEROS: Final = bytes(MASKED_BYTES - KEY_BYTES)
+
+
+def descend(label: bytes, path: int, steps: int) -> bytes:
+    """The label so many steps below; `path` says where to turn, its highest bit first, 1 for right."""
+    sha512 = hashlib.sha512
+    for step in range(steps - 1, -1, -1):
+        both = sha512(_LABEL + label).digest()
+        label = both[LABEL_BYTES:] if path >> step & 1 else both[:LABEL_BYTES]
+    return label
+
+
+def expand(label: bytes, steps: int) -> bytes:
+    """All labels so many steps below, from left to right, in one piece."""
+    level = label
+    for _ in range(steps):
+        level = b"".join(
+            [hashlib.sha512(_LABEL + level[i : i + LABEL_BYTES]).digest() for i in range(0, len(level), LABEL_BYTES)]
+        )
+    return level
+
+
+def grow(label: bytes, name: bytes) -> bytes:
+    """The label of that name out of another."""
+    return hashlib.sha512(_GROWN + label + name).digest()[:LABEL_BYTES]
+
+
+def mask_many(keys: Iterable[bytes], places: Sequence[bytes], purpose: bytes, hidden: Sequence[bytes]) -> bytes:
+    """`hidden[i]` (32 bytes) under `keys[i]` at `places[i]`: 48 bytes each, in one piece."""
+    if len(purpose) != PURPOSE_BYTES or len(places) != len(hidden):
+        raise Misuse(f"a purpose has {PURPOSE_BYTES} bytes, and every key that is hidden has a place")
+    sha512 = hashlib.sha512
+    prefix = _MASK + purpose
+    masks = b"".join([sha512(prefix + key + place).digest() for key, place in zip(keys, places, strict=True)])
+    out = np.frombuffer(masks, np.uint8).reshape(-1, 64)[:, :MASKED_BYTES].copy()
+    out[:, :KEY_BYTES] ^= np.frombuffer(b"".join(hidden), np.uint8).reshape(-1, KEY_BYTES)
+    return out.tobytes()
+
+
+def unmask(key: bytes, place: bytes, purpose: bytes, masked: bytes) -> bytes:
+    """The key that was hidden, or CannotOpen if this is no key's place."""
+    if len(masked) != MASKED_BYTES:
+        raise CannotOpen(f"a key under a mask has {MASKED_BYTES} bytes, not {len(masked)}")
+    mask = hashlib.sha512(_MASK + purpose + key + place).digest()[:MASKED_BYTES]
+    plain = (int.from_bytes(mask, "big") ^ int.from_bytes(masked, "big")).to_bytes(MASKED_BYTES, "big")
+    if plain[KEY_BYTES:] != _ZEROS:
+        raise CannotOpen("this was sealed under another key or at another position, or it was altered")
+    return plain[:KEY_BYTES]
