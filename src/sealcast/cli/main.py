@@ -12,6 +12,7 @@ answers at once. To add a command, write `cli/NAME.py` with a `typer.Typer` in i
 from __future__ import annotations
 
 import difflib
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -134,6 +135,8 @@ def _root(
 def main(arguments: Sequence[str] | None = None) -> None:
     """Runs one command and exits."""
     given = list(sys.argv[1:] if arguments is None else arguments)
+    # Libraries that find no handler write to the terminal, which is the user's: what matters, commands say themselves.
+    logging.getLogger().addHandler(logging.NullHandler())
     try:
         app(given, prog_name="sealcast")
     except SealcastError as error:

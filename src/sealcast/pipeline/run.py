@@ -22,6 +22,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Final, Self
 
+from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -40,6 +41,8 @@ from sealcast.trust.deployment import Realm
 STOP_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
 _OUR_ERROR: Final = re.compile(rf"^sealcast\.errors\.(\w+): (.*)$(?:\n{HINT}(.*)$)?", re.MULTILINE)
+_WORKER_GONE: Final = re.compile(r"Python worker (exited|failed to connect)|Connection reset|Broken pipe|EOFException")
+_KILLED: Final = "was it killed, or short of memory? start again: nothing is lost, it goes on where it was"
 
 
 # --- the stages -----------------------------------------------------------------------------------
@@ -189,10 +192,11 @@ class Pipeline:
 
     def wait(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Until every query has ended (`once`), one has failed, or `stop` says so; raises what went wrong."""
-        while self.running and not stop():
+        with _living_jvm():
+            while self.running and not stop():
+                self._raise_failure()
+                time.sleep(_POLL_SECONDS)
             self._raise_failure()
-            time.sleep(_POLL_SECONDS)
-        self._raise_failure()
 
     def wait_for_signal(self) -> None:
         """`wait`, until SIGINT or SIGTERM; then stops in good order."""
@@ -202,12 +206,12 @@ class Pipeline:
 
     def stop(self) -> None:
         """Lets the micro-batch at hand finish, if it does so soon, and ends every query."""
-        for query in self._queries:
-            _let_finish(query)
-            with _explained():
-                query.stop()
-        self._hear_out()
-        self._held.close()
+        with _living_jvm(), self._held:  # locks are released whatever happens
+            for query in self._queries:
+                _let_finish(query)
+                with _explained():
+                    query.stop()
+            self._hear_out()
 
     def __enter__(self) -> Self:
         return self
@@ -241,7 +245,18 @@ def explain(failure: PySparkException) -> SealcastError:
     cause = next((line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)), lines[0] if lines else "")
     if "No space left on device" in cause:
         return DiskFull("Spark has no space left for its checkpoint or its files", hint="free some space, then go on")
+    if _WORKER_GONE.search(text):
+        return Unavailable("one of Spark's Python processes has ended unexpectedly", hint=_KILLED)
     return Unavailable(f"the pipeline failed: {cause[:500]}")
+
+
+@contextmanager
+def _living_jvm() -> Iterator[None]:
+    """Says what happened when the JVM is no longer there to answer."""
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError):
+        raise Unavailable("Spark's JVM has ended unexpectedly", hint=_KILLED) from None
 
 
 @contextmanager

@@ -163,6 +163,8 @@ def _start(master: str, app_name: str, extra: Mapping[str, str], driver_memory: 
             joined = launch_gateway()
         os.environ.update(_python(master, home))  # PySpark reads it, too
         context = SparkContext(conf=conf, gateway=joined)
+        # Should the JVM be killed: we say so ourselves, once, and not by a traceback from a thread of PySpark's.
+        context._accumulatorServer.handle_error = _say_nothing  # type: ignore[method-assign]
     except (Py4JError, OSError) as error:
         gateway.close()
         _forget_gateway()
@@ -185,9 +187,11 @@ def _private_directory() -> tuple[Path, int]:
             finally:
                 os.close(fd)
     try:
-        home = Path(tempfile.mkdtemp(prefix=_PREFIX))  # mode 0700
-        held = os.open(home / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        hidden = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}"))  # mode 0700
+        held = os.open(hidden / "lock", os.O_RDWR | os.O_CREAT, 0o600)
         fcntl.flock(held, fcntl.LOCK_EX)
+        # It gets its name when it is locked, never before: nobody sweeps away what is just being made.
+        home = hidden.rename(parent / hidden.name.removeprefix("."))
         for name in ("local", "warehouse", "tmp"):
             (home / name).mkdir(mode=0o700)
     except OSError as error:
@@ -224,6 +228,10 @@ def _set(variables: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(name, None)
             else:
                 os.environ[name] = value
+
+
+def _say_nothing(request: object, client_address: object) -> None:
+    pass
 
 
 def _first_line(error: BaseException) -> str:
