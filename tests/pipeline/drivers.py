@@ -25,6 +25,7 @@ from sealcast.pipeline.session import session
 spark = session("local[2]", app_name="sealcast tests", short_lived=True)
 run(sys.argv[1], once=sys.argv[2] == "once", spark=spark, limits={"max_frames_per_trigger": int(sys.argv[3])})
 """
+_COMMAND: Final = "import sys; from sealcast.cli.main import main; main(['run', '--realm', sys.argv[1]])"
 
 
 class Driver:
@@ -38,11 +39,15 @@ class Driver:
         once: bool = False,
         frames: int = 12,
         environment: Mapping[str, str] | None = None,
+        command: bool = False,
     ) -> None:
+        """The pipeline from Python, or by its command, as a user would."""
         self._log = log
+        self._ended = False
+        script = _COMMAND if command else _RUN
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", _RUN, str(realm), "once" if once else "on", str(frames)],
+                [sys.executable, "-c", script, str(realm), "once" if once else "on", str(frames)],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -53,10 +58,12 @@ class Driver:
     def everyone(self) -> list[psutil.Process]:
         """Every process of its session: the driver, its JVM, and the Python processes of that."""
         found = []
-        for process in psutil.process_iter():
-            with suppress(OSError):
-                if os.getsid(process.pid) == self.process.pid:
+        for process in [] if self._ended else psutil.process_iter():
+            with suppress(OSError, psutil.NoSuchProcess):
+                if os.getsid(process.pid) == self.process.pid and process.status() != psutil.STATUS_ZOMBIE:
                     found.append(process)
+        # Once nobody is left, the session's number may be given to another's.
+        self._ended = self._ended or (not found and self.process.poll() is not None)
         return found
 
     def kill_driver(self) -> None:
@@ -66,10 +73,15 @@ class Driver:
 
     def kill_all(self) -> None:
         """Everything at once, as when the machine or the container goes."""
+        self.kill("")
+        self.process.wait()
+
+    def kill(self, name: str) -> None:
+        """Those whose command line has `name` in it."""
         for process in self.everyone():
             with suppress(psutil.NoSuchProcess):
-                process.kill()
-        self.process.wait()
+                if name in " ".join(process.cmdline()):
+                    process.kill()
 
     def gone(self, seconds: float = 60) -> bool:
         """Does everything end by itself?"""

@@ -39,6 +39,9 @@ from sealcast.trust.deployment import Realm
 from sealcast.wire.records import RecordCodec
 from tests.pipeline.drivers import ROOT
 
+#: A start of Spark, its pages and its debug log, on a machine that may be busy with other things.
+pytestmark = pytest.mark.timeout(600)
+
 PAYLOAD = b"CANARY-PAYLOAD-6f1d"
 SYMBOL = "CANARY-ATTRIBUTE-77a2"
 #: Numbers travel as eight bytes, and are told in digits.
@@ -75,7 +78,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Realm, Path, byte
     if asked.exists():
         publish(realm, 1)
         asked.unlink()
-    said = b"".join(process.communicate(timeout=280))
+    said = b"".join(process.communicate(timeout=500))
     assert process.returncode == 0, said.decode()[-3000:]
     return realm, out, said
 

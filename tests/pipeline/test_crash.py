@@ -16,11 +16,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from sealcast.errors import Locked
 from sealcast.log.ledger import Ledger, LedgerReader
+from sealcast.pipeline.run import run
 from sealcast.pipeline.session import THREADLESS
 from sealcast.pipeline.sinks import SealedStreamWriter
 from sealcast.pipeline.topic import TopicName
@@ -28,6 +30,9 @@ from tests.clients.pump import pump
 from tests.pipeline import steps
 from tests.pipeline.drivers import ROOT, Driver, batches
 from tests.pipeline.field import TOPIC, Field, by_publisher
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 KILLS = 20
 #: How long a driver may take to its first batch on a machine that is busy with other things.
@@ -102,11 +107,12 @@ def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(fiel
 
 @pytest.mark.timeout(1800)
 def test_twenty_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path) -> None:
-    dice, log, began = random.Random(20), tmp_path / "drivers.log", 0.0
+    dice, log, began, drivers = random.Random(20), tmp_path / "drivers.log", 0.0, list[Driver]()
     with _publishing(field):
         for kill in range(KILLS):
             before, start = batches(field.paths.ledger), time.monotonic()
             driver = Driver(field.realm.paths.root, log=log)
+            drivers.append(driver)
             try:
                 if kill % 4 == 3:  # while it starts: at any moment up to what it took the others to their first batch
                     time.sleep(dice.uniform(0, began))
@@ -118,10 +124,8 @@ def test_twenty_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Pa
             finally:
                 # Alone, as the kernel's memory killer would, or all at once; either way the next one starts at once.
                 driver.kill_driver() if dice.random() < 0.5 else driver.kill_all()
-            if kill % 5 == 0:
-                assert driver.gone(), "what a driver started ends with it"
     _drain(field, log)
-    assert driver.gone()
+    assert all(driver.gone() for driver in drivers), "what a driver started ends with it"
     assert batches(field.paths.ledger) > KILLS
     _compare(field)
 
@@ -145,6 +149,27 @@ def test_kills_around_the_commit(field: Field, tmp_path: Path) -> None:
         assert batches(field.paths.ledger) - before == committed, f"killed {point} the commit of its second batch"
         field.publish_round()
     _drain(field, log)
+    _compare(field)
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(("victim", "name"), [("pyspark-shell", "JVM"), ("source_runner", "Python processes")])
+def test_a_killed_jvm_or_worker_ends_the_command_with_a_word_and_the_next_run_goes_on(
+    field: Field, tmp_path: Path, spark: SparkSession, victim: str, name: str
+) -> None:
+    field.publish_round()
+    driver = Driver(field.realm.paths.root, log=tmp_path / "log", command=True)
+    try:
+        driver.wait_until(lambda: batches(field.paths.ledger) > 0, PATIENCE)
+        driver.kill(victim)
+        field.publish_round()
+        assert driver.wait(PATIENCE) == 1
+        refused, hint = driver.told().splitlines()[-2:]
+        assert name in refused and refused.endswith("has ended unexpectedly") and "goes on where it was" in hint
+        assert "Traceback" not in driver.told() and driver.gone()
+    finally:
+        driver.kill_all()
+    run(field.realm, [TOPIC], once=True, spark=spark)
     _compare(field)
 
 
