@@ -26,6 +26,7 @@ from sealcast.primitives.sign import VerifyKey
 from sealcast.schemes.endpoint.open import Opener
 from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
+from sealcast.trust.identity import Identity
 from sealcast.wire.sealed import SealedPiece
 from tests.clients.pump import pump
 
@@ -298,8 +299,8 @@ def test_a_damaged_piece_is_named(delivered: Realm) -> None:
 
 
 def test_another_entitys_key_file_under_its_name_is_no_use(delivered: Realm) -> None:
-    key = delivered.paths.entity_key
-    key("alice").write_bytes(key("mallory").read_bytes().replace(b'"mallory"', b'"alice"'))
+    mallory = delivered.identity("mallory")
+    Identity("alice", mallory.signer, mallory.kem).save(delivered.paths.entity_key("alice"))
     with pytest.raises(CannotOpen, match="does not open with the keys in its file"):
         Subscriber(delivered, "quotes", as_="alice")
 
