@@ -300,6 +300,7 @@ def test_a_damaged_piece_is_named(delivered: Realm) -> None:
 
 def test_another_entitys_key_file_under_its_name_is_no_use(delivered: Realm) -> None:
     mallory = delivered.identity("mallory")
+    delivered.paths.entity_key("alice").unlink()
     Identity("alice", mallory.signer, mallory.kem).save(delivered.paths.entity_key("alice"))
     with pytest.raises(CannotOpen, match="does not open with the keys in its file"):
         Subscriber(delivered, "quotes", as_="alice")
