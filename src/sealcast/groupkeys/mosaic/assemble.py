@@ -81,9 +81,9 @@ def assemble(batch: Batch) -> KeyPlan:
     above = _nearest_with_key(cover)
 
     # Uses in the order of what they cover: a member's is the last one that begins at or before its own place.
-    stride = tiles + int(slot.max(initial=0)) + 1
+    stride = MAX_TILE * tiles + int(slot.max(initial=0)) + 1
     used = keyed[above[keyed] == WHOLE]
-    place = np.concatenate((cover.group[used] * stride + cover.first[used], (group * stride + unit)[outside]))
+    place = np.concatenate((cover.group[used] * stride + _begins(cover, used), (group * stride + unit)[outside]))
     order = np.argsort(place, kind="stable")
     uses = np.concatenate((key[used], outside_key))[order]
     use_start = np.searchsorted(place[order], np.arange(batch.groups.shape[0] + 1) * stride)
@@ -123,12 +123,25 @@ def _nearest_with_key(cover: Cover) -> Indices:
 
 
 def _units(layout: Layout, slot: Indices) -> tuple[Indices, NDArray[np.bool_]]:
-    """Where a member is served: its tile, or for those without one a place of their own behind all tiles."""
+    """The place of each member; those without one get places of their own behind all tiles."""
     placed = np.full(slot.size, -1, np.int64)
     known = slot < layout.place_of.size
     placed[known] = layout.place_of[slot[known]]
     outside = placed < 0
-    return np.where(outside, len(layout.tiles) + slot, placed // MAX_TILE), outside
+    return np.where(outside, MAX_TILE * len(layout.tiles) + slot, placed), outside
+
+
+def _begins(cover: Cover, parts: Indices) -> Indices:
+    """The place from which on a part has its members: of a single member, its own."""
+    single = cover.size[parts] == 1
+    return MAX_TILE * cover.first[parts] + np.where(single, _lowest(cover.pattern[parts]), 0)
+
+
+def _lowest(pattern: Patterns) -> Indices:
+    """The place of the lowest member; 16 where there is none."""
+    wide = pattern.astype(np.int64)
+    lowest: Indices = np.bitwise_count((wide & -wide) - 1).astype(np.int64)
+    return lowest
 
 
 # --- keys -----------------------------------------------------------------------------------------------
@@ -147,8 +160,7 @@ def _keys(batch: Batch, keyed: Indices, outside: Indices) -> tuple[PlanKeys, Ind
     namer = _Namer(batch)
     refs: list[KeyRef] = [namer.part(*where) for where in _stretches(cover, inner[example])]
 
-    bit = np.log2(cover.pattern[single]).astype(np.int64)
-    alone = batch.layout.slot_at[cover.first[single] * MAX_TILE + bit]
+    alone = batch.layout.slot_at[_begins(cover, single)]
     slots, of_slot = np.unique(np.concatenate((alone, outside)), return_inverse=True)
     of_slot = of_slot.reshape(-1) + len(refs)
     key[single] = of_slot[: single.size]

@@ -4,7 +4,10 @@ A part is the members of one group below one node of the tree (or in one tile). 
 
     HELD      its key has reached its members: one key, nothing to do
     NEW       its key is made now, grown out of the key of its stem (docs/group-keys.md), and remembered
-    THROUGH   it gets no key of its own: its two sides are covered each by itself
+    THROUGH   it gets no key of its own: its two sides are covered each by itself, in a tile each member
+
+A key is made only where that costs nothing more than not making it: for a whole group and along its stems, and
+elsewhere if its stem's key is or will be known. So no group ever costs more than it has members.
 
 The very members decide where a part lies: a node with members on one side only is skipped, so that the same members
 are the same part whatever group they come from. All groups of a batch go down together, a level of the tree at a time;
@@ -94,9 +97,18 @@ class _Parts:
     last: Indices
     parent: Indices
     stem: NDArray[np.bool_]
+    #: A whole group, or the stem of a new part for which this holds.
+    main: NDArray[np.bool_]
 
     def where(self, which: NDArray[np.bool_] | Indices) -> _Parts:
-        return _Parts(self.group[which], self.first[which], self.last[which], self.parent[which], self.stem[which])
+        return _Parts(
+            self.group[which],
+            self.first[which],
+            self.last[which],
+            self.parent[which],
+            self.stem[which],
+            self.main[which],
+        )
 
     @staticmethod
     def of(parts: list[_Parts]) -> _Parts:
@@ -106,6 +118,7 @@ class _Parts:
             np.concatenate([p.last for p in parts]),
             np.concatenate([p.parent for p in parts]),
             np.concatenate([p.stem for p in parts]),
+            np.concatenate([p.main for p in parts]),
         )
 
 
@@ -132,7 +145,8 @@ class Coverer:
         #: The last tile with members up to each, and the first one from each on.
         self._before = np.maximum.accumulate(np.where(members, tiles, -1), axis=1)
         self._after = np.minimum.accumulate(np.where(members, tiles, tiles.size)[:, ::-1], axis=1)[:, ::-1]
-        self._done: list[tuple[_Parts, Indices, NDArray[np.int8]]] = []
+        self._end = tiles.size - 1
+        self._done: list[tuple[_Parts, Indices, NDArray[np.int8], Patterns]] = []
         self._count = 0
 
     def cover(self) -> Cover:
@@ -144,6 +158,7 @@ class Coverer:
             self._before[wanted, -1],
             none,
             np.zeros(wanted.size, np.bool_),
+            np.ones(wanted.size, np.bool_),
         )
         waiting = [whole]
         for depth in range(int(self._layout.depth.max(initial=-1)) + 1):
@@ -165,45 +180,77 @@ class Coverer:
         head, tail = self._fingerprint(parts)
         kind = np.full(node.size, THROUGH, np.int8)
         open_ = self._gates.is_open[node]
-        kind[open_] = self._ask(head[open_], tail[open_], node[open_])
+        kind[open_] = self._ask(parts.where(open_), head[open_], tail[open_], node[open_])
         self._gates.listen(node[~open_], head[~open_], tail[~open_], (parts.last - parts.first)[~open_])
-        at = self._settle(parts, node, kind)
+        at = self._settle(parts, node, kind, np.zeros(node.size, np.uint16))
         below = np.flatnonzero(kind != HELD)
-        return self._sides(parts.where(below), node[below], at + below)
+        main = parts.main & (kind == NEW)
+        return self._sides(parts.where(below), node[below], at + below, main[below])
 
-    def _ask(self, head: U64, tail: U64, node: Indices) -> NDArray[np.int8]:
+    def _ask(self, parts: _Parts, head: U64, tail: U64, node: Indices) -> NDArray[np.int8]:
         held, savings = self._memory.ask(head, tail)
         self._gates.gained(node[held], savings[held])
-        kind = np.where(held, HELD, NEW).astype(np.int8)
+        kind = np.where(held, HELD, THROUGH).astype(np.int8)
         fresh = np.flatnonzero(~held)
+        fresh = fresh[parts.main[fresh] | self._grounded(parts.where(fresh))]
+        kind[fresh] = NEW
         kind[fresh[_repeats(head[fresh], tail[fresh])]] = HELD
         return kind
 
-    def _sides(self, parts: _Parts, node: Indices, at: Indices) -> list[_Parts]:
+    def _grounded(self, parts: _Parts) -> NDArray[np.bool_]:
+        """Will the stem of this part, and its stem, and so on, have keys without handing one out to each member?"""
+        group, first, last = parts.group, parts.first, parts.last
+        fine = np.ones(group.size, np.bool_)
+        while (inner := np.flatnonzero(fine & (first < last))).size:
+            node = self._layout.meet[first[inner], last[inner]]
+            fine[inner] = self._gates.is_open[node]
+            left, middle = self._layout.stem_is_left[node], self._layout.middle[node]
+            first, last = first.copy(), last.copy()
+            last[inner] = np.where(left, self._before[group[inner], middle - 1], last[inner])
+            first[inner] = np.where(left, first[inner], self._after[group[inner], np.minimum(middle, self._end)])
+        unbought = np.flatnonzero(fine & ~self._tables.bought[first])
+        pattern = self._patterns[group[unbought], first[unbought]]
+        held, _ = self._memory.ask(*self.fingerprint(group[unbought], first[unbought], first[unbought]))
+        fine[unbought] = held | (np.bitwise_count(pattern) == 1)
+        return fine
+
+    def _sides(self, parts: _Parts, node: Indices, at: Indices, main: NDArray[np.bool_]) -> list[_Parts]:
         middle = self._layout.middle[node]
         left = self._layout.stem_is_left[node]
         return [
-            _Parts(parts.group, parts.first, self._before[parts.group, middle - 1], at, left),
-            _Parts(parts.group, self._after[parts.group, middle], parts.last, at, ~left),
+            _Parts(parts.group, parts.first, self._before[parts.group, middle - 1], at, left, main & left),
+            _Parts(parts.group, self._after[parts.group, middle], parts.last, at, ~left, main & ~left),
         ]
 
     def _tiles(self, parts: _Parts) -> None:
-        """Parts in one tile: a pair key, a derived table, or a key of the table handed out by itself."""
+        """Parts in one tile: a pair key, a key of its table, the same handed out by itself, or many pair keys."""
         pattern = self._patterns[parts.group, parts.first]
         kind = np.full(pattern.size, HELD, np.int8)
         rented = np.flatnonzero((np.bitwise_count(pattern) > 1) & ~self._tables.bought[parts.first])
         rented = rented[np.argsort(parts.group[rented], kind="stable")]
-        head, tail = self._fingerprint(parts.where(rented))
-        held, _ = self._memory.ask(head, tail)
-        fresh = np.flatnonzero(~held)
-        fresh = np.delete(fresh, _repeats(head[fresh], tail[fresh]))
-        fresh = rented[fresh]
-        kind[fresh[self._tables.rent(parts.first[fresh], np.bitwise_count(pattern[fresh]))]] = NEW
-        self._settle(parts, np.full(pattern.size, TILE, np.int64), kind)
+        held, _ = self._memory.ask(*self._fingerprint(parts.where(rented)))
+        fresh = rented[~held]
+        fresh = fresh[self._tables.rent(parts.first[fresh], np.bitwise_count(pattern[fresh]))]
+        kind[fresh] = THROUGH
+        main = fresh[parts.main[fresh]]
+        kind[main] = NEW
+        kind[main[_repeats(*self._fingerprint(parts.where(main)))]] = HELD
+        at = self._settle(parts, np.full(pattern.size, TILE, np.int64), kind, pattern)
+        self._members(parts, pattern, np.flatnonzero(kind == THROUGH), at)
 
-    def _settle(self, parts: _Parts, node: Indices, kind: NDArray[np.int8]) -> int:
+    def _members(self, parts: _Parts, pattern: Patterns, which: Indices, at: int) -> None:
+        """Each member of these parts is a part of its own."""
+        raw = pattern[which].astype("<u2").view(np.uint8).reshape(-1, 2)
+        row, place = np.nonzero(np.unpackbits(raw, axis=1, bitorder="little"))
+        of = which[row]
+        no = np.zeros(of.size, np.bool_)
+        single = _Parts(parts.group[of], parts.first[of], parts.first[of], at + of, no, no)
+        bit = np.left_shift(1, place).astype(np.uint16)
+        self._settle(single, np.full(of.size, TILE, np.int64), np.full(of.size, HELD, np.int8), bit)
+
+    def _settle(self, parts: _Parts, node: Indices, kind: NDArray[np.int8], pattern: Patterns) -> int:
         at = self._count
-        self._done.append((parts, node, kind))
+        self._done.append((parts, node, kind, pattern))
         self._count += node.size
         return at
 
@@ -219,20 +266,19 @@ class Coverer:
         )
 
     def _collected(self) -> Cover:
-        parts = _Parts.of([p for p, _, _ in self._done])
-        node = np.concatenate([n for _, n, _ in self._done])
-        pattern = np.where(node == TILE, self._patterns[parts.group, parts.first], 0).astype(np.uint16)
+        parts = _Parts.of([p for p, _, _, _ in self._done])
+        pattern = np.concatenate([p for _, _, _, p in self._done])
         return Cover(
             group=parts.group,
-            node=node,
+            node=np.concatenate([n for _, n, _, _ in self._done]),
             first=parts.first,
             last=parts.last,
-            kind=np.concatenate([k for _, _, k in self._done]),
+            kind=np.concatenate([k for _, _, k, _ in self._done]),
             parent=parts.parent,
             stem=parts.stem,
             pattern=pattern,
             size=np.bitwise_count(pattern).astype(np.int64),
-            levels=tuple(accumulate(n.size for _, n, _ in self._done)),
+            levels=tuple(accumulate(n.size for _, n, _, _ in self._done)),
         )
 
 

@@ -28,11 +28,14 @@ from sealcast.groupkeys.mosaic.layout import MAX_TILE, Layout, Patterns, by_id, 
 from sealcast.groupkeys.mosaic.memory import Memory
 from sealcast.groupkeys.mosaic.tables import Tables
 
-#: Groups to learn the layout from, and how many go through at once.
-LEARN_FROM: Final = 1_024
+#: Groups to learn the layout from, and at most this share of the memory's bytes for them; how many go through at once.
+LEARN_FROM: Final = 512
+LEARN_SHARE: Final = 0.25
 BATCH: Final = 512
-#: A layout by likeness is worth a new set of tables if groups touch at most this share of the tiles they did.
-WORTH_MOVING: Final = 0.8
+#: A layout by likeness is worth an empty memory and new tables if groups would cost at most this share of what they do.
+WORTH_MOVING: Final = 0.5
+#: Where groups cost less than this on average, there is nothing to be learnt.
+WORTH_LEARNING: Final = 1.5
 #: A tile's and a node's own counters.
 _FIXED_BYTES: Final = 48
 
@@ -59,7 +62,10 @@ class Mosaic:
         self._budget = memory_bytes
         self._rng = np.random.default_rng(seed)
         self._sample: list[Words] = []
-        self._sampled = 0 if learn else LEARN_FROM
+        row_bytes = 8 * bits.words_for(subscribers)
+        #: Groups still to be seen before the layout is learnt.
+        self._to_learn = min(LEARN_FROM, int(LEARN_SHARE * memory_bytes) // row_bytes) if learn else 0
+        self._sample_bytes = self._to_learn * row_bytes
         self._settle_in(by_id(subscribers, tile))
 
     def _settle_in(self, layout: Layout) -> None:
@@ -68,7 +74,7 @@ class Mosaic:
         self._tables = Tables(len(layout.tiles))
         self._fingerprints = Fingerprints(len(layout.tiles), self._rng)
         # What is kept a tile and a node is small and fixed; fingerprints get the rest.
-        room = max(0, self._budget - _FIXED_BYTES * len(layout.tiles))
+        room = max(0, self._budget - self._sample_bytes - _FIXED_BYTES * len(layout.tiles))
         self._memory = Memory(int(room * (1 - SHARE)))
         self._gates = Gates(layout.high - layout.low, room)
 
@@ -78,8 +84,8 @@ class Mosaic:
 
     @property
     def nbytes(self) -> int:
-        """What is remembered about keys, in bytes, at its fullest."""
-        return self._memory.nbytes + self._gates.nbytes + self._tables.nbytes
+        """What is remembered between batches, in bytes, at its fullest."""
+        return self._memory.nbytes + self._gates.nbytes + self._tables.nbytes + self._sample_bytes
 
     # --- counting -----------------------------------------------------------------------------------
 
@@ -104,7 +110,7 @@ class Mosaic:
         cost = cost_of(cover, rows.shape[0])
         outside = bits.count(rows) - np.bitwise_count(patterns).sum(axis=1, dtype=np.int64)
         self._remember(coverer, cover, cost)
-        self._learn(rows)
+        self._learn(rows, cost.first)
         return Cost(cost.first + outside, cost.later + outside, cost.wraps)
 
     def _coverer(self, patterns: Patterns) -> Coverer:
@@ -120,8 +126,9 @@ class Mosaic:
         cover = coverer.cover()
         head, _ = coverer.fingerprint(cover.group, cover.first, cover.last)
         plan = assemble(Batch(self._layout, groups, patterns, cover, head, self._tables))
-        self._remember(coverer, cover, cost_of(cover, groups.shape[0]))
-        self._learn(groups)
+        cost = cost_of(cover, groups.shape[0])
+        self._remember(coverer, cover, cost)
+        self._learn(groups, cost.first)
         return plan
 
     # --- remembering --------------------------------------------------------------------------------
@@ -149,23 +156,29 @@ class Mosaic:
             self._tables.extend()
             self._gates = Gates(self._layout.high - self._layout.low, self._gates.budget)
 
-    def _learn(self, rows: Words) -> None:
+    def _learn(self, rows: Words, cost: Indices) -> None:
         """Once enough groups were seen: lay the tiles anew, if that pays."""
-        if self._sampled >= LEARN_FROM:
+        if not self._to_learn:
             return
-        self._sample.append(rows)
-        self._sampled += rows.shape[0]
-        if self._sampled < LEARN_FROM:
+        self._sample.append(rows[: self._to_learn])
+        self._to_learn -= self._sample[-1].shape[0]
+        if self._to_learn:
             return
         sample = np.concatenate(self._sample)
         self._sample = []
+        if cost.mean() < WORTH_LEARNING:
+            return
         layout = by_similarity(np.sort(self._layout.slot_at[self._layout.slot_at >= 0]), self._tile, sample)
-        if _touched(layout, sample) <= WORTH_MOVING * _touched(self._layout, sample):
+        if self._trial(layout, sample) <= WORTH_MOVING * self._trial(self._layout, sample):
+            self._sample_bytes = 0
             self._settle_in(layout)
 
-
-def _touched(layout: Layout, sample: Words) -> int:
-    return int(np.count_nonzero(layout.patterns(sample)))
+    def _trial(self, layout: Layout, sample: Words) -> float:
+        """What the second half of a sample costs after the first, all tables given."""
+        other = Mosaic(0, self._budget, tile=self._tile, learn=False, seed=0)
+        other._settle_in(layout)
+        other._tables.bought[:] = True
+        return float(other.count(sample)[sample.shape[0] // 2 :].mean())
 
 
 def cost_of(cover: Cover, groups: int) -> Cost:
@@ -173,7 +186,8 @@ def cost_of(cover: Cover, groups: int) -> Cost:
 
     To bring another key to a part whose key is held: one encryption. To make a part's key known: what its other side
     needs, and what its stem needs for its own key, out of which it grows; or, where the stem has none, what it takes to
-    bring the key to the stem. A group's own key seals its event: that is the encryption of those who can derive it.
+    bring the key to the stem. A group's own key seals its event, which is the encryption of those who derive it from a
+    key they held; where nobody does, it comes free, as it does for the paper's caches.
     """
     count = cover.kind.size
     make = np.where(cover.kind == NEW, cover.size, 0)
@@ -193,7 +207,7 @@ def cost_of(cover: Cover, groups: int) -> Cost:
         np.add.at(make, above[new], np.where(grows, make[below], wraps[below])[new])
         np.add.at(wraps, above[~new], wraps[below][~new])
         np.add.at(uses, above, uses[below])
-        from_stem[above[grows]] = True
+        from_stem[above[grows]] = (kind == HELD)[below - start][grows] | from_stem[below[grows]]
     whole = np.flatnonzero(cover.parent == WHOLE)
     first, later = np.zeros(groups, np.int64), np.zeros(groups, np.int64)
     kind = cover.kind[whole]
