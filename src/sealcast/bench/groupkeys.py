@@ -4,6 +4,7 @@
     popular          the same, nine events in ten for one of 10,000 fixed groups
     content-small    filters with continuous thresholds (lab/groups.py), C = 2,000
     content          the same, C = 10,000; ratio of what both need beyond one encryption per event, the floor
+    cpu, planning    what it costs in CPU time: groupkeys_cpu.py
 
 The best is the best on that very workload, over all of the paper's algorithms, policies and numbers of clusters below.
 Ours gets no more bytes than that best one's entries take: a bit a subscriber that an entry is about, and a key of 32
@@ -14,10 +15,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 import numpy as np
 
+from sealcast.bench import groupkeys_cpu
 from sealcast.bench.report import Row
 from sealcast.errors import Bug
 from sealcast.filters.bits import Words
@@ -78,16 +81,16 @@ class Rival:
 def rivals(case: Case) -> Iterator[Rival]:
     n, c = SUBSCRIBERS, case.cache
     for policy in ("lru", "frequency"):
-        yield Rival(f"simple, {policy}", lambda p=policy: Simple(n, c, p), c * entry_bytes(n))
-    yield Rival("build-up", lambda: BuildUp(n, c), c * entry_bytes(n))
-    yield Rival("key-tree", lambda: KeyTree(n), 2 * n * KEY_BYTES)
+        yield Rival(f"simple, {policy}", partial(Simple, n, c, policy), c * entry_bytes(n))
+    yield Rival("build-up", partial(BuildUp, n, c), c * entry_bytes(n))
+    yield Rival("key-tree", partial(KeyTree, n), 2 * n * KEY_BYTES)
     for k in case.clusters:
         part = entry_bytes(-(-n // k))
-        yield Rival(f"clustered, K={k}", lambda k=k: Clustered.of(n, c, k), c * part)
+        yield Rival(f"clustered, K={k}", partial(Clustered.of, n, c, k), c * part)
         for policy in ("lru", "frequency"):
             yield Rival(
                 f"clustered-popular, K={k}, {policy}",
-                lambda k=k, p=policy: ClusteredPopular.of(n, c, k, p),
+                partial(ClusteredPopular.of, n, c, k, policy),
                 c // 2 * entry_bytes(n) + (c - c // 2) * part,
             )
 
@@ -115,9 +118,7 @@ def encryptions(case: Case, floor: float = 0.0) -> Row:
     if mosaic.nbytes > rival.nbytes:
         raise Bug(f"mosaic takes {mosaic.nbytes} bytes, more than the {rival.nbytes} of {rival.name}")
     told = f"{rival.name} ({rival.nbytes:,} bytes; ours {mosaic.nbytes:,})"
-    return Row(
-        case.name, ours, reference, told, (ours - floor) / (reference - floor), "encryptions per event"
-    )
+    return Row(case.name, ours, reference, told, (ours - floor) / (reference - floor), "encryptions per event")
 
 
 def rows() -> Iterator[Row]:
@@ -125,3 +126,5 @@ def rows() -> Iterator[Row]:
     yield encryptions(CASES["popular"])
     yield encryptions(CASES["content-small"])
     yield encryptions(CASES["content"], floor=1.0)
+    yield groupkeys_cpu.cpu_row()
+    yield groupkeys_cpu.planning_row()

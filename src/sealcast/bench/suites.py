@@ -27,4 +27,15 @@ def pipeline() -> Iterator[Row]:
     yield from measured.rows()
 
 
-SUITES: Final[dict[str, Callable[[], Iterator[Row]]]] = {"kernels": kernels, "pipeline": pipeline}
+def groupkeys() -> Iterator[Row]:
+    """`random`, `popular`, `content-small`, `content`, `cpu`, `planning`: our group keys beside paper 000's."""
+    from sealcast.bench import groupkeys as measured
+
+    yield from measured.rows()
+
+
+SUITES: Final[dict[str, Callable[[], Iterator[Row]]]] = {
+    "kernels": kernels,
+    "pipeline": pipeline,
+    "groupkeys": groupkeys,
+}

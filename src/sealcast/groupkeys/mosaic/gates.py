@@ -35,7 +35,7 @@ class Gates:
         self.budget = budget_bytes
         self._made = np.zeros(tiles_below.size)
         self._gain = CREDIT * tiles_below
-        self._heard = Memory(int(budget_bytes * SHARE))
+        self._heard = Memory(budget_bytes)
         self.is_open: NDArray[np.bool_] = np.ones(tiles_below.size, np.bool_)
 
     @property

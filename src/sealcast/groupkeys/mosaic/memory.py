@@ -86,6 +86,13 @@ class Memory:
         self._savings[at, way] = self._credit[at, way] = worth
         self._uses[at, way] = 1
 
+    def resized(self, budget_bytes: int) -> Memory:
+        """The same in another number of bytes; uses are counted anew."""
+        other = Memory(budget_bytes)
+        used = self._uses > 0
+        other.tell(self._head[used], self._tail[used].astype(np.uint64), self._savings[used].astype(np.int64))
+        return other
+
     def _set_of(self, tail: U64) -> Indices:
-        """From the half of `tail` that an entry does not store."""
-        return ((tail >> np.uint64(32)) * np.uint64(self._sets) >> np.uint64(32)).astype(np.int64)
+        low = tail & np.uint64(0xFFFFFFFF)
+        return (low * np.uint64(self._sets) >> np.uint64(32)).astype(np.int64)

@@ -73,10 +73,13 @@ class Mosaic:
         self._newcomers: set[int] = set()
         self._tables = Tables(len(layout.tiles))
         self._fingerprints = Fingerprints(len(layout.tiles), self._rng)
-        # What is kept a tile and a node is small and fixed; fingerprints get the rest.
-        room = max(0, self._budget - self._sample_bytes - _FIXED_BYTES * len(layout.tiles))
-        self._memory = Memory(int(room * (1 - SHARE)))
-        self._gates = Gates(layout.high - layout.low, room)
+        self._gates = Gates(layout.high - layout.low, int(SHARE * self._budget))
+        self._memory = Memory(self._room(layout))
+
+    def _room(self, layout: Layout) -> int:
+        """For fingerprints. What is kept a tile and a node is small and fixed."""
+        taken = self._sample_bytes + int(SHARE * self._budget) + _FIXED_BYTES * len(layout.tiles)
+        return max(0, self._budget - taken)
 
     @property
     def clusters(self) -> int | None:
@@ -165,12 +168,12 @@ class Mosaic:
         if self._to_learn:
             return
         sample = np.concatenate(self._sample)
-        self._sample = []
+        self._sample, self._sample_bytes = [], 0
+        self._memory = self._memory.resized(self._room(self._layout))
         if cost.mean() < WORTH_LEARNING:
             return
         layout = by_similarity(np.sort(self._layout.slot_at[self._layout.slot_at >= 0]), self._tile, sample)
         if self._trial(layout, sample) <= WORTH_MOVING * self._trial(self._layout, sample):
-            self._sample_bytes = 0
             self._settle_in(layout)
 
     def _trial(self, layout: Layout, sample: Words) -> float:
