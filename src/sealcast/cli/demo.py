@@ -77,8 +77,8 @@ def _show(report: Report) -> None:
         [(d.name, d.filter, d.wanted, d.opened, d.wrong) for d in shown],
         "nobody subscribed",
     )
-    talk.say(f"... and {len(report.desks) - len(shown)} more desks; all of them: {report.opened:,} events opened, ")
-    talk.say(f"{report.wrong} wrong, against an oracle that evaluates every filter on every event.\n")
+    talk.say(f"... and {len(report.desks) - len(shown)} more desks. All of them opened {report.opened:,} events,")
+    talk.say(f"{report.wrong} of them wrong: an oracle evaluated every filter on every event.\n")
     talk.say("What was refused, and why\n")
     talk.table(
         ["reason", "attempt", "events"],
