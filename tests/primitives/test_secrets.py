@@ -42,6 +42,7 @@ def test_refuses_to_be_serialised_or_copied(handle: object, escape: object) -> N
 
 def test_cloudpickle_does_not_get_it_either() -> None:
     from pyspark import cloudpickle
+
     secret = Secret(CANARY)
     with pytest.raises(Misuse):
         cloudpickle.dumps(lambda: secret)
