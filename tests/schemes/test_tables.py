@@ -59,6 +59,7 @@ def test_labels_descend_to_what_they_expand_to() -> None:
     leaves = labels.expand(root, 5)
     assert [labels.descend(root, path, 5) for path in range(32)] == [leaves[32 * i : 32 * i + 32] for i in range(32)]
     assert len({leaves[32 * i : 32 * i + 32] for i in range(32)}) == 32
+    assert labels.descend_many([root] * 3, [7, 0, 31], 5) == [labels.descend(root, path, 5) for path in (7, 0, 31)]
 
 
 @pytest.mark.parametrize("places", [2, 7, 16])
@@ -87,7 +88,7 @@ def test_tables_of_other_slots_or_topics_have_other_keys() -> None:
 
 def test_a_mask_opens_at_its_place_for_its_purpose_under_its_key_only() -> None:
     key, place, hidden = bytes(32), bytes(12), bytes(range(32))
-    masked = labels.mask_many([key], [place], WRAP, [hidden])
+    (masked,) = labels.mask_many([key], [place], WRAP, np.frombuffer(hidden, np.uint8).reshape(1, -1))
     assert unmask(key, place, WRAP, masked) == hidden
     for attempt in ((b"\1" * 32, place, WRAP), (key, b"\1" * 12, WRAP), (key, place, LINK)):
         with pytest.raises(CannotOpen):
@@ -188,7 +189,7 @@ def test_content_keys_reach_members_under_masks_and_ciphers() -> None:
     nonces = [bytes([i]) * 12 for i in range(20)]
     contents = {i: bytes([i]) * 32 for i in range(20) if plan.encryptions[i] > 1}
     secrets = wraps.Secrets(plan.keys, sealer)
-    made = wraps.wrap_content_keys(contents, nonces, plan.use_start, plan.uses, plan.keys, sealer, secrets)
+    made = wraps.wrap_content_keys(contents, nonces, plan.use_start, plan.uses, sealer, secrets)
     at = 0
     for event, content in contents.items():
         for key in plan.uses[plan.use_start[event] : plan.use_start[event + 1]].tolist():

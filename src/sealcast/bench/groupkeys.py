@@ -117,7 +117,11 @@ def encryptions(case: Case, floor: float = 0.0) -> Row:
     ours = mean(mosaic, case, events)
     if mosaic.nbytes > rival.nbytes:
         raise Bug(f"mosaic takes {mosaic.nbytes} bytes, more than the {rival.nbytes} of {rival.name}")
-    told = f"{rival.name} ({rival.nbytes:,} bytes; ours {mosaic.nbytes:,})"
+    labels, keys = mosaic.keys_per_subscriber()
+    told = (
+        f"{rival.name} in {rival.nbytes:,} bytes (ours in {mosaic.nbytes:,}; "
+        f"a subscriber was given {labels:,.0f} labels and {keys:,.0f} keys)"
+    )
     return Row(case.name, ours, reference, told, (ours - floor) / (reference - floor), "encryptions per event")
 
 

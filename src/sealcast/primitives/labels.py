@@ -24,6 +24,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sealcast.errors import CannotOpen, Misuse
 from sealcast.primitives.secrets import KEY_BYTES
@@ -35,6 +36,7 @@ PURPOSE_BYTES: Final = 4
 _LABEL: Final = b"sealcast/1 label"
 _GROWN: Final = b"sealcast/1 grown"
 _MASK: Final = b"sealcast/1 masks"
+_SIDES: Final = (slice(0, LABEL_BYTES), slice(LABEL_BYTES, 2 * LABEL_BYTES))
 _ZEROS: Final = bytes(MASKED_BYTES - KEY_BYTES)
 
 
@@ -45,6 +47,15 @@ def descend(label: bytes, path: int, steps: int) -> bytes:
         both = sha512(_LABEL + label).digest()
         label = both[LABEL_BYTES:] if path >> step & 1 else both[:LABEL_BYTES]
     return label
+
+
+def descend_many(above: Iterable[bytes], paths: Sequence[int], steps: int) -> list[bytes]:
+    """`descend` from each of many labels, step by step for all of them."""
+    sha512, level = hashlib.sha512, list(above)
+    for step in range(steps - 1, -1, -1):
+        sides = [_SIDES[path >> step & 1] for path in paths]
+        level = [sha512(_LABEL + label).digest()[side] for label, side in zip(level, sides, strict=True)]
+    return level
 
 
 def expand(label: bytes, steps: int) -> bytes:
@@ -62,16 +73,16 @@ def grow(label: bytes, name: bytes) -> bytes:
     return hashlib.sha512(_GROWN + label + name).digest()[:LABEL_BYTES]
 
 
-def mask_many(keys: Iterable[bytes], places: Sequence[bytes], purpose: bytes, hidden: Sequence[bytes]) -> bytes:
-    """`hidden[i]` (32 bytes) under `keys[i]` at `places[i]`: 48 bytes each, in one piece."""
-    if len(purpose) != PURPOSE_BYTES or len(places) != len(hidden):
-        raise Misuse(f"a purpose has {PURPOSE_BYTES} bytes, and every key that is hidden has a place")
-    sha512 = hashlib.sha512
-    prefix = _MASK + purpose
+def mask_many(keys: Iterable[bytes], places: Iterable[bytes], purpose: bytes, hidden: NDArray[np.uint8]) -> list[bytes]:
+    """Each row of `hidden` (32 bytes) under the key and at the place of the same number: 48 bytes each."""
+    if len(purpose) != PURPOSE_BYTES:
+        raise Misuse(f"a purpose has {PURPOSE_BYTES} bytes, not {len(purpose)}")
+    sha512, prefix = hashlib.sha512, _MASK + purpose
     masks = b"".join([sha512(prefix + key + place).digest() for key, place in zip(keys, places, strict=True)])
     out = np.frombuffer(masks, np.uint8).reshape(-1, 64)[:, :MASKED_BYTES].copy()
-    out[:, :KEY_BYTES] ^= np.frombuffer(b"".join(hidden), np.uint8).reshape(-1, KEY_BYTES)
-    return out.tobytes()
+    out[:, :KEY_BYTES] ^= hidden
+    split: list[bytes] = out.view(f"V{MASKED_BYTES}").reshape(-1).tolist()
+    return split
 
 
 def unmask(key: bytes, place: bytes, purpose: bytes, masked: bytes) -> bytes:

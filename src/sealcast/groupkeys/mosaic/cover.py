@@ -265,6 +265,12 @@ class Coverer:
             self._tails[group, end] - self._tails[group, first],
         )
 
+    def members(self, group: Indices, first: Indices, last: Indices) -> int:
+        """How many members groups have in stretches of tiles, altogether."""
+        upto = np.zeros((self._patterns.shape[0], self._patterns.shape[1] + 1), np.int64)
+        np.cumsum(np.bitwise_count(self._patterns), axis=1, out=upto[:, 1:])
+        return int((upto[group, last + 1] - upto[group, first]).sum())
+
     def _collected(self) -> Cover:
         parts = _Parts.of([p for p, _, _, _ in self._done])
         pattern = np.concatenate([p for _, _, _, p in self._done])

@@ -61,6 +61,7 @@ class Mosaic:
         self._tile = tile
         self._budget = memory_bytes
         self._rng = np.random.default_rng(seed)
+        self._keys_given = 0
         self._sample: list[Words] = []
         row_bytes = 8 * bits.words_for(subscribers)
         #: Groups still to be seen before the layout is learnt.
@@ -89,6 +90,13 @@ class Mosaic:
     def nbytes(self) -> int:
         """What is remembered between batches, in bytes, at its fullest."""
         return self._memory.nbytes + self._gates.nbytes + self._tables.nbytes + self._sample_bytes
+
+    def keys_per_subscriber(self) -> tuple[float, float]:
+        """What a subscriber has been given, on average: labels of its table, and keys besides, were it to keep all."""
+        sizes = np.array([len(tile) for tile in self._layout.tiles], np.float64)
+        labels = float((2.0 ** sizes[self._tables.bought] - 1).sum())
+        subscribers = max(1.0, float(sizes.sum()))
+        return labels / subscribers, self._keys_given / subscribers
 
     # --- counting -----------------------------------------------------------------------------------
 
@@ -138,6 +146,7 @@ class Mosaic:
 
     def _remember(self, coverer: Coverer, cover: Cover, cost: Cost) -> None:
         new = np.flatnonzero(cover.kind == NEW)
+        self._keys_given += coverer.members(cover.group[new], cover.first[new], cover.last[new])
         head, tail = coverer.fingerprint(cover.group[new], cover.first[new], cover.last[new])
         self._memory.tell(head, tail, cost.wraps[new] - 1)
         inner = cover.node[new] != TILE

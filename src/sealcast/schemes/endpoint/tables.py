@@ -19,8 +19,8 @@ from sealcast.primitives import kdf, labels
 from sealcast.primitives.labels import LABEL_BYTES
 from sealcast.primitives.secrets import Secret, Unpicklable
 
-#: The last steps to a leaf are taken each time; the labels above them are kept: half a megabyte a tile of sixteen, what
-#: the expanded ciphers of 160 cached keys take.
+#: The last steps to a leaf are taken each time. The labels above them are kept: a megabyte a tile of sixteen whose
+#: table is in use, what the expanded ciphers of some 400 cached keys take.
 COLD_STEPS: Final = 2
 MAX_WARM_TABLES: Final = 256
 WRAP: Final = b"wrap"
@@ -60,12 +60,7 @@ class TableKeys(Unpicklable):
     def _at(self, slots: tuple[int, ...], path: list[int]) -> list[bytes]:
         cold = min(COLD_STEPS, len(slots))
         above = self._warm(slots)
-        ways = (1 << cold) - 1
-        descend = labels.descend
-        return [
-            descend(above[LABEL_BYTES * (p >> cold) : LABEL_BYTES * (p >> cold) + LABEL_BYTES], p & ways, cold)
-            for p in path
-        ]
+        return labels.descend_many([above[p >> cold] for p in path], path, cold)
 
     def parts(self, slots: tuple[int, ...], wanted: Sequence[int]) -> list[bytes]:
         """What the subscribers in some of the slots are given: their labels in the order of `labels_of`, in one piece.
@@ -85,8 +80,9 @@ class TableKeys(Unpicklable):
     def _root(self, slots: tuple[int, ...]) -> bytes:
         return kdf.derive(self._topic_secret, b"table", _encode(slots)).reveal()
 
-    def _expand(self, slots: tuple[int, ...]) -> bytes:
-        return labels.expand(self._root(slots), max(0, len(slots) - COLD_STEPS))
+    def _expand(self, slots: tuple[int, ...]) -> list[bytes]:
+        level = labels.expand(self._root(slots), max(0, len(slots) - COLD_STEPS))
+        return [level[i : i + LABEL_BYTES] for i in range(0, len(level), LABEL_BYTES)]
 
 
 class TablePart(Unpicklable):

@@ -15,8 +15,7 @@ from sealcast.filters.bits import Indices
 from sealcast.groupkeys.interface import GrownKey, KeyPlan, KeyRef
 from sealcast.groupkeys.mosaic.assemble import PlanKeys
 from sealcast.primitives import aead, labels
-from sealcast.primitives.labels import MASKED_BYTES
-from sealcast.primitives.secrets import Unpicklable
+from sealcast.primitives.secrets import KEY_BYTES, Unpicklable
 from sealcast.schemes.endpoint.broker import EndpointSealer
 from sealcast.schemes.endpoint.tables import LINK, WRAP
 
@@ -31,6 +30,9 @@ class Secrets(Unpicklable):
         self._tables = list(_of_tables(refs, sealer)) if isinstance(refs, PlanKeys) else []
 
         self._known: dict[int, bytes] = {}
+
+    def ref(self, key: int) -> KeyRef:
+        return self._refs[key]
 
     def __getitem__(self, key: int) -> bytes:
         if key >= self.warm:
@@ -52,71 +54,82 @@ def wrap_content_keys(
     nonces: Sequence[bytes],
     use_start: Indices,
     uses: Indices,
-    refs: Sequence[KeyRef],
     sealer: EndpointSealer,
     secrets: Secrets,
 ) -> list[bytes]:
-    """One wrap a use of a wrapped event (48 bytes), in the order of the uses. `secrets` are those of `refs`."""
-    warm = secrets.warm
-    # Only of keys that wrap something: a key that seals bodies itself is another cipher.
+    """One wrap a use of a wrapped event (48 bytes), in the order of the events in `content_keys` and of their uses."""
+    if not content_keys:
+        return []
     events = np.fromiter(content_keys, np.int64, len(content_keys))
-    counts = _uses_of(events, use_start, uses, len(refs))
-    needed = np.flatnonzero(counts[:warm])
-    place = np.zeros(len(refs), np.int64)
-    place[needed] = np.arange(needed.size)
-    ring = aead.KeyRing([sealer.wrap_key(refs[i]) for i in needed.tolist()])
-    ring.account(counts[needed].tolist())
-    start, keys, in_ring = use_start.tolist(), uses.tolist(), place.tolist()
-    wraps: list[bytes] = []
-    masked: list[tuple[bytes, bytes, bytes]] = []
-    at: list[int] = []
-    for event, content_key in content_keys.items():
-        mine = keys[start[event] : start[event + 1]]
-        if max(mine) < warm:
-            wraps += ring.seal_under([in_ring[key] for key in mine], nonces[event], content_key)
-            continue
-        for key in mine:
-            if key < warm:
-                wraps += ring.seal_under((in_ring[key],), nonces[event], content_key)
-            else:
-                at.append(len(wraps))
-                wraps.append(b"")
-                masked.append((secrets[key], nonces[event], content_key))
-    for row, wrap in zip(at, _mask(masked, WRAP), strict=True):
+    lengths = np.diff(use_start)[events]
+    starts = np.cumsum(lengths) - lengths
+    key = uses[np.repeat(use_start[events] - starts, lengths) + np.arange(lengths.sum())]
+    event = np.repeat(np.arange(events.size), lengths)
+    masked = np.flatnonzero(key >= secrets.warm)
+    contents = np.frombuffer(b"".join(content_keys.values()), np.uint8).reshape(-1, KEY_BYTES)
+    by_mask = labels.mask_many(
+        map(secrets.__getitem__, key[masked].tolist()),
+        map(nonces.__getitem__, events[event[masked]].tolist()),
+        WRAP,
+        contents[event[masked]],
+    )
+    if masked.size == key.size:
+        return by_mask
+    wraps = _under_ciphers(list(content_keys.items()), nonces, key, starts, lengths, sealer, secrets)
+    for row, wrap in zip(masked.tolist(), by_mask, strict=True):
         wraps[row] = wrap
     return wraps
 
 
-def _uses_of(events: Indices, use_start: Indices, uses: Indices, n_keys: int) -> Indices:
-    flags = np.zeros(use_start.size - 1, np.int64)
-    flags[events] = 1
-    picked = np.repeat(flags, np.diff(use_start)) > 0
-    return np.bincount(uses[picked], minlength=n_keys)
+def _under_ciphers(
+    content_keys: list[tuple[int, bytes]],
+    nonces: Sequence[bytes],
+    key: Indices,
+    starts: Indices,
+    lengths: Indices,
+    sealer: EndpointSealer,
+    secrets: Secrets,
+) -> list[bytes]:
+    """Wraps under warm ciphers, and empty ones where a mask belongs."""
+    counts = np.bincount(key, minlength=secrets.warm)[: secrets.warm]
+    # Only of keys that wrap something: a key that seals bodies itself is another cipher.
+    needed = np.flatnonzero(counts)
+    ring = aead.KeyRing([sealer.wrap_key(secrets.ref(i)) for i in needed.tolist()])
+    ring.account(counts[needed].tolist())
+    place = np.searchsorted(needed, key)
+    warm = key < secrets.warm
+    wraps = [b""] * key.size
+    rows, in_ring = np.arange(key.size), place.tolist()
+    for (event, content_key), start, length in zip(content_keys, starts.tolist(), lengths.tolist(), strict=True):
+        mine = rows[start : start + length][warm[start : start + length]].tolist()
+        made = ring.seal_under([in_ring[row] for row in mine], nonces[event], content_key)
+        if len(mine) == length:
+            wraps[start : start + length] = made
+        else:
+            for row, wrap in zip(mine, made, strict=True):
+                wraps[row] = wrap
+    return wraps
 
 
 def links(plan: KeyPlan, sealer: EndpointSealer, secrets: Secrets) -> list[bytes]:
     """What each link of a plan carries: a key under a mask, or nothing where the key grows out of the other."""
     found = [b""] * plan.link_key.size
     ids: dict[int, bytes] = {}
-    masked: list[tuple[bytes, bytes, bytes]] = []
     at: list[int] = []
+    under_secret, places, hidden = [], [], []
     for row, (key, under) in enumerate(zip(plan.link_key.tolist(), plan.link_under.tolist(), strict=True)):
-        ref = plan.keys[key]
+        ref = secrets.ref(key)
         if not isinstance(ref, GrownKey):
             raise Bug("only grown keys are handed out under other keys")
-        if ref.stem != plan.keys[under]:
-            if key not in ids:
-                ids[key] = sealer.key_id(ref)
-            at.append(row)
-            masked.append((secrets[under], ids[key], secrets[key]))
-    for row, link in zip(at, _mask(masked, LINK), strict=True):
+        if ref.stem == secrets.ref(under):
+            continue
+        if key not in ids:
+            ids[key] = sealer.key_id(ref)
+        at.append(row)
+        under_secret.append(secrets[under])
+        places.append(ids[key])
+        hidden.append(secrets[key])
+    carried = np.frombuffer(b"".join(hidden), np.uint8).reshape(-1, KEY_BYTES)
+    for row, link in zip(at, labels.mask_many(under_secret, places, LINK, carried), strict=True):
         found[row] = link
     return found
-
-
-def _mask(masked: Sequence[tuple[bytes, bytes, bytes]], purpose: bytes) -> list[bytes]:
-    if not masked:
-        return []
-    under, places, hidden = zip(*masked, strict=True)
-    joined = labels.mask_many(under, places, purpose, hidden)
-    return [joined[i : i + MASKED_BYTES] for i in range(0, len(joined), MASKED_BYTES)]
