@@ -19,12 +19,14 @@ from numpy.typing import NDArray
 from sealcast.errors import Misuse
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
-from sealcast.groupkeys.clusters import fit, similarity_order, split
+from sealcast.groupkeys.clusters import fit, split
 
 #: Patterns of a tile are 16-bit numbers.
 MAX_TILE: Final = 16
-#: Linkage looks at all pairs at once (4 bytes each, while a layout is made); beyond, a walk has to do.
-MAX_LINKED: Final = 4_096
+#: Likeness is looked at for all pairs at once, in a second or two: beyond, slots stay in their order.
+MAX_LINKED: Final = 2_048
+#: Below one member in so many slots, members are placed one by one.
+_SPARSE: Final = 32
 
 Patterns = NDArray[np.uint16]
 Floats = NDArray[np.float32]
@@ -104,12 +106,23 @@ class Layout:
     def patterns(self, groups: Words) -> Patterns:
         """Of each group and tile: which places of the tile are members."""
         within = fit(groups, self.place_of.size)
+        if bits.count(within).sum() * _SPARSE < within.size * 64:
+            return self._few(within)
         raw = within.astype("<u8", copy=False).view(np.uint8)
         flags = np.zeros((groups.shape[0], 64 * within.shape[1] + 1), np.uint8)
         flags[:, :-1] = np.unpackbits(raw, axis=1, bitorder="little")
         # The last column is always zero, and place -1 takes it.
         packed = np.packbits(np.take(flags, self.slot_at, axis=1), axis=1, bitorder="little")
         return packed.view("<u2").astype(np.uint16, copy=False)
+
+    def _few(self, groups: Words) -> Patterns:
+        """The same, at a cost that follows the members."""
+        group, slot = bits.pairs(groups)
+        place = self.place_of[slot]
+        group, place = group[place >= 0], place[place >= 0]
+        found = np.zeros((groups.shape[0], len(self.tiles)), np.uint16)
+        np.add.at(found, (group, place // MAX_TILE), np.left_shift(1, place % MAX_TILE).astype(np.uint16))
+        return found
 
     def extended(self, newcomers: list[int]) -> Layout:
         """One more tile at the right, and a node that joins it to all that was there."""
@@ -144,13 +157,8 @@ def by_id(subscribers: int, tile: int) -> Layout:
 
 def by_similarity(slots: Indices, tile: int, sample: Words) -> Layout:
     """Those who are wanted together side by side, as far as a sample of groups shows it."""
-    count = int(slots.max(initial=-1)) + 1
-    if slots.size <= MAX_LINKED:
-        order = slots[linkage_order(_flags(sample, count)[:, slots])]
-    else:
-        walk = similarity_order(count, sample)
-        order = walk[np.isin(walk, slots)]
-    return _laid(order, tile)
+    flags = _flags(sample, int(slots.max(initial=-1)) + 1)
+    return _laid(slots[linkage_order(flags[:, slots])], tile)
 
 
 def _laid(order: Indices, tile: int) -> Layout:

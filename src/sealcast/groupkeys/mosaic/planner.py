@@ -24,7 +24,7 @@ from sealcast.groupkeys.interface import KeyPlan, events_of
 from sealcast.groupkeys.mosaic.assemble import Batch, assemble
 from sealcast.groupkeys.mosaic.cover import HELD, NEW, THROUGH, TILE, WHOLE, Cover, Coverer, Fingerprints
 from sealcast.groupkeys.mosaic.gates import SHARE, Gates
-from sealcast.groupkeys.mosaic.layout import MAX_TILE, Layout, Patterns, by_id, by_similarity
+from sealcast.groupkeys.mosaic.layout import MAX_LINKED, MAX_TILE, Layout, Patterns, by_id, by_similarity
 from sealcast.groupkeys.mosaic.memory import Memory
 from sealcast.groupkeys.mosaic.tables import Tables
 
@@ -65,7 +65,9 @@ class Mosaic:
         self._sample: list[Words] = []
         row_bytes = 8 * bits.words_for(subscribers)
         #: Groups still to be seen before the layout is learnt.
-        self._to_learn = min(LEARN_FROM, int(LEARN_SHARE * memory_bytes) // row_bytes) if learn else 0
+        self._to_learn = min(LEARN_FROM, int(LEARN_SHARE * memory_bytes) // row_bytes)
+        if not learn or subscribers > MAX_LINKED:
+            self._to_learn = 0
         self._sample_bytes = self._to_learn * row_bytes
         self._settle_in(by_id(subscribers, tile))
 
