@@ -8,7 +8,6 @@ killed leaves its directory behind; the next run removes what nobody holds any m
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import shutil
 import tempfile
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Final
 
 from sealcast.errors import Unavailable
+from sealcast.pipeline.held import hold
 from sealcast.trust.deployment import Realm
 
 _PREFIX: Final = "sealcast-scratch-"
@@ -29,9 +29,8 @@ _SHARE: Final = 4
 def realm(need_bytes: int) -> Iterator[Realm]:
     """A new realm, mode 0700, expected to take at most about `need_bytes`; removed at the end, whatever happens."""
     parent = place(need_bytes)
-    _remove_abandoned(parent)
     try:
-        root, held = _hold_directory(parent)
+        root, held = hold(parent, _PREFIX)
     except OSError as error:
         raise Unavailable(
             f"no directory for a temporary realm in {parent}: {error.strerror}", hint="set TMPDIR"
@@ -53,28 +52,8 @@ def place(need_bytes: int) -> Path:
     return Path(tempfile.gettempdir())
 
 
-def _hold_directory(parent: Path) -> tuple[Path, int]:
-    """A directory of our own, and the lock that says so. It gets its name when it is locked, never before."""
-    hidden = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=parent))  # mode 0700
-    held = os.open(hidden / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    return hidden.rename(parent / hidden.name.removeprefix(".")), held
-
-
 def _available_memory() -> int:
     for line in Path("/proc/meminfo").read_text(encoding="ascii").splitlines():
         if line.startswith("MemAvailable:"):
             return int(line.split()[1]) << 10
     return 0
-
-
-def _remove_abandoned(parent: Path) -> None:
-    for abandoned in parent.glob(f"{_PREFIX}*"):
-        with contextlib.suppress(OSError):
-            fd = os.open(abandoned / "lock", os.O_RDWR)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if abandoned.stat().st_uid == os.getuid():
-                    shutil.rmtree(abandoned)
-            finally:
-                os.close(fd)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import fcntl
 import os
 import re
 import shutil
@@ -27,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from sealcast.errors import Misuse, Unavailable
 from sealcast.pipeline import java, register, zygote
+from sealcast.pipeline.held import hold
 
 DEFAULT_DRIVER_MEMORY: Final = "1g"
 _PREFIX: Final = "sealcast-spark-"
@@ -177,21 +177,8 @@ def _start(master: str, app_name: str, extra: Mapping[str, str], driver_memory: 
 def _private_directory() -> tuple[Path, int]:
     """A directory that only we can read, and a lock on it that lives as long as this process or its JVM does."""
     parent = Path(tempfile.gettempdir())
-    for abandoned in parent.glob(f"{_PREFIX}*"):  # of processes that were killed: nobody holds their locks
-        with contextlib.suppress(OSError):
-            fd = os.open(abandoned / "lock", os.O_RDWR)
-            try:
-                fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                if abandoned.stat().st_uid == os.getuid():
-                    shutil.rmtree(abandoned)
-            finally:
-                os.close(fd)
     try:
-        hidden = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}"))  # mode 0700
-        held = os.open(hidden / "lock", os.O_RDWR | os.O_CREAT, 0o600)
-        fcntl.flock(held, fcntl.LOCK_EX)
-        # It gets its name when it is locked, never before: nobody sweeps away what is just being made.
-        home = hidden.rename(parent / hidden.name.removeprefix("."))
+        home, held = hold(parent, _PREFIX)
         for name in ("local", "warehouse", "tmp"):
             (home / name).mkdir(mode=0o700)
     except OSError as error:
