@@ -37,8 +37,9 @@ positions = st.builds(
 )
 
 
-def expanded(secret: bytes, aad: bytes) -> bytes:
-    info = b"sealcast/1 aead" + len(aad).to_bytes(4, "big") + aad
+def expanded(secret: bytes, aad: bytes, bits: int = 256) -> bytes:
+    label = b"sealcast/1 aead" + (b"" if bits == 256 else f" {bits}".encode())
+    info = label + len(aad).to_bytes(4, "big") + aad
     return HKDFExpand(algorithm=SHA512(), length=64, info=info).derive(secret)
 
 
@@ -51,20 +52,44 @@ def test_published_vectors(plaintext: bytes, sealed: str) -> None:
     assert book.seal(bytes(32), bytes(12), plaintext).hex() == sealed
 
 
-@given(st.binary(min_size=32, max_size=32), st.binary(max_size=60), st.binary(max_size=50), positions)
+sizes = st.sampled_from(aead.KEY_BITS)
+
+
+@given(st.binary(min_size=32, max_size=32), st.binary(max_size=60), st.binary(max_size=50), positions, sizes)
 @settings(max_examples=30)
-def test_is_gcm_by_the_book_under_the_expanded_key(secret: bytes, aad: bytes, plaintext: bytes, at: Position) -> None:
-    key = SealingKey(Secret(secret), aad)
+def test_is_gcm_by_the_book_under_the_expanded_key(
+    secret: bytes, aad: bytes, plaintext: bytes, at: Position, bits: int
+) -> None:
+    key = SealingKey(Secret(secret), aad, bits)
     nonce = aead.nonce(at)
-    both = expanded(secret, aad)
+    both = expanded(secret, aad, bits)
+    aes = both[: bits // 8]
     assert key.commitment == both[32:]
-    assert key.seal(nonce, plaintext) == book.seal(both[:32], nonce, plaintext)
-    assert key.seal(nonce, plaintext, b"more") == book.seal(both[:32], nonce, plaintext, b"more")
+    assert key.seal(nonce, plaintext) == book.seal(aes, nonce, plaintext)
+    assert key.seal(nonce, plaintext, b"more") == book.seal(aes, nonce, plaintext, b"more")
 
 
-@given(st.lists(st.binary(max_size=50), max_size=20), st.integers(0, 2**20))
-def test_many_at_once_are_the_same_as_one_by_one(plaintexts: list[bytes], first: int) -> None:
-    key, count = SealingKey(SECRET, b"topic"), len(plaintexts)
+def test_a_key_of_one_size_opens_nothing_of_another() -> None:
+    keys = [SealingKey(SECRET, b"topic", bits) for bits in aead.KEY_BITS]
+    assert len({key.commitment for key in keys}) == 3
+    for sealer in keys:
+        sealed = sealer.seal(NONCE, b"event")
+        for opener in keys:
+            if opener is sealer:
+                assert opener.open(NONCE, sealer.commitment, sealed) == b"event"
+                continue
+            with pytest.raises(CannotOpen, match="another key"):
+                opener.open(NONCE, sealer.commitment, sealed)
+            with pytest.raises(CannotOpen):
+                opener.open(NONCE, opener.commitment, sealed)
+    for bits in (0, 64, 255, 512):
+        with pytest.raises(Misuse, match=f"not {bits}"):
+            SealingKey(SECRET, b"", bits)
+
+
+@given(st.lists(st.binary(max_size=50), max_size=20), st.integers(0, 2**20), sizes)
+def test_many_at_once_are_the_same_as_one_by_one(plaintexts: list[bytes], first: int, bits: int) -> None:
+    key, count = SealingKey(SECRET, b"topic", bits), len(plaintexts)
     nonces = aead.nonces(5, first + np.arange(count), np.arange(count))
     each = [nonces[12 * i : 12 * i + 12] for i in range(count)]
     sealed = key.seal_many(nonces, plaintexts)
@@ -72,8 +97,8 @@ def test_many_at_once_are_the_same_as_one_by_one(plaintexts: list[bytes], first:
     assert key.open_many(nonces, key.commitment, sealed) == plaintexts
 
     keys = [hashlib.sha256(bytes([i])).digest() for i in range(count)]
-    alone = [SealingKey(Secret(k), b"topic") for k in keys]
-    commitments, own = aead.seal_each(keys, b"topic", nonces, plaintexts)
+    alone = [SealingKey(Secret(k), b"topic", bits) for k in keys]
+    commitments, own = aead.seal_each(keys, b"topic", nonces, plaintexts, bits)
     assert own == [k.seal(n, p) for k, n, p in zip(alone, each, plaintexts, strict=True)]
     assert commitments == b"".join(k.commitment for k in alone)
     assert KeyRing(alone).seal_under(range(count), NONCE, b"x") == [k.seal(NONCE, b"x") for k in alone]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import cbor2
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
@@ -48,6 +49,10 @@ def test_what_is_signed_is_what_another_implementation_signs() -> None:
 def test_round_trips() -> None:
     assert cose.parse_sign1(cose.encode_sign1(b"p", SIGNATURE)) == cose.Sign1(b"p", SIGNATURE)
     parsed = cose.parse_encrypt0(cose.encode_encrypt0(COMMITMENT, NONCE, CIPHERTEXT))
+    for bits, number in ((128, 1), (192, 2), (256, 3)):  # RFC 9053, section 4.1
+        message = cose.encode_encrypt0(COMMITMENT, NONCE, CIPHERTEXT, bits)
+        assert cose.parse_encrypt0(message).key_bits == bits
+        assert cbor2.loads(cbor2.loads(message).value[0])[1] == number
     assert parsed == cose.Encrypt0(COMMITMENT, NONCE, CIPHERTEXT)
 
 
@@ -77,7 +82,8 @@ BAD_ENCRYPT0 = {
     "another tag": Tag(18, [GCM, {5: NONCE}, CIPHERTEXT]),
     "no commitment": Tag(16, [cbor.encode({1: 3}), {5: NONCE}, CIPHERTEXT]),
     "a short commitment": Tag(16, [cose.encrypt0_protected(COMMITMENT[:31]), {5: NONCE}, CIPHERTEXT]),
-    "A128GCM": Tag(16, [cbor.encode({1: 1, -65537: COMMITMENT}), {5: NONCE}, CIPHERTEXT]),
+    "AES-CCM": Tag(16, [cbor.encode({1: 10, -65537: COMMITMENT}), {5: NONCE}, CIPHERTEXT]),
+    "no number": Tag(16, [cbor.encode({1: "A256GCM", -65537: COMMITMENT}), {5: NONCE}, CIPHERTEXT]),
     "algorithm true": Tag(16, [cbor.encode({1: True, -65537: COMMITMENT}), {5: NONCE}, CIPHERTEXT]),
     "more protected": Tag(16, [cbor.encode({1: 3, 4: b"k", -65537: COMMITMENT}), {5: NONCE}, CIPHERTEXT]),
     "protected is a map": Tag(16, [{1: 3, -65537: COMMITMENT}, {5: NONCE}, CIPHERTEXT]),

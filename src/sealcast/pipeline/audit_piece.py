@@ -140,8 +140,8 @@ def unopenable(
         except CannotOpen:
             return False
 
-    aad = sealer.associated_data
-    sound = [not piece.wrapped[e] or opens(SealingKey(content[e], aad), e) for e in range(len(piece))]
+    aad, bits = sealer.associated_data, sealer.key_bits
+    sound = [not piece.wrapped[e] or opens(SealingKey(content[e], aad, bits), e) for e in range(len(piece))]
     for slot, event, use in zip(delivered.slot.tolist(), delivered.event.tolist(), delivered.use.tolist(), strict=True):
         own = PairKey(slot)
         good = sound[event] and piece.key_id(int(piece.uses[use])) == sealer.key_id(own)

@@ -90,7 +90,7 @@ def _seal_bodies(
     own = [nonces[12 * i : 12 * i + 12] for i in wrapped_events]
     keys = sealer.content_keys(own)
     committed, fresh = aead.seal_each(
-        keys, sealer.associated_data, b"".join(own), [messages[i] for i in wrapped_events]
+        keys, sealer.associated_data, b"".join(own), [messages[i] for i in wrapped_events], sealer.key_bits
     )
     for at, (i, body) in enumerate(zip(wrapped_events, fresh, strict=True)):
         bodies[i] = body

@@ -1,4 +1,4 @@
-"""Sealing: AES-256-GCM that commits to its key, under nonces that are places in the log.
+"""Sealing: AES-GCM that commits to its key, under nonces that are places in the log.
 
 **Nonces are positions.** GCM falls apart when a nonce is used twice under one key. Ours are no counters (a retried
 Spark task would start the counter again) and not random (a retried task would give other bytes): a nonce is where the
@@ -14,6 +14,10 @@ position; `endpoint` has a key for each purpose instead and leaves it zero.
 then sees another event than whoever checks next. So a 32-byte key is expanded into an AES key and a commitment:
 
     AES-256 key (32) | commitment (32) = HKDF-Expand-SHA512(key, "sealcast/1 aead" | aad length u32 | aad, 64)
+
+**AES keys have 256 bits, or as few as a topic's owner asks for** (128, 192): paper 004's key size. What keys are derived
+from always has 256; only the AES key is shorter. Its size is part of the context of a shorter one ("sealcast/1 aead 128"),
+so that no key is the beginning of another and a commitment tells the size as well.
 
 The commitment travels beside the ciphertext and is compared before anything is opened. Two keys with one commitment
 would be a collision of SHA-512 cut to 256 bits. One block of SHA-512 gives both halves at once: keys that seal a
@@ -51,6 +55,10 @@ MAX_ROW: Final = 2**16 - 1
 MAX_SLOT: Final = 2**8 - 1
 
 
+#: Sizes of AES keys, in bits.
+KEY_BITS: Final = (128, 192, 256)
+DEFAULT_KEY_BITS: Final = 256
+
 #: A hard limit per key: NIST SP 800-38D's for the worst case. Unique nonces would allow more.
 MAX_SEALS_PER_KEY: Final = 2**32
 
@@ -64,14 +72,15 @@ IntArray = npt.NDArray[np.integer[Any]]
 class SealingKey(Unpicklable):
     """One key made ready: its AES context stays warm, its commitment is computed once. It never leaves its process."""
 
-    __slots__ = ("_aead", "_sealed", "commitment")
+    __slots__ = ("_aead", "_sealed", "commitment", "key_bits")
 
-    def __init__(self, secret: Secret, aad: bytes) -> None:
+    def __init__(self, secret: Secret, aad: bytes, key_bits: int = DEFAULT_KEY_BITS) -> None:
         if secret.size != KEY_BYTES:
-            raise Misuse(f"a sealing key has {KEY_BYTES} bytes, not {secret.size}")
-        expanded = _expand(secret.reveal(), _context(aad))
-        self._aead = AESGCM(expanded[:KEY_BYTES])
+            raise Misuse(f"a sealing key is made of {KEY_BYTES} bytes, not {secret.size}")
+        expanded = _expand(secret.reveal(), _context(aad, key_bits))
+        self._aead = AESGCM(expanded[: key_bits // 8])
         self._sealed = 0
+        self.key_bits = key_bits
         self.commitment = expanded[KEY_BYTES:]
 
     def seal(self, nonce: bytes, plaintext: bytes, aad: bytes | None = None) -> bytes:
@@ -143,21 +152,25 @@ class SealingKey(Unpicklable):
 
 
 def seal_each(
-    keys: Sequence[bytes], aad: bytes, nonces: bytes, plaintexts: Sequence[bytes]
+    keys: Sequence[bytes],
+    aad: bytes,
+    nonces: bytes,
+    plaintexts: Sequence[bytes],
+    key_bits: int = DEFAULT_KEY_BITS,
 ) -> tuple[bytes, list[bytes]]:
-    """Seal each plaintext under a key of its own: `SealingKey(keys[i], aad).seal(...)` for a batch of content keys.
+    """Seal each plaintext under a key of its own: `SealingKey(keys[i], aad, key_bits).seal(...)` for a batch of content keys.
 
     Returns the commitments in one piece, 32 bytes each, and the ciphertexts.
     """
     if len(keys) != len(plaintexts):
         raise Misuse(f"{len(keys)} keys for {len(plaintexts)} plaintexts")
-    context = _context(aad)
+    context, size = _context(aad, key_bits), key_bits // 8
     commitments: list[bytes] = []
     sealed: list[bytes] = []
     for key, nonce_, plaintext in zip(keys, _split_nonces(nonces, len(plaintexts)), plaintexts, strict=True):
         expanded = _expand(key, context)
         commitments.append(expanded[KEY_BYTES:])
-        sealed.append(AESGCM(expanded[:KEY_BYTES]).encrypt(nonce_, plaintext, None))
+        sealed.append(AESGCM(expanded[:size]).encrypt(nonce_, plaintext, None))
     return b"".join(commitments), sealed
 
 
@@ -242,8 +255,11 @@ def _bounded(name: str, value: int, limit: int) -> None:
         raise Misuse(f"{name} {value} does not fit a nonce: it holds 0 to {limit}")
 
 
-def _context(aad: bytes) -> bytes:
-    return _LABEL + len(aad).to_bytes(4, "big") + aad + b"\x01"
+def _context(aad: bytes, key_bits: int) -> bytes:
+    if key_bits not in KEY_BITS:
+        raise Misuse(f"an AES key has {', '.join(map(str, KEY_BITS[:-1]))} or {KEY_BITS[-1]} bits, not {key_bits}")
+    label = _LABEL if key_bits == DEFAULT_KEY_BITS else b"%b %d" % (_LABEL, key_bits)
+    return label + len(aad).to_bytes(4, "big") + aad + b"\x01"
 
 
 def _expand(key: bytes, context: bytes) -> bytes:

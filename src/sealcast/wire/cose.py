@@ -1,9 +1,9 @@
 """The two COSE messages (RFC 9052) that a frame is made of: one thing signed, one thing sealed.
 
     COSE_Sign1     18([protected {1: -19}, {}, payload, signature])          Ed25519 (RFC 9864)
-    COSE_Encrypt0  16([protected {1: 3, -65537: commitment}, {5: nonce}, ciphertext])      A256GCM
+    COSE_Encrypt0  16([protected {1: 3, -65537: commitment}, {5: nonce}, ciphertext])      A256GCM (A192GCM 2, A128GCM 1)
 
-The algorithm is not negotiated: each message has exactly one protected header and one unprotected header that are
+The algorithm is not negotiated: the topic's owner chose the key size, and the key commitment tells it too. Each message has exactly one protected header and one unprotected header that are
 accepted, byte for byte. Ed25519's number is the fully specified -19 and not EdDSA's -8, which RFC 9864 deprecates
 because it leaves the curve to the key. Label -65537 is of the range for private use: the key commitment of
 `primitives.aead`.
@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from sealcast.primitives.aead import COMMITMENT_BYTES, NONCE_BYTES, TAG_BYTES
+from sealcast.primitives.aead import COMMITMENT_BYTES, DEFAULT_KEY_BITS, NONCE_BYTES, TAG_BYTES
 from sealcast.primitives.sign import SIGNATURE_BYTES
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_FRAME_BYTES, MAX_SIGNED_BYTES
@@ -29,7 +29,9 @@ LABEL_IV: Final = 5
 LABEL_COMMITMENT: Final = -65537
 
 ED25519: Final = -19
-A256GCM: Final = 3
+#: A128GCM, A192GCM, A256GCM, by the size of their keys.
+AES_GCM: Final = {128: 1, 192: 2, 256: 3}
+_KEY_BITS: Final = {number: bits for bits, number in AES_GCM.items()}
 
 SIGN1_PROTECTED: Final = cbor.encode({LABEL_ALGORITHM: ED25519})
 
@@ -49,6 +51,7 @@ class Encrypt0:
     commitment: bytes
     nonce: bytes
     ciphertext: bytes
+    key_bits: int = DEFAULT_KEY_BITS
 
 
 def sig_structure(protected: bytes, external_aad: bytes, payload: bytes) -> bytes:
@@ -61,9 +64,9 @@ def enc_structure(protected: bytes, external_aad: bytes) -> bytes:
     return cbor.encode(["Encrypt0", protected, external_aad])
 
 
-def encrypt0_protected(commitment: bytes) -> bytes:
+def encrypt0_protected(commitment: bytes, key_bits: int = DEFAULT_KEY_BITS) -> bytes:
     """The protected header of a sealed body: algorithm and key commitment."""
-    return cbor.encode({LABEL_ALGORITHM: A256GCM, LABEL_COMMITMENT: commitment})
+    return cbor.encode({LABEL_ALGORITHM: AES_GCM[key_bits], LABEL_COMMITMENT: commitment})
 
 
 def encode_sign1(payload: bytes, signature: bytes) -> bytes:
@@ -82,9 +85,10 @@ def parse_sign1(data: bytes | memoryview) -> Sign1:
     return Sign1(payload, signature)
 
 
-def encode_encrypt0(commitment: bytes, nonce: bytes, ciphertext: bytes) -> bytes:
+def encode_encrypt0(commitment: bytes, nonce: bytes, ciphertext: bytes, key_bits: int = DEFAULT_KEY_BITS) -> bytes:
     """The COSE_Encrypt0 of a body sealed with `enc_structure` as its associated data."""
-    return cbor.encode(cbor.Tag(TAG_ENCRYPT0, [encrypt0_protected(commitment), {LABEL_IV: nonce}, ciphertext]))
+    protected = encrypt0_protected(commitment, key_bits)
+    return cbor.encode(cbor.Tag(TAG_ENCRYPT0, [protected, {LABEL_IV: nonce}, ciphertext]))
 
 
 def parse_encrypt0(data: bytes | memoryview) -> Encrypt0:
@@ -94,8 +98,9 @@ def parse_encrypt0(data: bytes | memoryview) -> Encrypt0:
     if not isinstance(header, dict) or set(header) != {LABEL_ALGORITHM, LABEL_COMMITMENT}:
         raise cbor.refused("a sealed body's protected header names the algorithm and the key commitment, nothing else")
     commitment = header[LABEL_COMMITMENT]
-    if header[LABEL_ALGORITHM] != A256GCM or isinstance(header[LABEL_ALGORITHM], bool):
-        raise cbor.refused("a sealed body says A256GCM and nothing else")
+    algorithm = header[LABEL_ALGORITHM]
+    if not isinstance(algorithm, int) or isinstance(algorithm, bool) or algorithm not in _KEY_BITS:
+        raise cbor.refused("a sealed body says A128GCM, A192GCM or A256GCM and nothing else")
     if not isinstance(commitment, bytes) or len(commitment) != COMMITMENT_BYTES:
         raise cbor.refused(f"a key commitment has {COMMITMENT_BYTES} bytes")
     if not isinstance(unprotected, dict) or set(unprotected) != {LABEL_IV}:
@@ -105,7 +110,7 @@ def parse_encrypt0(data: bytes | memoryview) -> Encrypt0:
         raise cbor.refused(f"a nonce has {NONCE_BYTES} bytes")
     if not isinstance(ciphertext, bytes) or len(ciphertext) <= TAG_BYTES:
         raise cbor.refused("a sealed body is longer than its tag")
-    return Encrypt0(commitment, nonce, ciphertext)
+    return Encrypt0(commitment, nonce, ciphertext, _KEY_BITS[algorithm])
 
 
 def _parts(data: bytes | memoryview, tag: int, size: int, max_bytes: int) -> list[object]:

@@ -22,7 +22,7 @@ from typing import Any, Final
 import numpy as np
 
 from sealcast.errors import FrameRejected, Misuse
-from sealcast.primitives.aead import NONCE_BYTES
+from sealcast.primitives.aead import DEFAULT_KEY_BITS, NONCE_BYTES
 from sealcast.primitives.merkle import HASH_BYTES
 from sealcast.wire import cbor, cose
 from sealcast.wire.limits import (
@@ -112,6 +112,8 @@ class Frame:
     nonce: bytes
     ciphertext: bytes
     body_aad: bytes
+    #: The key size it says it was sealed with.
+    key_bits: int
 
 
 # --- making -------------------------------------------------------------------------------------
@@ -132,9 +134,9 @@ def body_nonce(header: Header) -> bytes:
     return header.sequence.to_bytes(NONCE_BYTES, "big")
 
 
-def body_aad(signed: bytes, commitment: bytes) -> bytes:
+def body_aad(signed: bytes, commitment: bytes, key_bits: int = DEFAULT_KEY_BITS) -> bytes:
     """The associated data of a frame's body: it opens beside its own signed header only."""
-    return cose.enc_structure(cose.encrypt0_protected(commitment), signed)
+    return cose.enc_structure(cose.encrypt0_protected(commitment, key_bits), signed)
 
 
 def encode_body(messages: Sequence[bytes]) -> bytes:
@@ -150,10 +152,10 @@ def encode_body(messages: Sequence[bytes]) -> bytes:
     return body
 
 
-def encode(signed: bytes, commitment: bytes, ciphertext: bytes) -> bytes:
+def encode(signed: bytes, commitment: bytes, ciphertext: bytes, key_bits: int = DEFAULT_KEY_BITS) -> bytes:
     """The frame as the log holds it."""
     header = parse_signed(signed).header
-    sealed = cose.encode_encrypt0(commitment, body_nonce(header), ciphertext)
+    sealed = cose.encode_encrypt0(commitment, body_nonce(header), ciphertext, key_bits)
     data = cbor.encode([MAGIC, VERSION, signed, sealed])
     if len(data) > MAX_FRAME_BYTES:
         raise Misuse(f"a frame has at most {MAX_FRAME_BYTES} bytes, not {len(data)}", hint=_SMALLER)
@@ -187,7 +189,8 @@ def parse(data: bytes) -> Frame:
         commitment=box.commitment,
         nonce=box.nonce,
         ciphertext=box.ciphertext,
-        body_aad=body_aad(signed, box.commitment),
+        body_aad=body_aad(signed, box.commitment, box.key_bits),
+        key_bits=box.key_bits,
     )
 
 

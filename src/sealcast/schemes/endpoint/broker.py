@@ -12,7 +12,7 @@ from typing import Final
 
 from sealcast.errors import Bug
 from sealcast.groupkeys.interface import GroupKey, GrownKey, KeyRef, PairKey, TableKey
-from sealcast.primitives.aead import SealingKey
+from sealcast.primitives.aead import DEFAULT_KEY_BITS, SealingKey
 from sealcast.primitives.secrets import Secret
 from sealcast.schemes.endpoint import keys, tables
 
@@ -24,9 +24,15 @@ class EndpointSealer:
     """Keys for the groups of one topic and epoch, by reference, expanded once and kept warm."""
 
     def __init__(
-        self, topic_id: bytes, epoch: int, topic_secret: Secret, pair_of_slot: Callable[[int], Secret]
+        self,
+        topic_id: bytes,
+        epoch: int,
+        topic_secret: Secret,
+        pair_of_slot: Callable[[int], Secret],
+        key_bits: int = DEFAULT_KEY_BITS,
     ) -> None:
         self.associated_data = aad = keys.associated_data(topic_id, epoch)
+        self.key_bits = key_bits
         self._topic_secret = topic_secret
         self._pair_of_slot = pair_of_slot
         self._secret: Callable[[KeyRef], Secret] = lru_cache(MAX_WARM_KEYS)(self._derive)
@@ -36,11 +42,11 @@ class EndpointSealer:
         self._table_name = lru_cache(tables.MAX_WARM_TABLES)(lambda slots: tables.table_name(topic_secret, slots))
         #: The key that seals an event directly, for the one key that its group uses.
         self.body_key: Callable[[KeyRef], SealingKey] = lru_cache(MAX_WARM_KEYS)(
-            lambda ref: keys.body_key(self._secret(ref), aad)
+            lambda ref: keys.body_key(self._secret(ref), aad, key_bits)
         )
         #: The key that carries content keys to the holders of a key.
         self.wrap_key: Callable[[KeyRef], SealingKey] = lru_cache(MAX_WARM_KEYS)(
-            lambda ref: keys.wrap_key(self._secret(ref), aad)
+            lambda ref: keys.wrap_key(self._secret(ref), aad, key_bits)
         )
         #: Names a key on the wire.
         self.key_id: Callable[[KeyRef], bytes] = lru_cache(MAX_WARM_KEYS)(self._key_id)
@@ -52,7 +58,8 @@ class EndpointSealer:
         """A group's secret, sealed for one of its members."""
         if to.slot not in ref.members:
             raise Bug(f"slot {to.slot} was to be handed a key of a group that it is no member of")
-        carrier = keys.handout_key(self._pair_of_slot(to.slot), self.key_id(ref), self.associated_data)
+        pair = self._pair_of_slot(to.slot)
+        carrier = keys.handout_key(pair, self.key_id(ref), self.associated_data, self.key_bits)
         return carrier.seal(keys.HANDOUT_NONCE, self._secret(ref).reveal())
 
     def secret(self, ref: KeyRef) -> bytes:

@@ -14,7 +14,7 @@
 
 Why so many: a nonce is a position, so under one key a position may only ever meet one plaintext, also when a batch
 is run again and the plan comes out differently. Body and wrap keys are therefore different keys, and a handout key
-encrypts a single secret in its life. All derivations name topic and epoch through the secret they start from.
+encrypts a single secret in its life. A topic's `key_bits` are the size of every AES key here; secrets have 32 bytes. All derivations name topic and epoch through the secret they start from.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from sealcast.primitives import kdf, labels
-from sealcast.primitives.aead import SealingKey
+from sealcast.primitives.aead import DEFAULT_KEY_BITS, SealingKey
 from sealcast.primitives.secrets import Secret
 
 #: A handout key seals one secret in its life, so that its nonce may be fixed.
@@ -35,21 +35,21 @@ def associated_data(topic_id: bytes, epoch: int) -> bytes:
     return b"sealcast/endpoint/1" + topic_id + epoch.to_bytes(8, "big")
 
 
-def frame_key(pair: Secret, boot: bytes, aad: bytes) -> SealingKey:
+def frame_key(pair: Secret, boot: bytes, aad: bytes, key_bits: int = DEFAULT_KEY_BITS) -> SealingKey:
     """The nonce is the sequence number, which a publisher's boot never repeats."""
-    return SealingKey(kdf.derive(pair, b"frame", boot), aad)
+    return SealingKey(kdf.derive(pair, b"frame", boot), aad, key_bits)
 
 
-def body_key(secret: Secret, aad: bytes) -> SealingKey:
-    return SealingKey(kdf.derive(secret, b"body"), aad)
+def body_key(secret: Secret, aad: bytes, key_bits: int = DEFAULT_KEY_BITS) -> SealingKey:
+    return SealingKey(kdf.derive(secret, b"body"), aad, key_bits)
 
 
-def wrap_key(secret: Secret, aad: bytes) -> SealingKey:
-    return SealingKey(kdf.derive(secret, b"wrap"), aad)
+def wrap_key(secret: Secret, aad: bytes, key_bits: int = DEFAULT_KEY_BITS) -> SealingKey:
+    return SealingKey(kdf.derive(secret, b"wrap"), aad, key_bits)
 
 
-def handout_key(pair: Secret, group_id: bytes, aad: bytes) -> SealingKey:
-    return SealingKey(kdf.derive(pair, b"handout", group_id), aad)
+def handout_key(pair: Secret, group_id: bytes, aad: bytes, key_bits: int = DEFAULT_KEY_BITS) -> SealingKey:
+    return SealingKey(kdf.derive(pair, b"handout", group_id), aad, key_bits)
 
 
 def content_keys(topic_secret: Secret, nonces: Sequence[bytes]) -> list[bytes]:

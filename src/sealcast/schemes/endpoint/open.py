@@ -23,7 +23,7 @@ from sealcast.model.event import OpenedEvent, Position
 from sealcast.model.schema import Schema
 from sealcast.model.stages import FrameProof
 from sealcast.primitives import aead, merkle
-from sealcast.primitives.aead import SealingKey
+from sealcast.primitives.aead import DEFAULT_KEY_BITS, SealingKey
 from sealcast.primitives.secrets import KEY_BYTES, Secret
 from sealcast.primitives.sign import VerifyKey
 from sealcast.schemes.endpoint import keys
@@ -51,6 +51,7 @@ class Opener:
         slot: int,
         pair: Secret,
         verify_key_of: Callable[[str], VerifyKey],
+        key_bits: int = DEFAULT_KEY_BITS,
     ) -> None:
         self._codec = RecordCodec(schema)
         self._topic_id = topic_id
@@ -59,8 +60,9 @@ class Opener:
         self._pair = pair
         self._aad = keys.associated_data(topic_id, epoch)
         self._pair_id = keys.pair_id(slot)
-        self._pair_body = keys.body_key(pair, self._aad)
-        self._pair_wrap = keys.wrap_key(pair, self._aad)
+        self._key_bits = key_bits
+        self._pair_body = keys.body_key(pair, self._aad, key_bits)
+        self._pair_wrap = keys.wrap_key(pair, self._aad, key_bits)
         #: Group secrets that were handed to this subscriber, by key id.
         self._groups: dict[bytes, Secret] = {}
         self._handed_out: SealedPiece | None = None
@@ -118,13 +120,17 @@ class Opener:
         if not piece.wrapped[event]:
             return self._body_key(key_id).open(nonce, commitment, piece.body(event))
         content_key = self._wrap_key(key_id).unwrap(nonce, piece.wrap(use))
-        return SealingKey(content_key, self._aad).open(nonce, commitment, piece.body(event))
+        return SealingKey(content_key, self._aad, self._key_bits).open(nonce, commitment, piece.body(event))
 
     def _body_key(self, key_id: bytes) -> SealingKey:
-        return self._pair_body if key_id == self._pair_id else keys.body_key(self._group(key_id), self._aad)
+        if key_id == self._pair_id:
+            return self._pair_body
+        return keys.body_key(self._group(key_id), self._aad, self._key_bits)
 
     def _wrap_key(self, key_id: bytes) -> SealingKey:
-        return self._pair_wrap if key_id == self._pair_id else keys.wrap_key(self._group(key_id), self._aad)
+        if key_id == self._pair_id:
+            return self._pair_wrap
+        return keys.wrap_key(self._group(key_id), self._aad, self._key_bits)
 
     def _group(self, key_id: bytes) -> Secret:
         secret = self._groups.get(key_id)
@@ -141,7 +147,7 @@ class Opener:
             if key_id not in self._groups:
                 if len(self._groups) >= MAX_GROUP_SECRETS:
                     del self._groups[next(iter(self._groups))]  # the oldest
-                carrier = keys.handout_key(self._pair, key_id, self._aad)
+                carrier = keys.handout_key(self._pair, key_id, self._aad, self._key_bits)
                 self._groups[key_id] = carrier.unwrap(keys.HANDOUT_NONCE, sealed)
         self._handed_out = piece
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from sealcast.model.schema import Value
 from sealcast.primitives import merkle
+from sealcast.primitives.aead import DEFAULT_KEY_BITS
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
 from sealcast.schemes.endpoint import keys
@@ -26,6 +27,7 @@ class FrameSealer:
         pair: Secret,
         signer: SigningKey,
         boot: bytes | None = None,
+        key_bits: int = DEFAULT_KEY_BITS,
     ) -> None:
         self._codec = codec
         self._topic_id = topic_id
@@ -33,7 +35,7 @@ class FrameSealer:
         self._publisher = publisher
         self._signer = signer
         self._boot = boot if boot is not None else os.urandom(frame.BOOT_BYTES)
-        self._key = keys.frame_key(pair, self._boot, keys.associated_data(topic_id, epoch))
+        self._key = keys.frame_key(pair, self._boot, keys.associated_data(topic_id, epoch), key_bits)
         self._sequence = 0
 
     def seal(
@@ -63,5 +65,6 @@ class FrameSealer:
         # Numbers are spent before anything is sealed under them: a failure further on leaves a gap, never a repeat.
         self._sequence += len(messages)
         signed = frame.encode_signed(header, self._signer.sign(frame.to_be_signed(header)))
-        aad = frame.body_aad(signed, self._key.commitment)
-        return frame.encode(signed, self._key.commitment, self._key.seal(frame.body_nonce(header), body, aad))
+        key = self._key
+        aad = frame.body_aad(signed, key.commitment, key.key_bits)
+        return frame.encode(signed, key.commitment, key.seal(frame.body_nonce(header), body, aad), key.key_bits)
