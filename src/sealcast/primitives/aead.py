@@ -15,9 +15,9 @@ then sees another event than whoever checks next. So a 32-byte key is expanded i
 
     AES-256 key (32) | commitment (32) = HKDF-Expand-SHA512(key, "sealcast/1 aead" | aad length u32 | aad, 64)
 
-**AES keys have 256 bits, or as few as a topic's owner asks for** (128, 192): paper 004's key size. What keys are derived
-from always has 256; only the AES key is shorter. Its size is part of the context of a shorter one ("sealcast/1 aead 128"),
-so that no key is the beginning of another and a commitment tells the size as well.
+**AES keys have 256 bits, or as few as a topic's owner asks for** (128, 192): paper 004's key size. What keys are
+derived from always has 256; only the AES key is shorter. The context of a shorter one names its size ("sealcast/1 aead
+128"), so that no key is the beginning of another and a commitment tells the size as well.
 
 The commitment travels beside the ciphertext and is compared before anything is opened. Two keys with one commitment
 would be a collision of SHA-512 cut to 256 bits. One block of SHA-512 gives both halves at once: keys that seal a
@@ -158,7 +158,7 @@ def seal_each(
     plaintexts: Sequence[bytes],
     key_bits: int = DEFAULT_KEY_BITS,
 ) -> tuple[bytes, list[bytes]]:
-    """Seal each plaintext under a key of its own: `SealingKey(keys[i], aad, key_bits).seal(...)` for a batch of content keys.
+    """Seal each plaintext under a key of its own: `SealingKey(keys[i], ...).seal(...)` for a batch of content keys.
 
     Returns the commitments in one piece, 32 bytes each, and the ciphertexts.
     """

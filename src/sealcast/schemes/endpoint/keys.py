@@ -14,7 +14,8 @@
 
 Why so many: a nonce is a position, so under one key a position may only ever meet one plaintext, also when a batch
 is run again and the plan comes out differently. Body and wrap keys are therefore different keys, and a handout key
-encrypts a single secret in its life. A topic's `key_bits` are the size of every AES key here; secrets have 32 bytes. All derivations name topic and epoch through the secret they start from.
+encrypts a single secret in its life. All derivations name topic and epoch through the secret they start from. A
+topic's `key_bits` are the size of every AES key here; secrets have 32 bytes all the same.
 """
 
 from __future__ import annotations
