@@ -4,9 +4,9 @@
     COSE_Encrypt0  16([protected {1: 3, -65537: commitment}, {5: nonce}, ciphertext])      A256GCM (or A192GCM, A128GCM)
 
 The algorithm is not negotiated: the topic's owner chose the key size, and the key commitment tells it too. Each message
-has exactly one protected header and one unprotected header that are accepted, byte for byte. Ed25519's number is the fully specified -19 and not EdDSA's -8, which RFC 9864 deprecates
-because it leaves the curve to the key. Label -65537 is of the range for private use: the key commitment of
-`primitives.aead`.
+has exactly one protected header and one unprotected header that are accepted, byte for byte. Ed25519's number is the
+fully specified -19 and not EdDSA's -8, which RFC 9864 deprecates because it leaves the curve to the key. Label -65537
+is of the range for private use: the key commitment of `primitives.aead`.
 
 Nothing here signs or seals. It says which bytes are to be signed and which are associated data; keys stay elsewhere.
 """
