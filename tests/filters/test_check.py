@@ -96,6 +96,20 @@ def test_type_clashes(text: str, at: int) -> None:
     assert (error.kind, error.at) == ("type", at), error.message
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["price = 1e-999999999", "price + 1 > 1e-999999999", "tags:price=1e-999999999", "tags:price=1e999999999"],
+)
+def test_no_exponent_is_written_out(text: str) -> None:
+    """Twelve characters that would take a gigabyte to compare with a column."""
+    assert refused(text).kind == "limit"
+
+
+@pytest.mark.parametrize("text", ["tags:at=²", "tags:volume=²", "tags:price=²"])
+def test_what_looks_like_a_digit_is_none(text: str) -> None:
+    assert refused(text).kind == "type"
+
+
 def test_utc_cannot_be_subscribed_to() -> None:
     assert refused("at > UTC()").kind == "inexpressible"
 

@@ -47,7 +47,7 @@ from sealcast.filters.tree import (
     XPath,
 )
 from sealcast.filters.values import kind
-from sealcast.model.schema import Attribute, Schema, Type
+from sealcast.model.schema import MAX_NUMBER_DIGITS, Attribute, Schema, Type
 
 #: AMQP's message sections: `a.price` is `price` where nothing is called `a.price` itself.
 SECTIONS: Final = ("application_properties.", "a.", "properties.", "p.", "header.", "h.")
@@ -294,7 +294,14 @@ def _decimal(text: str) -> Decimal:
     digits = text.replace("_", "").lower()
     if "0x" in digits:
         return Decimal(float.fromhex(digits.rstrip("fd") if "p" in digits else digits))
-    return Decimal(digits.rstrip("fd"))
+    return _bounded(Decimal(digits.rstrip("fd")), text)
+
+
+def _bounded(number: Decimal, text: str, at: int | None = None) -> Decimal:
+    """An exponent says in a few characters what takes a gigabyte to write out, and columns compare written out."""
+    if number.is_finite() and abs(number.adjusted()) > MAX_NUMBER_DIGITS:
+        raise FilterRejected("limit", f"{text} has more than {MAX_NUMBER_DIGITS} digits", at=at)
+    return number
 
 
 def _bare(text: str, attribute: Attribute, at: int) -> Value:
@@ -306,12 +313,12 @@ def _bare(text: str, attribute: Attribute, at: int) -> Value:
         given = {"true": True, "false": False}.get(text.lower(), text)
     elif attribute.type is not Type.TIMESTAMP:
         try:
-            given = Decimal(text)
+            given = _bounded(Decimal(text), text, at)
         except InvalidOperation:
             given = text
     try:
         if attribute.type is Type.TIMESTAMP:
-            return parse_timestamp(Decimal(text) if text.isdigit() else text, at)
+            return parse_timestamp(Decimal(text) if text.isdecimal() else text, at)
         if attribute.type is Type.DECIMAL and isinstance(given, Decimal) and given.is_finite():
             return given
         return Attribute(attribute.name, attribute.type).parse(given)
