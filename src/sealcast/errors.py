@@ -6,6 +6,10 @@
     │   ├── SchemaRejected    a schema that contradicts itself
     │   ├── EventRejected     an event off its schema (names the attribute)
     │   ├── FrameRejected     bytes that are not a frame, or not an honest one (reason)
+    │   ├── ParameterRejected a parameter of a topic's keys that cannot be (names the parameter)
+    │   ├── TokenRejected     a token that gives no right here and now (reason)
+    │   ├── CertificateRejected  a certificate that binds nothing here and now (reason)
+    │   ├── RevocationRejected   a revocation list that cannot follow the one at hand (reason)
     │   └── CannotOpen        a sealed event that these keys do not open, or that was altered
     ├── Misuse            the caller: the call made no sense; nothing was done
     │   └── NotFound          it names something that does not exist (with the nearest name)
@@ -100,6 +104,62 @@ class FrameRejected(Rejected):
     def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
         #: A word of `sealcast.model.rejection.Reason`; rejections are counted by it.
+        self.reason = reason
+
+    def as_json(self) -> dict[str, object]:
+        return {**super().as_json(), "reason": self.reason}
+
+
+class ParameterRejected(Rejected):
+    """A parameter of a topic's keys and tokens that cannot be."""
+
+    code = "parameter"
+
+    def __init__(self, parameter: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        #: Which one, as it is written.
+        self.parameter = parameter
+
+    def as_json(self) -> dict[str, object]:
+        return {**super().as_json(), "parameter": self.parameter}
+
+
+class TokenRejected(Rejected):
+    """A token that gives its bearer no right here and now."""
+
+    code = "token"
+
+    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        #: A word of `sealcast.trust.tokens.TokenReason`: which check it did not pass.
+        self.reason = reason
+
+    def as_json(self) -> dict[str, object]:
+        return {**super().as_json(), "reason": self.reason}
+
+
+class CertificateRejected(Rejected):
+    """A certificate that does not bind a name to its keys here and now."""
+
+    code = "certificate"
+
+    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        #: A word of `sealcast.trust.certificates.CertificateReason`: which check it did not pass.
+        self.reason = reason
+
+    def as_json(self) -> dict[str, object]:
+        return {**super().as_json(), "reason": self.reason}
+
+
+class RevocationRejected(Rejected):
+    """A list of revoked certificates that is forged, or does not follow the one at hand."""
+
+    code = "revocation"
+
+    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        #: A word of `sealcast.trust.revocation.RevocationReason`: which check it did not pass.
         self.reason = reason
 
     def as_json(self) -> dict[str, object]:

@@ -26,6 +26,13 @@ SALT_BYTES: Final = 16
 #: A whole message: twice the largest payload, so half is left for attributes.
 MAX_MESSAGE_BYTES: Final = 2 * MAX_PAYLOAD_BYTES
 
+# --- tokens -----------------------------------------------------------------------------------
+
+#: A whole token, its header and signature included.
+MAX_TOKEN_BYTES: Final = 2048
+#: A topic template, in UTF-8.
+MAX_TEMPLATE_BYTES: Final = 1024
+
 # --- CBOR -------------------------------------------------------------------------------------
 
 #: Nesting of arrays, maps and tags. Ours need four levels.

@@ -1,0 +1,144 @@
+"""How a topic's keys and tokens are made: what its owner chooses when it registers the topic with a key center.
+
+Paper 004 (Pallickara and others, section 4.3) lets the owner choose the cipher, the size of its key and the hash
+under a token's signature, and has the center refuse what it does not support. So here: a parameter that cannot be is
+refused by its name, with what could be instead. The paper's choice of cipher mode and padding is gone: an AEAD has
+neither.
+
+    KeyParameters.parse({"key_bits": 192, "token_hash": "sha-384"})        from JSON or from NAME=VALUE of a command
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from enum import StrEnum
+from typing import Any, Final
+
+from sealcast.errors import ParameterRejected
+
+ALGORITHMS: Final = ("AES-GCM",)
+KEY_BITS: Final = (128, 192, 256)
+#: Digits of a number written as text: bounds what parsing it can cost.
+_MAX_DIGITS: Final = 18
+
+_MINUTE: Final = 60
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+_YEAR: Final = 366 * _DAY
+
+
+class TokenHash(StrEnum):
+    """The hash under the signature of a topic's tokens. One a topic: a token signed with another is refused."""
+
+    SHA256 = "sha-256"
+    SHA384 = "sha-384"
+    SHA512 = "sha-512"
+
+
+#: Inclusive bounds of the numbers, and what each bounds: (least, most, unit).
+BOUNDS: Final[Mapping[str, tuple[int, int, str]]] = {
+    "key_lifetime_s": (_MINUTE, 10 * _YEAR, "seconds"),
+    # AES-GCM's own limit for one key (SPEC.md, MAX_SEALS_PER_KEY).
+    "messages_per_key": (1, 2**32, "messages"),
+    "token_lifetime_s": (1, _YEAR, "seconds"),
+    "grace_s": (0, 7 * _DAY, "seconds"),
+    "max_skew_s": (0, _HOUR, "seconds"),
+    "stale_after_s": (1, _YEAR, "seconds"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class KeyParameters:
+    """The parameters of one topic. Whatever is here passed the checks: there is no other way to make one."""
+
+    algorithm: str = "AES-GCM"
+    key_bits: int = 256
+    token_hash: str = TokenHash.SHA256.value
+    #: A topic key is replaced when it is this old, or has sealed this many messages, whichever comes first.
+    key_lifetime_s: int = 30 * _DAY
+    messages_per_key: int = 2**32
+    #: The longest a token may be valid.
+    token_lifetime_s: int = _DAY
+    #: How long after a rotation frames and tokens of the epoch before are still taken.
+    grace_s: int = 5 * _MINUTE
+    #: By how much the clocks of a realm may differ.
+    max_skew_s: int = 5 * _MINUTE
+    #: Messages older than this are refused as stale.
+    stale_after_s: int = _DAY
+
+    def __post_init__(self) -> None:
+        _one_of("algorithm", self.algorithm, ALGORITHMS)
+        _one_of("key_bits", self.key_bits, KEY_BITS)
+        _one_of("token_hash", self.token_hash, tuple(h.value for h in TokenHash))
+        object.__setattr__(self, "token_hash", str(self.token_hash))
+        for name, (least, most, unit) in BOUNDS.items():
+            value = getattr(self, name)
+            if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
+                raise _refused(name, f"is {least} to {most} {unit}, not {_shown(value)}", f"set {name} within that")
+        if self.grace_s >= self.key_lifetime_s:
+            raise _refused(
+                "grace_s",
+                f"of {self.grace_s} s is not below key_lifetime_s of {self.key_lifetime_s} s: no key would ever end",
+                "shorten grace_s or lengthen key_lifetime_s",
+            )
+        if self.max_skew_s >= self.stale_after_s:
+            raise _refused(
+                "max_skew_s",
+                f"of {self.max_skew_s} s is not below stale_after_s of {self.stale_after_s} s: an honest clock's "
+                "messages would be stale",
+                "lower max_skew_s or raise stale_after_s",
+            )
+
+    @property
+    def key_bytes(self) -> int:
+        return self.key_bits // 8
+
+    @property
+    def max_skew_us(self) -> int:
+        return self.max_skew_s * 1_000_000
+
+    @classmethod
+    def parse(cls, given: Mapping[str, object]) -> KeyParameters:
+        """From JSON, or from text as a command line has it; ParameterRejected names the first that is wrong."""
+        if not isinstance(given, Mapping):
+            raise _refused("parameters", "are an object of names and values", "see `sealcast topic create --help`")
+        known = {f.name for f in fields(cls)}
+        values: dict[str, Any] = {}
+        for name, value in given.items():
+            if name not in known:
+                near = difflib.get_close_matches(str(name)[:64], known, n=1)
+                hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known))}"
+                raise _refused(_shown(name), "is no parameter of a topic's keys", hint)
+            values[name] = _number(value) if name in BOUNDS or name == "key_bits" else value
+        return cls(**values)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def _number(value: object) -> object:
+    """A whole number written as text is that number; everything else is left for the bounds to refuse."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= _MAX_DIGITS:
+        return int(value)
+    return value
+
+
+def _one_of(name: str, value: object, allowed: tuple[object, ...]) -> None:
+    if isinstance(value, bool) or not any(isinstance(value, type(a)) and value == a for a in allowed):
+        listed = ", ".join(map(str, allowed))
+        raise _refused(
+            name,
+            f"is {'one of ' if len(allowed) > 1 else ''}{listed}, not {_shown(value)}",
+            f"write {name}={allowed[-1]}",
+        )
+
+
+def _refused(name: str, why: str, hint: str) -> ParameterRejected:
+    return ParameterRejected(name, f"parameter {name} {why}", hint=hint)
+
+
+def _shown(value: object) -> str:
+    text = value if isinstance(value, str) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."
