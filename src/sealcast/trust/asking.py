@@ -1,0 +1,108 @@
+"""Asking a service: find where it listens, post a sealed request, wait for its answer on a topic of one's own.
+
+No daemon is needed where the service's secrets are at hand: `turn` runs one turn of it in this process, over the same
+topics, with the same bytes, through the same checks. Without it one waits for whoever serves.
+
+A service may move while it is asked (`service`): the question is then asked again at its new place, in the same
+envelope and so under the same id, which is answered once however often it arrives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sealcast.errors import NotFound, Unavailable
+from sealcast.trust.control import Busy, ControlPlane, reply_topic
+from sealcast.trust.envelopes import EnvelopeRejected, Message, Opened, Party, Recipient, Verify, open_reply, seal
+from sealcast.trust.service import unwrap
+
+ATTEMPTS: Final = 4
+PATIENCE_S: Final = 5.0
+_POLL_S: Final = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a service listens, and to whom what is posted there is sealed."""
+
+    topic: bytes
+    recipient: Recipient
+
+
+class Asker:
+    """One entity that asks services of its realm."""
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        me: Party,
+        realm: bytes,
+        verify: Verify,
+        *,
+        clock: Callable[[], int] | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._plane, self.me, self.realm, self.verify = plane, me, realm, verify
+        self.clock = clock or (lambda: time.time_ns() // 1000)
+        self._patience_s = patience_s
+
+    def ask(
+        self,
+        where: Callable[[], Address],
+        kind: str,
+        body: bytes,
+        *,
+        turn: Callable[[], object] | None = None,
+        attempts: int = ATTEMPTS,
+    ) -> Opened:
+        """The answer, proven; ServiceRefused when it is no; Unavailable when there is none.
+
+        `where` is asked again before every further attempt: a service that moved is found where it is now.
+        """
+        with reply_topic(self._plane) as answers:
+            question = Message.request(kind, body, answers, self.clock())
+            envelope, sealed_for, trouble = b"", None, "nobody answered"
+            for attempt in range(attempts):
+                address = where()
+                if sealed_for != address.recipient:
+                    envelope = seal(self.me, self.realm, address.recipient, question)
+                    sealed_for = address.recipient
+                try:
+                    self._plane.post(address.topic, envelope)
+                except (NotFound, Busy) as error:
+                    trouble = error.message
+                    self._wait(turn, attempt)
+                    continue
+                reply = self._answer(answers, question, address.recipient.name, turn)
+                if reply is not None:
+                    return unwrap(reply)
+        raise Unavailable(
+            f"no answer after {attempts} attempts: {trouble}",
+            hint="is the service running? In an embedded realm its key must be readable here",
+        )
+
+    def _answer(self, topic: bytes, question: Message, of: str, turn: Callable[[], object] | None) -> Opened | None:
+        """The first post on our topic that is a proven answer to the question."""
+        offset, until = 0, time.monotonic() + self._patience_s
+        while True:
+            if turn is not None:
+                turn()
+            for post in self._plane.read(topic, offset):
+                offset = post.offset + 1
+                try:
+                    return open_reply(post.data, self.me, self.realm, self.verify, self.clock(), question, of)
+                except EnvelopeRejected:
+                    # Anyone may post here; only the one who was asked can answer.
+                    continue
+            if turn is not None or time.monotonic() > until:
+                return None
+            time.sleep(_POLL_S)
+
+    def _wait(self, turn: Callable[[], object] | None, attempt: int) -> None:
+        if turn is not None:
+            turn()
+        else:
+            time.sleep(_POLL_S * (2 << attempt))
