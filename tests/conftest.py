@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,6 +15,17 @@ if TYPE_CHECKING:
 # Machines differ: a slow example is no failure. The examples are the same on every run, so that a failure repeats.
 settings.register_profile("sealcast", deadline=None, derandomize=True)
 settings.load_profile("sealcast")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def unlock_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Private keys are sealed under an unlock key of the tests' own, also in the processes that they start."""
+    path = tmp_path_factory.mktemp("unlock") / "unlock.key"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SEALCAST_UNLOCK_KEY", str(path))
+        for name in ("SEALCAST_PASSPHRASE", "SEALCAST_PASSPHRASE_FILE", "SEALCAST_REGISTRY_URL"):
+            patch.delenv(name, raising=False)
+        yield path
 
 
 @pytest.fixture(scope="session")

@@ -227,7 +227,7 @@ def test_explain_says_who_learns_what(delivered: Path) -> None:
     assert len(document["parties"]) == 5 and all(p["learns"] and p["cannot"] for p in document["parties"])
     text = sealcast("explain", "quotes").out
     assert "2 ever subscribed, 2 of them may read now" in text
-    assert "whoever has secrets/broker.key is the broker" in text
+    assert "whoever has secrets/broker.key and what unlocks it is the broker" in text
 
 
 # --- inspect ---------------------------------------------------------------------------------------------------
@@ -252,18 +252,24 @@ def artefacts(home: Path) -> dict[str, str]:
 
 
 def test_inspect_knows_everything_we_write_and_shows_no_secret(delivered: Path) -> None:
+    from sealcast.errors import NotFound
     from sealcast.log.embedded import EmbeddedLog
+    from sealcast.trust import keyfile, unlock
 
     sealcast("sub", "quotes", "--as", "alice")
     with EmbeddedLog(delivered / "topics" / "quotes" / "frames" / "0", read_only=True) as log:
         (delivered / "one.frame").write_bytes(next(iter(log.read(0))).data)
-    known = artefacts(delivered) | {str(delivered / "one.frame"): "a frame: one publisher's batch of events"}
+    known = artefacts(delivered) | {
+        str(delivered / "one.frame"): "a frame: one publisher's batch of events",
+        str(unlock.key_path()): "an unlock key",
+    }
     secrets = [
         value
         for name in ("secrets/broker.key", "entities/alice.key")
-        for field, value in json.loads((delivered / name).read_text()).items()
-        if field not in ("format", "kind", "entity")
+        for value in keyfile.read(delivered / name, keyfile.look(delivered / name).kind, NotFound(name)).values()
+        if value != "alice"
     ]
+    assert len(secrets) >= 6
     for path, what in known.items():
         result = sealcast("inspect", path)
         assert result.code == 0, result.err

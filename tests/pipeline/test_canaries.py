@@ -24,7 +24,7 @@ import re2
 from pyspark import cloudpickle
 
 from sealcast.clients.publisher import Publisher
-from sealcast.errors import Misuse
+from sealcast.errors import Misuse, NotFound
 from sealcast.lab.attacks import Insider
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event, Position, Schema
@@ -35,6 +35,7 @@ from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
 from sealcast.schemes.endpoint import keys
+from sealcast.trust import keyfile, unlock
 from sealcast.trust.deployment import Realm
 from sealcast.wire.records import RecordCodec
 from tests.pipeline.drivers import ROOT
@@ -119,16 +120,15 @@ def test_nothing_that_spark_or_we_show_has_a_secret_in_it(watched: tuple[Realm, 
     assert found(files, spellings(realm)) == []
 
 
-def test_nothing_that_a_topic_has_on_disk_has_a_secret_in_it(watched: tuple[Realm, Path, bytes]) -> None:
+def test_nothing_that_a_realm_has_on_disk_has_a_secret_in_it(watched: tuple[Realm, Path, bytes]) -> None:
+    """Key files among it: a realm that is copied or backed up reveals no key."""
     realm, *_ = watched
     topic = realm.paths.topic("quotes").root
-    files = [path for path in (*topic.rglob("*"), *topic.parents[1].glob("registry*")) if path.is_file()]
+    files = [path for path in realm.paths.root.rglob("*") if path.is_file()]
+    assert {realm.paths.broker_key, realm.paths.entity_key("alice"), realm.paths.registry} <= set(files)
     names = {path.relative_to(topic).parts[0] for path in files if path.is_relative_to(topic)}
     assert {"frames", "pieces", "ledger", "checkpoint"} <= names
     assert found(files, spellings(realm)) == []
-    # Key files hold keys, and nothing of any event.
-    held = [realm.paths.broker_key, *realm.paths.entities.glob("*.key")]
-    assert {what.split(":")[0] for what in found(held, spellings(realm))} == {path.name for path in held}
 
 
 def test_the_search_finds_what_is_there(watched: tuple[Realm, Path, bytes], tmp_path: Path) -> None:
@@ -213,10 +213,7 @@ def spellings(realm: Realm) -> dict[bytes, str]:
 def secrets_of(realm: Realm) -> Iterator[tuple[bytes, str]]:
     yield PAYLOAD, "payload"
     yield SYMBOL.encode(), "attribute"
-    for path in (realm.paths.broker_key, *realm.paths.entities.glob("*.key")):
-        for name, value in json.loads(path.read_text()).items():
-            if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value):
-                yield bytes.fromhex(value), f"{path.name}: {name}"
+    yield from unlocked(realm.paths.root)
     topic, broker = realm.state().topic("quotes"), realm.broker()
     secret = broker.topic_secret(topic.id, topic.epoch)
     yield secret.reveal(), "topic secret"
@@ -230,6 +227,17 @@ def secrets_of(realm: Realm) -> Iterator[tuple[bytes, str]]:
     nonces = [aead.nonce(Position(0, offset, row)) for offset in range(8) for row in range(2)]
     for number, key in enumerate(keys.content_keys(secret, nonces)):
         yield key, f"content key {number}"
+
+
+def unlocked(root: Path) -> Iterator[tuple[bytes, str]]:
+    """What is sealed in the key files, and what unlocks them."""
+    key = unlock.for_writing().key
+    yield key.reveal(), "unlock key"
+    for path in root.rglob("*.key"):
+        body = keyfile.read(path, keyfile.look(path).kind, NotFound(str(path)))
+        for name, value in body.items():
+            if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value):
+                yield bytes.fromhex(value), f"{path.name}: {name}"
 
 
 def _written(raw: bytes) -> Iterator[bytes]:

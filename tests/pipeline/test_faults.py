@@ -318,10 +318,14 @@ def test_a_registry_older_than_the_ledger_is_refused(
 
 
 def test_a_damaged_key_file_is_refused_without_a_word_of_its_content(delivered: Field) -> None:
+    broker, reader = delivered.realm.broker(), delivered.realm.identity("all")
+    held = {
+        "broker.key": (broker.master, broker.signer.seed, broker.kem.private),
+        "all.key": (reader.signer.seed, reader.kem.private),
+    }
     for path in (delivered.realm.paths.broker_key, delivered.realm.paths.entity_key("all")):
         good = path.read_bytes()
-        secrets = [v for v in json.loads(good).values() if isinstance(v, str) and len(v) == 64]
-        assert secrets
+        secrets = [secret.reveal().hex() for secret in held[path.name]]
         for damage in (cut_more, halve, flip_middle):
             damage(path)
             with pytest.raises(Corrupt) as raised:

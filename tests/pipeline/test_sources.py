@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
-from sealcast.errors import Corrupt, Misuse
+from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.pieces import Pieces
@@ -25,6 +25,7 @@ from sealcast.pipeline import sources
 from sealcast.pipeline.columns import COUNTS, PIECES, REJECTED, ddl
 from sealcast.pipeline.sources import FramesSource, FramesStream, Limits
 from sealcast.pipeline.topic import TopicName
+from sealcast.trust import keyfile
 from sealcast.trust.deployment import Realm
 
 if TYPE_CHECKING:
@@ -392,7 +393,7 @@ def contents(directory: Path) -> dict[str, bytes]:
 
 
 def secrets_of(realm: Realm) -> list[bytes]:
-    keys = json.loads(realm.paths.broker_key.read_text())
+    keys = keyfile.read(realm.paths.broker_key, "sealcast broker", NotFound("no keys"))
     texts = [value for value in keys.values() if isinstance(value, str) and re.fullmatch(r"[0-9a-f]{64}", value)]
     assert len(texts) >= 4
     return [form for text in texts for form in (text.encode(), bytes.fromhex(text))]

@@ -60,7 +60,7 @@ def test_missing_foreign_and_broken_files(tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match="is no sealcast broker file"):
         BrokerSecrets.load(path)
     content = path.read_bytes()
-    for broken in (b"", b"{}", content[:-40], content.replace(b"seed", b"weed"), b"\xff" * 20_000):
+    for broken in (b"", b"{}", b"[]", content[:-40], content.replace(b"seed", b"weed"), b"\xff" * 70_000):
         path.write_bytes(broken)
         with pytest.raises(Corrupt):
             Identity.load(path, "alice")
@@ -70,7 +70,7 @@ def test_no_message_carries_a_key(tmp_path: Path) -> None:
     identity, path = Identity.generate("alice"), tmp_path / "alice.key"
     identity.save(path)
     secret = identity.signer.seed.reveal().hex()
-    path.write_bytes(path.read_bytes().replace(b'"x25519_private"', b'"x"'))
+    path.write_bytes(path.read_bytes().replace(b'"seed"', b'"sead"'))
     with pytest.raises(Corrupt) as refusal:
         Identity.load(path, "alice")
     assert secret not in str(refusal.value) + repr(refusal.value.__cause__) + repr(identity)

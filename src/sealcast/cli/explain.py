@@ -90,6 +90,6 @@ def _endpoint(state: RealmState, topic: str) -> tuple[list[Party], list[str]]:
     left = [
         "traffic analysis: sizes, times and who gets what are visible on the disk",
         "what a subscriber was sent before a revocation, it keeps; a revocation counts from the next batch on",
-        "whoever has secrets/broker.key is the broker; whoever has entities/NAME.key is NAME",
+        "whoever has secrets/broker.key and what unlocks it is the broker; likewise entities/NAME.key and NAME",
     ]
     return parties, left

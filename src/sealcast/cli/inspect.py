@@ -19,6 +19,10 @@ app = typer.Typer(**talk.SETTINGS)
 #: A frame is the largest thing that is read whole without being asked what it is first.
 _HEAD: Final = 64
 Found = dict[str, Any]
+_KEY_FILES: Final = {
+    "sealcast broker": "the trusted broker's secrets",
+    "sealcast entity": "an entity's private keys",
+}
 
 
 @app.command(epilog="Example: sealcast inspect topics/quotes/pieces/0000-*.piece")
@@ -84,8 +88,8 @@ def _realm(path: Path) -> Found:
         entities=len(state.entities),
         has_broker_secrets=realm.paths.broker_key.exists(),
         has_keys_of=sorted(p.stem for p in realm.paths.entities.glob("*.key")),
-        reveals="all that its files do; who reads secrets/ is the broker, who reads entities/NAME.key is NAME",
-        hides="events, from whoever can read neither of these two",
+        reveals="all that its files do",
+        hides="events and private keys, from whoever has not also what unlocks its key files",
     )
 
 
@@ -155,21 +159,26 @@ def _registry(path: Path) -> Found:
 
 
 def _key_file(path: Path) -> Found:
+    from sealcast.trust import keyfile, unlock
+
     try:
-        body = jsonlib.loads(path.read_bytes())
-        kind = str(body["kind"])
+        kind = str(jsonlib.loads(path.read_bytes())["kind"])
     except (ValueError, KeyError, TypeError):
         return _plain_json(path)
     mode = stat.S_IMODE(path.stat().st_mode)
-    broker = kind == "sealcast broker"
+    shown = f"{mode:04o}" + (", readable by others: it will be refused" if mode & 0o077 else "")
+    if kind == unlock.KIND:
+        opens = "every private key that was sealed under it, to whoever has those files too"
+        return _result("an unlock key", mode=shown, reveals=opens, hides="nothing; it is not shown here")
+    lock = keyfile.look(path).lock
+    owner = {"entity": path.stem} if kind == "sealcast entity" else {}
     return _result(
-        "the trusted broker's secrets" if broker else "an entity's private keys",
-        **({} if broker else {"entity": body.get("entity")}),
-        mode=f"{mode:04o}" + (", readable by others: it will be refused" if mode & 0o077 else ""),
-        holds=[name for name in body if name not in ("format", "kind", "entity")],
-        reveals="everything its owner can do: whoever has this file is the "
-        + ("broker, and opens every event of the realm" if broker else "entity, and opens what is sealed for it"),
-        hides="nothing; its keys are not shown here",
+        _KEY_FILES.get(kind, f"private keys ({kind})"),
+        **owner,
+        mode=shown,
+        sealed_under="a passphrase" if lock.by == "passphrase" else f"unlock key {lock.id.hex()}",
+        reveals="that it is there, and what unlocks it",
+        hides="its keys, from whoever has not also what unlocks it",
     )
 
 

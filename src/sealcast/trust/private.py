@@ -1,0 +1,56 @@
+"""Files that only their owner reads: made whole and once, refused when others could have read them."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import Final
+
+from sealcast.errors import Misuse, Rejected
+from sealcast.log import files
+
+_OTHERS: Final = stat.S_IRWXG | stat.S_IRWXO
+
+
+def create(path: Path, content: bytes, *, again: bool = False) -> None:
+    """A new file, durable on return, never readable by others, not even for a moment.
+
+    Misuse if there is one already, unless whoever came first is as good (`again`).
+    """
+    files.make_directory(path.parent)
+    staged = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+    with files.named(path, "writing"):
+        try:
+            file = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, files.FILE_MODE)
+            try:
+                files.write_all(file, content, 0)
+                os.fsync(file)
+            finally:
+                os.close(file)
+            # link, not rename: two processes that make the same file cannot overwrite each other's keys
+            os.link(staged, path)
+        except FileExistsError:
+            if not again:
+                raise Misuse(f"{path} exists; keys are never overwritten") from None
+        finally:
+            staged.unlink(missing_ok=True)
+        files.sync_directory(path.parent)
+
+
+def read(path: Path, limit: int) -> bytes:
+    """What is in a private file, up to one byte more than `limit`; Rejected if others could have read it."""
+    with files.named(path, "reading"):
+        file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        # Asked of the open file, so that what was checked is what is read.
+        mode = os.fstat(file).st_mode
+        if mode & _OTHERS:
+            raise Rejected(
+                f"{path} can be read by others (mode {stat.S_IMODE(mode):04o}); its keys may be known to them",
+                hint=f"if you are sure they are not: chmod 600 {path}",
+            )
+        with files.named(path, "reading"):
+            return os.read(file, limit + 1)
+    finally:
+        os.close(file)
