@@ -34,6 +34,8 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "opyrchal/fig6": Experiment("opyrchal.figures:fig6", "encryptions against subscribers, C = 10,000"),
     "opyrchal/fig7": Experiment("opyrchal.figures:fig7", "the best three, to 5,000 subscribers, C = 10,000 and 20,000"),
     "opyrchal/fig8": Experiment("opyrchal.figures:fig8", "encryptions against cache size"),
+    "opyrchal/fig9": Experiment("opyrchal.fig9:run", "throughput against encryptions per message, and key set-up"),
+    "opyrchal/auth": Experiment("opyrchal.auth:run", "throughput with integrity, key commitment and signatures"),
 }
 
 

@@ -1,18 +1,23 @@
-"""Parameter points of group key experiments, simulated as tasks of a Spark job, one a point.
+"""Parameter points, each a task of a Spark job: of any kind, and those of group key experiments.
 
-A point says everything that its result depends on, the seed included: it gives the same numbers on any machine.
+A point says everything that its result depends on, the seed included: a simulated one gives the same numbers on any
+machine.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from sealcast.groupkeys.catalog import Setting, make
 from sealcast.lab.groups import POPULAR_GROUPS, POPULAR_SHARE, popular_groups, random_groups
 from sealcast.lab.report import Told
 from sealcast.lab.tally import Tally, portions_of, tally
+
+P = TypeVar("P")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,12 +46,21 @@ def simulate(point: Point) -> Tally:
 
 
 def simulate_all(points: Sequence[Point], told: Told) -> list[Tally]:
-    """Runs every point as a Spark task of its own, the longest first, and returns results in the order of points."""
+    """Simulates every point, the longest first."""
+    return run_all(points, simulate, told, _work)
+
+
+def run_all(
+    points: Sequence[P], run: Callable[[P], R], told: Told, work: Callable[[P], float] = lambda point: 0.0
+) -> list[R]:
+    """Runs every point as a Spark task of its own and returns results in the order of points.
+
+    `work` estimates how long a point takes: a long task that starts last would leave all other cores waiting for it.
+    """
     from sealcast.pipeline.session import session
 
     context = session(app_name="sealcast lab").sparkContext
-    # A long task that starts last would leave all other cores waiting for it.
-    order = sorted(range(len(points)), key=lambda i: -_work(points[i]))
+    order = sorted(range(len(points)), key=lambda i: -work(points[i]))
     tasks = context.parallelize([(i, points[i]) for i in order], max(1, len(points)))
     ended = threading.Event()
 
@@ -59,7 +73,7 @@ def simulate_all(points: Sequence[Point], told: Told) -> list[Tally]:
     watcher = threading.Thread(target=watch, daemon=True)
     watcher.start()
     try:
-        found = dict(tasks.map(lambda task: (task[0], simulate(task[1]))).collect())
+        found = dict(tasks.map(lambda task: (task[0], run(task[1]))).collect())
     finally:
         ended.set()
         watcher.join()

@@ -4,25 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.parquet
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 #: Hears how far an experiment is: points done, points in all.
 Told = Callable[[int, int], None]
 Row = Mapping[str, object]
 
 
+class Look(StrEnum):
+    """What a curve is, and hence how it is drawn."""
+
+    MEASURED = "measured"
+    #: Computed: by the paper's own equations, or by a law fitted to what was measured.
+    COMPUTED = "computed"
+    #: Computed: exactly for what is simulated.
+    EXACT = "exact"
+    #: What nothing can be below.
+    BOUND = "bound"
+    #: As the paper prints it.
+    PRINTED = "printed"
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One curve of a chart."""
+    """One curve of a chart. Curves of one label share a colour."""
 
     label: str
     x: Sequence[float]
     y: Sequence[float]
-    #: Dashed: computed, not measured.
-    dashed: bool = False
+    look: Look = Look.MEASURED
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +51,11 @@ class Panel:
     y: str
     lines: Sequence[Line]
     log_x: bool = False
+    log_y: bool = False
+    #: What stands at x = 0, 1, ... where x is no quantity.
+    ticks: Sequence[str] = ()
+    #: In the legend, beside each look that is not measured.
+    looks: Mapping[Look, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,19 +88,69 @@ class Report:
         return written
 
 
+# --- pictures -------------------------------------------------------------------------------------------
+
+_STYLES: Final[dict[Look, dict[str, Any]]] = {
+    Look.MEASURED: {"linestyle": "-", "linewidth": 1.2, "markersize": 5},
+    Look.COMPUTED: {"linestyle": "--", "linewidth": 1.2},
+    Look.EXACT: {"linestyle": ":", "linewidth": 2.2},
+    Look.BOUND: {"linestyle": "-", "linewidth": 2.5, "color": "black", "alpha": 0.6},
+    Look.PRINTED: {"linestyle": "", "marker": "_", "markersize": 22, "markeredgewidth": 2, "color": "black"},
+}
+_MARKERS: Final = "os^vDP*X"
+_ACROSS: Final = 2
+
+
 def _draw(panels: Sequence[Panel], title: str, path: Path) -> None:
     from matplotlib.figure import Figure  # a tenth of a second that only a figure is worth
 
+    down = -(-len(panels) // _ACROSS)
+    across = min(_ACROSS, len(panels))
     # On no window system: pyplot would keep state for the whole process.
-    figure = Figure(figsize=(6.4 * len(panels), 4.8), layout="constrained")
+    figure = Figure(figsize=(7.2 * across, 4.8 * down + 0.8), layout="constrained")
     figure.suptitle(title)
-    for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-        for at, line in enumerate(panel.lines):
-            style = "--" if line.dashed else "-"
-            axes.plot(line.x, line.y, style, marker="" if line.dashed else "os^vD*"[at % 6], label=line.label)
-        if panel.log_x:
-            axes.set_xscale("log")
-        axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y, ylim=(0, None))
-        axes.grid(alpha=0.3)
-        axes.legend()
+    # The same thing has the same colour in every panel, so that one legend serves them all, where it hides nothing.
+    labels = list(dict.fromkeys(line.label for panel in panels for line in panel.lines))
+    places = figure.subplots(down, across, squeeze=False).reshape(-1)
+    for axes, panel in zip(places, panels, strict=False):
+        _plot(axes, panel, labels)
+    for axes in places[len(panels) :]:
+        axes.set_axis_off()
+    named = {label: handle for axes in places for handle, label in zip(*axes.get_legend_handles_labels(), strict=True)}
+    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=5, fontsize=9)
     figure.savefig(path, dpi=120)
+
+
+def _plot(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
+    for line in panel.lines:
+        style, at = dict(_STYLES[line.look]), labels.index(line.label)
+        style.setdefault("color", f"C{at}")
+        if line.look is Look.MEASURED:
+            style.setdefault("marker", _MARKERS[at % len(_MARKERS)])
+        if panel.ticks and line.look is not Look.PRINTED:  # nothing lies between
+            style |= {"linestyle": "", "marker": _MARKERS[at % len(_MARKERS)], "fillstyle": "none"}
+        # A colour is named by what was measured in it; the other looks are named once, for all colours.
+        axes.plot(line.x, line.y, label=line.label if line.look not in panel.looks else None, **style)
+    for look, meaning in panel.looks.items():
+        axes.plot([], [], label=meaning, **({"color": "gray"} | _STYLES[look]))
+    axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+    if panel.log_x:
+        axes.set_xscale("log")
+        _readable(axes.xaxis)
+    if panel.log_y:
+        axes.set_yscale("log")
+        _readable(axes.yaxis)
+    if not panel.log_y:
+        axes.set_ylim(0, None)
+    if panel.ticks:
+        axes.set_xticks(range(len(panel.ticks)), panel.ticks, rotation=30, ha="right")
+    axes.grid(alpha=0.3)
+
+
+def _readable(axis: Axis) -> None:
+    """Numbers, and more of them than the powers of ten."""
+    from matplotlib.ticker import LogLocator
+
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axis.set_major_formatter("{x:,.10g}")
+    axis.set_minor_formatter("")

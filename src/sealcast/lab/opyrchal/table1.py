@@ -8,6 +8,7 @@ subscribers into clusters of 8.77.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,7 +16,7 @@ from sealcast.groupkeys import closed_forms
 from sealcast.groupkeys.catalog import Setting
 from sealcast.groupkeys.clusters import by_table_rule, root, split
 from sealcast.lab.points import Point, simulate_all
-from sealcast.lab.report import Report, Row, Told
+from sealcast.lab.report import Line, Look, Panel, Report, Row, Told
 
 EVENTS: Final = 15_000
 SEED: Final = 2_001
@@ -125,7 +126,24 @@ def run(quick: bool, told: Told) -> Report:
     ]
     departures = [_departure(cell, found.mean) for cell, found in results.items() if departs(cell, found.mean)]
     notes = [*_notes(), *departures, *(["quick: the large half is computed, not simulated"] if quick else [])]
-    return Report("opyrchal/table1", rows, all(row["agrees"] for row in rows), notes)
+    return Report("opyrchal/table1", rows, all(row["agrees"] for row in rows), notes, _panels(rows))
+
+
+def _panels(rows: Sequence[Row]) -> list[Panel]:
+    """The table as a picture: a half a panel, printed and computed and simulated in a column."""
+    panels = []
+    for scale in (SMALL, LARGE):
+        mine = [row for row in rows if str(row["cell"]).startswith(f"{scale.name}, ")]
+        lines = [
+            Line(name, [at for at, _ in shown], [y for _, y in shown], look)
+            for name, look in (("printed", Look.PRINTED), ("computed", Look.COMPUTED), ("simulated", Look.MEASURED))
+            for shown in [[(at, float(str(r[name]))) for at, r in enumerate(mine) if r[name] is not None]]
+            if shown
+        ]
+        ticks = [str(row["cell"]).partition(", ")[2] for row in mine]
+        title = f"{scale.name}: N = {scale.n:,}, C = |S| = {scale.c:,}, p = {scale.p}"
+        panels.append(Panel(title, "", "mean encryptions an event", lines, log_y=True, ticks=ticks))
+    return panels
 
 
 def agrees(printed: str, computed: float) -> bool:
