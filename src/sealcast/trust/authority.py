@@ -1,0 +1,363 @@
+"""The authority of a realm: a root, and the intermediate authority that does the daily work.
+
+    root (10 years)  signs  authority 1, authority 2, ... (2 years)  sign  everyone's certificates (90 days)
+
+The root signs authorities and the lists that revoke them, and nothing else, so its key file can be taken offline
+between those days (move `root.key` away; bring it back when an error asks for it). An authority's names are limited to
+its realm, its path length is zero: what it signs is no further authority. When one is lost, the root revokes it, and
+with it everything under it is refused; the next one has the next number, and holders enrol again.
+
+Private keys are in key files (`keyfile`), one each. Certificates and lists beside them are public.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from sealcast.errors import Corrupt, Misuse, NotFound, Rejected
+from sealcast.log import files
+from sealcast.model.names import NAME
+from sealcast.primitives import x509
+from sealcast.primitives.p256 import SigningKey, VerifyKey
+from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.trust import certificates, keyfile, lists
+from sealcast.trust.certificates import (
+    AUTHORITY_NAME,
+    AUTHORITY_USAGES,
+    EXTENSION,
+    HOLDER_USAGES,
+    MAX_GENERATION,
+    REALM_BYTES,
+    ROOT_NAME,
+    SERIAL_BYTES,
+    Certificate,
+    PublicKeys,
+    Role,
+    Trust,
+)
+from sealcast.trust.lists import Cause, RevocationDelta, Revoked
+from sealcast.trust.revocation import RevocationLog, RevocationStore, RevocationView
+
+KIND: Final = "sealcast authority"
+DAY_US: Final = 86_400 * x509.SECOND_US
+ROOT_LIFETIME_US: Final = 3_650 * DAY_US
+AUTHORITY_LIFETIME_US: Final = 730 * DAY_US
+LIFETIME_US: Final = 90 * DAY_US
+ENTITY: Final = frozenset({Role.ENTITY})
+#: Whoever is further behind gets the whole list at once.
+MAX_DELTAS: Final = 256
+
+_ROOT: Final = "root"
+_LISTS: Final = "revocations"
+_NUMBERED: Final = re.compile(r"authority-([1-9]\d{0,4})\.pem", re.ASCII)
+_RANDOM_BITS: Final = 8 * (SERIAL_BYTES - 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A certificate to be issued."""
+
+    name: str
+    keys: PublicKeys
+    roles: frozenset[Role] = ENTITY
+
+
+class Authority(Unpicklable):
+    """The private half of a realm's authority, or as much of it as is here."""
+
+    __slots__ = ("_directory", "_keys", "authorities", "lists", "realm_id", "root")
+
+    def __init__(
+        self,
+        root: Certificate,
+        authorities: Sequence[Certificate],
+        keys: Mapping[int, SigningKey],
+        directory: Path | None = None,
+    ) -> None:
+        self.root = root
+        self.realm_id = root.realm
+        #: In the order of their numbers; the last one issues.
+        self.authorities = tuple(authorities)
+        self._keys = dict(keys)
+        self._directory = directory
+        self.lists: RevocationLog = (
+            RevocationLog(self.trust()) if directory is None else RevocationStore(directory / _LISTS, self.trust())
+        )
+
+    @classmethod
+    def generate(
+        cls,
+        realm_id: bytes,
+        at_us: int,
+        *,
+        root_lifetime_us: int = ROOT_LIFETIME_US,
+        lifetime_us: int = AUTHORITY_LIFETIME_US,
+    ) -> Authority:
+        """A new root and the first authority under it."""
+        if len(realm_id) != REALM_BYTES:
+            raise Misuse(f"a realm's id has {REALM_BYTES} bytes, not {len(realm_id)}")
+        key = SigningKey.generate()
+        root = _certify_authority(key, None, realm_id, key.verify_key, 0, at_us, root_lifetime_us)
+        made = cls(root, (), {0: key})
+        made.succeed(at_us, lifetime_us=lifetime_us)
+        return made
+
+    # --- issuing ------------------------------------------------------------------------------------
+
+    @property
+    def issuing(self) -> Certificate:
+        """The authority that issues now."""
+        return self.authorities[-1]
+
+    @property
+    def root_online(self) -> bool:
+        """Whether the root's key is at hand."""
+        return 0 in self._keys
+
+    def trust(self) -> Trust:
+        """Whom the realm believes: public, and all that is needed to verify."""
+        return Trust(self.root.der, [a.der for a in self.authorities], self.realm_id)
+
+    def issue(
+        self,
+        name: str,
+        keys: PublicKeys,
+        roles: Iterable[Role] = ENTITY,
+        at_us: int = 0,
+        lifetime_us: int = LIFETIME_US,
+    ) -> Certificate:
+        """A certificate for an entity and its three public keys."""
+        return self.issue_many([Wanted(name, keys, frozenset(roles))], at_us, lifetime_us)[0]
+
+    def issue_many(self, wanted: Sequence[Wanted], at_us: int, lifetime_us: int = LIFETIME_US) -> list[Certificate]:
+        """All of them, or none. None outlives its issuer."""
+        issuer, number = self.issuing, certificates.generation(self.issuing)
+        signer = self._key(number)
+        if not issuer.not_before_us <= at_us <= issuer.not_after_us:
+            raise Misuse(
+                f"{issuer.name!r} issues nothing at this time: it is outside of its own certificate's validity",
+                hint="make the next authority (this needs the root's key), or set the clock right",
+            )
+        until = min(at_us + lifetime_us, issuer.not_after_us)
+        if lifetime_us < x509.SECOND_US:
+            raise Misuse("a certificate lives a second at least")
+        for one in wanted:
+            if not NAME.fullmatch(one.name):
+                raise Misuse(f"{one.name!r} is no entity name")
+            if not one.roles or Role.AUTHORITY in one.roles:
+                raise Misuse(f"{one.name!r}: roles are one or more of entity, broker, key-center, discovery")
+        drawn = _serials(number, len(wanted))
+        return [self._issue(signer, one, serial, at_us, until) for one, serial in zip(wanted, drawn, strict=True)]
+
+    def _issue(self, signer: SigningKey, one: Wanted, serial: int, at_us: int, until_us: int) -> Certificate:
+        issuer, keys = self.issuing, one.keys
+        extension = certificates.encode_extension(one.roles, keys.verify_key, keys.kem_public)
+        der = x509.issue(
+            signer,
+            x509.Body(
+                serial=serial,
+                issuer=x509.Name(self.realm_id.hex(), issuer.name),
+                subject=x509.Name(self.realm_id.hex(), one.name),
+                public=VerifyKey(keys.identity),
+                issuer_key=signer.verify_key,
+                not_before_us=at_us,
+                not_after_us=until_us,
+                usages=HOLDER_USAGES,
+                uris=(certificates.uri(self.realm_id, one.name),),
+                private=((EXTENSION, extension),),
+            ),
+        )
+        # Read back: what does not pass our own reading must not leave this house.
+        return certificates.parse(der)
+
+    def succeed(self, at_us: int, *, lifetime_us: int = AUTHORITY_LIFETIME_US) -> Certificate:
+        """The next authority under the root: issues from now on. The ones before stay valid until they are revoked."""
+        number = len(self.authorities) + 1
+        if number > MAX_GENERATION:
+            raise Misuse(f"a realm has at most {MAX_GENERATION} authorities")
+        key = self._fresh_key(number)
+        made = _certify_authority(self._key(0), self.root, self.realm_id, key.verify_key, number, at_us, lifetime_us)
+        if self._directory is not None:
+            files.replace_file(self._directory / f"authority-{number}.pem", x509.pem(made.der))
+        self._keys[number] = key
+        self.authorities = (*self.authorities, made)
+        self.lists.trust = self.trust()
+        return made
+
+    # --- revoking -----------------------------------------------------------------------------------
+
+    @property
+    def revoked(self) -> RevocationView:
+        """What is revoked now."""
+        return self.lists.view
+
+    def revoke(self, serials: Iterable[int], cause: Cause, at_us: int) -> RevocationDelta:
+        """Revoke for good; durable on return. The newest delta that revokes any of them, also when asked again."""
+        wanted = set(serials)
+        if not wanted:
+            raise Misuse("no certificate was named")
+        if self.root.serial in wanted:
+            raise Misuse("the root signs the lists itself; it cannot be revoked by one", hint="make a new realm")
+        made: RevocationDelta | None = None
+        for number in sorted({certificates.issued_by(serial) for serial in wanted}, reverse=True):
+            mine = {s for s in wanted if certificates.issued_by(s) == number}
+            made = self._revoke(number, mine, cause, at_us) or made
+        return made or self._revoked_by(wanted)
+
+    def _revoke(self, number: int, serials: set[int], cause: Cause, at_us: int) -> RevocationDelta | None:
+        def make(view: RevocationView) -> RevocationDelta | None:
+            fresh = {serial: Revoked(cause, at_us) for serial in serials if not view.is_revoked(serial)}
+            if not fresh:
+                return None
+            signer, key = self._signer(number, view, at_us)
+            return lists.sign_delta(key, signer, view.number + 1, view.digest, fresh, max(at_us, view.at_us))
+
+        return self.lists.append(make)
+
+    def _revoked_by(self, serials: set[int]) -> RevocationDelta:
+        kept = [lists.parse(raw) for raw in self.lists.since(0) or ()]
+        for delta in reversed(kept):
+            if not serials.isdisjoint(delta.entries):
+                return delta
+        return self._base()
+
+    def revocations(self, since: int) -> list[bytes]:
+        """Signed lists that lead from list `since` to the newest: deltas, or the whole list for a newcomer."""
+        view = self.lists.view
+        if since >= view.number:
+            return []
+        deltas = self.lists.since(since) if since else None
+        return [self._base().raw] if deltas is None or len(deltas) > MAX_DELTAS else deltas
+
+    def _base(self) -> RevocationDelta:
+        view = self.lists.view
+        signer, key = self._signer(certificates.generation(self.issuing), view, view.at_us)
+        return lists.sign_base(key, signer, view.number, view.digest, view.entries, view.at_us)
+
+    def _signer(self, number: int, view: RevocationView, at_us: int) -> tuple[Certificate, SigningKey]:
+        """Who signs a list about certificates of authority `number`: itself while it counts, the root otherwise."""
+        own = self.root if number == 0 else self.authorities[number - 1] if number <= len(self.authorities) else None
+        counts = own is not None and not view.is_revoked(own.serial) and at_us <= own.not_after_us
+        if own is not None and counts and number in self._keys:
+            return own, self._keys[number]
+        return self.root, self._key(0)
+
+    # --- files --------------------------------------------------------------------------------------
+
+    def save(self, directory: Path) -> None:
+        """Key files, certificates and lists, into a directory that has none."""
+        files.make_directory(directory)
+        for number, key in self._keys.items():
+            _write_key(directory, number, key, self.realm_id)
+        for number, certificate in enumerate([self.root, *self.authorities]):
+            files.replace_file(directory / f"{_stem(number)}.pem", x509.pem(certificate.der))
+        store = RevocationStore(directory / _LISTS, self.trust())
+        store.accept(self.lists.since(0) or [])
+        self.lists, self._directory = store, directory
+
+    @classmethod
+    def load(cls, directory: Path) -> Authority:
+        """As much as is there: without `root.key` everything works that does not need the root."""
+        if not (directory / f"{_ROOT}.pem").exists():
+            raise NotFound(f"there is no authority in {directory}", hint="the machine where the realm was made has it")
+        numbers = sorted(int(m[1]) for p in directory.iterdir() if (m := _NUMBERED.fullmatch(p.name)))
+        if numbers != list(range(1, len(numbers) + 1)) or not numbers:
+            raise Corrupt(f"{directory} lacks an authority's certificate", hint="restore it from a copy")
+        found = [_read_certificate(directory / f"{_stem(number)}.pem") for number in (0, *numbers)]
+        keys = {n: _read_key(directory, n, c) for n, c in enumerate(found) if (directory / f"{_stem(n)}.key").exists()}
+        return cls(found[0], found[1:], keys, directory)
+
+    def _key(self, number: int) -> SigningKey:
+        key = self._keys.get(number)
+        if key is not None:
+            return key
+        name = f"{_stem(number)}.key"
+        where = f" ({self._directory / name} does not exist)" if self._directory is not None else ""
+        raise NotFound(
+            f"this needs the key of {'the root' if number == 0 else f'authority {number}'}, which is not here{where}",
+            hint=f"bring {name} back from where it is kept, and take it away again afterwards",
+        )
+
+    def _fresh_key(self, number: int) -> SigningKey:
+        key = SigningKey.generate()
+        if self._directory is None:
+            return key
+        path = self._directory / f"{_stem(number)}.key"
+        if path.exists():
+            # Left behind by an attempt that was cut short: never certified, so as good as new.
+            return _read_key(self._directory, number, None)
+        _write_key(self._directory, number, key, self.realm_id)
+        return key
+
+
+def _certify_authority(
+    signer: SigningKey,
+    root: Certificate | None,
+    realm: bytes,
+    public: VerifyKey,
+    number: int,
+    at_us: int,
+    lifetime_us: int,
+) -> Certificate:
+    organization = realm.hex()
+    until = at_us + lifetime_us
+    der = x509.issue(
+        signer,
+        x509.Body(
+            serial=_serials(0, 1)[0],
+            issuer=x509.Name(organization, ROOT_NAME),
+            subject=x509.Name(organization, f"{AUTHORITY_NAME}{number}" if number else ROOT_NAME),
+            public=public,
+            issuer_key=signer.verify_key,
+            not_before_us=at_us,
+            not_after_us=until if root is None else min(until, root.not_after_us),
+            usages=AUTHORITY_USAGES,
+            path_length=1 if root is None else 0,
+            permitted=None if root is None else organization,
+            private=((EXTENSION, certificates.encode_extension({Role.AUTHORITY}, b"", b"")),),
+        ),
+    )
+    return certificates.parse(der)
+
+
+def _serials(number: int, count: int) -> list[int]:
+    """Numbers that nobody can foresee, and that never come twice: 112 random bits after the issuer's own number."""
+    size = _RANDOM_BITS // 8
+    drawn = os.urandom(size * count)
+    return [(number << _RANDOM_BITS) | int.from_bytes(drawn[i : i + size], "big") for i in range(0, len(drawn), size)]
+
+
+def _stem(number: int) -> str:
+    return f"authority-{number}" if number else _ROOT
+
+
+def _write_key(directory: Path, number: int, key: SigningKey, realm: bytes) -> None:
+    body = {"realm": realm.hex(), "number": number, "p256_private": key.private.reveal().hex()}
+    keyfile.write(directory / f"{_stem(number)}.key", KIND, body)
+
+
+def _read_key(directory: Path, number: int, certificate: Certificate | None) -> SigningKey:
+    path = directory / f"{_stem(number)}.key"
+    body = keyfile.read(path, KIND, NotFound(f"{path} does not exist"))
+    try:
+        key = SigningKey.from_private(Secret(bytes.fromhex(body["p256_private"])))
+    except (KeyError, ValueError, TypeError, Misuse):
+        raise Corrupt(f"{path} holds no authority's key", hint="restore it from a copy") from None
+    if certificate is not None and bytes(key.verify_key) != certificate.identity_key:
+        raise Corrupt(f"{path} holds another key than its certificate's", hint="restore both from one copy")
+    return key
+
+
+def _read_certificate(path: Path) -> Certificate:
+    try:
+        with files.named(path, "reading"):
+            return certificates.parse(x509.from_pem(path.read_bytes()))
+    except Rejected as error:
+        raise Corrupt(
+            f"{path} holds no authority's certificate: {error.message}", hint="restore it from a copy"
+        ) from None
