@@ -121,7 +121,7 @@ class Wishes:
         texts = []
         for watched, below, price, size in zip(self.watched, self.below, self.price, self.size, strict=True):
             names = ", ".join(f"'S{symbol}'" for symbol in np.flatnonzero(watched))
-            least = f" AND size >= {size!r}" if size else ""
+            least = f" AND size >= {float(size)!r}" if size else ""
             texts.append(f"symbol IN ({names}) AND price {'<' if below else '>='} {float(price)!r}{least}")
         return texts
 
