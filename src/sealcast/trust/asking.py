@@ -12,16 +12,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Self
 
 from sealcast.errors import NotFound, Unavailable
-from sealcast.trust.control import Busy, ControlPlane, reply_topic
+from sealcast.trust.control import Busy, ControlPlane
 from sealcast.trust.envelopes import EnvelopeRejected, Message, Opened, Party, Recipient, Verify, open_reply, seal
 from sealcast.trust.service import unwrap
 
 ATTEMPTS: Final = 4
 PATIENCE_S: Final = 5.0
 _POLL_S: Final = 0.01
+#: Answers on one topic before another takes its place, files and all.
+_ENOUGH: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class Address:
 
 
 class Asker:
-    """One entity that asks services of its realm."""
+    """One entity that asks services of its realm, and hears their answers on one topic that it drops when it closes."""
 
     def __init__(
         self,
@@ -48,6 +50,8 @@ class Asker:
         self._plane, self.me, self.realm, self.verify = plane, me, realm, verify
         self.clock = clock or (lambda: time.time_ns() // 1000)
         self._patience_s = patience_s
+        self._answers: bytes | None = None
+        self._heard = 0
 
     def ask(
         self,
@@ -62,23 +66,23 @@ class Asker:
 
         `where` is asked again before every further attempt: a service that moved is found where it is now.
         """
-        with reply_topic(self._plane) as answers:
-            question = Message.request(kind, body, answers, self.clock())
-            envelope, sealed_for, trouble = b"", None, "nobody answered"
-            for attempt in range(attempts):
-                address = where()
-                if sealed_for != address.recipient:
-                    envelope = seal(self.me, self.realm, address.recipient, question)
-                    sealed_for = address.recipient
-                try:
-                    self._plane.post(address.topic, envelope)
-                except (NotFound, Busy) as error:
-                    trouble = error.message
-                    self._wait(turn, attempt)
-                    continue
-                reply = self._answer(answers, question, address.recipient.name, turn)
-                if reply is not None:
-                    return unwrap(reply)
+        answers = self._reply_topic()
+        question = Message.request(kind, body, answers, self.clock())
+        envelope, sealed_for, trouble = b"", None, "nobody answered"
+        for attempt in range(attempts):
+            address = where()
+            if sealed_for != address.recipient:
+                envelope = seal(self.me, self.realm, address.recipient, question)
+                sealed_for = address.recipient
+            try:
+                self._plane.post(address.topic, envelope)
+            except (NotFound, Busy) as error:
+                trouble = error.message
+                self._wait(turn, attempt)
+                continue
+            reply = self._answer(answers, question, address.recipient.name, turn)
+            if reply is not None:
+                return unwrap(reply)
         raise Unavailable(
             f"no answer after {attempts} attempts: {trouble}",
             hint="is the service running? In an embedded realm its key must be readable here",
@@ -86,12 +90,12 @@ class Asker:
 
     def _answer(self, topic: bytes, question: Message, of: str, turn: Callable[[], object] | None) -> Opened | None:
         """The first post on our topic that is a proven answer to the question."""
-        offset, until = 0, time.monotonic() + self._patience_s
+        until = time.monotonic() + self._patience_s
         while True:
             if turn is not None:
                 turn()
-            for post in self._plane.read(topic, offset):
-                offset = post.offset + 1
+            for post in self._plane.read(topic, self._heard):
+                self._heard = post.offset + 1
                 try:
                     return open_reply(post.data, self.me, self.realm, self.verify, self.clock(), question, of)
                 except EnvelopeRejected:
@@ -100,6 +104,26 @@ class Asker:
             if turn is not None or time.monotonic() > until:
                 return None
             time.sleep(_POLL_S)
+
+    def close(self) -> None:
+        """Nobody need answer any more."""
+        topic, self._answers, self._heard = self._answers, None, 0
+        if topic is not None:
+            self._plane.drop(topic)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    def _reply_topic(self) -> bytes:
+        if self._answers is None or not self._plane.exists(self._answers):
+            self._answers, self._heard = self._plane.create(reply=True), 0
+        elif self._plane.end(self._answers) > _ENOUGH:
+            self.close()
+            return self._reply_topic()
+        return self._answers
 
     def _wait(self, turn: Callable[[], object] | None, attempt: int) -> None:
         if turn is not None:

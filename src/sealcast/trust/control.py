@@ -19,8 +19,7 @@ import os
 import re
 import shutil
 from collections import OrderedDict, deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
@@ -175,7 +174,12 @@ class ControlPlane:
     def take(self, topic: bytes, offset: int) -> None:
         """Its listener needs nothing before `offset` any more: there is room in the queue, and files can go."""
         log = self._log(topic, must_exist=True)
-        files.replace_file(self._directory(topic) / "taken", offset.to_bytes(8, "big"))
+        # Not synced: what is lost of it makes the queue seem longer, until the next turn.
+        path = self._directory(topic) / "taken"
+        staged = path.with_name(f".taken-{os.getpid()}")
+        with files.named(path, "writing"):
+            staged.write_bytes(offset.to_bytes(8, "big"))
+            staged.rename(path)
         # Twice the queue: posts that raced past the bound are never among what retention removes.
         log.retain(max_bytes=2 * self._max_bytes + _SEGMENT_BYTES)
 
@@ -223,16 +227,6 @@ class ControlPlane:
     def _bytes(self, log: EmbeddedLog, taken: int, end: int) -> int:
         first = max(taken, log.start())
         return sum(log.sizes(first, end)) if first < end else 0
-
-
-@contextmanager
-def reply_topic(plane: ControlPlane) -> Iterator[bytes]:
-    """A topic for one answer: there while it is waited for, gone afterwards."""
-    topic = plane.create(reply=True)
-    try:
-        yield topic
-    finally:
-        plane.drop(topic)
 
 
 def _posted(offset: int, time_us: int, data: bytes) -> Posted:

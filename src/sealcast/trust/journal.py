@@ -138,10 +138,15 @@ class Journal:
         return [Answered(*row) for row in rows]
 
     def sent(self, answers: Iterable[Answered]) -> None:
+        """They were posted. Not synced: what is lost of it is posted once more."""
         keys = [(a.sender, a.request_id) for a in answers]
         if keys:
+            with self._named():
+                self._db.execute("PRAGMA synchronous = NORMAL")
             with self._transaction():
                 self._db.executemany("UPDATE answered SET sent = sent + 1 WHERE sender = ? AND request = ?", keys)
+            with self._named():
+                self._db.execute("PRAGMA synchronous = FULL")
 
     def forget(self, before_us: int) -> None:
         """Ids of requests that their time alone refuses by now; and old answers, when they are too many bytes."""

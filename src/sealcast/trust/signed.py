@@ -77,6 +77,11 @@ def certificate_in(data: bytes) -> bytes:
     return _apart(data)[0]
 
 
+def payload_in(data: bytes) -> bytes:
+    """The payload of something that was verified before."""
+    return _apart(data)[2]
+
+
 def _apart(data: bytes) -> tuple[bytes, bytes, bytes, bytes]:
     try:
         message = cbor.decode(data, max_bytes=MAX_SIGNED_BYTES, max_depth=3, max_items=16, tags=frozenset({TAG_SIGN1}))
