@@ -12,6 +12,7 @@ Private keys are in key files (`keyfile`), one each. Certificates and lists besi
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
@@ -25,8 +26,10 @@ from sealcast.model.names import NAME
 from sealcast.primitives import x509
 from sealcast.primitives.p256 import SigningKey, VerifyKey
 from sealcast.primitives.secrets import Secret, Unpicklable
-from sealcast.trust import certificates, keyfile, lists
-from sealcast.trust.certificates import (
+from sealcast.trust import keyfile, lists, profile
+from sealcast.trust.certificates import Certificate, PublicKeys, Role, Trust
+from sealcast.trust.lists import Cause, RevocationDelta, Revoked
+from sealcast.trust.profile import (
     AUTHORITY_NAME,
     AUTHORITY_USAGES,
     EXTENSION,
@@ -35,12 +38,7 @@ from sealcast.trust.certificates import (
     REALM_BYTES,
     ROOT_NAME,
     SERIAL_BYTES,
-    Certificate,
-    PublicKeys,
-    Role,
-    Trust,
 )
-from sealcast.trust.lists import Cause, RevocationDelta, Revoked
 from sealcast.trust.revocation import RevocationLog, RevocationStore, RevocationView
 
 KIND: Final = "sealcast authority"
@@ -136,7 +134,7 @@ class Authority(Unpicklable):
 
     def issue_many(self, wanted: Sequence[Wanted], at_us: int, lifetime_us: int = LIFETIME_US) -> list[Certificate]:
         """All of them, or none. None outlives its issuer."""
-        issuer, number = self.issuing, certificates.generation(self.issuing)
+        issuer, number = self.issuing, profile.generation(self.issuing)
         signer = self._key(number)
         if not issuer.not_before_us <= at_us <= issuer.not_after_us:
             raise Misuse(
@@ -155,25 +153,37 @@ class Authority(Unpicklable):
         return [self._issue(signer, one, serial, at_us, until) for one, serial in zip(wanted, drawn, strict=True)]
 
     def _issue(self, signer: SigningKey, one: Wanted, serial: int, at_us: int, until_us: int) -> Certificate:
-        issuer, keys = self.issuing, one.keys
-        extension = certificates.encode_extension(one.roles, keys.verify_key, keys.kem_public)
-        der = x509.issue(
-            signer,
-            x509.Body(
-                serial=serial,
-                issuer=x509.Name(self.realm_id.hex(), issuer.name),
-                subject=x509.Name(self.realm_id.hex(), one.name),
-                public=VerifyKey(keys.identity),
-                issuer_key=signer.verify_key,
-                not_before_us=at_us,
-                not_after_us=until_us,
-                usages=HOLDER_USAGES,
-                uris=(certificates.uri(self.realm_id, one.name),),
-                private=((EXTENSION, extension),),
-            ),
+        issuer, keys, public = self.issuing, one.keys, VerifyKey(one.keys.identity)
+        profile.check_keys(False, keys.verify_key, keys.kem_public)
+        extension = profile.encode_extension(one.roles, keys.verify_key, keys.kem_public)
+        body = x509.Body(
+            serial=serial,
+            issuer=x509.Name(self.realm_id.hex(), issuer.name),
+            subject=x509.Name(self.realm_id.hex(), one.name),
+            public=public,
+            issuer_key=signer.verify_key,
+            not_before_us=at_us // x509.SECOND_US * x509.SECOND_US,
+            not_after_us=until_us // x509.SECOND_US * x509.SECOND_US,
+            usages=HOLDER_USAGES,
+            uris=(profile.uri(self.realm_id, one.name),),
+            private=((EXTENSION, extension),),
         )
-        # Read back: what does not pass our own reading must not leave this house.
-        return certificates.parse(der)
+        der = x509.issue(signer, body)
+        # Not read back, which would take as long again; a test holds this against `parse`.
+        return Certificate(
+            der,
+            one.name,
+            self.realm_id,
+            serial,
+            one.roles,
+            keys.identity,
+            keys.verify_key,
+            keys.kem_public,
+            body.not_before_us,
+            body.not_after_us,
+            signer.verify_key.key_id,
+            hashlib.sha256(der).digest(),
+        )
 
     def succeed(self, at_us: int, *, lifetime_us: int = AUTHORITY_LIFETIME_US) -> Certificate:
         """The next authority under the root: issues from now on. The ones before stay valid until they are revoked."""
@@ -204,8 +214,8 @@ class Authority(Unpicklable):
         if self.root.serial in wanted:
             raise Misuse("the root signs the lists itself; it cannot be revoked by one", hint="make a new realm")
         made: RevocationDelta | None = None
-        for number in sorted({certificates.issued_by(serial) for serial in wanted}, reverse=True):
-            mine = {s for s in wanted if certificates.issued_by(s) == number}
+        for number in sorted({profile.issued_by(serial) for serial in wanted}, reverse=True):
+            mine = {s for s in wanted if profile.issued_by(s) == number}
             made = self._revoke(number, mine, cause, at_us) or made
         return made or self._revoked_by(wanted)
 
@@ -236,7 +246,7 @@ class Authority(Unpicklable):
 
     def _base(self) -> RevocationDelta:
         view = self.lists.view
-        signer, key = self._signer(certificates.generation(self.issuing), view, view.at_us)
+        signer, key = self._signer(profile.generation(self.issuing), view, view.at_us)
         return lists.sign_base(key, signer, view.number, view.digest, view.entries, view.at_us)
 
     def _signer(self, number: int, view: RevocationView, at_us: int) -> tuple[Certificate, SigningKey]:
@@ -319,10 +329,10 @@ def _certify_authority(
             usages=AUTHORITY_USAGES,
             path_length=1 if root is None else 0,
             permitted=None if root is None else organization,
-            private=((EXTENSION, certificates.encode_extension({Role.AUTHORITY}, b"", b"")),),
+            private=((EXTENSION, profile.encode_extension({Role.AUTHORITY}, b"", b"")),),
         ),
     )
-    return certificates.parse(der)
+    return profile.parse(der)
 
 
 def _serials(number: int, count: int) -> list[int]:
@@ -356,7 +366,7 @@ def _read_key(directory: Path, number: int, certificate: Certificate | None) -> 
 def _read_certificate(path: Path) -> Certificate:
     try:
         with files.named(path, "reading"):
-            return certificates.parse(x509.from_pem(path.read_bytes()))
+            return profile.parse(x509.from_pem(path.read_bytes()))
     except Rejected as error:
         raise Corrupt(
             f"{path} holds no authority's certificate: {error.message}", hint="restore it from a copy"

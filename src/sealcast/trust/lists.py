@@ -1,6 +1,6 @@
 """The bytes of revocation lists: how they are written, signed and taken apart. Whether one counts: `revocation`.
 
-    COSE_Sign1  18([{1: -7}, {33: signer's certificate}, payload, signature])     ES256; x5chain of RFC 9360
+    COSE_Sign1  18([{1: -7, 33: signer's certificate}, {}, payload, signature])   ES256; x5chain of RFC 9360
     payload     {1: kind, 2: realm, 3: number, 4: link, 5: time, 6: serials, 7: causes, 8: times}
 
 A delta's link is the digest of the delta before it, a base's the digest of the delta of its own number; a digest is
@@ -34,7 +34,8 @@ BEGINNING: Final = bytes(DIGEST_BYTES)
 
 _X5CHAIN: Final = 33
 _ES256: Final = -7
-_PROTECTED: Final = cbor.encode({cose.LABEL_ALGORITHM: _ES256})
+#: Says what the signature is for: it counts as nothing else.
+_BOUND: Final = b"sealcast/1 revocation list"
 _DELTA, _BASE = 1, 2
 _KIND, _REALM, _NUMBER, _LINK, _TIME, _SERIALS, _CAUSES, _TIMES = range(1, 9)
 
@@ -125,7 +126,7 @@ def sign_base(
 
 def signed_by(given: RevocationDelta, signer: Certificate) -> bool:
     """Whether the holder of that certificate signed this list."""
-    message = cose.sig_structure(_PROTECTED, b"", given.payload)
+    message = cose.sig_structure(_protected(given.signer_der), _BOUND, given.payload)
     return VerifyKey(signer.identity_key).verify(message, given.signature)
 
 
@@ -141,8 +142,9 @@ def _sign(
     payload = cbor.encode(
         {_KIND: kind, _REALM: certificate.realm, _NUMBER: number, _LINK: link, _TIME: at_us, **columns(entries)}
     )
-    signature = signer.sign(cose.sig_structure(_PROTECTED, b"", payload))
-    message = [_PROTECTED, {_X5CHAIN: certificate.der}, payload, signature]
+    protected = _protected(certificate.der)
+    signature = signer.sign(cose.sig_structure(protected, _BOUND, payload))
+    message = [protected, {}, payload, signature]
     raw = cbor.encode(cbor.Tag(cose.TAG_SIGN1, message))
     return RevocationDelta(
         raw, kind == _BASE, certificate.realm, number, link, at_us, dict(entries), certificate.der, payload, signature
@@ -158,13 +160,16 @@ def parse(raw: bytes) -> RevocationDelta:
         if not isinstance(parts, list) or len(parts) != 4 or not all(isinstance(parts[i], bytes) for i in (0, 2, 3)):
             raise _malformed("it is no signed message")
         protected, unprotected, payload, signature = parts
+        header = cbor.decode(protected, max_bytes=2 * MAX_CERTIFICATE_BYTES, max_depth=1)
         body = cbor.decode(payload, max_bytes=MAX_LIST_BYTES, max_depth=2)
     except FrameRejected as error:
         raise _malformed(error.message) from None
+    if not isinstance(header, dict) or set(header) != {cose.LABEL_ALGORITHM, _X5CHAIN} or unprotected != {}:
+        raise _malformed("its header names the algorithm and the signer's certificate, nothing else")
     # (2) its algorithm, which is not negotiated
-    if protected != _PROTECTED:
-        raise refused(RevocationReason.ALGORITHM, "a revocation list is signed with ES256 and says nothing else")
-    certificate = unprotected.get(_X5CHAIN) if isinstance(unprotected, dict) and len(unprotected) == 1 else None
+    if header[cose.LABEL_ALGORITHM] != _ES256:
+        raise refused(RevocationReason.ALGORITHM, "a revocation list is signed with ES256")
+    certificate = header[_X5CHAIN]
     if not isinstance(certificate, bytes) or len(certificate) > MAX_CERTIFICATE_BYTES:
         raise _malformed("its signer's certificate does not travel along")
     if len(signature) != SIGNATURE_BYTES:
@@ -233,6 +238,10 @@ def read_columns(body: Mapping[int, Any]) -> dict[int, Revoked]:
         raise refused(RevocationReason.ENTRIES, "an entry has a time out of range")
     known = [_CAUSES_BY_CODE[code] for code in causes]
     return dict(zip((int.from_bytes(one, "big") for one in cut), map(Revoked, known, stamps), strict=True))
+
+
+def _protected(certificate: bytes) -> bytes:
+    return cbor.encode({cose.LABEL_ALGORITHM: _ES256, _X5CHAIN: certificate})
 
 
 def refused(reason: RevocationReason, message: str, hint: str | None = None) -> RevocationRejected:
