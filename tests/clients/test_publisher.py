@@ -59,7 +59,7 @@ def opened(realm: Realm, topic: str) -> list[tuple[Position, str, int, dict[str,
             header = got.header
             assert (header.topic, header.epoch, header.schema) == (about.id, about.epoch, about.schema.digest)
             assert VerifyKey(state.entity(header.publisher).verify_key).verify(got.to_be_signed, got.signature)
-            pair = broker.pair_key(about.id, about.epoch, header.publisher)
+            pair = broker.topic_keys(state, about).pair_key(header.publisher)
             key = keys.frame_key(pair, header.boot, keys.associated_data(about.id, about.epoch))
             messages = frame.decode_body(
                 key.open(got.nonce, got.commitment, got.ciphertext, got.body_aad), header.count

@@ -108,7 +108,7 @@ def test_nobodys_keys_but_the_members_open_an_event(delivered: Realm) -> None:
     opened = 0
     for owner, slot in slots.items():
         deliveries = list(Mailbox(reader, slot, owner).deliveries())
-        for thief in state.entities:
+        for thief in (e.name for e in state.entities.values() if e.member):
             pair = delivered.identity(thief).pair_key(state, "quotes")
             opener = Opener(SCHEMA, about.id, 1, slot, pair, lambda n: VerifyKey(state.entity(n).verify_key))
             for delivery in deliveries:
@@ -301,7 +301,7 @@ def test_a_damaged_piece_is_named(delivered: Realm) -> None:
 def test_another_entitys_key_file_under_its_name_is_no_use(delivered: Realm) -> None:
     mallory = delivered.identity("mallory")
     delivered.paths.entity_key("alice").unlink()
-    Identity("alice", mallory.signer, mallory.kem).save(delivered.paths.entity_key("alice"))
+    Identity("alice", mallory.signer, mallory.kem, mallory.key).save(delivered.paths.entity_key("alice"))
     with pytest.raises(CannotOpen, match="does not open with the keys in its file"):
         Subscriber(delivered, "quotes", as_="alice")
 

@@ -215,12 +215,13 @@ def secrets_of(realm: Realm) -> Iterator[tuple[bytes, str]]:
     yield SYMBOL.encode(), "attribute"
     yield from unlocked(realm.paths.root)
     topic, broker = realm.state().topic("quotes"), realm.broker()
-    secret = broker.topic_secret(topic.id, topic.epoch)
+    ours = broker.topic_keys(realm.state(), topic)
+    secret = ours.content_root()
     yield secret.reveal(), "topic secret"
     yield kdf.derive(secret, b"content").reveal(), "secret of content keys"
     yield broker.journal_key(topic.id).reveal(), "journal key"
     for entity in ("nyse", "alice", "bob", "eve"):
-        pair = broker.pair_key(topic.id, topic.epoch, entity)
+        pair = ours.pair_key(entity)
         yield pair.reveal(), f"pair key of {entity}"
         for use in (b"body", b"wrap"):
             yield kdf.derive(pair, use).reveal(), f"{use.decode()} key of {entity}"

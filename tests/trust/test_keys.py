@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pickle
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,16 +12,25 @@ import pytest
 from sealcast.errors import CannotOpen, Corrupt, Misuse, NotFound, Rejected
 from sealcast.model import Schema
 from sealcast.trust.broker import BrokerSecrets
+from sealcast.trust.centers import CenterSecrets
 from sealcast.trust.changes import Access, CreateTopic, PublishPairKey
 from sealcast.trust.identity import Identity
 from sealcast.trust.realm import EMPTY, RealmState, apply_all
+from sealcast.trust.roles import Role
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
 
 
-def realm(*identities: Identity) -> RealmState:
-    topics = [CreateTopic(n, n.encode().ljust(16), SCHEMA, access=Access.MEMBERS) for n in ("one", "two")]
-    return apply_all(EMPTY, [*(i.enrolment() for i in identities), *topics])
+def realm(
+    *identities: Identity, center: CenterSecrets | None = None, broker: BrokerSecrets | None = None
+) -> RealmState:
+    roles = [] if center is None else [center.identity.enrolment(Role.KEY_CENTER)]
+    roles += [] if broker is None else [broker.identity.enrolment(Role.BROKER)]
+    manager = "" if center is None else center.name
+    topics = [
+        CreateTopic(n, n.encode().ljust(16), SCHEMA, access=Access.MEMBERS, center=manager) for n in ("one", "two")
+    ]
+    return apply_all(EMPTY, [*roles, *(i.enrolment() for i in identities), *topics])
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -74,7 +84,7 @@ def test_no_message_carries_a_key(tmp_path: Path) -> None:
     with pytest.raises(Corrupt) as refusal:
         Identity.load(path, "alice")
     assert secret not in str(refusal.value) + repr(refusal.value.__cause__) + repr(identity)
-    for handle in (identity, BrokerSecrets.generate()):
+    for handle in (identity, BrokerSecrets.generate(), CenterSecrets.generate()):
         with pytest.raises(Misuse, match="cannot be pickled"):
             pickle.dumps(handle)
 
@@ -83,31 +93,82 @@ def test_broker_secrets_survive_their_file(tmp_path: Path) -> None:
     broker = BrokerSecrets.generate()
     broker.save(tmp_path / "secrets" / "broker.key")
     again = BrokerSecrets.load(tmp_path / "secrets" / "broker.key")
-    assert again.pair_key(bytes(16), 1, "alice") == broker.pair_key(bytes(16), 1, "alice")
+    assert again.identity.enrolment() == broker.identity.enrolment()
     assert again.journal_key(bytes(16)) == broker.journal_key(bytes(16))
-    assert again.topic_secret(bytes(16), 3) == broker.topic_secret(bytes(16), 3)
 
 
-def test_every_pair_key_is_another() -> None:
+def test_center_secrets_survive_their_file(tmp_path: Path) -> None:
+    center = CenterSecrets.generate()
+    center.save(tmp_path / "center.key")
+    again, topic = CenterSecrets.load(tmp_path / "center.key"), realm(center=center).topic("one")
+    assert again.identity.enrolment() == center.identity.enrolment()
+    assert again.topic_keys(topic, 3).pair_key("alice") == center.topic_keys(topic, 3).pair_key("alice")
+    with pytest.raises(Corrupt, match="is no sealcast broker file"):
+        BrokerSecrets.load(tmp_path / "center.key")
+    with pytest.raises(NotFound, match="key center's secrets are not here"):
+        CenterSecrets.load(tmp_path / "nothing.key")
+
+
+def test_every_key_is_another() -> None:
+    center, other = CenterSecrets.generate(), CenterSecrets.generate()
+    state = realm(center=center)
+    topic_keys = [c.topic_keys(state.topic(t), e) for c in (center, other) for t in ("one", "two") for e in (1, 2, 256)]
+    found = [k.pair_key(n).reveal() for k in topic_keys for n in ("alice", "bob", "alic")]
+    found += [k.content_root().reveal() for k in topic_keys]
     broker = BrokerSecrets.generate()
-    keys = [
-        broker.pair_key(t, e, n).reveal()
-        for t in (bytes(16), b"\1" * 16)
-        for e in (1, 2, 256)
-        for n in ("alice", "bob", "alic")
-    ]
-    keys += [broker.topic_secret(bytes(16), 1).reveal(), broker.journal_key(bytes(16)).reveal(), broker.master.reveal()]
-    assert len(set(keys)) == len(keys)
+    found += [broker.journal_key(bytes(16)).reveal(), broker.journal_key(b"x" * 16).reveal()]
+    assert len(set(found)) == len(found)
+
+
+def test_a_center_makes_keys_for_its_own_topics_only() -> None:
+    topic = realm(center=CenterSecrets.generate("here")).topic("one")
+    with pytest.raises(Misuse, match="is managed by center 'here', not by 'there'"):
+        CenterSecrets.generate("there").topic_keys(topic)
+
+
+def test_a_broker_knows_what_it_was_handed_and_nothing_else() -> None:
+    center, broker, other = CenterSecrets.generate(), BrokerSecrets.generate(), BrokerSecrets.generate()
+    state = realm(center=center, broker=broker)
+    one, two = state.topic("one"), state.topic("two")
+    handed = center.topic_keys(one).for_broker(one, state.entity(broker.name))
+    good = apply_all(state, [handed])
+    ours = broker.topic_keys(good, one)
+    assert ours.pair_key("alice") == center.topic_keys(one).pair_key("alice")
+    assert ours.content_root() == center.topic_keys(one).content_root()
+    with pytest.raises(NotFound, match="was not handed the key of topic 'two' in epoch 1"):
+        broker.topic_keys(good, two)
+    with pytest.raises(NotFound, match="in epoch 2"):
+        broker.topic_keys(good, one, 2)
+    # Another broker's keys, and the same bytes for another topic: neither opens.
+    with pytest.raises(CannotOpen, match="does not open with its keys"):
+        other.topic_keys(good, one)
+    with pytest.raises(CannotOpen):
+        broker.topic_keys(apply_all(state, [replace(handed, topic="two")]), two)
+
+
+def test_a_topics_key_is_no_pair_key() -> None:
+    """Sealed to the same holder, in the same place: each opens as what it is and as nothing else."""
+    center, broker = CenterSecrets.generate(), BrokerSecrets.generate()
+    state = realm(center=center, broker=broker)
+    one, holder = state.topic("one"), state.entity(broker.name)
+    keys = center.topic_keys(one)
+    topic_key, pair_key = keys.for_broker(one, holder), keys.for_entity(one, holder)
+    crossed = apply_all(state, [replace(topic_key, sealed=pair_key.sealed), replace(pair_key, sealed=topic_key.sealed)])
+    with pytest.raises(CannotOpen):
+        broker.topic_keys(crossed, one)
+    with pytest.raises(CannotOpen):
+        broker.identity.pair_key(crossed, "one")
 
 
 def test_only_the_owner_opens_its_pair_key_and_only_in_its_place() -> None:
-    alice, bob, broker = Identity.generate("alice"), Identity.generate("bob"), BrokerSecrets.generate()
-    state = realm(alice, bob)
-    issued = broker.issue_pair_key(state.topic("one"), state.entity("alice"))
+    alice, bob, center = Identity.generate("alice"), Identity.generate("bob"), CenterSecrets.generate()
+    state = realm(alice, bob, center=center)
+    keys = center.topic_keys(state.topic("one"))
+    issued = keys.for_entity(state.topic("one"), state.entity("alice"))
     good = apply_all(state, [issued])
-    assert alice.pair_key(good, "one") == broker.pair_key(state.topic("one").id, 1, "alice")
+    assert alice.pair_key(good, "one") == keys.pair_key("alice")
     # Somebody else's keys, the same bytes for another topic, and for another entity: none opens.
-    impostor = Identity("alice", bob.signer, bob.kem)
+    impostor = Identity("alice", bob.signer, bob.kem, bob.key)
     with pytest.raises(CannotOpen, match="does not open with the keys in its file"):
         impostor.pair_key(good, "one")
     moved = apply_all(state, [PublishPairKey("two", 1, "alice", issued.sealed)])

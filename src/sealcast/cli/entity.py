@@ -46,13 +46,16 @@ def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None
         (
             e.name,
             f"revoked at version {e.revoked_at_version}" if e.revoked else "enrolled",
+            ", ".join(sorted(e.roles)),
             sum(e.name in t.slots for t in state.topics.values()),
             e.verify_key.hex(),
         )
         for e in state.entities.values()
     ]
     talk.table(
-        ["entity", "standing", "subscribed topics", "verify key"], rows, "nobody yet: sealcast entity enrol NAME"
+        ["entity", "standing", "roles", "subscribed topics", "verify key"],
+        rows,
+        "nobody yet: sealcast entity enrol NAME",
     )
 
 
@@ -77,10 +80,11 @@ def _describe(state: RealmState, entity: Entity) -> dict[str, object]:
         "entity": entity.name,
         "revoked_at_version": entity.revoked_at_version,
         "topics": {
-            t.topic.name: [str(r) for r in sorted(t.rights_of(entity.name))]
-            for t in state.topics.values()
-            if not entity.revoked and t.rights_of(entity.name)
+            topic: [str(r) for r in sorted(rights)]
+            for topic in state.topics
+            if (rights := state.rights_of(topic, entity.name))
         },
+        "roles": [str(r) for r in sorted(entity.roles)],
         "verify_key": entity.verify_key.hex(),
         "kem_public": entity.kem_public.hex(),
     }

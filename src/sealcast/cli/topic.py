@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.times import moment
 from sealcast.errors import SchemaRejected
 
 if TYPE_CHECKING:
     from sealcast.model.schema import Attribute, Schema
-    from sealcast.trust.realm import RealmState, TopicState
+    from sealcast.trust.realm import RealmState, Term, TopicState
+    from sealcast.trust.topics import Terms
 
 app = typer.Typer(help="Create, list, show and find topics.", **talk.SETTINGS)
 
@@ -89,16 +91,18 @@ def show(name: str, realm: talk.RealmOption = None, json: talk.JsonOption = Fals
             ("protection", topic.protection),
             ("access", topic.access),
             ("partitions", topic.partitions),
-            ("epoch", topic.epoch),
+            ("epoch", f"{topic.epoch}, since {moment(topic.epoch_starts[-1])}"),
+            ("key center", topic.center),
+            ("keys", f"{topic.parameters.algorithm}, {topic.parameters.key_bits} bits"),
             ("subscribers", f"{len(found.slots)} ({len(list(state.authorised_slots(name)))} may read)"),
             ("subscriptions", len(found.subscriptions)),
             ("attributes", "\n".join(_attribute(a) for a in topic.schema.attributes)),
         ]
     )
-    exceptions = [(n, ", ".join(sorted(r)) or "nothing") for n, r in found.rights.items()]
+    exceptions = [(n, ", ".join(sorted(t)) or "nothing", *_terms(t)) for n, t in found.terms.items()]
     if exceptions:
         talk.say("")
-        talk.table(["entity", "may"], exceptions, "")
+        talk.table(["entity", "may", "from", "until", "template"], exceptions, "")
 
 
 def read_schema(file: str) -> Schema:
@@ -125,9 +129,26 @@ def describe(state: RealmState, found: TopicState) -> dict[str, object]:
         "subscribers": len(found.slots),
         "authorised": len(list(state.authorised_slots(topic.name))),
         "subscriptions": len(found.subscriptions),
-        "rights": {entity: sorted(rights) for entity, rights in found.rights.items()},
+        "rights": {entity: sorted(terms) for entity, terms in found.terms.items()},
+        "terms": {entity: {right: term_json(t) for right, t in terms.items()} for entity, terms in found.terms.items()},
+        "center": topic.center,
+        "parameters": topic.parameters.to_json(),
+        "epoch_started": moment(topic.epoch_starts[-1]),
         "schema": topic.schema.to_json(),
     }
+
+
+def term_json(term: Term) -> dict[str, object]:
+    until = None if term.until_us is None else moment(term.until_us)
+    return {"from": moment(term.not_before_us), "until": until, "template": term.template}
+
+
+def _terms(terms: Terms) -> tuple[str, str, str]:
+    """From, until and template, each once when all rights have the same."""
+    shown = [term_json(term) for term in terms.values()]
+    return tuple(  # type: ignore[return-value]
+        ", ".join(dict.fromkeys(str(t[f] or "taken away") for t in shown)) for f in ("from", "until", "template")
+    )
 
 
 def _show_many(state: RealmState, found: list[TopicState], json: bool, empty: str) -> None:

@@ -117,14 +117,22 @@ class Publisher:
     def _refresh(self) -> Schema:
         """Goes by the newest registry: a right that was taken away is noticed here, not silently at the broker."""
         state = self.realm.state()
+        state.require(Right.PUBLISH, self.topic, self.name, self.realm.clock())
         if state is not self._state:
-            state.require(Right.PUBLISH, self.topic, self.name)
             about = state.topic(self.topic)
             if self._state is None or self._state.topic(self.topic) != about:
                 pair = self._identity.pair_key(state, self.topic)
                 codec = RecordCodec(about.schema)
                 # A new sealer draws a new boot: its numbers and nonces share nothing with those before.
-                self._sealer = FrameSealer(codec, about.id, about.epoch, self.name, pair, self._identity.signer)
+                self._sealer = FrameSealer(
+                    codec,
+                    about.id,
+                    about.epoch,
+                    self.name,
+                    pair,
+                    self._identity.signer,
+                    key_bits=about.parameters.key_bits,
+                )
             self._state = state
         return state.topic(self.topic).schema
 

@@ -52,7 +52,6 @@ class Subscriber:
         self.topic = topic
         self.name = as_
         self._unopenable = unopenable
-        self._state: RealmState | None = None
         state = self._current()
         self._identity = self.realm.identity(as_)
         slot = state.slot_of(topic, as_)
@@ -138,9 +137,7 @@ class Subscriber:
     def _current(self) -> RealmState:
         """The newest registry. Reading obeys the rights of now, also for what was delivered before."""
         state = self.realm.state()
-        if state is not self._state:
-            state.require(Right.SUBSCRIBE, self.topic, self.name)
-            self._state = state
+        state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
         return state
 
     def _opener(self, epoch: int) -> Opener:
@@ -148,7 +145,8 @@ class Subscriber:
         if opener is None:
             state = self._current()
             about, pair = state.topic(self.topic), self._identity.pair_key(state, self.topic, epoch)
-            opener = Opener(about.schema, about.id, epoch, self._slot, pair, self._verify_key_of)
+            bits = about.parameters.key_bits
+            opener = Opener(about.schema, about.id, epoch, self._slot, pair, self._verify_key_of, bits)
             self._openers[epoch] = opener
         return opener
 

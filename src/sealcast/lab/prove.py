@@ -130,7 +130,8 @@ def _opener(topic: _Topic, slot: int) -> Opener:
     name = topic.names[slot]
     about = topic.state.topic(topic.name)
     pair = topic.realm.identity(name).pair_key(topic.state, topic.name)
-    return Opener(about.schema, about.id, about.epoch, slot, pair, lambda who: _verify_key(topic.state, who))
+    bits = about.parameters.key_bits
+    return Opener(about.schema, about.id, about.epoch, slot, pair, lambda who: _verify_key(topic.state, who), bits)
 
 
 def _verify_key(state: RealmState, publisher: str) -> VerifyKey:

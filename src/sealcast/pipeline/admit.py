@@ -49,8 +49,8 @@ class Gate:
     state: RealmState
     topic: Topic
     codec: RecordCodec
-    #: The key that opens what a publisher sealed in one of its boots.
-    frame_key: Callable[[str, bytes], SealingKey]
+    #: The key that opens what a publisher sealed in an epoch and in one of its boots.
+    frame_key: Callable[[str, int, bytes], SealingKey]
     verify_key: Callable[[str], VerifyKey]
 
 
@@ -86,7 +86,7 @@ def _check_frame(data: bytes, time_us: int, gate: Gate) -> _CheckedFrame:
     # (1), (2) a frame, of a version we know: nothing else of it has been looked at
     received = frame.parse(data)
     header = received.header
-    _check_addressee(header, gate)
+    _check_addressee(header, time_us, gate)
     _check_publisher(header.publisher, gate)
     # (8) from here on the header is the publisher's word
     if not gate.verify_key(header.publisher).verify(received.to_be_signed, received.signature):
@@ -106,12 +106,12 @@ def _check_frame(data: bytes, time_us: int, gate: Gate) -> _CheckedFrame:
     return _CheckedFrame(received.signed, nodes, messages)
 
 
-def _check_addressee(header: Header, gate: Gate) -> None:
+def _check_addressee(header: Header, time_us: int, gate: Gate) -> None:
     # (3)
     if header.topic != gate.topic.id:
         raise FrameRejected(Reason.TOPIC, f"{header.publisher} published this to another topic")
-    # (4)
-    if header.epoch != gate.topic.epoch:
+    # (4) the topic's, or one that ended no longer than the grace before the log took this
+    if not gate.topic.epoch_admissible(header.epoch, time_us):
         raise FrameRejected(Reason.EPOCH, f"sealed for epoch {header.epoch}, the topic is in {gate.topic.epoch}")
 
 
@@ -132,7 +132,9 @@ def _open_body(received: Frame, gate: Gate) -> list[bytes]:
     # (11)
     header = received.header
     try:
-        key = gate.frame_key(header.publisher, header.boot)
+        key = gate.frame_key(header.publisher, header.epoch, header.boot)
+        if received.key_bits != key.key_bits:
+            raise CannotOpen(f"it says a key of {received.key_bits} bits, the topic's have {key.key_bits}")
         body = key.open(received.nonce, received.commitment, received.ciphertext, received.body_aad)
         return frame.decode_body(body, header.count)
     except (CannotOpen, FrameRejected) as error:

@@ -119,8 +119,10 @@ class Audit:
         self._pieces = Pieces(self._paths.pieces)
         self._expectation = Expectation(realm, topic, self._broker, by_reference=by_reference)
         self._order = Order(self._delivered_again)
-        self._names = list(realm.state().slots_of(topic))
-        self._sealer = lru_cache(1)(lambda topic: sealer_of(topic, self._broker, lambda slot: self._names[slot]))
+        newest = realm.state()
+        self._names = list(newest.slots_of(topic))
+        # The newest version still has the keys of every epoch.
+        self._sealer = lru_cache(1)(lambda at: sealer_of(newest, at, self._broker, lambda slot: self._names[slot]))
         self.report = Report(topic)
 
     def frames(self) -> int:

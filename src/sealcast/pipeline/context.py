@@ -11,12 +11,13 @@ import os
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Final
 
 from sealcast.groupkeys import Naive, Planner
 from sealcast.pipeline.admit import Gate
 from sealcast.pipeline.tables import SubscriptionTable, TableCache
+from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
 from sealcast.schemes.endpoint import keys
@@ -68,38 +69,43 @@ class TopicWorker:
         state = self._realm.state(version)
         topic = state.topic(self._name)
         self._subscribers = max(self._subscribers, tuple(state.slots_of(topic.name)), key=len)
-        gate = gate_at(state, topic, self._broker)
-        return TopicContext(version, topic, gate, self._tables.at(state, topic), self._sealer(topic), self._planner)
+        gate, sealer = gate_at(state, topic, self._broker), self._sealer(state, topic)
+        return TopicContext(version, topic, gate, self._tables.at(state, topic), sealer, self._planner)
 
-    def _sealer(self, topic: Topic) -> EndpointSealer:
+    def _sealer(self, state: RealmState, topic: Topic) -> EndpointSealer:
         """Pair keys do not depend on the version: contexts expanded once stay warm while the realm moves on."""
         sealer = self._sealers.get(topic.epoch)
         if sealer is None:
-            sealer = self._sealers[topic.epoch] = sealer_of(topic, self._broker, lambda slot: self._subscribers[slot])
+            sealer = sealer_of(state, topic, self._broker, lambda slot: self._subscribers[slot])
+            self._sealers[topic.epoch] = sealer
         return sealer
 
 
 def gate_at(state: RealmState, topic: Topic, broker: BrokerSecrets) -> Gate:
     """What admission needs to know at one version."""
-    aad = keys.associated_data(topic.id, topic.epoch)
+    topic_keys = cache(lambda epoch: broker.topic_keys(state, topic, epoch))
+
+    def frame_key(name: str, epoch: int, boot: bytes) -> SealingKey:
+        pair = topic_keys(epoch).pair_key(name)
+        return keys.frame_key(pair, boot, keys.associated_data(topic.id, epoch), topic.parameters.key_bits)
+
     return Gate(
         state=state,
         topic=topic,
         codec=RecordCodec(topic.schema),
-        frame_key=lru_cache(MAX_FRAME_KEYS)(
-            lambda name, boot: keys.frame_key(broker.pair_key(topic.id, topic.epoch, name), boot, aad)
-        ),
+        frame_key=lru_cache(MAX_FRAME_KEYS)(frame_key),
         verify_key=lru_cache(MAX_VERIFY_KEYS)(lambda name: VerifyKey(state.entity(name).verify_key)),
     )
 
 
-def sealer_of(topic: Topic, broker: BrokerSecrets, name_of: Callable[[int], str]) -> EndpointSealer:
+def sealer_of(state: RealmState, topic: Topic, broker: BrokerSecrets, name_of: Callable[[int], str]) -> EndpointSealer:
     """The keys of a topic's current epoch, for subscribers by slot."""
+    ours, bits = broker.topic_keys(state, topic), topic.parameters.key_bits
 
     def pair_of_slot(slot: int) -> Secret:
-        return broker.pair_key(topic.id, topic.epoch, name_of(slot))
+        return ours.pair_key(name_of(slot))
 
-    return EndpointSealer(topic.id, topic.epoch, broker.topic_secret(topic.id, topic.epoch), pair_of_slot)
+    return EndpointSealer(topic.id, topic.epoch, ours.content_root(), pair_of_slot, bits)
 
 
 #: By process, too: neither SQLite's handles nor locks survive a fork.

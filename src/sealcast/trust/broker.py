@@ -1,7 +1,7 @@
-"""The trusted broker's secrets: one master secret, from which every pair key follows, and the key of its journals.
+"""A trusted broker's secrets: its own keys, by which it is handed the keys of the topics it serves, and its journals'.
 
-Only the pipeline and the administrator's commands load them; clients get their pair keys sealed, through the registry.
-Pair keys are derived, not stored: a broker that restarts, or another one with the same file, has the same keys.
+Only the pipeline loads them. The broker makes no topic key and can make none: it opens what a topic's center sealed to
+it (`PublishTopicKey`), so that it knows the topics it serves, in the epochs it serves them, and no other.
 """
 
 from __future__ import annotations
@@ -9,34 +9,35 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from sealcast.errors import Corrupt, Misuse, NotFound
-from sealcast.primitives import hpke, kdf
-from sealcast.primitives.hpke import KemKey
-from sealcast.primitives.secrets import Secret, Unpicklable
-from sealcast.primitives.sign import SigningKey
+from sealcast.errors import CannotOpen, Corrupt, Misuse, NotFound
+from sealcast.primitives import kdf
+from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
 from sealcast.trust import keyfile
-from sealcast.trust.changes import PublishPairKey
-from sealcast.trust.identity import PAIR_KEY_INFO, pair_key_place
-from sealcast.trust.realm import Entity, Topic
+from sealcast.trust.identity import Identity
+from sealcast.trust.layout import FIRST_BROKER
+from sealcast.trust.state import RealmState
+from sealcast.trust.topic_keys import TOPIC_KEY_INFO, TopicKeys, place
+from sealcast.trust.topics import Topic
 
 KIND: Final = "sealcast broker"
-_FIELDS: Final = ("master", "journal", "ed25519_seed", "x25519_private")
 
 
 class BrokerSecrets(Unpicklable):
     """What the end-point broker of paper 000 is trusted with. It crosses no process boundary: load it where it is."""
 
-    __slots__ = ("_journal", "kem", "master", "signer")
+    __slots__ = ("_journal", "identity")
 
-    def __init__(self, master: Secret, journal: Secret, signer: SigningKey, kem: KemKey) -> None:
-        self.master = master
+    def __init__(self, identity: Identity, journal: Secret) -> None:
+        self.identity = identity
         self._journal = journal
-        self.signer = signer
-        self.kem = kem
+
+    @property
+    def name(self) -> str:
+        return self.identity.name
 
     @classmethod
-    def generate(cls) -> BrokerSecrets:
-        return cls(Secret.random(), Secret.random(), SigningKey.generate(), KemKey.generate())
+    def generate(cls, name: str = FIRST_BROKER) -> BrokerSecrets:
+        return cls(Identity.generate(name), Secret.random())
 
     @classmethod
     def load(cls, path: Path) -> BrokerSecrets:
@@ -46,30 +47,33 @@ class BrokerSecrets(Unpicklable):
         )
         body = keyfile.read(path, KIND, missing)
         try:
-            master, journal, seed, private = (Secret(bytes.fromhex(body[f])) for f in _FIELDS)
-            return cls(master, journal, SigningKey.from_seed(seed), KemKey.from_private(private))
+            return cls(Identity.from_fields(body, path), Secret(bytes.fromhex(body["journal"])))
         except (KeyError, ValueError, TypeError, Misuse):
             raise Corrupt(f"{path} does not hold a broker's secrets", hint="restore it from a copy") from None
 
     def save(self, path: Path) -> None:
-        secrets = (self.master, self._journal, self.signer.seed, self.kem.private)
-        keyfile.write(path, KIND, {f: s.reveal().hex() for f, s in zip(_FIELDS, secrets, strict=True)})
+        keyfile.write(path, KIND, {**self.identity.fields(), "journal": self._journal.reveal().hex()})
 
-    def pair_key(self, topic_id: bytes, epoch: int, entity: str) -> Secret:
-        """The key that the broker and `entity` share for one topic and epoch."""
-        return kdf.derive(self.master, b"pair", pair_key_place(topic_id, epoch, entity))
-
-    def topic_secret(self, topic_id: bytes, epoch: int) -> Secret:
-        """The root of a topic's content and group keys in one epoch."""
-        return kdf.derive(self.master, b"topic", topic_id, epoch.to_bytes(8, "big"))
+    def topic_keys(self, state: RealmState, topic: Topic, epoch: int | None = None) -> TopicKeys:
+        """The keys of a topic in an epoch (the current one, unless another is named), if they were handed to it."""
+        epoch = topic.epoch if epoch is None else epoch
+        sealed = state.topic_key(topic.name, epoch, self.name)
+        if sealed is None:
+            raise NotFound(
+                f"broker {self.name!r} was not handed the key of topic {topic.name!r} in epoch {epoch}",
+                hint=f"the topic's center hands it over: sealcast topic serve {topic.name} {self.name}",
+            )
+        try:
+            opened = self.identity.kem.open(sealed, TOPIC_KEY_INFO, place(topic.id, epoch, self.name))
+        except CannotOpen:
+            raise CannotOpen(
+                f"the key of topic {topic.name!r} that was handed to broker {self.name!r} does not open with its keys",
+                hint="its key file is another broker's of that name, or the registry was altered",
+            ) from None
+        if len(opened) != KEY_BYTES:
+            raise CannotOpen(f"the key of topic {topic.name!r} that was handed to {self.name!r} has the wrong size")
+        return TopicKeys(topic.id, epoch, Secret(opened))
 
     def journal_key(self, topic_id: bytes) -> Secret:
         """Authenticates a topic's ledger and offset journal: who cannot forge it cannot rewrite what was delivered."""
         return kdf.derive(self._journal, b"journal", topic_id)
-
-    def issue_pair_key(self, topic: Topic, entity: Entity) -> PublishPairKey:
-        """The entity's pair key for the topic's current epoch, sealed to it alone: a change ready for the registry."""
-        key = self.pair_key(topic.id, topic.epoch, entity.name)
-        place = pair_key_place(topic.id, topic.epoch, entity.name)
-        sealed = hpke.seal(entity.kem_public, key.reveal(), PAIR_KEY_INFO, place)
-        return PublishPairKey(topic.name, topic.epoch, entity.name, sealed)

@@ -1,7 +1,7 @@
 """Everything that can happen to a realm, as values: what the registry stores and `realm.Fold` applies.
 
 A change says what was decided, never how: it carries public bytes only, so that the registry can be copied to
-anyone who must know who may do what.
+anyone who must know who may do what. Rules have no clock: where time matters, the change says when.
 """
 
 from __future__ import annotations
@@ -11,8 +11,14 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from sealcast.errors import Corrupt, SchemaRejected
+from sealcast.errors import Corrupt, ParameterRejected, SchemaRejected
 from sealcast.model.schema import Schema
+from sealcast.trust.parameters import KeyParameters
+from sealcast.trust.roles import Role
+
+#: The template that admits every topic and every event: written out, for nothing empty means everything.
+EVERYTHING: Final = "*"
+DEFAULT_PARAMETERS: Final = KeyParameters()
 
 
 class Right(StrEnum):
@@ -31,6 +37,9 @@ class Access(StrEnum):
     GRANTED = "granted"
 
 
+# --- entities -----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, slots=True)
 class EnrolEntity:
     """A name gets its public keys. Names are never given twice, also not after a revocation."""
@@ -39,6 +48,7 @@ class EnrolEntity:
     name: str
     verify_key: bytes
     kem_public: bytes
+    roles: tuple[Role, ...] = (Role.ENTITY,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +57,9 @@ class RevokeEntity:
 
     kind: ClassVar = "revoke-entity"
     name: str
+
+
+# --- topics and their keys ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,14 +71,60 @@ class CreateTopic:
     partitions: int = 1
     protection: str = "endpoint"
     access: Access = Access.MEMBERS
+    #: The one key center that manages the topic.
+    center: str = ""
+    parameters: KeyParameters = DEFAULT_PARAMETERS
+    #: When its first epoch starts.
+    at_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RotateTopic:
+    """A new epoch: new keys from now on; what was sealed in earlier epochs stays readable for who had their keys."""
+
+    kind: ClassVar = "rotate-topic"
+    topic: str
+    epoch: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class PublishTopicKey:
+    """A topic's key in one epoch, sealed (HPKE) by its center to one broker that serves it."""
+
+    kind: ClassVar = "publish-topic-key"
+    topic: str
+    epoch: int
+    broker: str
+    sealed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PublishPairKey:
+    """The key that broker and entity share for a topic and epoch, sealed (HPKE) so that only that entity opens it."""
+
+    kind: ClassVar = "publish-pair-key"
+    topic: str
+    epoch: int
+    entity: str
+    sealed: bytes
+
+
+# --- rights -------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Grant:
+    """Gives rights, each for a time and for what a template admits; in place of the term that right had before."""
+
     kind: ClassVar = "grant"
     topic: str
     entity: str
     rights: tuple[Right, ...]
+    not_before_us: int = 0
+    #: None: until it is taken away.
+    until_us: int | None = None
+    template: str = EVERYTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +135,9 @@ class Revoke:
     topic: str
     entity: str
     rights: tuple[Right, ...]
+
+
+# --- subscriptions ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +155,17 @@ class RemoveSubscription:
     id: str
 
 
-@dataclass(frozen=True, slots=True)
-class PublishPairKey:
-    """The key that broker and entity share for a topic and epoch, sealed (HPKE) so that only that entity opens it."""
-
-    kind: ClassVar = "publish-pair-key"
-    topic: str
-    epoch: int
-    entity: str
-    sealed: bytes
-
-
 Change = (
-    EnrolEntity | RevokeEntity | CreateTopic | Grant | Revoke | AddSubscription | RemoveSubscription | PublishPairKey
+    EnrolEntity
+    | RevokeEntity
+    | CreateTopic
+    | RotateTopic
+    | PublishTopicKey
+    | PublishPairKey
+    | Grant
+    | Revoke
+    | AddSubscription
+    | RemoveSubscription
 )
 
 _KINDS: Final[Mapping[str, type[Change]]] = {
@@ -114,13 +174,18 @@ _KINDS: Final[Mapping[str, type[Change]]] = {
         EnrolEntity,
         RevokeEntity,
         CreateTopic,
+        RotateTopic,
+        PublishTopicKey,
+        PublishPairKey,
         Grant,
         Revoke,
         AddSubscription,
         RemoveSubscription,
-        PublishPairKey,
     )
 }
+
+
+# --- as JSON ------------------------------------------------------------------------------------------
 
 
 def to_json(change: Change) -> dict[str, Any]:
@@ -136,7 +201,7 @@ def from_json(kind: str, body: Mapping[str, Any]) -> Change:
         if decoders is None:
             return cls(**body)
         return cls(**{k: decoders[k](v) if k in decoders else v for k, v in body.items()})
-    except (KeyError, TypeError, ValueError, SchemaRejected) as error:
+    except (KeyError, TypeError, ValueError, SchemaRejected, ParameterRejected) as error:
         raise Corrupt(
             f"a stored change of kind {kind!r} is not one this release wrote ({type(error).__name__})"
         ) from None
@@ -146,10 +211,10 @@ def _plain(value: object) -> object:
     match value:
         case bytes():
             return value.hex()
-        case Schema():
+        case Schema() | KeyParameters():
             return value.to_json()
         case tuple():
-            return [str(v) for v in value]
+            return [_plain(v) for v in value]
         case StrEnum():
             return str(value)
         case _:
@@ -160,10 +225,20 @@ def _rights(body: list[str]) -> tuple[Right, ...]:
     return tuple(Right(r) for r in body)
 
 
+def _roles(body: list[str]) -> tuple[Role, ...]:
+    return tuple(Role(r) for r in body)
+
+
 _DECODERS: Final[Mapping[str, Mapping[str, Callable[[Any], Any]]]] = {
-    "enrol-entity": {"verify_key": bytes.fromhex, "kem_public": bytes.fromhex},
-    "create-topic": {"id": bytes.fromhex, "schema": Schema.from_json, "access": Access},
+    "enrol-entity": {"verify_key": bytes.fromhex, "kem_public": bytes.fromhex, "roles": _roles},
+    "create-topic": {
+        "id": bytes.fromhex,
+        "schema": Schema.from_json,
+        "access": Access,
+        "parameters": KeyParameters.parse,
+    },
+    "publish-topic-key": {"sealed": bytes.fromhex},
+    "publish-pair-key": {"sealed": bytes.fromhex},
     "grant": {"rights": _rights},
     "revoke": {"rights": _rights},
-    "publish-pair-key": {"sealed": bytes.fromhex},
 }

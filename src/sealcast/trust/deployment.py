@@ -1,14 +1,15 @@
 """A realm as one handle: everything a command or a client takes, and what its administrator does.
 
 Opening a realm reads public things only. What an administrator does (enrol, create, grant, subscribe) also needs the
-broker's secrets, because whoever gets a right gets the pair key that goes with it, in the same transaction; they are
+secrets of key centers, because whoever gets a right gets the keys that go with it, in the same transaction; they are
 read when that happens and not before, so a client can hold this handle on a machine that has no secrets at all.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -19,7 +20,10 @@ from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.trust import layout, vetting
 from sealcast.trust.broker import BrokerSecrets
+from sealcast.trust.centers import CenterSecrets
 from sealcast.trust.changes import (
+    DEFAULT_PARAMETERS,
+    EVERYTHING,
     Access,
     AddSubscription,
     Change,
@@ -32,26 +36,37 @@ from sealcast.trust.changes import (
     Right,
 )
 from sealcast.trust.identity import Identity
-from sealcast.trust.layout import Layout, Mark
+from sealcast.trust.issuing import Issuer
+from sealcast.trust.layout import FIRST_BROKER, FIRST_CENTER, Layout, Mark
+from sealcast.trust.parameters import KeyParameters
 from sealcast.trust.realm import KEY_BYTES, Entity, Fold, RealmState, Topic, apply
 from sealcast.trust.registry import Registry
+from sealcast.trust.roles import Role
 
 BOTH: Final = (Right.PUBLISH, Right.SUBSCRIBE)
+
+
+def now_us() -> int:
+    return time.time_ns() // 1000
 
 
 class Realm:
     """One deployment: its registry, its topics, and where its files lie."""
 
-    def __init__(self, directory: str | Path | None = None) -> None:
-        """The realm in `directory`; without one, of SEALCAST_REALM or around the working directory."""
+    def __init__(self, directory: str | Path | None = None, *, clock: Callable[[], int] = now_us) -> None:
+        """The realm in `directory`; without one, of SEALCAST_REALM or around the working directory.
+
+        `clock` says what time it is, in microseconds since 1970: of what is decided, and of what is asked for.
+        """
         self.paths: Layout = layout.find(Path(directory) if directory is not None else None)
         mark = layout.read_mark(self.paths)
         self.name = mark.name
         self.id = mark.id
         self.registry = Registry(self.paths.registry)
+        self.clock = clock
 
     @classmethod
-    def create(cls, directory: str | Path, name: str | None = None) -> Realm:
+    def create(cls, directory: str | Path, name: str | None = None, *, clock: Callable[[], int] = now_us) -> Realm:
         """A new realm in a directory that is empty or does not exist yet."""
         root = Path(directory).absolute()
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
@@ -63,11 +78,15 @@ class Realm:
         paths = Layout(root)
         for directory in (paths.secrets, paths.entities, root / "topics"):
             files.make_directory(directory)
-        BrokerSecrets.generate().save(paths.broker_key)
-        Registry.create(paths.registry)
+        center, broker = CenterSecrets.generate(), BrokerSecrets.generate()
+        center.save(paths.center_key(center.name))
+        broker.save(paths.broker_key)
+        Registry.create(paths.registry).apply_many(
+            [center.identity.enrolment(Role.KEY_CENTER), broker.identity.enrolment(Role.BROKER)]
+        )
         # Last, because it is what makes the directory a realm: before it, `init` can simply be run again elsewhere.
         files.replace_file(paths.mark, Mark(name or root.name, os.urandom(16)).to_bytes())
-        return cls(root)
+        return cls(root, clock=clock)
 
     def state(self, version: int | None = None) -> RealmState:
         return self.registry.state(version)
@@ -77,9 +96,13 @@ class Realm:
         self.state().entity(name)
         return Identity.load(self.paths.entity_key(name), name)
 
-    def broker(self) -> BrokerSecrets:
-        """The trusted broker's secrets: for the pipeline and the administrator."""
-        return BrokerSecrets.load(self.paths.broker_key)
+    def broker(self, name: str = FIRST_BROKER) -> BrokerSecrets:
+        """A trusted broker's secrets: for the pipeline."""
+        return BrokerSecrets.load(self.paths.broker_key_of(name))
+
+    def center(self, name: str = FIRST_CENTER) -> CenterSecrets:
+        """A key center's secrets: for the center, and for the administrator where they are at hand."""
+        return CenterSecrets.load(self.paths.center_key(name))
 
     # --- what an administrator does -----------------------------------------------------------------
 
@@ -89,17 +112,17 @@ class Realm:
 
     def enrol_many(self, names: Sequence[str]) -> list[Entity]:
         """All of them, or none."""
-        broker, made = self.broker(), []
+        issuer, made = Issuer(self.paths), list[Entity]()
 
         def decide(state: RealmState) -> list[Change]:
             changes, rehearsal = list[Change](), Fold(state)
-            members = [t.topic for t in state.topics.values() if t.topic.access is Access.MEMBERS]
+            topics = issuer.for_newcomer(state)
             for name in names:
                 # The rules come first: a name they refuse must not become a file name.
                 rehearsal.apply(EnrolEntity(name, bytes(KEY_BYTES), bytes(KEY_BYTES)))
                 enrolment = self._keys_for(name).enrolment()
                 entity = Entity(name, enrolment.verify_key, enrolment.kem_public)
-                changes += [enrolment, *(broker.issue_pair_key(topic, entity) for topic in members)]
+                changes += [enrolment, *(keys.for_entity(topic, entity) for topic, keys in topics)]
                 made.append(entity)
             return changes
 
@@ -118,18 +141,19 @@ class Realm:
         partitions: int = 1,
         protection: str = "endpoint",
         access: Access | str = Access.MEMBERS,
+        center: str = FIRST_CENTER,
+        parameters: KeyParameters = DEFAULT_PARAMETERS,
     ) -> Topic:
+        """A topic with its schema, registered with its one key center, which makes its keys as `parameters` say."""
         if access not in Access._value2member_map_:
             raise Misuse(f"access is one of {', '.join(Access)}, not {access!r}")
-        broker = self.broker()
-        create = CreateTopic(name, os.urandom(16), schema, partitions, protection, Access(access))
+        now, issuer = self.clock(), Issuer(self.paths)
+        create = CreateTopic(
+            name, os.urandom(16), schema, partitions, protection, Access(access), center, parameters, now
+        )
 
         def decide(state: RealmState) -> list[Change]:
-            topic = apply(state, create).topic(name)
-            if topic.access is not Access.MEMBERS:
-                return [create]
-            live = (e for e in state.entities.values() if not e.revoked)
-            return [create, *(broker.issue_pair_key(topic, entity) for entity in live)]
+            return [create, *issuer.opening(apply(state, create), name, now)]
 
         made = self.registry.transact(decide).topic(name)
         # The registry is what counts: whoever opens the log makes what is missing, should this be cut short.
@@ -139,16 +163,60 @@ class Realm:
             files.make_directory(directory)
         return made
 
-    def grant(self, topic: str, entity: str, rights: Iterable[Right] = BOTH) -> RealmState:
-        """Rights for an entity, and the pair key it needs to use them."""
-        broker, change = self.broker(), Grant(topic, entity, tuple(rights))
+    def rotate(self, topic: str) -> Topic:
+        """A new epoch for a topic, at once: new keys for its brokers and for all who may use it."""
+        return self.rotate_many([topic])[0]
+
+    def rotate_many(self, topics: Sequence[str]) -> list[Topic]:
+        """All of them in one transaction, or none."""
+        now, issuer = self.clock(), Issuer(self.paths)
+
+        def decide(state: RealmState) -> list[Change]:
+            return [change for topic in dict.fromkeys(topics) for change in issuer.rotation(state, topic, now)]
+
+        after = self.registry.transact(decide)
+        return [after.topic(topic) for topic in topics]
+
+    def rotate_due(self, now_us: int | None = None, counts: Mapping[str, int] | None = None) -> dict[str, str]:
+        """Rotates every topic whose key is too old, or has sealed too much by `counts` (messages in this epoch).
+
+        The topics that were rotated, with the reason.
+        """
+        now, issuer, due = self.clock() if now_us is None else now_us, Issuer(self.paths), dict[str, str]()
+
+        def decide(state: RealmState) -> list[Change]:
+            for name, found in state.topics.items():
+                why = found.topic.rotation_due(now, (counts or {}).get(name, 0))
+                if why is not None:
+                    due[name] = why
+            return [change for name in due for change in issuer.rotation(state, name, now)]
+
+        self.registry.transact(decide)
+        return due
+
+    def serve(self, topic: str, broker: str) -> RealmState:
+        """Hands a broker the keys it needs to serve a topic."""
+        issuer = Issuer(self.paths)
+        return self.registry.transact(lambda state: issuer.service(state, topic, broker))
+
+    def grant(
+        self,
+        topic: str,
+        entity: str,
+        rights: Iterable[Right] = BOTH,
+        *,
+        not_before_us: int = 0,
+        until_us: int | None = None,
+        template: str = EVERYTHING,
+    ) -> RealmState:
+        """Rights for an entity, for a time and for what a template admits, and the pair key it needs to use them."""
+        issuer = Issuer(self.paths)
+        change = Grant(topic, entity, tuple(rights), not_before_us, until_us, template)
 
         def decide(state: RealmState) -> list[Change]:
             after = apply(state, change)
-            about = after.topic(topic)
-            issued = after.pair_key(topic, about.epoch, entity) is not None
-            changes: list[Change] = [] if _same_rights(state, after, topic, entity) else [change]
-            return changes if issued else [*changes, broker.issue_pair_key(about, after.entity(entity))]
+            same = state.terms_of(topic, entity) == after.terms_of(topic, entity)
+            return [*([] if same else [change]), *issuer.missing_pair_keys(after, topic, [entity])]
 
         return self.registry.transact(decide)
 
@@ -157,7 +225,8 @@ class Realm:
         change = Revoke(topic, entity, tuple(rights))
 
         def decide(state: RealmState) -> list[Change]:
-            return [] if _same_rights(state, apply(state, change), topic, entity) else [change]
+            after = apply(state, change)
+            return [] if state.terms_of(topic, entity) == after.terms_of(topic, entity) else [change]
 
         return self.registry.transact(decide)
 
@@ -167,7 +236,7 @@ class Realm:
 
     def subscribe_many(self, topic: str, wanted: Sequence[tuple[str, str, str | None]]) -> list[Subscription]:
         """(subscriber, filter, id or None) each: all of them, or none."""
-        made: list[Subscription] = []
+        issuer, made = Issuer(self.paths), list[Subscription]()
 
         def decide(state: RealmState) -> list[Change]:
             numbers: dict[str, int] = {}
@@ -181,7 +250,7 @@ class Realm:
                     id = f"{subscriber}-{numbers[subscriber]}"
                 changes.append(AddSubscription(id, topic, subscriber, filter))
                 made.append(Subscription(id, topic, subscriber, filter))
-            return [*changes, *self._missing_keys(state, topic, {s for s, _, _ in wanted})]
+            return [*changes, *issuer.missing_pair_keys(state, topic, (s for s, _, _ in wanted))]
 
         self.registry.transact(decide)
         return made
@@ -196,14 +265,6 @@ class Realm:
 
     # --- inside -------------------------------------------------------------------------------------
 
-    def _missing_keys(self, state: RealmState, topic: str, names: set[str]) -> list[Change]:
-        about = state.topic(topic)
-        missing = [n for n in sorted(names) if state.pair_key(topic, about.epoch, n) is None]
-        if not missing:
-            return []
-        broker = self.broker()
-        return [broker.issue_pair_key(about, state.entity(n)) for n in missing]
-
     def _keys_for(self, name: str) -> Identity:
         path = self.paths.entity_key(name)
         if path.exists():
@@ -212,7 +273,3 @@ class Realm:
         identity = Identity.generate(name)
         identity.save(path)
         return identity
-
-
-def _same_rights(before: RealmState, after: RealmState, topic: str, entity: str) -> bool:
-    return before.topic_state(topic).rights_of(entity) == after.topic_state(topic).rights_of(entity)

@@ -3,7 +3,8 @@
 REALM/
   realm.json             format, name, id                                             public
   registry.sqlite        every change, in order                                       public
-  secrets/broker.key     the trusted broker's secrets                                 the broker alone
+  secrets/broker.key     the first broker's secrets; others in secrets/brokers/       that broker alone
+  secrets/centers/NAME.key    a key center's secrets                                  that center alone
   entities/NAME.key      an entity's private keys                                     that entity alone
   topics/TOPIC/          frames/P, pieces, ledger, cursors, tables, checkpoint        sealed bytes, filters
 """
@@ -22,6 +23,9 @@ from sealcast.errors import Corrupt, Misuse, NotFound
 FORMAT: Final = 1
 ENVIRONMENT: Final = "SEALCAST_REALM"
 _MARK: Final = "realm.json"
+#: Who is made with the realm.
+FIRST_BROKER: Final = "broker"
+FIRST_CENTER: Final = "center"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,13 @@ class Layout:
     @property
     def broker_key(self) -> Path:
         return self.secrets / "broker.key"
+
+    def broker_key_of(self, name: str) -> Path:
+        """The first broker's file has its own place, since most realms have no other."""
+        return self.broker_key if name == FIRST_BROKER else self.secrets / "brokers" / f"{name}.key"
+
+    def center_key(self, name: str) -> Path:
+        return self.secrets / "centers" / f"{name}.key"
 
     @property
     def entities(self) -> Path:

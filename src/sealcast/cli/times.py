@@ -1,0 +1,34 @@
+"""Times and spans of time on the command line: 30d, 12h, 2026-08-01T00:00:00Z."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Final
+
+from sealcast.errors import Misuse
+
+_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800, "y": 31_536_000}
+_SPAN: Final = re.compile(r"(\d{1,12})([smhdwy])", re.ASCII)
+
+
+def moment(time_us: int) -> str:
+    """A time as people and programs read it."""
+    return datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def seconds(text: str, option: str) -> int:
+    """A span of time: a number and s, m, h, d, w or y."""
+    found = _SPAN.fullmatch(text.strip())
+    if found is None:
+        raise Misuse(f"{option} is a span of time, not {text!r}", hint="write 90s, 15m, 12h, 30d, 4w or 1y")
+    return int(found[1]) * _SECONDS[found[2]]
+
+
+def microseconds(text: str, option: str) -> int:
+    """A time: ISO 8601, UTC unless it says otherwise."""
+    try:
+        when = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise Misuse(f"{option} is a time, not {text!r}", hint="write 2026-08-01 or 2026-08-01T09:30:00Z") from None
+    return round((when if when.tzinfo else when.replace(tzinfo=UTC)).timestamp() * 1e6)

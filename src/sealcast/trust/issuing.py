@@ -1,0 +1,77 @@
+"""Whoever gets a right gets the keys that go with it: what the topics' centers hand out, as changes.
+
+Functions of a state, so that whoever decides can put right and keys into one transaction. The centers' secrets are
+read when they are first needed and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.trust.centers import CenterSecrets
+from sealcast.trust.changes import Access, Change, PublishPairKey, RotateTopic
+from sealcast.trust.layout import Layout
+from sealcast.trust.realm import apply
+from sealcast.trust.roles import Role
+from sealcast.trust.state import Entity, RealmState
+from sealcast.trust.topic_keys import TopicKeys
+from sealcast.trust.topics import FIRST_EPOCH, Topic
+
+
+class Issuer(Unpicklable):
+    """The key centers whose secrets are here."""
+
+    def __init__(self, paths: Layout) -> None:
+        self.center = cache(lambda name: CenterSecrets.load(paths.center_key(name)))
+
+    def keys(self, topic: Topic, epoch: int | None = None) -> TopicKeys:
+        center: CenterSecrets = self.center(topic.center)
+        return center.topic_keys(topic, epoch)
+
+    def pair_keys(self, topic: Topic, entities: Iterable[Entity]) -> Iterator[PublishPairKey]:
+        """For the topic's current epoch."""
+        keys = self.keys(topic)
+        return (keys.for_entity(topic, entity) for entity in entities)
+
+    def for_newcomer(self, state: RealmState) -> list[tuple[Topic, TopicKeys]]:
+        """The keys of topics that let in everyone who is enrolled."""
+        members = [t.topic for t in state.topics.values() if t.topic.access is Access.MEMBERS]
+        return [(topic, self.keys(topic)) for topic in members]
+
+    def missing_pair_keys(self, state: RealmState, topic: str, names: Iterable[str]) -> list[PublishPairKey]:
+        """For those among `names` who have none in the current epoch."""
+        about = state.topic(topic)
+        without = [n for n in sorted(set(names)) if state.pair_key(topic, about.epoch, n) is None]
+        return list(self.pair_keys(about, map(state.entity, without))) if without else []
+
+    def opening(self, state: RealmState, topic: str, at_us: int) -> list[Change]:
+        """What an epoch begins with: its key for the brokers that serve the topic, pair keys for all who may."""
+        about = state.topic(topic)
+        keys = self.keys(about)
+        brokers = [keys.for_broker(about, broker) for broker in _serving(state, about)]
+        return [*brokers, *(keys.for_entity(about, entity) for entity in state.entitled(topic, at_us))]
+
+    def rotation(self, state: RealmState, topic: str, at_us: int) -> list[Change]:
+        """A new epoch with all its keys."""
+        about = state.topic(topic)
+        # A clock that stepped back starts no epoch before the last one: epochs follow each other.
+        start = max(at_us, about.epoch_starts[-1])
+        rotate = RotateTopic(topic, about.epoch + 1, start)
+        return [rotate, *self.opening(apply(state, rotate), topic, at_us)]
+
+    def service(self, state: RealmState, topic: str, broker: str) -> list[Change]:
+        """What a broker that is to serve the topic lacks: the keys of this epoch, and of the one that has its grace."""
+        about, who = state.topic(topic), state.entity(broker)
+        epochs = range(max(FIRST_EPOCH, about.epoch - 1), about.epoch + 1)
+        lacking = [epoch for epoch in epochs if state.topic_key(topic, epoch, broker) is None]
+        return [self.keys(about, epoch).for_broker(about, who) for epoch in lacking]
+
+
+def _serving(state: RealmState, topic: Topic) -> list[Entity]:
+    """The brokers that served the topic's last epoch; all there are when this is its first."""
+    brokers = state.holders(Role.BROKER)
+    if topic.epoch == FIRST_EPOCH:
+        return brokers
+    return [b for b in brokers if state.topic_key(topic.name, topic.epoch - 1, b.name) is not None]

@@ -1,0 +1,172 @@
+"""A realm as a value: who is here, what each may do, who wants what, at one version.
+
+A state is never written to: whoever holds one can rely on it while the realm moves on. It answers questions; what may
+happen to it is for the rules (`realm.Fold`). Version n is the state after n changes, so a version names everything a
+decision depended on.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sealcast.errors import NotFound, Rejected
+from sealcast.model.subscription import Subscription
+from sealcast.trust.changes import Right
+from sealcast.trust.roles import Role
+from sealcast.trust.topics import Terms, Topic, TopicState
+
+#: Looking for a near name among more than this many costs more than the hint is worth.
+_MAX_NAMES_COMPARED: Final = 2_000
+_MEMBER: Final = frozenset({Role.ENTITY})
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Someone with a name and public keys."""
+
+    name: str
+    verify_key: bytes
+    kem_public: bytes
+    revoked_at_version: int | None = None
+    roles: frozenset[Role] = _MEMBER
+
+    @property
+    def revoked(self) -> bool:
+        return self.revoked_at_version is not None
+
+    @property
+    def member(self) -> bool:
+        """Whether topics for members let it in: those who run the realm get rights by name only."""
+        return Role.ENTITY in self.roles
+
+
+@dataclass(frozen=True, slots=True)
+class RealmState:
+    """The realm after `version` changes."""
+
+    version: int = 0
+    entities: Mapping[str, Entity] = field(default_factory=dict)
+    topics: Mapping[str, TopicState] = field(default_factory=dict)
+    #: The topic of every subscription id that was ever given; None once it was removed. Ids are not given twice.
+    subscription_topics: Mapping[str, str | None] = field(default_factory=dict)
+
+    # --- look-ups that say what is wrong ----------------------------------------------------------
+
+    def entity(self, name: str) -> Entity:
+        found = self.entities.get(name)
+        if found is None:
+            raise _unknown("entity", name, self.entities, "enrol it with `sealcast entity enrol`")
+        return found
+
+    def topic(self, name: str) -> Topic:
+        return self.topic_state(name).topic
+
+    def topic_state(self, name: str) -> TopicState:
+        found = self.topics.get(name)
+        if found is None:
+            raise _unknown("topic", name, self.topics, "make it with `sealcast topic create`")
+        return found
+
+    def subscription(self, id: str) -> Subscription:
+        topic = self.subscription_topics.get(id)
+        if topic is None:
+            if id in self.subscription_topics:
+                raise NotFound(f"subscription {id!r} was removed")
+            live = [i for i, t in self.subscription_topics.items() if t is not None]
+            raise _unknown("subscription", id, live, "`sealcast subscription list` shows them")
+        return self.topics[topic].subscriptions[id]
+
+    def holders(self, role: Role) -> list[Entity]:
+        """Those of a role who were not revoked, in the order in which they came."""
+        return [e for e in self.entities.values() if role in e.roles and not e.revoked]
+
+    # --- decisions --------------------------------------------------------------------------------
+
+    def terms_of(self, topic: str, entity: str) -> Terms:
+        """The rights of an entity on a topic, with their terms, past and future ones too. Unknown names have none."""
+        who, where = self.entities.get(entity), self.topics.get(topic)
+        return {} if who is None or where is None or who.revoked else where.terms_of(entity, who.member)
+
+    def rights_of(self, topic: str, entity: str, at_us: int | None = None) -> frozenset[Right]:
+        """Its rights; with a time, only those whose term includes it."""
+        terms = self.terms_of(topic, entity)
+        return frozenset(right for right, term in terms.items() if at_us is None or term.holds(at_us))
+
+    def may(self, right: Right, topic: str, entity: str, at_us: int | None = None) -> bool:
+        """Enrolled, not revoked, and let in by the topic; with a time, also at that time. Unknown names may nothing."""
+        term = self.terms_of(topic, entity).get(right)
+        return term is not None and (at_us is None or term.holds(at_us))
+
+    def may_publish(self, topic: str, entity: str, at_us: int | None = None) -> bool:
+        return self.may(Right.PUBLISH, topic, entity, at_us)
+
+    def may_subscribe(self, topic: str, entity: str, at_us: int | None = None) -> bool:
+        return self.may(Right.SUBSCRIBE, topic, entity, at_us)
+
+    def require(self, right: Right, topic: str, entity: str, at_us: int | None = None) -> None:
+        """Rejected, saying why and what would help, unless `entity` has the right."""
+        who, where = self.entity(entity), self.topic(topic)
+        if who.revoked:
+            raise Rejected(
+                f"entity {entity!r} was revoked (at version {who.revoked_at_version}) and may not {right}",
+                hint="a revoked name stays revoked: enrol a new one",
+            )
+        if not self.may(right, topic, entity):
+            raise Rejected(
+                f"entity {entity!r} may not {right} on topic {where.name!r}",
+                hint=f"let it: sealcast grant {where.name} {entity} {right}",
+            )
+        if at_us is not None and not self.may(right, topic, entity, at_us):
+            early = at_us < self.terms_of(topic, entity)[right].not_before_us
+            raise Rejected(
+                f"entity {entity!r} may not {right} on topic {where.name!r} {'yet' if early else 'any more'}: "
+                f"its right {'has not begun' if early else 'has ended'}",
+                hint=f"give it another term: sealcast grant {where.name} {entity} {right} --for 30d",
+            )
+
+    def entitled(self, topic: str, at_us: int) -> Iterator[Entity]:
+        """Everyone who has a right on the topic now or will have one, in the order in which they came."""
+        for who in self.entities.values():
+            if any(term.until_us is None or at_us < term.until_us for term in self.terms_of(topic, who.name).values()):
+                yield who
+
+    def slot_of(self, topic: str, subscriber: str) -> int | None:
+        return self.topic_state(topic).slots.get(subscriber)
+
+    def slots_of(self, topic: str) -> Mapping[str, int]:
+        """Every subscriber the topic ever had, with its slot; the slots are 0, 1, 2, ... in this order."""
+        return self.topic_state(topic).slots
+
+    def authorised_slots(self, topic: str, at_us: int | None = None) -> Iterator[int]:
+        """The slots of those who may read, ascending: interest is not enough."""
+        return (slot for name, slot in self.slots_of(topic).items() if self.may_subscribe(topic, name, at_us))
+
+    def subscriptions_of(self, topic: str) -> Iterable[Subscription]:
+        """Live subscriptions, oldest first: position i here is bit i of a match."""
+        return self.topic_state(topic).subscriptions.values()
+
+    def subscription_table(self, topic: str) -> list[tuple[str, int, str]]:
+        """(id, slot, filter) of every live subscription, in the order of `subscriptions_of`."""
+        slots = self.slots_of(topic)
+        return [(s.id, slots[s.subscriber], s.filter) for s in self.subscriptions_of(topic)]
+
+    def topic_key(self, topic: str, epoch: int, broker: str) -> bytes | None:
+        """The topic's key, sealed to a broker, if it was handed to it."""
+        return self.topic_state(topic).topic_keys.get((epoch, broker))
+
+    def pair_key(self, topic: str, epoch: int, entity: str) -> bytes | None:
+        """The sealed pair key, if one was published."""
+        return self.topic_state(topic).pair_keys.get((epoch, entity))
+
+
+EMPTY: Final = RealmState()
+
+
+def _unknown(what: str, name: str, names: Iterable[str], otherwise: str) -> NotFound:
+    known = list(names)
+    near = difflib.get_close_matches(name, known[:_MAX_NAMES_COMPARED], n=1)
+    hint = f"did you mean {near[0]!r}?" if near else otherwise
+    return NotFound(f"there is no {what} {name!r} in this realm", hint=hint)
