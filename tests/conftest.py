@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import settings
 
+from tests.trust.places import place as place
+from tests.trust.postgres import postgres as postgres
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 

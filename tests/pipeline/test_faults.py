@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import resource
 import shutil
+import sqlite3
 import subprocess
 import sys
 import time
@@ -416,19 +417,26 @@ def test_a_cursor_that_cannot_be_saved_stays_where_it_is(delivered: Field) -> No
 def test_a_registry_that_cannot_grow_changes_nothing(field: Field) -> None:
     """SQLite's own limit, for it tells a full disk from a failing one, and a limit of the process from neither."""
     registry = field.realm.registry
-    before, connection = registry.version(), registry._connection()
+    before, connection = registry.version(), sqlite_handle(registry)
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     connection.execute(f"PRAGMA max_page_count = {pages}")
     with pytest.raises(DiskFull, match="nothing was changed"):
         field.realm.subscribe_many(TOPIC, [("all", f"price = {n}", None) for n in range(500)])
-    assert registry.version() == Registry(registry.path).version() == before
+    assert registry.version() == Registry(registry.address).version() == before
     connection.execute("PRAGMA max_page_count = 1073741823")
     with no_file_beyond(0), pytest.raises(Unavailable):
         field.realm.subscribe(TOPIC, "all", "price = 7")
-    assert Registry(registry.path).version() == before
+    assert Registry(registry.address).version() == before
     field.realm.subscribe(TOPIC, "all", "price = 7")
-    assert Registry(registry.path).version() == before + 1
-    assert Registry(registry.path).state().version == before + 1
+    assert Registry(registry.address).version() == before + 1
+    assert Registry(registry.address).state().version == before + 1
+
+
+def sqlite_handle(registry: Registry) -> sqlite3.Connection:
+    """Its own: limits are a connection's."""
+    handle = registry._store()._connection().connection.driver_connection
+    assert isinstance(handle, sqlite3.Connection)
+    return handle
 
 
 _LIMITED = """

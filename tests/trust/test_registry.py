@@ -1,4 +1,4 @@
-"""The registry against a plain oracle, against other processes, and against damage."""
+"""The registry against a plain oracle, against other processes, and against damage, in both databases."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -29,6 +30,9 @@ from sealcast.trust.changes import (
 )
 from sealcast.trust.realm import RealmState
 from sealcast.trust.registry import Registry
+from sealcast.trust.storage.address import Server as Address
+from tests.trust.places import FilePlace, Place, ServerPlace
+from tests.trust.postgres import Server
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
 KEY = bytes.fromhex("d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a")
@@ -132,13 +136,22 @@ changes: st.SearchStrategy[Change] = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(changes, max_size=40), st.randoms(use_true_random=False))
 def test_agrees_with_the_oracle_at_every_version(
     tmp_path_factory: pytest.TempPathFactory, attempts: list[Change], random: object
 ) -> None:
-    path = tmp_path_factory.mktemp("registry") / "registry.sqlite"
-    registry, oracle = Registry.create(path), Oracle()
+    follow(FilePlace(tmp_path_factory.mktemp("registry")), attempts, random)
+
+
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(changes, max_size=40), st.randoms(use_true_random=False))
+def test_agrees_with_the_oracle_on_a_server(postgres: Server, attempts: list[Change], random: object) -> None:
+    follow(ServerPlace(postgres), attempts, random)
+
+
+def follow(place: Place, attempts: list[Change], random: object) -> None:
+    registry, oracle = Registry.create(place.address), Oracle()
     for change in attempts:
         expected = oracle.admits(change)
         try:
@@ -152,7 +165,7 @@ def test_agrees_with_the_oracle_at_every_version(
     # Old versions, in any order and from another handle, are what they were.
     versions = list(range(len(oracle.history) + 1))
     random.shuffle(versions)  # type: ignore[attr-defined]
-    fresh = Registry(path)
+    fresh = Registry(place.address)
     for version in versions[:12]:
         past = Oracle()
         past.history = oracle.history[:version]
@@ -165,8 +178,8 @@ def test_agrees_with_the_oracle_at_every_version(
 
 
 @pytest.fixture
-def registry(tmp_path: Path) -> Registry:
-    made = Registry.create(tmp_path / "registry.sqlite")
+def registry(place: Place) -> Registry:
+    made = Registry.create(place.address)
     made.apply_many([EnrolEntity("ann", KEY, bytes(32)), CreateTopic("open", bytes(16), SCHEMA)])
     return made
 
@@ -185,15 +198,15 @@ def test_unknown_versions_are_refused(registry: Registry) -> None:
             registry.state(version)
 
 
-def _enrol_some(path: Path, who: int) -> None:
-    registry = Registry(path)
+def _enrol_some(address: Path | Address, who: int) -> None:
+    registry = Registry(address)
     for i in range(25):
         registry.apply(EnrolEntity(f"p{who}-{i}", KEY, bytes(32)))
 
 
 def test_several_processes_write(registry: Registry) -> None:
     spawn = multiprocessing.get_context("spawn")
-    writers = [spawn.Process(target=_enrol_some, args=(registry.path, w)) for w in range(3)]
+    writers = [spawn.Process(target=_enrol_some, args=(registry.address, w)) for w in range(3)]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -235,17 +248,22 @@ def test_ids_decided_inside_a_transaction_cannot_collide(registry: Registry) -> 
         return [AddSubscription(f"s{state.version}", "open", "ann", "price > 1")]
 
     assert registry.transact(one_more).version == 3
-    assert Registry(registry.path).transact(one_more).version == 4
+    assert Registry(registry.address).transact(one_more).version == 4
 
 
 # --- damage -----------------------------------------------------------------------------------------
 
 
-def test_history_cannot_be_rewritten_by_mistake(registry: Registry) -> None:
-    with sqlite3.connect(registry.path) as connection:
-        for statement in ("UPDATE changes SET kind = 'x'", "DELETE FROM changes"):
-            with pytest.raises(sqlite3.IntegrityError, match="only added"):
-                connection.execute(statement)
+def test_history_cannot_be_rewritten_by_mistake(registry: Registry, place: Place) -> None:
+    Registry(place.address, realm=b"r" * 16).version()
+    for table in ("changes", "realm"):
+        for statement in (f"UPDATE {table} SET chain = chain", f"DELETE FROM {table}"):
+            with pytest.raises((sqlite3.IntegrityError, psycopg.IntegrityError), match="only added"):
+                place.run(statement)
+    if place.kind == "postgres":
+        with pytest.raises(psycopg.IntegrityError, match="only added"):
+            place.run("TRUNCATE changes")
+    assert Registry(place.address).state() == registry.state()
 
 
 @pytest.mark.parametrize(
@@ -257,12 +275,11 @@ def test_history_cannot_be_rewritten_by_mistake(registry: Registry) -> None:
         ("DELETE FROM changes WHERE version = 1", "one before it is missing"),
     ],
 )
-def test_a_rewritten_history_is_refused(registry: Registry, tamper: str, words: str) -> None:
-    connection = sqlite3.connect(registry.path)
-    connection.executescript(f"DROP TRIGGER no_update; DROP TRIGGER no_delete; {tamper};")
-    connection.close()
+def test_a_rewritten_history_is_refused(registry: Registry, place: Place, tamper: str, words: str) -> None:
+    place.unguard()
+    place.run(tamper)
     with pytest.raises(Corrupt, match=words) as refusal:
-        Registry(registry.path).state()
+        Registry(registry.address).state()
     assert refusal.value.hint is not None and "restore" in refusal.value.hint
 
 
@@ -282,9 +299,9 @@ def _foreign(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [_flip_page, _garbage, _foreign])
-def test_what_is_no_registry_is_named(registry: Registry, damage: Callable[[Path], None]) -> None:
-    path = registry.path
-    registry._connection().close()
+def test_what_is_no_registry_is_named(tmp_path: Path, damage: Callable[[Path], None]) -> None:
+    path = tmp_path / "registry.sqlite"
+    Registry.create(path).apply(EnrolEntity("ann", KEY, bytes(32)))
     damage(path)
     with pytest.raises(Corrupt, match=r"registry.sqlite") as refusal:
         Registry(path).version()
@@ -298,8 +315,8 @@ def test_a_missing_registry_is_not_made_up(tmp_path: Path) -> None:
 
 
 def test_a_registry_is_made_once(registry: Registry) -> None:
-    with pytest.raises(Misuse, match="exists already"):
-        Registry.create(registry.path)
+    with pytest.raises(Misuse, match="already"):
+        Registry.create(registry.address)
 
 
 # --- vetting ----------------------------------------------------------------------------------------

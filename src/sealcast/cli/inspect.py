@@ -139,7 +139,8 @@ def _ledger(path: Path) -> Found:
 
 
 def _registry(path: Path) -> Found:
-    from sealcast.trust.registry import APPLICATION_ID, Registry
+    from sealcast.trust.registry import Registry
+    from sealcast.trust.storage.schema import APPLICATION_ID
 
     with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True) as connection:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:

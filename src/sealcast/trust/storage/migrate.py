@@ -1,0 +1,31 @@
+"""Older schemas to the newest, step by step, inside the transaction of whoever asks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from alembic import command
+from alembic.config import Config
+from alembic.script import ScriptDirectory
+from sqlalchemy import Connection
+
+STEPS: Final = Path(__file__).parent.parent / "migrations"
+
+
+def upgrade(connection: Connection, to: str = "head") -> None:
+    """All steps that are missing. The caller commits, so that all of them are made or none is."""
+    command.upgrade(_config(connection), to)
+
+
+def revisions() -> list[str]:
+    """Every revision that there is a step to, oldest first."""
+    return [step.revision for step in ScriptDirectory.from_config(_config(None)).walk_revisions()][::-1]
+
+
+def _config(connection: Connection | None) -> Config:
+    config = Config(attributes={"connection": connection})
+    # Its own parser takes a percent sign in a path for the start of a name.
+    config.set_main_option("script_location", str(STEPS).replace("%", "%%"))
+    config.set_main_option("path_separator", "newline")
+    return config

@@ -1,0 +1,122 @@
+"""A registry on a PostgreSQL server: what several machines share.
+
+Writers take turns by an advisory lock of their own table, held until their transaction ends; it needs no privilege
+beyond those to read and to insert, so that a broker's role can be given these and nothing else:
+
+    GRANT SELECT, INSERT ON changes TO broker; GRANT SELECT ON realm, sealcast_schema TO broker;
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, bindparam, create_engine, text
+from sqlalchemy.pool import NullPool
+
+from sealcast.errors import DiskFull, Locked, Misuse, SealcastError, Unavailable
+from sealcast.trust.storage import schema
+from sealcast.trust.storage.address import ENVIRONMENT, Server
+from sealcast.trust.storage.trouble import BUSY_SECONDS, damaged
+
+#: How long to try to reach a server, unless the URL says something else.
+CONNECT_SECONDS: Final = 10
+ENCODING: Final = "UTF8"
+
+# A server that acknowledges before it wrote (synchronous_commit = off) does not do so for us.
+_SETTINGS: Final = text(
+    "SELECT set_config('lock_timeout', :wait, true), set_config('synchronous_commit',"
+    " CASE current_setting('synchronous_commit') WHEN 'off' THEN 'on' ELSE current_setting('synchronous_commit') END,"
+    " true)"
+).bindparams(bindparam("wait", f"{BUSY_SECONDS * 1000:.0f}ms"))
+_TURN: Final = text("SELECT pg_advisory_xact_lock(:application, CAST(CAST('changes' AS regclass) AS oid)::int)")
+_TURN_TO_MAKE: Final = text("SELECT pg_advisory_xact_lock(:application, 0)")
+_TABLES: Final = text(
+    "SELECT to_regclass(:revision) IS NOT NULL, to_regclass('changes') IS NOT NULL, current_setting('server_encoding')"
+)
+
+# The server's codes (SQLSTATE): https://www.postgresql.org/docs/current/errcodes-appendix.html
+_DAMAGED: Final = ("23", "XX001", "XX002", "42P01", "42703", "42883", "22")
+_FULL: Final = ("53100", "53400")
+_BUSY: Final = ("55P03", "40P01", "40001", "57014")
+
+
+class PostgresDatabase:
+    """The database, its locks and its errors."""
+
+    #: Other machines may still run the release before: somebody says when.
+    migrates_itself: Final = False
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.shown = server.shown
+
+    def make(self) -> None:
+        """There is nothing to be made outside of the transaction that makes the tables."""
+
+    def engine(self) -> Engine:
+        arguments: dict[str, Any] = {"application_name": "sealcast"}
+        if self._server.parameter("connect_timeout") is None:
+            arguments["connect_timeout"] = CONNECT_SECONDS
+        try:
+            return create_engine(
+                self._server.url,
+                poolclass=NullPool,
+                connect_args=arguments,
+                # What is stored has names and filters in it, which are nobody's business in a log.
+                hide_parameters=True,
+                use_native_hstore=False,
+            )
+        except ImportError:
+            raise Unavailable(
+                f"the driver for {self.shown} is not installed", hint="pip install 'sealcast[postgres]'"
+            ) from None
+
+    def begin_making(self, connection: Connection) -> None:
+        connection.execute(_TURN_TO_MAKE, {"application": schema.APPLICATION_ID})
+        has_revision, has_changes, encoding = connection.execute(_TABLES, {"revision": schema.VERSION_TABLE}).one()
+        if encoding != ENCODING:
+            raise Misuse(f"{self.shown} keeps text as {encoding}", hint=f"make the database with ENCODING '{ENCODING}'")
+        if has_revision or has_changes:
+            raise Misuse(
+                f"{self.shown} has a registry already",
+                hint="name another database, or a schema of its own: ...?options=-csearch_path%3DNAME",
+            )
+
+    def begin_exclusive(self, connection: Connection) -> None:
+        """The writers' turn before anything is read: what a decision is based on stays so until it is written."""
+        connection.begin()
+        connection.execute(_SETTINGS)
+        connection.execute(_TURN, {"application": schema.APPLICATION_ID})
+
+    def settle(self, connection: Connection) -> None:
+        """The server keeps its log itself, and checks it when it reads it again."""
+
+    def revision(self, connection: Connection) -> str | None:
+        """The schema's revision; None if there is no registry."""
+        has_revision, *_ = connection.execute(_TABLES, {"revision": schema.VERSION_TABLE}).one()
+        return (connection.scalar(schema.revision.select()) or "") if has_revision else None
+
+    def trouble(self, error: BaseException | None) -> SealcastError:
+        code = getattr(error, "sqlstate", None) or ""
+        said = self._server.without(" ".join(str(error).split("\n")[0].split()))
+        if code.startswith(_DAMAGED):
+            return damaged(self.shown, said)
+        if code in _FULL:
+            return DiskFull(f"no space left on {self.shown}; nothing was changed")
+        if code in _BUSY:
+            return Locked(f"others kept {self.shown} locked for {BUSY_SECONDS:.0f} seconds", hint="try again")
+        return Unavailable(f"{self.shown}: {said}", hint=_hint(code, said))
+
+
+def _hint(code: str, said: str) -> str:
+    if code == "42501":
+        return "give this role its rights: GRANT SELECT, INSERT ON changes; GRANT SELECT ON realm, sealcast_schema"
+    if code == "25006":
+        return "this is a copy that can only be read: name the primary server"
+    if code.startswith("28") or "password" in said or "authentication" in said or "no pg_hba.conf entry" in said:
+        return f"set PGPASSWORD, a line in the file that PGPASSFILE names, or {ENVIRONMENT}; or ask its administrator"
+    if code == "3D000" or "does not exist" in said:
+        return "create it first: createdb; or correct the URL"
+    if code.startswith("53"):
+        return "the server is at its limits: try again, or raise them"
+    return "check that the server runs and can be reached from here: sealcast doctor"
