@@ -23,7 +23,6 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Any, Final
 
 from sealcast.errors import FilterRejected, FrameRejected, Misuse, TokenRejected
@@ -33,6 +32,7 @@ from sealcast.primitives.sign import PUBLIC_BYTES
 from sealcast.trust.certificates import REALM_BYTES, SERIAL_BYTES, Certificate
 from sealcast.trust.changes import Right
 from sealcast.trust.templates import Template
+from sealcast.trust.token_reasons import TokenReason, refused
 from sealcast.wire import cbor, cose
 from sealcast.wire.limits import MAX_EPOCH, MAX_TIME_MICROS, MAX_TOKEN_BYTES
 
@@ -78,94 +78,6 @@ _RIGHTS: Final = {
 _RIGHT_CODES: Final = {rights: code for code, rights in _RIGHTS.items()}
 #: The COSE_Key of a frame key: kty OKP, crv Ed25519, x.
 _KTY_OKP, _CRV_ED25519 = 1, 6
-
-
-class TokenReason(StrEnum):
-    """Why a token gives no right, in the order of the checks; the first that fails is the reason."""
-
-    # What can be seen without a key: `parse`.
-    ABSENT = "absent"
-    SIZE = "size"
-    ENCODING = "encoding"
-    FORM = "form"
-    HEADER = "header"
-    ALGORITHM = "algorithm"
-    KEY_ID = "key-id"
-    CLAIM_MISSING = "claim-missing"
-    CLAIM_UNKNOWN = "claim-unknown"
-    CLAIM_VALUE = "claim-value"
-    # For this realm and topic: `TokenGate.verify`, from here on.
-    REALM = "realm"
-    AUDIENCE = "audience"
-    HASH = "hash"
-    # The key center.
-    CENTER_UNKNOWN = "center-unknown"
-    CENTER_UNTRUSTED = "center-untrusted"
-    CENTER_REVOKED = "center-revoked"
-    CENTER_ROLE = "center-role"
-    CENTER_NOT_YET_VALID = "center-not-yet-valid"
-    CENTER_EXPIRED = "center-expired"
-    ISSUER = "issuer"
-    CENTER_OTHER = "center-other"
-    SIGNATURE = "signature"
-    # Time.
-    NOT_YET_VALID = "not-yet-valid"
-    EXPIRED = "expired"
-    LIFETIME = "lifetime"
-    # What it is for, and whose it is.
-    TEMPLATE = "template"
-    TEMPLATE_SCHEMA = "template-schema"
-    RIGHT = "right"
-    HOLDER = "holder"
-    SUBJECT = "subject"
-    REVOKED = "revoked"
-    EPOCH_ENDED = "epoch-ended"
-    EPOCH_AHEAD = "epoch-ahead"
-
-    @property
-    def step(self) -> str:
-        """Which of the broker's numbered checks this is part of."""
-        return _STEPS[self]
-
-
-_STEPS: Final = {
-    reason: step
-    for step, reasons in {
-        "token": (
-            TokenReason.ABSENT,
-            TokenReason.SIZE,
-            TokenReason.ENCODING,
-            TokenReason.FORM,
-            TokenReason.HEADER,
-            TokenReason.ALGORITHM,
-            TokenReason.KEY_ID,
-            TokenReason.CLAIM_MISSING,
-            TokenReason.CLAIM_UNKNOWN,
-            TokenReason.CLAIM_VALUE,
-            TokenReason.REALM,
-            TokenReason.AUDIENCE,
-            TokenReason.HASH,
-        ),
-        "center": (
-            TokenReason.CENTER_UNKNOWN,
-            TokenReason.CENTER_UNTRUSTED,
-            TokenReason.CENTER_REVOKED,
-            TokenReason.CENTER_ROLE,
-            TokenReason.CENTER_NOT_YET_VALID,
-            TokenReason.CENTER_EXPIRED,
-            TokenReason.ISSUER,
-            TokenReason.CENTER_OTHER,
-        ),
-        "token-signature": (TokenReason.SIGNATURE,),
-        "token-time": (TokenReason.NOT_YET_VALID, TokenReason.EXPIRED, TokenReason.LIFETIME),
-        "template": (TokenReason.TEMPLATE, TokenReason.TEMPLATE_SCHEMA),
-        "right": (TokenReason.RIGHT,),
-        "publisher": (TokenReason.HOLDER, TokenReason.SUBJECT),
-        "revoked": (TokenReason.REVOKED,),
-        "epoch": (TokenReason.EPOCH_ENDED, TokenReason.EPOCH_AHEAD),
-    }.items()
-    for reason in reasons
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -427,9 +339,3 @@ def _whole(body: dict[Any, Any], label: int, most: int) -> int:
 
 def _bad(label: int, why: str) -> TokenRejected:
     return refused(TokenReason.CLAIM_VALUE, f"claim {CLAIMS[label]} {why}")
-
-
-def refused(reason: TokenReason, why: str, hint: str | None = None) -> TokenRejected:
-    if hint is None:
-        hint = "it was damaged or made by something else: ask the key center for another, sealcast token request"
-    return TokenRejected(reason, f"the token is refused: {why}", hint=hint)

@@ -33,15 +33,14 @@ from sealcast.trust.claims import (
     CONTEXT,
     Claims,
     Token,
-    TokenReason,
     assemble,
     audience,
     encode_claims,
     parse,
     protected_header,
-    refused,
 )
 from sealcast.trust.parameters import KeyParameters
+from sealcast.trust.token_reasons import TokenReason, refused
 from sealcast.wire import cose
 
 __all__ = [
