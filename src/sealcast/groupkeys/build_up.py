@@ -20,6 +20,7 @@ from sealcast.errors import Misuse
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clusters import fit
+from sealcast.groupkeys.handed import DELIVERED, Handed
 from sealcast.groupkeys.interface import GroupKey, KeyPlan, events_of
 from sealcast.groupkeys.plans import OWN, assign
 
@@ -41,7 +42,7 @@ class BuildUp:
         self._words = np.zeros((bits.words_for(subscribers), cache), np.uint64)
         self._size = np.zeros(cache, np.int64)
         self._names: list[bytes] = []
-        self._handed: set[bytes] = set()
+        self._handed = Handed()
 
     def count(self, groups: Words, group_of: Indices | None = None) -> Indices:
         within = fit(groups, self._subscribers)
@@ -55,7 +56,7 @@ class BuildUp:
             self._store(names[group], within[group], int(size[group]))
         return cost
 
-    def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan:
+    def plan(self, groups: Words, group_of: Indices | None = None, tag: int = DELIVERED) -> KeyPlan:
         within = fit(groups, self._subscribers)
         size, names = bits.count(within).tolist(), _names(within)
         cover: list[list[bytes]] = [[] for _ in names]
@@ -67,7 +68,10 @@ class BuildUp:
                 saved[group] = saves
                 cover[group] = [self._names[place] for place in places]
             self._store(names[group], within[group], size[group])
-        return self._planned(groups, cover)
+        return self._planned(groups, cover, tag)
+
+    def settle(self, tag: int, delivered: bool) -> None:
+        self._handed.settle(tag, delivered)
 
     def _use(self, name: bytes, group: Words, size: int) -> list[int]:
         """The places of the entries that serve a group: its own, or those of disjoint sub-groups."""
@@ -100,13 +104,13 @@ class BuildUp:
             self._names.append(name)
         else:
             gone, place = self._place.popitem(last=False)
-            self._handed.discard(gone)
+            self._handed.forget((gone,))
             self._names[place] = name
         self._place[name] = place
         self._words[:, place] = group
         self._size[place] = size
 
-    def _planned(self, groups: Words, cover: list[list[bytes]]) -> KeyPlan:
+    def _planned(self, groups: Words, cover: list[list[bytes]], tag: int) -> KeyPlan:
         group, slot = bits.pairs(groups)
         start = np.searchsorted(group, np.arange(groups.shape[0] + 1))
         key = np.full(slot.size, OWN, np.int64)
@@ -118,8 +122,8 @@ class BuildUp:
                     refs[name] = len(refs), bits.pairs(np.frombuffer(name, np.uint64)[None, :])[1]
                 at, members = refs[name]
                 key[start[g] + np.searchsorted(members_of_group, members)] = at
-        new = np.array([name not in self._handed for name in refs], np.bool_)
-        self._handed.update(name for name in refs if name in self._place)
+        new = np.array([not self._handed.holds(name, tag) for name in refs], np.bool_)
+        self._handed.add((name for name in refs if name in self._place), tag)
         keys = [GroupKey(tuple(members.tolist())) for _, members in refs.values()]
         return assign(groups.shape[0], group, slot, key, keys, new)
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clusters import Clustering, beyond, by_id, by_rule, split
+from sealcast.groupkeys.handed import DELIVERED
 from sealcast.groupkeys.interface import GroupKey, KeyPlan, events_of
 from sealcast.groupkeys.plans import OWN, assign
 from sealcast.groupkeys.policies import ADMITTED, policy
@@ -48,20 +49,24 @@ class Clustered:
             total += cache.count(subgroups, events)
         return total
 
-    def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan:
-        served = self.serve(groups, events_of(groups, group_of), np.ones(groups.shape[0], np.bool_))
+    def plan(self, groups: Words, group_of: Indices | None = None, tag: int = DELIVERED) -> KeyPlan:
+        served = self.serve(groups, events_of(groups, group_of), np.ones(groups.shape[0], np.bool_), tag)
         group, slot = bits.pairs(groups)
         key, refs, new = self.keys_of(served, group, slot)
         return assign(groups.shape[0], group, slot, key, refs, new)
 
-    def serve(self, groups: Words, group_of: Indices, wanted: NDArray[np.bool_]) -> list[Served]:
+    def settle(self, tag: int, delivered: bool) -> None:
+        for cache in self._caches:
+            cache.handed.settle(tag, delivered)
+
+    def serve(self, groups: Words, group_of: Indices, wanted: NDArray[np.bool_], tag: int) -> list[Served]:
         """Of each cluster: keys for the parts of the wanted groups. All events are looked up."""
         served = []
         for subgroups, cache in zip(self._clustering.restrict(groups), self._caches, strict=True):
             found = cache.ask(subgroups, group_of)
             held = np.zeros(groups.shape[0], np.bool_)
             held[group_of[found >= ADMITTED]] = True
-            served.append(cache.serve(subgroups, held & wanted))
+            served.append(cache.serve(subgroups, held & wanted, tag))
         return served
 
     def keys_of(

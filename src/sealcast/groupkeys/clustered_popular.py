@@ -13,6 +13,7 @@ from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clustered import Clustered
 from sealcast.groupkeys.clusters import Clustering, beyond, by_id, by_rule, fit
+from sealcast.groupkeys.handed import DELIVERED
 from sealcast.groupkeys.interface import KeyPlan, events_of
 from sealcast.groupkeys.plans import OWN, assign
 from sealcast.groupkeys.policies import HIT, policy
@@ -48,17 +49,21 @@ class ClusteredPopular:
         total[~hit] = self._behind.count(groups, events[~hit])
         return total
 
-    def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan:
+    def plan(self, groups: Words, group_of: Indices | None = None, tag: int = DELIVERED) -> KeyPlan:
         events = events_of(groups, group_of)
         within = fit(groups, self._subscribers)
         hit = self._popular.ask(within, events) == HIT
         popular = np.zeros(groups.shape[0], np.bool_)
         popular[events[hit]] = True
-        front = self._popular.serve(within, popular)
-        behind = self._behind.serve(groups, events[~hit], ~popular)
+        front = self._popular.serve(within, popular, tag)
+        behind = self._behind.serve(groups, events[~hit], ~popular, tag)
 
         group, slot = bits.pairs(groups)
         key, refs, new = self._behind.keys_of(behind, group, slot)
         mine = popular[group] & (slot < self._subscribers)
         key[mine] = np.where(front.key == OWN, OWN, front.key + len(refs))[group[mine]]
         return assign(groups.shape[0], group, slot, key, [*refs, *front.refs], np.append(new, front.new).astype(bool))
+
+    def settle(self, tag: int, delivered: bool) -> None:
+        self._popular.handed.settle(tag, delivered)
+        self._behind.settle(tag, delivered)

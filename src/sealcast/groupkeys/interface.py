@@ -5,7 +5,7 @@
 A plan speaks of keys by description, never by value (decision 4): a pair key belongs to one subscriber and is there
 from the start; a group key is derived from the set of its members, and a member who does not hold it yet is handed
 it wrapped under the member's pair key, in the same delivery. What an algorithm remembers between batches is only who
-has been handed what.
+has been handed what; what a plan hands out, other plans rely on once its delivery is committed (`handed`).
 
 A plan is made for distinct groups, and the order of the events (`group_of`) only informs what is remembered: within a
 batch, a group that gets a key of its own uses it for all of its events, the first included, because the key travels
@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.filters.bits import Indices, Words
+from sealcast.groupkeys.handed import DELIVERED
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,19 @@ def _none() -> NDArray[np.int64]:
 
 
 @dataclass(frozen=True, slots=True)
+class Outline:
+    """How derived tables lie under the keys that grow over them, as a few numbers that travel beside what was sealed:
+    with it, and the members of a key, the broker names and derives the key again (`mosaic.layout`)."""
+
+    #: Of each table, from left to right: how many slots.
+    sizes: NDArray[np.int64] = field(default_factory=_none)
+    #: Their slots, as pairs: first slot, how many in a row.
+    runs: NDArray[np.int64] = field(default_factory=_none)
+    #: Of each node of the tree over them: the first table of its right side. A node comes before its two sides.
+    joins: NDArray[np.int64] = field(default_factory=_none)
+
+
+@dataclass(frozen=True, slots=True)
 class KeyPlan:
     """How to seal each distinct group of a batch. Arrays in compressed rows: group g owns [start[g], start[g+1]).
 
@@ -112,6 +126,7 @@ class KeyPlan:
     table_slot: NDArray[np.int64] = field(default_factory=_none)
     table_of: NDArray[np.int64] = field(default_factory=_none)
     table_group: NDArray[np.int64] = field(default_factory=_none)
+    outline: Outline = field(default_factory=Outline)
 
     @property
     def encryptions(self) -> NDArray[np.int64]:
@@ -135,11 +150,16 @@ class Planner(Protocol):
     @property
     def name(self) -> str: ...
 
-    def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan:
+    def plan(self, groups: Words, group_of: Indices | None = None, tag: int = DELIVERED) -> KeyPlan:
         """Plan distinct groups (rows of packed slots), given the group of each event in the order of events.
 
-        Without `group_of`, every group has one event, in the order of the rows. An empty group uses no key.
+        Without `group_of`, every group has one event, in the order of the rows. An empty group uses no key. What a
+        plan with a tag hands out is relied on by no other until `settle`.
         """
+        ...
+
+    def settle(self, tag: int, delivered: bool) -> None:
+        """What became of the plan of that tag."""
         ...
 
 

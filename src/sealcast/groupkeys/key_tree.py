@@ -19,6 +19,7 @@ from sealcast.errors import Misuse
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clusters import beyond, fit, permute
+from sealcast.groupkeys.handed import DELIVERED, Handed
 from sealcast.groupkeys.interface import GroupKey, KeyPlan, events_of
 from sealcast.groupkeys.plans import OWN, assign
 
@@ -43,7 +44,7 @@ class KeyTree:
         shuffle = np.random.default_rng(seed).permutation
         self._orders = [np.arange(subscribers), *(shuffle(subscribers) for _ in range(trees - 1))]
         #: Nodes whose keys their members have: (tree, first leaf, end).
-        self._handed: set[tuple[int, int, int]] = set()
+        self._handed = Handed()
 
     @property
     def keys(self) -> int:
@@ -60,7 +61,7 @@ class KeyTree:
         cost: Indices = np.min(self._costs(groups), axis=0)
         return (cost + beyond(groups, self._subscribers))[events_of(groups, group_of)]
 
-    def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan:
+    def plan(self, groups: Words, group_of: Indices | None = None, tag: int = DELIVERED) -> KeyPlan:
         best = np.argmin(self._costs(groups), axis=0)
         group, slot = bits.pairs(groups)
         tree = np.where(slot < self._subscribers, best[group], -1)
@@ -77,9 +78,12 @@ class KeyTree:
         node_tree, rest = np.divmod(nodes, width * width)
         named = list(zip(node_tree.tolist(), (rest // width).tolist(), (rest % width).tolist(), strict=True))
         refs = [GroupKey(tuple(sorted(self._orders[t][a:b].tolist()))) for t, a, b in named]
-        new = np.array([node not in self._handed for node in named], np.bool_)
-        self._handed.update(named)
+        new = np.array([not self._handed.holds(node, tag) for node in named], np.bool_)
+        self._handed.add(named, tag)
         return assign(groups.shape[0], group, slot, key, refs, new)
+
+    def settle(self, tag: int, delivered: bool) -> None:
+        self._handed.settle(tag, delivered)
 
     def _costs(self, groups: Words) -> Indices:
         """Trees x groups: nodes in the cover."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from sealcast.filters.bits import Indices, Words, count, pairs
+from sealcast.groupkeys.handed import DELIVERED
 from sealcast.groupkeys.interface import KeyPlan, PairKey, events_of
 
 
@@ -21,7 +22,7 @@ class Naive:
     def count(self, groups: Words, group_of: Indices | None = None) -> Indices:
         return count(groups)[events_of(groups, group_of)]
 
-    def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan:
+    def plan(self, groups: Words, group_of: Indices | None = None, tag: int = DELIVERED) -> KeyPlan:
         group, slot = pairs(groups)
         start = np.zeros(groups.shape[0] + 1, np.int64)
         np.cumsum(np.bincount(group, minlength=groups.shape[0]), out=start[1:])
@@ -39,3 +40,6 @@ class Naive:
             handout_key=none,
             handout_group=none,
         )
+
+    def settle(self, tag: int, delivered: bool) -> None:
+        """Nothing was handed out."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +9,7 @@ from numpy.typing import NDArray
 
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
+from sealcast.groupkeys.handed import Handed
 from sealcast.groupkeys.interface import GroupKey
 from sealcast.groupkeys.plans import OWN
 from sealcast.groupkeys.policies import HIT, Policy
@@ -30,7 +30,7 @@ class SubgroupCache:
     def __init__(self, slots: Indices, policy: Policy) -> None:
         self._slots = slots
         self._policy = policy
-        self._handed: set[Hashable] = set()
+        self.handed = Handed()
 
     def ask(self, subgroups: Words, group_of: Indices) -> NDArray[np.uint8]:
         """What the look-up of each event came to, in the order of events; NOBODY's for empty sub-groups."""
@@ -38,7 +38,7 @@ class SubgroupCache:
         asked = np.flatnonzero(bits.count(subgroups)[group_of])
         found[asked] = np.frombuffer(self._policy.look_up(_names(subgroups, group_of[asked])), np.uint8)
         # What left this cache has left its members' caches, too: it is handed out again if it comes back.
-        self._handed.difference_update(self._policy.evicted)
+        self.handed.forget(self._policy.evicted)
         return found
 
     def count(self, subgroups: Words, group_of: Indices) -> Indices:
@@ -46,7 +46,7 @@ class SubgroupCache:
         found = self.ask(subgroups, group_of)
         return np.where(found == HIT, 1, bits.count(subgroups)[group_of])
 
-    def serve(self, subgroups: Words, wanted: NDArray[np.bool_]) -> Served:
+    def serve(self, subgroups: Words, wanted: NDArray[np.bool_], tag: int) -> Served:
         """Keys for the wanted sub-groups (one row may repeat another), after `ask`. One member needs no key.
 
         `wanted` must not name a sub-group that the policy declined.
@@ -56,8 +56,8 @@ class SubgroupCache:
         key = np.full(subgroups.shape[0], OWN, np.int64)
         key[rows] = of_row
         names = _names(distinct, np.arange(distinct.shape[0]))
-        new = [name not in self._handed for name in names]
-        self._handed.update(name for name in names if name in self._policy)
+        new = [not self.handed.holds(name, tag) for name in names]
+        self.handed.add((name for name in names if name in self._policy), tag)
         return Served(key, self._refs(distinct), new)
 
     def _refs(self, distinct: Words) -> list[GroupKey]:

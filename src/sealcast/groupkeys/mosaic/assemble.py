@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
-from sealcast.groupkeys.clusters import fit
-from sealcast.groupkeys.interface import GrownKey, KeyPlan, KeyRef, PairKey, TableKey
+from sealcast.groupkeys.interface import KeyPlan, KeyRef, PairKey, TableKey
 from sealcast.groupkeys.mosaic.cover import NEW, THROUGH, TILE, WHOLE, Cover
 from sealcast.groupkeys.mosaic.layout import MAX_TILE, Layout, Patterns
 from sealcast.groupkeys.mosaic.memory import U64
+from sealcast.groupkeys.mosaic.naming import Namer
 from sealcast.groupkeys.mosaic.tables import Tables
 
 _PATTERN_BITS: Final = 16
@@ -34,7 +34,8 @@ class PlanKeys(Sequence[KeyRef]):
     def __init__(self, refs: Sequence[KeyRef], tiles: tuple[tuple[int, ...], ...], codes: Indices) -> None:
         self.refs = tuple(refs)
         self.tiles = tiles
-        #: Of each table key, from position len(refs) on: its tile and its pattern.
+        #: Of each table key, from position len(refs) on: its tile and its pattern; both in one number, ascending.
+        self.codes = codes
         self.tile, self.pattern = codes >> _PATTERN_BITS, codes & (1 << _PATTERN_BITS) - 1
 
     def __len__(self) -> int:
@@ -66,9 +67,11 @@ class Batch:
     groups: Words
     patterns: Patterns
     cover: Cover
-    #: One half of the fingerprint of each part.
+    #: The fingerprint of each part, in two halves.
     head: U64
+    tail: U64
     tables: Tables
+    tag: int
 
 
 def assemble(batch: Batch) -> KeyPlan:
@@ -110,6 +113,55 @@ def assemble(batch: Batch) -> KeyPlan:
         table_slot=table_slot,
         table_of=table_of,
         table_group=table_group,
+        outline=batch.layout.outline,
+    )
+
+
+def concatenated(plans: Sequence[KeyPlan]) -> KeyPlan:
+    """The plans of consecutive groups, made one after the other over one layout, as one."""
+    if len(plans) == 1:
+        return plans[0]
+    parts = [plan.keys for plan in plans if isinstance(plan.keys, PlanKeys)]
+    refs = list(dict.fromkeys(ref for keys in parts for ref in keys.refs))
+    place = {ref: at for at, ref in enumerate(refs)}
+    codes = np.unique(np.concatenate([keys.codes for keys in parts]))
+    renamed = [
+        np.append([place[ref] for ref in keys.refs], len(refs) + np.searchsorted(codes, keys.codes)).astype(np.int64)
+        for keys in parts
+    ]
+    first = np.cumsum([0, *(plan.use_start.size - 1 for plan in plans)])
+
+    def starts(name: str) -> Indices:
+        counts = [np.diff(getattr(plan, name)) for plan in plans]
+        return np.cumsum(np.append(0, np.concatenate(counts)))
+
+    def plain(name: str) -> Indices:
+        return np.concatenate([getattr(plan, name) for plan in plans])
+
+    def keys_in(name: str) -> Indices:
+        return np.concatenate([new[getattr(plan, name)] for plan, new in zip(plans, renamed, strict=True)])
+
+    def groups_in(name: str) -> Indices:
+        return np.concatenate([getattr(plan, name) + at for plan, at in zip(plans, first[:-1], strict=True)])
+
+    return KeyPlan(
+        keys=PlanKeys(refs, plans[0].tables, codes),
+        use_start=starts("use_start"),
+        uses=keys_in("uses"),
+        member_start=starts("member_start"),
+        members=plain("members"),
+        via=plain("via"),
+        handout_slot=plain("handout_slot"),
+        handout_key=keys_in("handout_key"),
+        handout_group=groups_in("handout_group"),
+        link_key=keys_in("link_key"),
+        link_under=keys_in("link_under"),
+        link_group=groups_in("link_group"),
+        tables=plans[0].tables,
+        table_slot=plain("table_slot"),
+        table_of=plain("table_of"),
+        table_group=groups_in("table_group"),
+        outline=plans[0].outline,
     )
 
 
@@ -155,9 +207,8 @@ def _keys(batch: Batch, keyed: Indices, outside: Indices) -> tuple[PlanKeys, Ind
     single = keyed[cover.size[keyed] == 1]
     table = keyed[cover.size[keyed] > 1]
 
-    _, example, of_inner = np.unique(batch.head[inner], return_index=True, return_inverse=True)
-    key[inner] = of_inner
-    namer = _Namer(batch)
+    example, key[inner] = _distinct(batch.head[inner], batch.tail[inner])
+    namer = Namer(batch.layout, batch.groups, batch.patterns)
     refs: list[KeyRef] = [namer.part(*where) for where in _stretches(cover, inner[example])]
 
     alone = batch.layout.slot_at[_begins(cover, single)]
@@ -172,36 +223,17 @@ def _keys(batch: Batch, keyed: Indices, outside: Indices) -> tuple[PlanKeys, Ind
     return PlanKeys(refs, batch.layout.tiles, codes), key, of_slot[single.size :]
 
 
+def _distinct(head: U64, tail: U64) -> tuple[Indices, Indices]:
+    """The first of each kind, and the kind of each. Both halves decide: a part must never get another part's key."""
+    _, example, kind = np.unique(head, return_index=True, return_inverse=True)
+    if np.array_equal(tail[example][kind], tail):
+        return example, kind
+    _, example, kind = np.unique(np.column_stack((head, tail)), axis=0, return_index=True, return_inverse=True)
+    return example, kind.reshape(-1)
+
+
 def _stretches(cover: Cover, which: Indices) -> Iterator[tuple[int, int, int]]:
     return zip(cover.group[which].tolist(), cover.first[which].tolist(), cover.last[which].tolist(), strict=True)
-
-
-class _Namer:
-    """Describes the key of a part: down along the stems to a tile."""
-
-    def __init__(self, batch: Batch) -> None:
-        self._layout = batch.layout
-        self._patterns = batch.patterns
-        below = batch.layout.below
-        self._groups = fit(batch.groups, 64 * below.shape[1])
-
-    def part(self, group: int, first: int, last: int) -> KeyRef:
-        if first == last:
-            return self._in_tile(first, int(self._patterns[group, first]))
-        layout = self._layout
-        node = int(layout.meet[first, last])
-        middle = int(layout.middle[node])
-        row = self._patterns[group]
-        if layout.stem_is_left[node]:
-            stem = self.part(group, first, first + int(row[first:middle].nonzero()[0][-1]))
-        else:
-            stem = self.part(group, middle + int(row[middle : last + 1].nonzero()[0][0]), last)
-        members = (self._groups[group] & layout.below[node]).astype("<u8", copy=False).tobytes()
-        return GrownKey(layout.shapes[node], members.rstrip(b"\0"), stem)
-
-    def _in_tile(self, tile: int, pattern: int) -> KeyRef:
-        slots = self._layout.tiles[tile]
-        return PairKey(slots[pattern.bit_length() - 1]) if pattern.bit_count() == 1 else TableKey(slots, pattern)
 
 
 # --- what is handed out to slots --------------------------------------------------------------------------
@@ -220,8 +252,8 @@ def _tables(batch: Batch) -> tuple[Indices, Indices, Indices]:
     parts = np.flatnonzero((cover.node == TILE) & (cover.size > 1) & batch.tables.bought[cover.first])
     parts = parts[np.argsort(cover.group[parts], kind="stable")]
     slot, part = _members_of(batch, parts)
-    missing = np.flatnonzero(~batch.tables.given[batch.layout.place_of[slot]])
+    missing = batch.tables.missing(batch.layout.place_of[slot], batch.tag)
     slots, first = np.unique(slot[missing], return_index=True)
-    batch.tables.given[batch.layout.place_of[slots]] = True
+    batch.tables.give(batch.layout.place_of[slots], batch.tag)
     of = part[missing[first]]
     return slots, cover.first[of], cover.group[of]

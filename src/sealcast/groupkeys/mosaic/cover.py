@@ -133,6 +133,7 @@ class Coverer:
         memory: Memory,
         gates: Gates,
         tables: Tables,
+        tag: int,
     ) -> None:
         self._layout = layout
         self._patterns = patterns
@@ -140,6 +141,7 @@ class Coverer:
         self._memory = memory
         self._gates = gates
         self._tables = tables
+        self._tag = tag
         tiles = np.arange(patterns.shape[1])
         members = patterns != 0
         #: The last tile with members up to each, and the first one from each on.
@@ -188,7 +190,7 @@ class Coverer:
         return self._sides(parts.where(below), node[below], at + below, main[below])
 
     def _ask(self, parts: _Parts, head: U64, tail: U64, node: Indices) -> NDArray[np.int8]:
-        held, savings = self._memory.ask(head, tail)
+        held, savings = self._memory.ask(head, tail, self._tag)
         self._gates.gained(node[held], savings[held])
         kind = np.where(held, HELD, THROUGH).astype(np.int8)
         fresh = np.flatnonzero(~held)
@@ -210,7 +212,7 @@ class Coverer:
             first[inner] = np.where(left, first[inner], self._after[group[inner], np.minimum(middle, self._end)])
         unbought = np.flatnonzero(fine & ~self._tables.bought[first])
         pattern = self._patterns[group[unbought], first[unbought]]
-        held, _ = self._memory.ask(*self.fingerprint(group[unbought], first[unbought], first[unbought]))
+        held, _ = self._memory.ask(*self.fingerprint(group[unbought], first[unbought], first[unbought]), self._tag)
         fine[unbought] = held | (np.bitwise_count(pattern) == 1)
         return fine
 
@@ -228,7 +230,7 @@ class Coverer:
         kind = np.full(pattern.size, HELD, np.int8)
         rented = np.flatnonzero((np.bitwise_count(pattern) > 1) & ~self._tables.bought[parts.first])
         rented = rented[np.argsort(parts.group[rented], kind="stable")]
-        held, _ = self._memory.ask(*self._fingerprint(parts.where(rented)))
+        held, _ = self._memory.ask(*self._fingerprint(parts.where(rented)), self._tag)
         fresh = rented[~held]
         fresh = fresh[self._tables.rent(parts.first[fresh], np.bitwise_count(pattern[fresh]))]
         kind[fresh] = THROUGH

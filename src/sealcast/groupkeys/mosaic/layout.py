@@ -20,11 +20,14 @@ from sealcast.errors import Misuse
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clusters import fit, split
+from sealcast.groupkeys.interface import Outline
 
 #: Patterns of a tile are 16-bit numbers.
 MAX_TILE: Final = 16
 #: Likeness is looked at for all pairs at once, in a second or two: beyond, slots stay in their order.
 MAX_LINKED: Final = 2_048
+#: More are not laid: what is looked up for each two of them would not fit. Other subscribers have their pair keys.
+MAX_TILES: Final = 4_096
 #: Below one member in so many slots, members are placed one by one.
 _SPARSE: Final = 32
 
@@ -127,6 +130,8 @@ class Layout:
     def extended(self, newcomers: list[int]) -> Layout:
         """One more tile at the right, and a node that joins it to all that was there."""
         count = len(self.tiles)
+        if not count:
+            return Layout((tuple(newcomers),), self.low, self.middle, self.high, self.depth)
         return Layout(
             (*self.tiles, tuple(newcomers)),
             np.append(self.low, 0),
@@ -134,6 +139,21 @@ class Layout:
             np.append(self.high, count + 1),
             np.append(self.depth, -1),
         ).in_order()
+
+    @cached_property
+    def outline(self) -> Outline:
+        slots = np.array([slot for tile in self.tiles for slot in tile], np.int64)
+        starts = np.flatnonzero(np.diff(slots, prepend=-2) != 1)
+        runs = np.column_stack((slots[starts], np.diff(np.append(starts, slots.size))))
+        # Parents before children, and of two that do not lie within each other the left one first.
+        order = np.lexsort((-self.high, self.low))
+        sizes = np.array([len(tile) for tile in self.tiles], np.int64)
+        return Outline(sizes, runs.reshape(-1), self.middle[order])
+
+    def rebalanced(self) -> Layout:
+        """The same tiles under a balanced tree: tables stay, keys above them are others."""
+        low, middle, high = np.array(_balanced(0, len(self.tiles)), np.int64).reshape(-1, 3).T
+        return Layout(self.tiles, low, middle, high, np.zeros(low.size, np.int64)).in_order()
 
     def in_order(self) -> Layout:
         """The same with parents before children and depths counted."""
@@ -147,12 +167,37 @@ class Layout:
 
 
 def _digest(data: bytes) -> bytes:
-    return blake2b(data, digest_size=16, person=b"sealcast layout").digest()
+    # Two shapes with one digest would be two secrets with one name: nobody finds any.
+    return blake2b(data, digest_size=32, person=b"sealcast layout").digest()
+
+
+def from_outline(given: Outline) -> Layout:
+    """The layout that an outline is of; Misuse when it is of none."""
+    sizes, runs, joins = (np.asarray(a, np.int64) for a in (given.sizes, given.runs, given.joins))
+    first, length = runs.reshape(-1, 2).T if runs.size % 2 == 0 else (runs, runs[:0])
+    total = int(sizes.sum())
+    if length.sum() != total or (runs < 0).any() or not ((sizes >= 1) & (sizes <= MAX_TILE)).all():
+        raise Misuse("an outline of no layout: its tiles and its slots do not fit")
+    slots = np.repeat(first - (np.cumsum(length) - length), length) + np.arange(total)
+    if np.unique(slots).size != total or joins.size != max(0, sizes.size - 1):
+        raise Misuse("an outline of no layout: a slot twice, or another number of nodes")
+    ends = np.cumsum(np.append(0, sizes)).tolist()
+    placed = slots.tolist()
+    nodes, waiting = list[tuple[int, int, int]](), [(0, sizes.size)] if sizes.size > 1 else []
+    for middle in joins.tolist():
+        low, high = waiting.pop()
+        if not low < middle < high:
+            raise Misuse("an outline of no layout: a node outside of its own tiles")
+        nodes.append((low, middle, high))
+        waiting += [side for side in ((middle, high), (low, middle)) if side[1] - side[0] > 1]
+    low_, middle_, high_ = np.array(nodes, np.int64).reshape(-1, 3).T
+    tiles = tuple(tuple(placed[a:b]) for a, b in pairwise(ends))
+    return Layout(tiles, low_, middle_, high_, np.zeros(low_.size, np.int64)).in_order()
 
 
 def by_id(subscribers: int, tile: int) -> Layout:
     """Consecutive slots, and a balanced tree: all that can be done before anything is known."""
-    return _laid(np.arange(subscribers, dtype=np.int64), tile)
+    return _laid(np.arange(min(subscribers, MAX_TILES * tile), dtype=np.int64), tile)
 
 
 def by_similarity(slots: Indices, tile: int, sample: Words) -> Layout:

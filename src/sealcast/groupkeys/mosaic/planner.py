@@ -1,6 +1,6 @@
 """Mosaic, the planner: learns a layout, covers groups, remembers what it handed out.
 
-    tiles       sixteen subscribers each; every pattern of a tile has a key that its members derive from what they were
+    tiles       a dozen subscribers each; every pattern of a tile has a key that its members derive from what they were
                 given once, so that a part in a tile is one encryption whatever the pattern
     tree        keys of parts that come again, above the tiles, each grown out of the key of one of its sides
     memory      fingerprints of the parts whose keys are out, bounded in bytes; who is worth most stays
@@ -20,11 +20,12 @@ import numpy as np
 
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
+from sealcast.groupkeys.handed import DELIVERED
 from sealcast.groupkeys.interface import KeyPlan, events_of
-from sealcast.groupkeys.mosaic.assemble import Batch, assemble
+from sealcast.groupkeys.mosaic.assemble import Batch, assemble, concatenated
 from sealcast.groupkeys.mosaic.cover import HELD, NEW, THROUGH, TILE, WHOLE, Cover, Coverer, Fingerprints
 from sealcast.groupkeys.mosaic.gates import SHARE, Gates
-from sealcast.groupkeys.mosaic.layout import MAX_LINKED, MAX_TILE, Layout, Patterns, by_id, by_similarity
+from sealcast.groupkeys.mosaic.layout import MAX_LINKED, MAX_TILES, Layout, Patterns, by_id, by_similarity
 from sealcast.groupkeys.mosaic.memory import Memory
 from sealcast.groupkeys.mosaic.tables import Tables
 
@@ -36,8 +37,14 @@ BATCH: Final = 512
 WORTH_MOVING: Final = 0.5
 #: Where groups cost less than this on average, there is nothing to be learnt.
 WORTH_LEARNING: Final = 1.5
+#: Subscribers in a tile. More would cost fewer encryptions and more memory: a part of a table has 2^n / n labels.
+TILE_SIZE: Final = 12
+#: Groups times tiles that are covered at once: bounds a worker's memory when subscribers are many.
+CELLS_AT_ONCE: Final = 1 << 21
+#: Tiles of newcomers, before the tree is balanced anew.
+MOST_UNBALANCED: Final = 8
 #: A tile's and a node's own counters.
-_FIXED_BYTES: Final = 48
+_FIXED_BYTES: Final = 56
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +63,7 @@ class Mosaic:
     name = "mosaic"
 
     def __init__(
-        self, subscribers: int, memory_bytes: int, *, tile: int = MAX_TILE, learn: bool = True, seed: int | None = None
+        self, subscribers: int, memory_bytes: int, *, tile: int = TILE_SIZE, learn: bool = True, seed: int | None = None
     ) -> None:
         self._tile = tile
         self._budget = memory_bytes
@@ -74,7 +81,9 @@ class Mosaic:
     def _settle_in(self, layout: Layout) -> None:
         self._layout = layout
         self._newcomers: set[int] = set()
-        self._tables = Tables(len(layout.tiles))
+        #: Tiles that were there when the tree was last balanced.
+        self._balanced = len(layout.tiles)
+        self._tables = Tables([len(tile) for tile in layout.tiles])
         self._fingerprints = Fingerprints(len(layout.tiles), self._rng)
         self._gates = Gates(layout.high - layout.low, int(SHARE * self._budget))
         self._memory = Memory(self._room(layout))
@@ -118,39 +127,52 @@ class Mosaic:
     def _cost_of(self, rows: Words) -> Cost:
         self._seat(rows)
         patterns = self._layout.patterns(rows)
-        coverer = self._coverer(patterns)
+        coverer = self._coverer(patterns, DELIVERED)
         cover = coverer.cover()
         cost = cost_of(cover, rows.shape[0])
         outside = bits.count(rows) - np.bitwise_count(patterns).sum(axis=1, dtype=np.int64)
-        self._remember(coverer, cover, cost)
+        self._remember(coverer, cover, cost, DELIVERED)
         self._learn(rows, cost.first)
         return Cost(cost.first + outside, cost.later + outside, cost.wraps)
 
-    def _coverer(self, patterns: Patterns) -> Coverer:
-        return Coverer(self._layout, patterns, self._fingerprints, self._memory, self._gates, self._tables)
+    def _coverer(self, patterns: Patterns, tag: int) -> Coverer:
+        return Coverer(self._layout, patterns, self._fingerprints, self._memory, self._gates, self._tables, tag)
 
     # --- planning -----------------------------------------------------------------------------------
 
-    def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan:
+    def plan(self, groups: Words, group_of: Indices | None = None, tag: int = DELIVERED) -> KeyPlan:
         """Groups come in the order of their first events, as `bits.unique_rows` leaves them."""
         self._seat(groups)
+        at_once = max(1, CELLS_AT_ONCE // max(1, len(self._layout.tiles)))
+        plans, costs = [], []
+        for start in range(0, max(1, groups.shape[0]), at_once):
+            plan, cost = self._plan(groups[start : start + at_once], tag)
+            plans.append(plan)
+            costs.append(cost.first)
+        self._learn(groups, np.concatenate(costs))
+        return concatenated(plans)
+
+    def _plan(self, groups: Words, tag: int) -> tuple[KeyPlan, Cost]:
         patterns = self._layout.patterns(groups)
-        coverer = self._coverer(patterns)
+        coverer = self._coverer(patterns, tag)
         cover = coverer.cover()
-        head, _ = coverer.fingerprint(cover.group, cover.first, cover.last)
-        plan = assemble(Batch(self._layout, groups, patterns, cover, head, self._tables))
+        head, tail = coverer.fingerprint(cover.group, cover.first, cover.last)
+        plan = assemble(Batch(self._layout, groups, patterns, cover, head, tail, self._tables, tag))
         cost = cost_of(cover, groups.shape[0])
-        self._remember(coverer, cover, cost)
-        self._learn(groups, cost.first)
-        return plan
+        self._remember(coverer, cover, cost, tag)
+        return plan, cost
+
+    def settle(self, tag: int, delivered: bool) -> None:
+        self._memory.settle(tag, delivered)
+        self._tables.settle(tag, delivered)
 
     # --- remembering --------------------------------------------------------------------------------
 
-    def _remember(self, coverer: Coverer, cover: Cover, cost: Cost) -> None:
+    def _remember(self, coverer: Coverer, cover: Cover, cost: Cost, tag: int) -> None:
         new = np.flatnonzero(cover.kind == NEW)
         self._keys_given += coverer.members(cover.group[new], cover.first[new], cover.last[new])
         head, tail = coverer.fingerprint(cover.group[new], cover.first[new], cover.last[new])
-        self._memory.tell(head, tail, cost.wraps[new] - 1)
+        self._memory.tell(head, tail, cost.wraps[new] - 1, tag)
         inner = cover.node[new] != TILE
         self._gates.made(cover.node[new[inner]])
         self._gates.settle()
@@ -161,14 +183,23 @@ class Mosaic:
         _, slots = bits.pairs(wanted)
         placed = self._layout.place_of
         self._newcomers |= {int(s) for s in slots if s >= placed.size or placed[s] < 0}
-        while len(self._newcomers) >= self._tile:
+        while len(self._newcomers) >= self._tile and len(self._layout.tiles) < MAX_TILES:
             tile = sorted(self._newcomers)[: self._tile]
             self._newcomers.difference_update(tile)
             self._layout = self._layout.extended(tile)
             # Old tiles keep their numbers: what is remembered of them stays true. Gates learn anew.
             self._fingerprints.extend(self._rng)
-            self._tables.extend()
+            self._tables.extend(self._tile)
             self._gates = Gates(self._layout.high - self._layout.low, self._gates.budget)
+            self._balance()
+
+    def _balance(self) -> None:
+        """Each new tile makes the tree deeper: when they are many, a balanced tree is worth an empty memory."""
+        if len(self._layout.tiles) - self._balanced >= max(MOST_UNBALANCED, self._balanced // 2):
+            self._layout = self._layout.rebalanced()
+            self._balanced = len(self._layout.tiles)
+            self._gates = Gates(self._layout.high - self._layout.low, self._gates.budget)
+            self._memory = Memory(self._room(self._layout))
 
     def _learn(self, rows: Words, cost: Indices) -> None:
         """Once enough groups were seen: lay the tiles anew, if that pays."""

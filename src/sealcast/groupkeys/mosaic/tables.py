@@ -13,6 +13,7 @@ told 2^n - 1 labels together, in whatever order places are asked for. The order 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -22,8 +23,14 @@ from numpy.typing import NDArray
 from sealcast.filters.bits import Indices
 from sealcast.groupkeys.mosaic.layout import MAX_TILE
 
-#: Encryptions that a tile may waste, on keys handed out one by one, before its members are given its table.
-PRICE: Final = 64
+#: A table is worth an encryption for so many of its keys: a tenth of its bytes, because it serves for good.
+_KEYS_PER_ENCRYPTION: Final = 16
+_LABEL_BYTES: Final = 32
+#: Tables that are given to their members at once, in bytes: a delivery stays bounded.
+MAX_BYTES_AT_ONCE: Final = 32 << 20
+#: Of a place: its part of the table was never given, or was for sure; else the tag of the plan that gave it, plus one
+#: (and the tag of what is certain is zero: `groupkeys.handed`).
+_NEVER, _SURELY = 0, 1
 
 
 def paths(patterns: Indices, places: int) -> tuple[Indices, Indices]:
@@ -66,6 +73,11 @@ def labels_of(place: int, places: int) -> tuple[tuple[int, int], ...]:
     return tuple(zip(found[0].tolist(), found[1].tolist(), strict=True))
 
 
+def price_of(places: int) -> int:
+    """Encryptions that a tile may waste, on keys handed out one by one, before its members are given its table."""
+    return (1 << places) // _KEYS_PER_ENCRYPTION
+
+
 class Tables:
     """Which tiles' tables are in use, and who has been given its part. A tile rents before it buys.
 
@@ -73,15 +85,27 @@ class Tables:
     encryptions as it has members; when that has cost the price of a table, the table is worth it.
     """
 
-    def __init__(self, tiles: int) -> None:
-        self.bought: NDArray[np.bool_] = np.zeros(tiles, np.bool_)
+    def __init__(self, sizes: Sequence[int]) -> None:
+        self.bought: NDArray[np.bool_] = np.zeros(len(sizes), np.bool_)
         #: By place, sixteen a tile.
-        self.given: NDArray[np.bool_] = np.zeros(MAX_TILE * tiles, np.bool_)
-        self._wasted = np.zeros(tiles, np.int64)
+        self._given = np.zeros(MAX_TILE * len(sizes), np.uint8)
+        self._wasted = np.zeros(len(sizes), np.int64)
+        self._price = np.array([price_of(size) for size in sizes], np.int64)
 
     @property
     def nbytes(self) -> int:
-        return self.bought.nbytes + self.given.nbytes + self._wasted.nbytes
+        return self.bought.nbytes + self._given.nbytes + self._wasted.nbytes + self._price.nbytes
+
+    def missing(self, place: Indices, tag: int) -> Indices:
+        """Those of the places whose subscribers a plan of this tag may not expect to have their parts."""
+        since = self._given[place]
+        return np.flatnonzero((since != _SURELY) & (since != tag + 1))
+
+    def give(self, place: Indices, tag: int) -> None:
+        self._given[place] = tag + 1
+
+    def settle(self, tag: int, delivered: bool) -> None:
+        self._given[self._given == tag + 1] = _SURELY if delivered else _NEVER
 
     def rent(self, tile: Indices, members: Indices | NDArray[np.uint8]) -> NDArray[np.bool_]:
         """New patterns in order: which of them are rented. From the first that is not, their tile has its table."""
@@ -91,13 +115,21 @@ class Tables:
         starts = np.flatnonzero(np.diff(tile[order], prepend=-1))
         running -= np.repeat(running[starts], np.diff(np.append(starts, order.size)))
         rented = np.empty(tile.size, np.bool_)
-        rented[order] = running + self._wasted[tile[order]] < PRICE
+        rented[order] = running + self._wasted[tile[order]] < self._price[tile[order]]
+        rented |= ~np.isin(tile, self._affordable(np.unique(tile[~rented])))
         np.add.at(self._wasted, tile[order], np.where(rented[order], waste, 0))
         self.bought[tile[~rented]] = True
         return rented
 
-    def extend(self) -> None:
+    def _affordable(self, tiles: Indices) -> Indices:
+        """As many of the tiles as may be bought at once, those that wasted most first."""
+        first = tiles[np.argsort(-self._wasted[tiles], kind="stable")]
+        spent = np.cumsum(_LABEL_BYTES * _KEYS_PER_ENCRYPTION * self._price[first])
+        return first[: max(1, int(np.searchsorted(spent, MAX_BYTES_AT_ONCE, side="right")))]
+
+    def extend(self, size: int) -> None:
         """One more tile."""
         self.bought = np.append(self.bought, False)
-        self.given = np.append(self.given, np.zeros(MAX_TILE, np.bool_))
+        self._given = np.append(self._given, np.zeros(MAX_TILE, np.uint8))
         self._wasted = np.append(self._wasted, 0)
+        self._price = np.append(self._price, price_of(size))

@@ -1,0 +1,66 @@
+"""The keys of parts, by description: down along the stems to a tile."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sealcast.errors import Misuse
+from sealcast.filters import bits
+from sealcast.filters.bits import Words
+from sealcast.groupkeys.clusters import fit
+from sealcast.groupkeys.interface import GrownKey, KeyRef, PairKey, TableKey
+from sealcast.groupkeys.mosaic.layout import Layout, Patterns
+
+
+class Namer:
+    """Describes the keys of parts of some groups."""
+
+    def __init__(self, layout: Layout, groups: Words, patterns: Patterns) -> None:
+        self._layout = layout
+        self._patterns = patterns
+        self._groups = fit(groups, 64 * layout.below.shape[1])
+
+    def part(self, group: int, first: int, last: int) -> KeyRef:
+        """The key of the members of a group between two tiles, in both of which it has some."""
+        if first == last:
+            return self._in_tile(first, int(self._patterns[group, first]))
+        layout = self._layout
+        node = int(layout.meet[first, last])
+        middle = int(layout.middle[node])
+        row = self._patterns[group]
+        if layout.stem_is_left[node]:
+            stem = self.part(group, first, first + int(row[first:middle].nonzero()[0][-1]))
+        else:
+            stem = self.part(group, middle + int(row[middle : last + 1].nonzero()[0][0]), last)
+        members = (self._groups[group] & layout.below[node]).astype("<u8", copy=False).tobytes()
+        return GrownKey(layout.shapes[node], members.rstrip(b"\0"), stem)
+
+    def _in_tile(self, tile: int, pattern: int) -> KeyRef:
+        slots = self._layout.tiles[tile]
+        return PairKey(slots[pattern.bit_length() - 1]) if pattern.bit_count() == 1 else TableKey(slots, pattern)
+
+
+def key_of(layout: Layout, members: Sequence[int]) -> KeyRef:
+    """The key that exactly these slots share, if all of them have tiles."""
+    return parts_of(layout, members)[0]
+
+
+def parts_of(layout: Layout, members: Sequence[int]) -> list[KeyRef]:
+    """The keys of all parts of a group: its own first, then those of its sides, down to the tiles."""
+    slots = np.array(sorted(members), np.int64)
+    if not slots.size or slots[0] < 0 or slots[-1] >= layout.place_of.size or (layout.place_of[slots] < 0).any():
+        raise Misuse("a part has members, all of them in tiles")
+    groups = bits.pack(np.zeros(slots.size, np.int64), slots, 1, layout.place_of.size)
+    patterns = layout.patterns(groups)
+    namer, found = Namer(layout, groups, patterns), list[KeyRef]()
+    waiting = [patterns[0].nonzero()[0]]
+    while waiting:
+        tiles = waiting.pop()
+        first, last = int(tiles[0]), int(tiles[-1])
+        found.append(namer.part(0, first, last))
+        if first < last:
+            middle = int(layout.middle[layout.meet[first, last]])
+            waiting += [tiles[tiles >= middle], tiles[tiles < middle]]
+    return found
