@@ -14,7 +14,7 @@ from sealcast.errors import Bug, CannotOpen
 from sealcast.groupkeys.catalog import Setting
 from sealcast.lab.experiments import EXPERIMENTS, find
 from sealcast.lab.opyrchal import auth, fig9, figures, table1
-from sealcast.lab.opyrchal.claims import CLAIMS, claims
+from sealcast.lab.opyrchal.claims import CLAIMS, ORDERS, claims, orders
 from sealcast.lab.points import Point, run_all, simulate, simulate_all
 from sealcast.lab.report import Line, Look, Panel, Report
 from sealcast.primitives.secrets import Secret
@@ -157,6 +157,25 @@ def test_claims_are_judged_for_every_number_of_subscribers() -> None:
     assert len(told) == len(CLAIMS)
     assert "about 100 % over the key tree: holds at N = 5, 7 (times the throughput: 5: 2.00, 7: 2.00)" in told[0]
     assert "holds nowhere" in told[1]
+
+
+def test_what_the_text_says_of_an_order_is_judged_where_it_can_be() -> None:
+    cost = {"simple": 50.0, "build-up": 49.0, "clustered-popular": 10.0, "key-tree": 20.0, "clustered": 11.0}
+    rows = [
+        {"algorithm": a, "distribution": d, "cache": c, "subscribers": 9, "simulated": paid if c == 5 else 60 - paid}
+        for a, paid in cost.items()
+        for d in ("random", "popular")
+        for c in (5, 7)
+    ]
+    told = orders(rows)
+    assert len(told) == len(ORDERS)
+    assert "random groups: both clustered caches need fewer than the key tree: holds at C = 5" in told
+    assert "popular groups: the key tree needs most: holds nowhere" in told
+    few = [{**row, "subscribers": n} for row in rows for n in (9, 10) if row["algorithm"] in ("clustered", "key-tree")]
+    assert orders(few) == []
+    assert "random groups, C = 5: clustered and clustered-popular are similar: holds at N = 9, 10" in orders(
+        [{**row, "subscribers": n} for row in rows for n in (9, 10)]
+    )
 
 
 # --- figure 9 and what it costs to authenticate ---------------------------------------------------------

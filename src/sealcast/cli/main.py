@@ -63,6 +63,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
     "Workbench": {
         "filter": Command("filter:app", "try filters on cases"),
         "match": Command("match:app", "match events against subscriptions, sealed and opened, in a batch"),
+        "plan": Command("plan:app", "which group key algorithm suits your events and subscriptions"),
         "lab": Command("lab:app", "the papers' tables and figures again; group keys on your groups"),
         "bench": Command("bench:app", "measurements, side by side with a reference"),
     },

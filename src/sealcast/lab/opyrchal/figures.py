@@ -16,7 +16,7 @@ from sealcast.groupkeys import closed_forms
 from sealcast.groupkeys.catalog import Setting
 from sealcast.groupkeys.clusters import by_rule, split
 from sealcast.lab.groups import POPULAR_GROUPS, POPULAR_SHARE
-from sealcast.lab.opyrchal.claims import claims
+from sealcast.lab.opyrchal.claims import claims, orders
 from sealcast.lab.points import Point, simulate_all
 from sealcast.lab.report import Line, Look, Panel, Report, Row, Told
 from sealcast.lab.tally import Tally
@@ -70,7 +70,7 @@ def fig8(quick: bool, told: Told) -> Report:
     panels = [
         _panel(f"{d} groups, N = {rows[0]['subscribers']:,}", "cache", "cache entries", rows, d) for d in DISTRIBUTIONS
     ]
-    return _report("opyrchal/fig8", rows, panels, _quick_note(quick))
+    return _report("opyrchal/fig8", rows, panels, [*orders(rows), *_quick_note(quick)])
 
 
 def _against_subscribers(name: str, plot: Plot, quick: bool, told: Told) -> Report:
@@ -81,7 +81,7 @@ def _against_subscribers(name: str, plot: Plot, quick: bool, told: Told) -> Repo
         for c in caches
         for d in DISTRIBUTIONS
     ]
-    return _report(name, rows, panels, [*claims(rows), *_quick_note(quick)])
+    return _report(name, rows, panels, [*claims(rows), *orders(rows), *_quick_note(quick)])
 
 
 # --- points ---------------------------------------------------------------------------------------------
@@ -157,13 +157,21 @@ def _computed(point: Point) -> float | None:
         ),
         "clustered": lambda: closed_forms.clustered(n, c, by_rule(n, c)),
         "clustered-popular": lambda: (
-            closed_forms.clustered_popular_popular(n, min(c, 2 * s), by_rule(n, c - c // 2), s, p)
+            _clustered_popular(n, c, s, p)
             if popular
             else closed_forms.clustered_popular_random(n, c, by_rule(n, c - c // 2))
         ),
         "key-tree": lambda: closed_forms.key_tree(n),
     }
     return equations[point.algorithm]() if point.algorithm in equations else None
+
+
+def _clustered_popular(n: int, c: int, s: int, p: float) -> float:
+    """Equation 6, and its limit where the simple half holds the whole popular set."""
+    k = by_rule(n, c - c // 2)
+    if c / 2 <= s:
+        return closed_forms.clustered_popular_popular(n, c, k, s, p)
+    return p + (1 - p) * closed_forms.clustered(n, c / 2, k)
 
 
 def _che(point: Point, found: Tally) -> float | None:

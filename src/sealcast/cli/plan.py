@@ -1,0 +1,107 @@
+"""sealcast plan: what to choose for a workload of your own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sealcast.cli import talk
+from sealcast.cli.match import EventsFile, SchemaFile, SubscriptionsFile
+
+if TYPE_CHECKING:
+    from sealcast.lab.plan import Advice
+    from sealcast.lab.report import Told
+
+app = typer.Typer(help="What to choose for a workload of your own.", **talk.SETTINGS)
+
+
+@app.callback()
+def _group() -> None:
+    """What to choose for a workload of your own."""
+
+
+@app.command(
+    epilog="Example: sealcast plan keys --schema schema.json --subscriptions subscriptions.jsonl --events events.jsonl "
+    "--memory 2MB"
+)
+def keys(
+    schema: SchemaFile,
+    subscriptions: SubscriptionsFile,
+    events: EventsFile,
+    memory: Annotated[
+        str, typer.Option("--memory", metavar="SIZE", help="What the broker may keep: bytes, or 500kB, 2MB, 1.5MiB.")
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Fewer events and settings: seconds instead of minutes.")
+    ] = False,
+    json: talk.JsonOption = False,
+) -> None:
+    """Choose a group key algorithm and its parameters, by trying them on your events and subscriptions.
+
+    Every subscription counts as a subscriber of its own. Events are matched as the pipeline matches them; every setting
+    that fits in the memory is a task on Spark. Nothing is sealed and nothing is written.
+    """
+    from sealcast.lab.match_input import read
+    from sealcast.lab.plan import advise, parse_memory, workload
+
+    allowed = parse_memory(memory)
+    inputs = read(schema, subscriptions, events)
+    for text in inputs.warnings[:20]:
+        talk.warn(text)
+    work = workload(inputs, quick)
+    with _points() as told:
+        advice = advise(work, allowed, quick, told)
+    if json:
+        talk.emit(advice.as_json())
+    else:
+        _show(advice)
+
+
+def _show(advice: Advice) -> None:
+    rows = advice.rows()
+    talk.table(
+        ["algorithm", "parameters", "encryptions", "max", "handouts", "keys a subscriber", "broker bytes"],
+        [
+            (
+                row["algorithm"],
+                _words(row["parameters"]),
+                row["encryptions"],
+                row["max"],
+                row["handouts"],
+                row["keys_per_subscriber"],
+                row["broker_bytes"],
+            )
+            for row in rows
+        ],
+        "there is nothing to choose from",
+    )
+    best = rows[0]
+    talk.say(
+        f"\nchoose {best['algorithm']}{_with(_words(best['parameters']))}: {best['encryptions']} encryptions an event, "
+        f"in {best['broker_bytes']:,} bytes at the broker"
+    )
+    for text in advice.notes():
+        talk.say(f"- {text}")
+
+
+def _words(parameters: object) -> str:
+    return ", ".join(f"{name} {value}" for name, value in parameters.items()) if isinstance(parameters, dict) else ""
+
+
+def _with(parameters: str) -> str:
+    return f" with {parameters}" if parameters else ""
+
+
+@contextmanager
+def _points() -> Iterator[Told]:
+    """A bar that counts settings, in front of a person."""
+    with talk.progress("settings", None) as bar:
+
+        def told(done: int, total: int) -> None:
+            if bar is not None:
+                bar.update(bar.task_ids[0], completed=done, total=total)
+
+        yield told
