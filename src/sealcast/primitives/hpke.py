@@ -23,7 +23,24 @@ PUBLIC_BYTES: Final = 32
 #: What sealing adds: the encapsulated key and the tag.
 OVERHEAD_BYTES: Final = 32 + 16
 
+_P: Final = 2**255 - 19
+#: The u-coordinates of small order on Curve25519 and its twist: with one of these every shared secret is zero.
+_SMALL_ORDER: Final = frozenset(
+    {
+        0,
+        1,
+        _P - 1,
+        325606250916557431795983626356110631294008115727848805560023387167927233504,
+        39382357235489614581723060781553021112529911719440698176882885853963445705823,
+    }
+)
+
 _SUITE: Final = Suite(KEM.X25519, KDF.HKDF_SHA256, AEAD.AES_256_GCM)
+
+
+def is_usable(public: bytes) -> bool:
+    """Whether something can be sealed to this key, told without trying. RFC 7748 ignores the highest bit."""
+    return len(public) == PUBLIC_BYTES and (int.from_bytes(public, "little") & (2**255 - 1)) % _P not in _SMALL_ORDER
 
 
 def seal(public: bytes, plaintext: bytes, info: bytes, aad: bytes = b"") -> bytes:

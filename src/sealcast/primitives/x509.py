@@ -116,8 +116,8 @@ class Parsed:
 def issue(signer: SigningKey, body: Body) -> bytes:
     """The certificate (DER) that says `body`, signed."""
     builder = x509.CertificateBuilder(
-        issuer_name=_name(body.issuer),
-        subject_name=_name(body.subject),
+        issuer_name=to_name(body.issuer),
+        subject_name=to_name(body.subject),
         public_key=body.public.point,
         serial_number=body.serial,
         not_valid_before=moment(body.not_before_us),
@@ -143,8 +143,8 @@ def read(der: bytes) -> Parsed:
             algorithm=found.signature_algorithm_oid.dotted_string,
             version=found.version.value + 1,
             serial=found.serial_number,
-            issuer=_read_name(found.issuer),
-            subject=_read_name(found.subject),
+            issuer=from_name(found.issuer),
+            subject=from_name(found.subject),
             issuer_der=found.issuer.public_bytes(),
             subject_der=found.subject.public_bytes(),
             public=_read_key(found),
@@ -154,7 +154,7 @@ def read(der: bytes) -> Parsed:
             authority=constraints.ca if isinstance(constraints, x509.BasicConstraints) else None,
             path_length=constraints.path_length if isinstance(constraints, x509.BasicConstraints) else None,
             usages=_read_usages(key_usage) if isinstance(key_usage, x509.KeyUsage) else None,
-            uris=_read_uris(values.get(ALTERNATIVE_NAME)),
+            uris=read_uris(values.get(ALTERNATIVE_NAME)),
             permitted=_read_permitted(values.get(NAME_CONSTRAINTS)),
             subject_key=subject_key.digest if isinstance(subject_key, x509.SubjectKeyIdentifier) else None,
             issuer_key=issuer_key.key_identifier if isinstance(issuer_key, x509.AuthorityKeyIdentifier) else None,
@@ -222,7 +222,7 @@ def _read_key(found: x509.Certificate) -> VerifyKey | None:
     return VerifyKey.of_point(public)
 
 
-def _name(name: Name) -> x509.Name:
+def to_name(name: Name) -> x509.Name:
     return x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, name.organization),
@@ -231,7 +231,7 @@ def _name(name: Name) -> x509.Name:
     )
 
 
-def _read_name(name: x509.Name) -> Name | None:
+def from_name(name: x509.Name) -> Name | None:
     parts = [[(a.oid, a.value) for a in rdn] for rdn in name.rdns]
     match parts:
         case [[(NameOID.ORGANIZATION_NAME, str(organization))], [(NameOID.COMMON_NAME, str(common))]]:
@@ -264,7 +264,7 @@ def _read_usages(usage: x509.KeyUsage) -> frozenset[str]:
     return frozenset(word for word, attribute in _USAGES if getattr(usage, attribute))
 
 
-def _read_uris(names: object) -> tuple[str, ...] | None:
+def read_uris(names: object) -> tuple[str, ...] | None:
     if not isinstance(names, x509.SubjectAlternativeName):
         return ()
     uris = [n.value for n in names if isinstance(n, x509.UniformResourceIdentifier)]

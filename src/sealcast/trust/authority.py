@@ -14,20 +14,21 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sealcast.errors import Corrupt, Misuse, NotFound, Rejected
+from sealcast.errors import Misuse, NotFound
 from sealcast.log import files
 from sealcast.model.names import NAME
-from sealcast.primitives import x509
+from sealcast.primitives import x509, x509_lists
 from sealcast.primitives.p256 import SigningKey, VerifyKey
-from sealcast.primitives.secrets import Secret, Unpicklable
-from sealcast.trust import keyfile, lists, profile
-from sealcast.trust.certificates import Certificate, PublicKeys, Role, Trust
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.trust import applications, authority_files, lists, profile
+from sealcast.trust.applications import Application
+from sealcast.trust.authority_files import LISTS
+from sealcast.trust.certificates import Certificate, CertificateReason, PublicKeys, Role, Trust
 from sealcast.trust.lists import Cause, RevocationDelta, Revoked
 from sealcast.trust.profile import (
     AUTHORITY_NAME,
@@ -41,18 +42,15 @@ from sealcast.trust.profile import (
 )
 from sealcast.trust.revocation import RevocationLog, RevocationStore, RevocationView
 
-KIND: Final = "sealcast authority"
 DAY_US: Final = 86_400 * x509.SECOND_US
 ROOT_LIFETIME_US: Final = 3_650 * DAY_US
 AUTHORITY_LIFETIME_US: Final = 730 * DAY_US
 LIFETIME_US: Final = 90 * DAY_US
+CRL_LIFETIME_US: Final = 7 * DAY_US
 ENTITY: Final = frozenset({Role.ENTITY})
 #: Whoever is further behind gets the whole list at once.
 MAX_DELTAS: Final = 256
 
-_ROOT: Final = "root"
-_LISTS: Final = "revocations"
-_NUMBERED: Final = re.compile(r"authority-([1-9]\d{0,4})\.pem", re.ASCII)
 _RANDOM_BITS: Final = 8 * (SERIAL_BYTES - 2)
 
 
@@ -83,9 +81,8 @@ class Authority(Unpicklable):
         self.authorities = tuple(authorities)
         self._keys = dict(keys)
         self._directory = directory
-        self.lists: RevocationLog = (
-            RevocationLog(self.trust()) if directory is None else RevocationStore(directory / _LISTS, self.trust())
-        )
+        trust = self.trust()
+        self.lists = RevocationStore(directory / LISTS, trust) if directory is not None else RevocationLog(trust)
 
     @classmethod
     def generate(
@@ -125,8 +122,8 @@ class Authority(Unpicklable):
         self,
         name: str,
         keys: PublicKeys,
-        roles: Iterable[Role] = ENTITY,
-        at_us: int = 0,
+        roles: Iterable[Role],
+        at_us: int,
         lifetime_us: int = LIFETIME_US,
     ) -> Certificate:
         """A certificate for an entity and its three public keys."""
@@ -185,6 +182,29 @@ class Authority(Unpicklable):
             hashlib.sha256(der).digest(),
         )
 
+    def admit(
+        self, application: bytes, roles: Iterable[Role], at_us: int, lifetime_us: int = LIFETIME_US
+    ) -> Certificate:
+        """A certificate for whoever applied and proved its keys. Whether the name is free, the registry knows."""
+        asked = self._read(application)
+        if asked.renews is not None:
+            raise Misuse(f"{asked.name!r} asks for the certificate after another, not for a first one")
+        return self.issue(asked.name, asked.keys, roles, at_us, lifetime_us)
+
+    def renew(self, application: bytes, at_us: int, lifetime_us: int = LIFETIME_US) -> Certificate:
+        """The certificate after one that still counts and whose key signed for it: same name, same roles."""
+        asked = self._read(application)
+        if asked.renews is None:
+            raise Misuse(f"{asked.name!r} names no certificate that is to be followed")
+        old = self.trust().verify(asked.renews.der, at_us, self.revoked)
+        return self.issue(old.name, asked.keys, old.roles, at_us, lifetime_us)
+
+    def _read(self, application: bytes) -> Application:
+        asked = applications.read(application)
+        if asked.realm != self.realm_id:
+            raise profile.refused(CertificateReason.REALM, f"{asked.name!r} asks in another realm")
+        return asked
+
     def succeed(self, at_us: int, *, lifetime_us: int = AUTHORITY_LIFETIME_US) -> Certificate:
         """The next authority under the root: issues from now on. The ones before stay valid until they are revoked."""
         number = len(self.authorities) + 1
@@ -193,7 +213,7 @@ class Authority(Unpicklable):
         key = self._fresh_key(number)
         made = _certify_authority(self._key(0), self.root, self.realm_id, key.verify_key, number, at_us, lifetime_us)
         if self._directory is not None:
-            files.replace_file(self._directory / f"authority-{number}.pem", x509.pem(made.der))
+            authority_files.write_certificate(self._directory, number, made)
         self._keys[number] = key
         self.authorities = (*self.authorities, made)
         self.lists.trust = self.trust()
@@ -257,36 +277,57 @@ class Authority(Unpicklable):
             return own, self._keys[number]
         return self.root, self._key(0)
 
+    # --- for other tools ----------------------------------------------------------------------------
+
+    def crl(self, at_us: int, number: int | None = None, since: int | None = None, next_us: int | None = None) -> bytes:
+        """The X.509 CRL (DER) of authority `number`, or of the one that issues: a base, or a delta to base `since`."""
+        generation = profile.generation(self.issuing) if number is None else number
+        about = self.root if generation == 0 else self.authorities[generation - 1]
+        view = self.lists.view
+        entries: Mapping[int, Revoked] = view.entries
+        if since is not None:
+            deltas = self.lists.since(since) if since <= view.number else None
+            if deltas is None:
+                raise Misuse(f"there is no list {since} to add to", hint="export the whole list: without --since")
+            entries = {serial: entry for raw in deltas for serial, entry in lists.parse(raw).entries.items()}
+        own = sorted((s, e) for s, e in entries.items() if profile.issued_by(s) == generation)
+        body = x509_lists.CrlBody(
+            issuer=x509.Name(self.realm_id.hex(), about.name),
+            number=view.number,
+            at_us=at_us,
+            next_us=at_us + CRL_LIFETIME_US if next_us is None else next_us,
+            entries=[(serial, lists.CAUSE_CODES[entry.cause], entry.at_us) for serial, entry in own],
+            base=since,
+            freshest=f"sealcast:{self.realm_id.hex()}/revocations/{generation}",
+        )
+        return x509_lists.sign_crl(self._key(generation), body)
+
     # --- files --------------------------------------------------------------------------------------
 
     def save(self, directory: Path) -> None:
         """Key files, certificates and lists, into a directory that has none."""
         files.make_directory(directory)
         for number, key in self._keys.items():
-            _write_key(directory, number, key, self.realm_id)
+            authority_files.write_key(directory, number, key, self.realm_id)
         for number, certificate in enumerate([self.root, *self.authorities]):
-            files.replace_file(directory / f"{_stem(number)}.pem", x509.pem(certificate.der))
-        store = RevocationStore(directory / _LISTS, self.trust())
+            authority_files.write_certificate(directory, number, certificate)
+        store = RevocationStore(directory / LISTS, self.trust())
         store.accept(self.lists.since(0) or [])
         self.lists, self._directory = store, directory
 
     @classmethod
     def load(cls, directory: Path) -> Authority:
         """As much as is there: without `root.key` everything works that does not need the root."""
-        if not (directory / f"{_ROOT}.pem").exists():
-            raise NotFound(f"there is no authority in {directory}", hint="the machine where the realm was made has it")
-        numbers = sorted(int(m[1]) for p in directory.iterdir() if (m := _NUMBERED.fullmatch(p.name)))
-        if numbers != list(range(1, len(numbers) + 1)) or not numbers:
-            raise Corrupt(f"{directory} lacks an authority's certificate", hint="restore it from a copy")
-        found = [_read_certificate(directory / f"{_stem(number)}.pem") for number in (0, *numbers)]
-        keys = {n: _read_key(directory, n, c) for n, c in enumerate(found) if (directory / f"{_stem(n)}.key").exists()}
+        found = authority_files.read_certificates(directory)
+        here = [n for n in range(len(found)) if authority_files.key_path(directory, n).exists()]
+        keys = {number: authority_files.read_key(directory, number, found[number]) for number in here}
         return cls(found[0], found[1:], keys, directory)
 
     def _key(self, number: int) -> SigningKey:
         key = self._keys.get(number)
         if key is not None:
             return key
-        name = f"{_stem(number)}.key"
+        name = f"{authority_files.stem(number)}.key"
         where = f" ({self._directory / name} does not exist)" if self._directory is not None else ""
         raise NotFound(
             f"this needs the key of {'the root' if number == 0 else f'authority {number}'}, which is not here{where}",
@@ -297,11 +338,10 @@ class Authority(Unpicklable):
         key = SigningKey.generate()
         if self._directory is None:
             return key
-        path = self._directory / f"{_stem(number)}.key"
-        if path.exists():
+        if authority_files.key_path(self._directory, number).exists():
             # Left behind by an attempt that was cut short: never certified, so as good as new.
-            return _read_key(self._directory, number, None)
-        _write_key(self._directory, number, key, self.realm_id)
+            return authority_files.read_key(self._directory, number, None)
+        authority_files.write_key(self._directory, number, key, self.realm_id)
         return key
 
 
@@ -340,34 +380,3 @@ def _serials(number: int, count: int) -> list[int]:
     size = _RANDOM_BITS // 8
     drawn = os.urandom(size * count)
     return [(number << _RANDOM_BITS) | int.from_bytes(drawn[i : i + size], "big") for i in range(0, len(drawn), size)]
-
-
-def _stem(number: int) -> str:
-    return f"authority-{number}" if number else _ROOT
-
-
-def _write_key(directory: Path, number: int, key: SigningKey, realm: bytes) -> None:
-    body = {"realm": realm.hex(), "number": number, "p256_private": key.private.reveal().hex()}
-    keyfile.write(directory / f"{_stem(number)}.key", KIND, body)
-
-
-def _read_key(directory: Path, number: int, certificate: Certificate | None) -> SigningKey:
-    path = directory / f"{_stem(number)}.key"
-    body = keyfile.read(path, KIND, NotFound(f"{path} does not exist"))
-    try:
-        key = SigningKey.from_private(Secret(bytes.fromhex(body["p256_private"])))
-    except (KeyError, ValueError, TypeError, Misuse):
-        raise Corrupt(f"{path} holds no authority's key", hint="restore it from a copy") from None
-    if certificate is not None and bytes(key.verify_key) != certificate.identity_key:
-        raise Corrupt(f"{path} holds another key than its certificate's", hint="restore both from one copy")
-    return key
-
-
-def _read_certificate(path: Path) -> Certificate:
-    try:
-        with files.named(path, "reading"):
-            return profile.parse(x509.from_pem(path.read_bytes()))
-    except Rejected as error:
-        raise Corrupt(
-            f"{path} holds no authority's certificate: {error.message}", hint="restore it from a copy"
-        ) from None

@@ -80,6 +80,8 @@ class CertificateReason(StrEnum):
     REVOKED = "revoked"
     ROLE = "role"
     HOLDER = "holder"
+    #: Of an application: a key that is not proven to be the applicant's.
+    POSSESSION = "possession"
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,7 @@ def claims(parsed: x509.Parsed) -> Certificate:
     # (8) public keys that can be worked with
     check_keys(bool(parsed.authority), verify_key, kem_public)
     # (9) one name, said twice
-    realm, name = _check_name(parsed)
+    realm, name = check_name(parsed.subject, parsed.uris, authority=bool(parsed.authority))
     return Certificate(
         parsed.der,
         name,
@@ -249,12 +251,12 @@ def check_keys(authority: bool, verify_key: bytes, kem_public: bytes) -> None:
         sign.VerifyKey(verify_key)
     except Rejected as error:
         raise refused(CertificateReason.KEYS, error.message) from None
-    if len(kem_public) != hpke.PUBLIC_BYTES:
-        raise refused(CertificateReason.KEYS, f"an X25519 public key has {hpke.PUBLIC_BYTES} bytes")
+    if not hpke.is_usable(kem_public):
+        raise refused(CertificateReason.KEYS, "nothing can be sealed to its X25519 key")
 
 
-def _check_name(parsed: x509.Parsed) -> tuple[bytes, str]:
-    subject = parsed.subject
+def check_name(subject: x509.Name | None, uris: tuple[str, ...] | None, *, authority: bool) -> tuple[bytes, str]:
+    """Realm and name, which an entity's certificate says twice."""
     if subject is None:
         raise refused(CertificateReason.NAME, "its subject is not a realm and a name")
     try:
@@ -263,10 +265,10 @@ def _check_name(parsed: x509.Parsed) -> tuple[bytes, str]:
         realm = b""
     if len(realm) != REALM_BYTES or realm.hex() != subject.organization:
         raise refused(CertificateReason.NAME, "its subject names no realm")
-    if parsed.authority:
+    if authority:
         if not _AUTHORITY_NAME.fullmatch(subject.common):
             raise refused(CertificateReason.NAME, "its subject is not named as an authority")
-    elif not NAME.fullmatch(subject.common) or parsed.uris != (uri(realm, subject.common),):
+    elif not NAME.fullmatch(subject.common) or uris != (uri(realm, subject.common),):
         raise refused(CertificateReason.NAME, "its subject and its alternative name are not one name of an entity")
     return realm, subject.common
 

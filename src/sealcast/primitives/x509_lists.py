@@ -1,0 +1,147 @@
+"""X.509's own messages around certificates: requests for one (PKCS #10) and lists of revoked ones (CRLs, RFC 5280).
+
+Sealcast's own revocation lists are numbered, chained and fast to look into (`trust.lists`). CRLs are what the rest of
+the world reads: a base with everything, and deltas that name the base they add to. `FreshestCRL` in a base tells a
+verifier that deltas exist; OpenSSL looks for one only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding
+
+from sealcast.errors import Misuse, Rejected
+from sealcast.primitives.p256 import SigningKey, VerifyKey
+from sealcast.primitives.x509 import ECDSA_SHA256, Name, from_name, microseconds, moment, read_uris, to_name
+
+#: CRL reason codes (section 5.3.1) that we use.
+_CODES: Final[Mapping[int, x509.ReasonFlags]] = {
+    1: x509.ReasonFlags.key_compromise,
+    2: x509.ReasonFlags.ca_compromise,
+    3: x509.ReasonFlags.affiliation_changed,
+    4: x509.ReasonFlags.superseded,
+    5: x509.ReasonFlags.cessation_of_operation,
+    9: x509.ReasonFlags.privilege_withdrawn,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CrlBody:
+    """What a CRL is to say."""
+
+    issuer: Name
+    number: int
+    at_us: int
+    next_us: int
+    #: Serial number, reason code, time.
+    entries: Iterable[tuple[int, int, int]]
+    #: The number of the base that a delta adds to; None for a base.
+    base: int | None = None
+    #: Where deltas to this base are named; for a base.
+    freshest: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedRequest:
+    """What a request for a certificate says. Its own signature was verified: who asks has the key."""
+
+    subject: Name | None
+    public: VerifyKey
+    uris: tuple[str, ...] | None
+    private: Mapping[str, bytes]
+
+
+def sign_crl(signer: SigningKey, body: CrlBody) -> bytes:
+    """The CRL (DER) that says `body`, signed."""
+    if body.next_us <= body.at_us:
+        raise Misuse("the next list is due after this one")
+    key = x509.AuthorityKeyIdentifier(signer.verify_key.key_id, None, None)
+    extensions: list[tuple[bool, x509.ExtensionType]] = [(False, key), (False, x509.CRLNumber(body.number))]
+    if body.base is not None:
+        extensions.append((True, x509.DeltaCRLIndicator(body.base)))
+    elif body.freshest is not None:
+        names: list[x509.GeneralName] = [x509.UniformResourceIdentifier(body.freshest)]
+        extensions.append((False, x509.FreshestCRL([x509.DistributionPoint(names, None, None, None)])))
+    # All entries in one go: the builder's own way of adding one copies all the others.
+    builder = x509.CertificateRevocationListBuilder(
+        to_name(body.issuer),
+        moment(body.at_us).replace(tzinfo=None),
+        moment(body.next_us).replace(tzinfo=None),
+        [x509.Extension(value.oid, critical, value) for critical, value in extensions],
+        [_entry(*entry) for entry in body.entries],
+    )
+    return builder.sign(signer.key, hashes.SHA256(), ecdsa_deterministic=True).public_bytes(Encoding.DER)
+
+
+def crl_pem(der: bytes) -> bytes:
+    """The form that other tools like to read."""
+    return x509.load_der_x509_crl(der).public_bytes(Encoding.PEM)
+
+
+def crl_serials(der: bytes) -> tuple[int, int | None, dict[int, int]]:
+    """A CRL's number, the number of its base if it is a delta, and its serial numbers with their times. Unverified."""
+    try:
+        found = x509.load_der_x509_crl(der)
+        number = found.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number
+        deltas = [e.value for e in found.extensions if isinstance(e.value, x509.DeltaCRLIndicator)]
+        return (
+            number,
+            deltas[0].crl_number if deltas else None,
+            {entry.serial_number: microseconds(entry.revocation_date_utc) for entry in found},
+        )
+    except (ValueError, TypeError, x509.ExtensionNotFound, x509.DuplicateExtension):
+        raise Rejected("these bytes are no CRL of an authority") from None
+
+
+def request(signer: SigningKey, subject: Name, uris: tuple[str, ...], private: tuple[tuple[str, bytes], ...]) -> bytes:
+    """A request (DER) for a certificate that says so, signed with the key it is for."""
+    builder = x509.CertificateSigningRequestBuilder(to_name(subject))
+    names = [x509.UniformResourceIdentifier(uri) for uri in uris]
+    builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    for oid, value in private:
+        unknown = x509.UnrecognizedExtension(x509.ObjectIdentifier(oid), value)
+        builder = builder.add_extension(unknown, critical=False)
+    made = builder.sign(signer.key, hashes.SHA256(), ecdsa_deterministic=True)
+    return made.public_bytes(Encoding.DER)
+
+
+def read_request(der: bytes) -> ParsedRequest:
+    """Take a request apart; Rejected when it is none, or was not signed with the P-256 key it is for."""
+    try:
+        found = x509.load_der_x509_csr(der)
+        public = found.public_key()
+        good = found.signature_algorithm_oid.dotted_string == ECDSA_SHA256 and found.is_signature_valid
+        if not isinstance(public, ec.EllipticCurvePublicKey) or not isinstance(public.curve, ec.SECP256R1) or not good:
+            raise Rejected("this request was not signed with the P-256 key it is for")
+        values = {e.oid.dotted_string: e.value for e in found.extensions}
+        return ParsedRequest(
+            from_name(found.subject),
+            VerifyKey.of_point(public),
+            read_uris(values.get(x509.SubjectAlternativeName.oid.dotted_string)),
+            {o: v.value for o, v in values.items() if isinstance(v, x509.UnrecognizedExtension)},
+        )
+    except (
+        ValueError,
+        TypeError,
+        UnsupportedAlgorithm,
+        x509.InvalidVersion,
+        x509.DuplicateExtension,
+        x509.UnsupportedGeneralNameType,
+    ):
+        raise Rejected("these bytes are no request for a certificate") from None
+
+
+def _entry(serial: int, code: int, at_us: int) -> x509.RevokedCertificate:
+    date = moment(at_us).replace(tzinfo=None)
+    if code == 0:
+        # "unspecified" is said by saying nothing (section 5.3.1).
+        return x509.RevokedCertificateBuilder(serial, date).build()
+    reason = x509.CRLReason(_CODES[code])
+    return x509.RevokedCertificateBuilder(serial, date, [x509.Extension(reason.oid, False, reason)]).build()
