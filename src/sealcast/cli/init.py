@@ -16,18 +16,27 @@ app = typer.Typer(**talk.SETTINGS)
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty directory.")],
     name: Annotated[str | None, typer.Option(help="What to call it [default: the directory's name].")] = None,
+    registry: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Keep the registry on PostgreSQL: postgresql://USER@HOST/DATABASE."),
+    ] = None,
     json: talk.JsonOption = False,
 ) -> None:
     """Make a new realm: its registry, its broker's secrets, and room for topics.
 
     Everything lies in DIR. `secrets/` is the trusted broker's and `entities/` holds private keys: both are readable
-    by you alone. The rest is public, or sealed.
+    by you alone, and sealed under an unlock key that is kept elsewhere (`sealcast doctor` says where). The rest is
+    public, or sealed.
+
+    A registry that several machines share is a PostgreSQL database. Its URL is written down, so it has no password:
+    that comes from PGPASSFILE, from PGPASSWORD, or with a whole URL in SEALCAST_REGISTRY_URL.
     """
     from sealcast.trust.deployment import Realm
 
-    realm = Realm.create(directory, name)
+    realm = Realm.create(directory, name, registry=registry)
     if json:
-        talk.emit({"realm": str(realm.paths.root), "name": realm.name, "id": realm.id.hex()})
+        document = {"realm": str(realm.paths.root), "name": realm.name, "id": realm.id.hex()}
+        talk.emit({**document, "registry": str(realm.registry.address)})
         return
     talk.say(f"realm {realm.name!r} made in {realm.paths.root}")
     talk.note(f"next: cd {directory} && sealcast topic create NAME --schema FILE")

@@ -194,7 +194,7 @@ def _plain_json(path: Path) -> Found:
         return _result(
             "a subscriber's durable cursor", **facts, reveals="how far it has read", hides="what it has read"
         )
-    if isinstance(body, dict) and {"format", "name", "id"} == set(body):
+    if isinstance(body, dict) and {"format", "name", "id"} == set(body) - {"registry"}:
         return _result("a realm's mark", **body, reveals="the realm's name and id", hides="nothing")
     raise Rejected(f"{path} is JSON, but nothing that Sealcast writes")
 

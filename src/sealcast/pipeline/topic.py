@@ -98,7 +98,7 @@ class OpenTopic(Unpicklable):
         committed, version = self.committed(), self.realm.registry.version()
         if version < committed.version:
             raise Corrupt(
-                f"{self.realm.paths.registry} is at version {version}, but the last batch was made under version "
+                f"{self.realm.registry.address} is at version {version}, but the last batch was made under version "
                 f"{committed.version}: its newest changes were lost, or an old copy was put back",
                 hint="restore the newest copy: subscriptions, rights or revocations are missing from this one",
             )

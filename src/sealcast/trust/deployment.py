@@ -42,6 +42,7 @@ from sealcast.trust.parameters import KeyParameters
 from sealcast.trust.realm import KEY_BYTES, Entity, Fold, RealmState, Topic, apply
 from sealcast.trust.registry import Registry
 from sealcast.trust.roles import Role
+from sealcast.trust.storage import address
 
 BOTH: Final = (Right.PUBLISH, Right.SUBSCRIBE)
 
@@ -62,12 +63,19 @@ class Realm:
         mark = layout.read_mark(self.paths)
         self.name = mark.name
         self.id = mark.id
-        self.registry = Registry(self.paths.registry)
+        self.registry = Registry(mark.registry_address(self.paths), realm=mark.id)
         self.clock = clock
 
     @classmethod
-    def create(cls, directory: str | Path, name: str | None = None, *, clock: Callable[[], int] = now_us) -> Realm:
-        """A new realm in a directory that is empty or does not exist yet."""
+    def create(
+        cls,
+        directory: str | Path,
+        name: str | None = None,
+        *,
+        registry: str | None = None,
+        clock: Callable[[], int] = now_us,
+    ) -> Realm:
+        """A new realm in a directory that is empty or does not exist yet; its registry there too, or at a URL."""
         root = Path(directory).absolute()
         if root.exists() and (not root.is_dir() or any(root.iterdir())):
             known = (root / "realm.json").exists()
@@ -75,17 +83,18 @@ class Realm:
                 f"{root} {'is a realm already' if known else 'exists and is not empty'}",
                 hint=f"use it: --realm {root}" if known else "name a new directory",
             )
-        paths = Layout(root)
+        paths, mark = Layout(root), Mark(name or root.name, os.urandom(16), registry and address.written(registry))
+        files.make_directory(root)
+        # First, because it can fail for reasons that are not here: an empty directory can be tried again.
+        changes = Registry.create(mark.registry_address(paths), realm=mark.id)
         for directory in (paths.secrets, paths.entities, root / "topics"):
             files.make_directory(directory)
         center, broker = CenterSecrets.generate(), BrokerSecrets.generate()
         center.save(paths.center_key(center.name))
         broker.save(paths.broker_key)
-        Registry.create(paths.registry).apply_many(
-            [center.identity.enrolment(Role.KEY_CENTER), broker.identity.enrolment(Role.BROKER)]
-        )
+        changes.apply_many([center.identity.enrolment(Role.KEY_CENTER), broker.identity.enrolment(Role.BROKER)])
         # Last, because it is what makes the directory a realm: before it, `init` can simply be run again elsewhere.
-        files.replace_file(paths.mark, Mark(name or root.name, os.urandom(16)).to_bytes())
+        files.replace_file(paths.mark, mark.to_bytes())
         return cls(root, clock=clock)
 
     def state(self, version: int | None = None) -> RealmState:

@@ -1,8 +1,8 @@
 """Where things lie in a realm's directory, and how a realm is found.
 
 REALM/
-  realm.json             format, name, id                                             public
-  registry.sqlite        every change, in order                                       public
+  realm.json             format, name, id; the registry's URL if it is on a server    public
+  registry.sqlite        every change, in order, unless it is on a server             public
   secrets/broker.key     the first broker's secrets; others in secrets/brokers/       that broker alone
   secrets/centers/NAME.key    a key center's secrets                                  that center alone
   entities/NAME.key      an entity's private keys                                     that entity alone
@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Final
 
 from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.trust.storage import address
 
 FORMAT: Final = 1
 ENVIRONMENT: Final = "SEALCAST_REALM"
@@ -112,9 +113,17 @@ class Mark:
 
     name: str
     id: bytes
+    #: Where the registry is, if not in the realm's directory; without a password.
+    registry: str | None = None
 
     def to_bytes(self) -> bytes:
-        return json.dumps({"format": FORMAT, "name": self.name, "id": self.id.hex()}, indent=2).encode() + b"\n"
+        body = {"format": FORMAT, "name": self.name, "id": self.id.hex()}
+        if self.registry is not None:
+            body["registry"] = address.written(self.registry)
+        return json.dumps(body, indent=2).encode() + b"\n"
+
+    def registry_address(self, layout: Layout) -> address.Address:
+        return layout.registry if self.registry is None else address.effective(self.registry)
 
 
 def read_mark(layout: Layout) -> Mark:
@@ -125,7 +134,8 @@ def read_mark(layout: Layout) -> Mark:
                 f"{layout.root} is a realm of format {body['format']}; this release knows format {FORMAT}",
                 hint="use the release that made it, or a newer one of this",
             )
-        return Mark(str(body["name"]), bytes.fromhex(body["id"]))
+        registry = body.get("registry")
+        return Mark(str(body["name"]), bytes.fromhex(body["id"]), registry and address.written(str(registry)))
     except FileNotFoundError:
         raise NotFound(
             f"{layout.root} is no realm (it has no {_MARK})", hint=f"make one: sealcast init {layout.root}"
