@@ -276,7 +276,7 @@ def _outside(data: bytes, way: Way) -> bytes:
         raise _no(EnvelopeReason.SIZE, f"{len(data)} bytes; an envelope has at most {MAX_ENVELOPE_BYTES}")
     # (2) The one form there is.
     try:
-        parts = cbor.decode(data, max_bytes=MAX_ENVELOPE_BYTES, max_depth=1, max_items=8)
+        parts = cbor.decode(data, max_bytes=MAX_ENVELOPE_BYTES, max_depth=4, max_items=64)
     except FrameRejected as error:
         raise _no(EnvelopeReason.FORM, error.message) from None
     if not isinstance(parts, list) or len(parts) < 2 or parts[0] != MAGIC or not _is_int(parts[1]):
