@@ -86,6 +86,29 @@ def test_groupkeys_takes_clusters_and_trees(groups: Path) -> None:
     assert noted.code == 0 and "--clusters changes nothing for naive" in noted.err
 
 
+def test_groupkeys_takes_arity(groups: Path, drawn: list[int]) -> None:
+    """Three children a node, by hand: a node is full if all below it are members; a cover has the highest full ones."""
+
+    def cover(members: int) -> int:
+        full = [[bool(members >> i & 1) for i in range(N)]]
+        while len(full[-1]) > 1:
+            below = full[-1]
+            full.append([all(below[i : i + 3]) for i in range(0, len(below), 3)])
+        return sum(
+            is_full and not (level + 1 < len(full) and full[level + 1][at // 3])
+            for level, nodes in enumerate(full)
+            for at, is_full in enumerate(nodes)
+        )
+
+    counted = count("key-tree", groups, "--arity", 3, "--warmup", WARMUP)
+    assert counted["encryptions"] == sum(map(cover, drawn[WARMUP:]))  # type: ignore[index]
+
+
+def test_a_warm_up_that_takes_everything_leaves_nothing(groups: Path) -> None:
+    counted = count("simple", groups, "--warmup", EVENTS + 1)
+    assert (counted["events"], counted["mean"], counted["max"]) == (0, 0, 0)  # type: ignore[index]
+
+
 def test_no_events_cost_nothing(tmp_path: Path) -> None:
     (tmp_path / "none").write_text("")
     assert count("clustered", tmp_path / "none")["mean"] == 0  # type: ignore[index]

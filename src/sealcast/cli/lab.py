@@ -87,7 +87,12 @@ def _points() -> Iterator[Told]:
 )
 def groupkeys(
     algorithm: Annotated[
-        str, typer.Option("--algorithm", metavar="NAME", help="naive, simple, build-up, clustered, ...")
+        str,
+        typer.Option(
+            "--algorithm",
+            metavar="NAME",
+            help="naive, simple, build-up, clustered, clustered-popular, key-tree, or ours: mosaic.",
+        ),
     ],
     groups: Annotated[
         Path, typer.Option("--groups", metavar="FILE", help="A hexadecimal group a line, bit i = subscriber i.")
@@ -101,8 +106,10 @@ def groupkeys(
         str, typer.Option("--policy", metavar="NAME", help="What a full cache keeps: lru, frequency or tinylfu.")
     ] = "lru",
     warmup: Annotated[int, typer.Option("--warmup", metavar="W", min=0, help="Events that are not counted.")] = 0,
-    arity: Annotated[int, typer.Option("--arity", min=2, help="Children a node of a key tree.")] = 2,
-    trees: Annotated[int, typer.Option("--trees", min=1, help="Key trees, of which each group uses the best.")] = 1,
+    arity: Annotated[int, typer.Option("--arity", metavar="D", min=2, help="Children a node of a key tree.")] = 2,
+    trees: Annotated[
+        int, typer.Option("--trees", metavar="T", min=1, help="Key trees, of which each group uses the best.")
+    ] = 1,
     json: talk.JsonOption = False,
 ) -> None:
     """Count the encryptions that a group key algorithm needs for the groups of a file, one event a line.
