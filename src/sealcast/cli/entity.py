@@ -22,8 +22,8 @@ def enrol(
 ) -> None:
     """Enrol entities: each gets a key pair to sign with and one to receive keys by.
 
-    The private keys go to entities/NAME.key, readable by you alone; give each file to its owner. All names are
-    enrolled, or none.
+    The private keys go to entities/NAME.key, sealed under your unlock key; `sealcast relock` makes a copy that you can
+    give to its owner. All names are enrolled, or none.
     """
     here = talk.open_realm(realm)
     made = here.enrol_many(names)

@@ -31,7 +31,8 @@ from pathlib import Path
 from typing import Final
 
 from sealcast.errors import SealcastError, Unavailable
-from sealcast.trust.registry import Registry
+from sealcast.trust import keyfile, unlock
+from sealcast.trust.deployment import Realm
 
 PYTHON: Final = ((3, 11), (3, 14))
 MEMORY_OK, MEMORY_LEAST = 3 << 30, 1 << 30
@@ -79,6 +80,8 @@ def examine(realm: Path | None, *, spark: bool, told: Callable[[str], None] = la
         "syncs": lambda: syncs(where),
         "locks and links": lambda: locks(where),
         "permissions": lambda: permissions(where, realm),
+        "unlock key": lambda: unlock_key(realm),
+        **({} if realm is None else {"registry": lambda: registry(realm)}),
         "temporary files": temporary,
         "loopback": loopback,
         "open files": open_files,
@@ -238,7 +241,7 @@ def permissions(where: Path, realm: Path | None) -> Finding:
     keys = (
         []
         if realm is None
-        else [realm / "secrets", realm / "entities", *realm.glob("secrets/*"), *realm.glob("entities/*")]
+        else [realm / "secrets", realm / "entities", *realm.glob("secrets/**/*"), *realm.glob("entities/*")]
     )
     open_to_others = [path for path in keys if path.exists() and path.stat().st_mode & 0o077]
     if open_to_others:
@@ -246,6 +249,31 @@ def permissions(where: Path, realm: Path | None) -> Finding:
         advice = f"if their keys are still secret: chmod -R go-rwx {realm}/secrets {realm}/entities"
         return Finding("permissions", Level.FAIL, found, advice)
     return Finding("permissions", Level.OK, f"modes are kept in {where}" + (f", {len(keys)} private" if keys else ""))
+
+
+def unlock_key(realm: Path | None) -> Finding:
+    """Whether what unlocks private keys is there, is private, fits the realm's, and is not copied with them."""
+    keys = [] if realm is None else [*realm.glob("secrets/**/*.key"), *realm.glob("entities/*.key")]
+    locks = {keyfile.look(path).lock: path for path in keys}
+    for lock, path in locks.items():
+        unlock.for_reading(lock, path)
+    where = unlock.key_path()
+    around = next((p for p in where.parents if (p / "realm.json").exists()), None)
+    if around is not None and where.exists():
+        advice = f"move it out, and set {unlock.KEY_VARIABLE}: it goes wherever the realm is copied to"
+        return Finding("unlock key", Level.WARN, f"{where} lies in the realm {around}", advice)
+    used = {"the passphrase" if lock.by == "passphrase" else str(where) for lock in locks}
+    if used:
+        return Finding("unlock key", Level.OK, f"{' and '.join(sorted(used))}: opens {len(keys)} key files")
+    return Finding("unlock key", Level.OK, f"{where}" + ("" if where.exists() else ", made when it is needed"))
+
+
+def registry(realm: Path) -> Finding:
+    """Whether it can be reached and read, is whole, and keeps what it acknowledges."""
+    handle = Realm(realm).registry
+    runs_on, advice = handle.remarks()
+    found = f"{handle.address}, version {handle.state().version:,}, {runs_on}"
+    return Finding("registry", Level.OK if advice is None else Level.WARN, found, advice)
 
 
 def temporary() -> Finding:
@@ -292,7 +320,7 @@ def clock(realm: Path | None = None) -> Finding:
 
 
 def _last_change(realm: Path) -> datetime | None:
-    registry = Registry(realm / "registry.sqlite")
+    registry = Realm(realm).registry
     newest = [at_us for _, at_us, _ in registry.changes(start=max(1, registry.version()))]
     return datetime.fromtimestamp(newest[-1] / 1e6, UTC) if newest else None
 

@@ -87,6 +87,18 @@ def read(path: Path, kind: str, missing: NotFound) -> Mapping[str, Any]:
     return _open(file, path, unlock.for_reading(file.lock, path))
 
 
+def relock(path: Path, to: Path | None = None, by: str | None = None) -> Lock:
+    """Seals a key file anew, in its place or as a new file: under a passphrase to hand it over, or under a new key."""
+    file = KeyFile.from_bytes(path, private.read(path, MAX_BYTES))
+    body = _open(file, path, unlock.for_reading(file.lock, path))
+    made = _seal(unlock.for_writing(by), file.kind, json.dumps(body).encode())
+    if to is None:
+        private.replace(path, made.to_bytes())
+    else:
+        private.create(to, made.to_bytes())
+    return made.lock
+
+
 def look(path: Path) -> KeyFile:
     """What a key file shows to whoever has it and cannot unlock it. Its mode is not asked: nothing here is secret."""
     return KeyFile.from_bytes(path, path.read_bytes()[: MAX_BYTES + 1])

@@ -38,6 +38,11 @@ def create(path: Path, content: bytes, *, again: bool = False) -> None:
         files.sync_directory(path.parent)
 
 
+def replace(path: Path, content: bytes) -> None:
+    """Another content for a private file, whole or not at all, durable on return, and as private as before."""
+    files.replace_file(path, content)
+
+
 def read(path: Path, limit: int) -> bytes:
     """What is in a private file, up to one byte more than `limit`; Rejected if others could have read it."""
     with files.named(path, "reading"):

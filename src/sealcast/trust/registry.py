@@ -127,6 +127,10 @@ class Registry:
         """The revision of its schema, also of one that this release would not read."""
         return _store(self.address).revision()
 
+    def remarks(self) -> tuple[str, str | None]:
+        """What it runs on, and what should be changed about that."""
+        return _store(self.address).remarks()
+
     def migrate(self) -> str:
         """Brings its schema to the newest revision; the one it had."""
         return _store(self.address).migrate()

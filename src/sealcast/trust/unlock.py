@@ -78,9 +78,14 @@ class Unlock(Unpicklable):
         self.lock = Lock(by, kdf.derive(key, b"unlock id", length=ID_BYTES).reveal(), salt, cost)
 
 
-def for_writing() -> Unlock:
-    """What new files are locked by: the passphrase if there is one, else the unlock key, made if need be."""
-    phrase = _passphrase()
+def for_writing(by: str | None = None) -> Unlock:
+    """What new files are locked by: the passphrase if there is one, else the unlock key, made if need be.
+
+    `by` asks for one of the two.
+    """
+    phrase = None if by == "key" else _passphrase()
+    if phrase is None and by == "passphrase":
+        raise Misuse("no passphrase was given", hint=f"set {PASSPHRASE_FILE_VARIABLE} to a file of your own with it")
     if phrase is not None:
         with _guard:
             known = next((u for p, u in reversed(_stretched.values()) if p == phrase), None)

@@ -39,11 +39,10 @@ class Server:
         return self.shown
 
     @property
-    def host(self) -> str:
-        """Empty for this machine's own socket."""
-        parts = urllib.parse.urlsplit(self.url)
-        query = dict(urllib.parse.parse_qsl(parts.query))
-        return parts.hostname or query.get("host", "")
+    def is_local(self) -> bool:
+        """Whether nothing on the way leaves this machine."""
+        host = urllib.parse.urlsplit(self.url).hostname or self.parameter("host") or ""
+        return host in ("", "localhost", "127.0.0.1", "::1") or host.startswith("/")
 
     def parameter(self, name: str) -> str | None:
         return dict(urllib.parse.parse_qsl(urllib.parse.urlsplit(self.url).query)).get(name)

@@ -34,6 +34,11 @@ _TABLES: Final = text(
     "SELECT to_regclass(:revision) IS NOT NULL, to_regclass('changes') IS NOT NULL, current_setting('server_encoding')"
 )
 
+_REMARKS: Final = text(
+    "SELECT current_setting('server_version'), current_setting('fsync'),"
+    " coalesce((SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()), false)"
+)
+
 # The server's codes (SQLSTATE): https://www.postgresql.org/docs/current/errcodes-appendix.html
 _DAMAGED: Final = ("23", "XX001", "XX002", "42P01", "42703", "42883", "22")
 _FULL: Final = ("53100", "53400")
@@ -95,6 +100,18 @@ class PostgresDatabase:
         """The schema's revision; None if there is no registry."""
         has_revision, *_ = connection.execute(_TABLES, {"revision": schema.VERSION_TABLE}).one()
         return (connection.scalar(schema.revision.select()) or "") if has_revision else None
+
+    def remarks(self, connection: Connection) -> tuple[str, str | None]:
+        version, syncs, tls = connection.execute(_REMARKS).one()
+        found = f"PostgreSQL {version.split()[0]}" + (", over TLS" if tls else "")
+        if syncs != "on":
+            return f"{found}, which never syncs", "set fsync = on: acknowledged changes do not survive a power cut"
+        if not tls and not self._server.is_local:
+            return (
+                f"{found}, not encrypted",
+                "add ?sslmode=verify-full to the URL: whoever is in between can rewrite it",
+            )
+        return found, None
 
     def trouble(self, error: BaseException | None) -> SealcastError:
         code = getattr(error, "sqlstate", None) or ""

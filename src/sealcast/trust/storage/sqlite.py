@@ -77,6 +77,9 @@ class SqliteFile:
         # Before there were revisions, there was this one table.
         return schema.REVISIONS[0] if names == {"changes"} else None
 
+    def remarks(self, connection: Connection) -> tuple[str, str | None]:
+        return f"SQLite {sqlite3.sqlite_version}", None
+
     def trouble(self, error: BaseException | None) -> SealcastError:
         code = getattr(error, "sqlite_errorcode", 0) & 0xFF
         if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):

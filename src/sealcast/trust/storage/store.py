@@ -41,6 +41,7 @@ class Database(Protocol):
     def begin_exclusive(self, connection: Connection) -> None: ...
     def settle(self, connection: Connection) -> None: ...
     def revision(self, connection: Connection) -> str | None: ...
+    def remarks(self, connection: Connection) -> tuple[str, str | None]: ...
     def trouble(self, error: BaseException | None) -> SealcastError: ...
 
 
@@ -115,6 +116,11 @@ class Store:
         """Which schema it has, also when it is not the one that this release reads."""
         with self._translated(), self._connect() as connection:
             return self._known_revision(connection)
+
+    def remarks(self) -> tuple[str, str | None]:
+        """What it runs on, and what should be changed about that."""
+        with self._translated(), self._connect() as connection:
+            return self._database.remarks(connection)
 
     def migrate(self) -> str:
         """Brings an older schema to the newest; the revision it had."""

@@ -1,0 +1,47 @@
+"""sealcast registry: where a realm's registry is, and how its schema is brought up to date."""
+
+from __future__ import annotations
+
+import typer
+
+from sealcast.cli import talk
+
+app = typer.Typer(help="Show the realm's registry, and bring its schema up to date.", **talk.SETTINGS)
+
+
+@app.command(epilog="Example: sealcast registry show")
+def show(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+    """Say where the registry is, which schema it has, and whether it is whole.
+
+    Reads every change and checks that each is chained to the one before and obeys the rules.
+    """
+    registry = talk.open_realm(realm).registry
+    revision, version = registry.revision(), registry.state().version
+    if json:
+        talk.emit({"registry": str(registry.address), "schema": revision, "version": version, "whole": True})
+        return
+    talk.pairs(
+        [
+            ("registry", registry.address),
+            ("schema", revision),
+            ("version", version),
+            ("whole", "yes: every change is chained to the one before, and obeys the rules"),
+        ]
+    )
+
+
+@app.command(epilog="Example: sealcast registry migrate")
+def migrate(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+    """Bring an older registry's schema to that of this release, in one transaction.
+
+    A file is brought up to date when it is opened. A server's registry waits for this command, because machines that
+    run an older release cannot read it afterwards: update them first. Needs the rights of the tables' owner.
+    """
+    registry = talk.open_realm(realm).registry
+    before, after = registry.migrate(), registry.revision()
+    if json:
+        talk.emit({"registry": str(registry.address), "from": before, "to": after})
+        return
+    talk.say(
+        f"{registry.address} " + (f"is at {after} already" if before == after else f"went from {before} to {after}")
+    )
