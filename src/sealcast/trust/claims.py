@@ -196,6 +196,8 @@ def _body(claims: Claims) -> dict[int, object]:
 
 
 def protected_header(hash: Hash, kid: bytes) -> bytes:
+    if len(kid) != FINGERPRINT_BYTES:
+        raise Misuse(f"a key id is a fingerprint of {FINGERPRINT_BYTES} bytes, not {len(kid)}")
     return cbor.encode({cose.LABEL_ALGORITHM: ALGORITHMS[hash], LABEL_KID: kid})
 
 
