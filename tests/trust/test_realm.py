@@ -206,6 +206,6 @@ def test_tables_are_copied_once_not_once_a_change() -> None:
     fold, tables = Fold(BASE), []
     for i in range(10_000):
         fold.apply(AddSubscription(f"s{i}", "quotes", "bob", "price > 1"))
-        tables.append((id(fold._owners.read), id(fold._open["quotes"].subscriptions.read)))
+        tables.append((id(fold.owners.read), id(fold.open["quotes"].subscriptions.read)))
     assert len(set(tables)) == 1
     assert len(list(fold.state().subscriptions_of("quotes"))) == 10_001

@@ -37,7 +37,26 @@ class Access(StrEnum):
     GRANTED = "granted"
 
 
-# --- entities -----------------------------------------------------------------------------------------
+# --- the authority and the entities -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRealm:
+    """Whom the realm believes: its first change. From here on nobody is enrolled without a certificate."""
+
+    kind: ClassVar = "found-realm"
+    id: bytes
+    #: Certificates: the root's, and those of the authorities under it.
+    root: bytes
+    authorities: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddAuthority:
+    """The next authority under the root."""
+
+    kind: ClassVar = "add-authority"
+    certificate: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +68,25 @@ class EnrolEntity:
     verify_key: bytes
     kem_public: bytes
     roles: tuple[Role, ...] = (Role.ENTITY,)
+    #: What the authority says of all this, signed.
+    certificate: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class RenewCertificate:
+    """A later certificate for the same name, the same keys and the same roles."""
+
+    kind: ClassVar = "renew-certificate"
+    name: str
+    certificate: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeCertificates:
+    """The authority's next signed revocation list (`lists`)."""
+
+    kind: ClassVar = "revoke-certificates"
+    delta: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +112,8 @@ class CreateTopic:
     #: The one key center that manages the topic.
     center: str = ""
     parameters: KeyParameters = DEFAULT_PARAMETERS
+    #: Who registered it and decides about it, beside the administrator.
+    owner: str = ""
     #: When its first epoch starts.
     at_us: int = 0
 
@@ -141,12 +181,38 @@ class Revoke:
 
 
 @dataclass(frozen=True, slots=True)
+class Credential:
+    """The token that a subscription lives by, and what it says: read and verified once, when the change was stored."""
+
+    token: bytes
+    not_before_us: int
+    #: Not included.
+    expires_us: int
+    template: str
+    epoch: int
+    #: Of the subscriber's certificate: revoked, it ends the token.
+    serial: int
+    #: The fingerprint of the center's certificate that signed it.
+    center: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class AddSubscription:
     kind: ClassVar = "add-subscription"
     id: str
     topic: str
     subscriber: str
     filter: str
+    credential: Credential | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RenewSubscription:
+    """A later token for subscriptions of one subscriber on one topic."""
+
+    kind: ClassVar = "renew-subscription"
+    ids: tuple[str, ...]
+    credential: Credential
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +222,11 @@ class RemoveSubscription:
 
 
 Change = (
-    EnrolEntity
+    FoundRealm
+    | AddAuthority
+    | EnrolEntity
+    | RenewCertificate
+    | RevokeCertificates
     | RevokeEntity
     | CreateTopic
     | RotateTopic
@@ -165,13 +235,18 @@ Change = (
     | Grant
     | Revoke
     | AddSubscription
+    | RenewSubscription
     | RemoveSubscription
 )
 
 _KINDS: Final[Mapping[str, type[Change]]] = {
     str(c.kind): c
     for c in (
+        FoundRealm,
+        AddAuthority,
         EnrolEntity,
+        RenewCertificate,
+        RevokeCertificates,
         RevokeEntity,
         CreateTopic,
         RotateTopic,
@@ -180,6 +255,7 @@ _KINDS: Final[Mapping[str, type[Change]]] = {
         Grant,
         Revoke,
         AddSubscription,
+        RenewSubscription,
         RemoveSubscription,
     )
 }
@@ -213,6 +289,8 @@ def _plain(value: object) -> object:
             return value.hex()
         case Schema() | KeyParameters():
             return value.to_json()
+        case Credential():
+            return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
         case tuple():
             return [_plain(v) for v in value]
         case StrEnum():
@@ -229,8 +307,27 @@ def _roles(body: list[str]) -> tuple[Role, ...]:
     return tuple(Role(r) for r in body)
 
 
+def _many(body: list[str]) -> tuple[bytes, ...]:
+    return tuple(map(bytes.fromhex, body))
+
+
+def _credential(body: dict[str, Any] | None) -> Credential | None:
+    if body is None:
+        return None
+    return Credential(**body | {"token": bytes.fromhex(body["token"]), "center": bytes.fromhex(body["center"])})
+
+
 _DECODERS: Final[Mapping[str, Mapping[str, Callable[[Any], Any]]]] = {
-    "enrol-entity": {"verify_key": bytes.fromhex, "kem_public": bytes.fromhex, "roles": _roles},
+    "found-realm": {"id": bytes.fromhex, "root": bytes.fromhex, "authorities": _many},
+    "add-authority": {"certificate": bytes.fromhex},
+    "enrol-entity": {
+        "verify_key": bytes.fromhex,
+        "kem_public": bytes.fromhex,
+        "roles": _roles,
+        "certificate": bytes.fromhex,
+    },
+    "renew-certificate": {"certificate": bytes.fromhex},
+    "revoke-certificates": {"delta": bytes.fromhex},
     "create-topic": {
         "id": bytes.fromhex,
         "schema": Schema.from_json,
@@ -241,4 +338,6 @@ _DECODERS: Final[Mapping[str, Mapping[str, Callable[[Any], Any]]]] = {
     "publish-pair-key": {"sealed": bytes.fromhex},
     "grant": {"rights": _rights},
     "revoke": {"rights": _rights},
+    "add-subscription": {"credential": _credential},
+    "renew-subscription": {"ids": tuple, "credential": _credential},
 }

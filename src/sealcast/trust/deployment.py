@@ -152,13 +152,14 @@ class Realm:
         access: Access | str = Access.MEMBERS,
         center: str = FIRST_CENTER,
         parameters: KeyParameters = DEFAULT_PARAMETERS,
+        owner: str = "",
     ) -> Topic:
         """A topic with its schema, registered with its one key center, which makes its keys as `parameters` say."""
         if access not in Access._value2member_map_:
             raise Misuse(f"access is one of {', '.join(Access)}, not {access!r}")
         now, issuer = self.clock(), Issuer(self.paths)
         create = CreateTopic(
-            name, os.urandom(16), schema, partitions, protection, Access(access), center, parameters, now
+            name, os.urandom(16), schema, partitions, protection, Access(access), center, parameters, owner, now
         )
 
         def decide(state: RealmState) -> list[Change]:

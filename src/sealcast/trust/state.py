@@ -14,7 +14,8 @@ from typing import Final
 
 from sealcast.errors import NotFound, Rejected
 from sealcast.model.subscription import Subscription
-from sealcast.trust.changes import Right
+from sealcast.trust.changes import Credential, FoundRealm, Right
+from sealcast.trust.revocation import NOTHING_REVOKED, RevocationView
 from sealcast.trust.roles import Role
 from sealcast.trust.topics import Terms, Topic, TopicState
 
@@ -32,6 +33,9 @@ class Entity:
     kem_public: bytes
     revoked_at_version: int | None = None
     roles: frozenset[Role] = _MEMBER
+    #: What the authority says of it, signed; and what it said before, for what was signed under that.
+    certificate: bytes = b""
+    former: tuple[bytes, ...] = ()
 
     @property
     def revoked(self) -> bool:
@@ -52,6 +56,12 @@ class RealmState:
     topics: Mapping[str, TopicState] = field(default_factory=dict)
     #: The topic of every subscription id that was ever given; None once it was removed. Ids are not given twice.
     subscription_topics: Mapping[str, str | None] = field(default_factory=dict)
+    #: Whom the realm believes; None before it was founded.
+    founding: FoundRealm | None = None
+    #: Which certificates count no more.
+    revoked: RevocationView = NOTHING_REVOKED
+    #: The signed lists that say so, by number.
+    revocation_lists: Mapping[int, bytes] = field(default_factory=dict)
 
     # --- look-ups that say what is wrong ----------------------------------------------------------
 
@@ -82,6 +92,10 @@ class RealmState:
     def holders(self, role: Role) -> list[Entity]:
         """Those of a role who were not revoked, in the order in which they came."""
         return [e for e in self.entities.values() if role in e.roles and not e.revoked]
+
+    def revocations(self, since: int) -> list[bytes]:
+        """The signed lists after number `since`: what a broker that knows those up to it has to fetch."""
+        return [self.revocation_lists[number] for number in range(since + 1, self.revoked.number + 1)]
 
     # --- decisions --------------------------------------------------------------------------------
 
@@ -152,6 +166,10 @@ class RealmState:
         """(id, slot, filter) of every live subscription, in the order of `subscriptions_of`."""
         slots = self.slots_of(topic)
         return [(s.id, slots[s.subscriber], s.filter) for s in self.subscriptions_of(topic)]
+
+    def credentials_of(self, topic: str) -> Mapping[str, Credential]:
+        """The tokens that the topic's live subscriptions live by, by subscription."""
+        return self.topic_state(topic).credentials
 
     def topic_key(self, topic: str, epoch: int, broker: str) -> bytes | None:
         """The topic's key, sealed to a broker, if it was handed to it."""

@@ -16,7 +16,7 @@ from typing import Final
 
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
-from sealcast.trust.changes import DEFAULT_PARAMETERS, EVERYTHING, Access, Right
+from sealcast.trust.changes import DEFAULT_PARAMETERS, EVERYTHING, Access, Credential, Right
 from sealcast.trust.parameters import KeyParameters
 
 FIRST_EPOCH: Final = 1
@@ -37,6 +37,8 @@ class Topic:
     parameters: KeyParameters = DEFAULT_PARAMETERS
     #: When each epoch started, the first one first.
     epoch_starts: tuple[int, ...] = (0,)
+    #: Who registered it; nobody but the administrator when empty.
+    owner: str = ""
 
     def epoch_admissible(self, epoch: int, log_time_us: int) -> bool:
         """Whether a frame sealed in `epoch` and appended to the log at that time is admitted."""
@@ -87,6 +89,8 @@ class TopicState:
     slots: Mapping[str, int] = field(default_factory=dict)
     #: Live subscriptions, oldest first.
     subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
+    #: The tokens that live subscriptions live by.
+    credentials: Mapping[str, Credential] = field(default_factory=dict)
     #: Sealed topic keys by (epoch, broker).
     topic_keys: Mapping[tuple[int, str], bytes] = field(default_factory=dict)
     #: Sealed pair keys by (epoch, entity).
