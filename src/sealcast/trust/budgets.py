@@ -2,15 +2,17 @@
 
     spend(key, now)    one request of `key`: admitted, or too soon
     bogus(key, now)    it was no honest request: the next one of this key waits, and longer each time
+    good(key)          it was an honest one: the key is known from now on
 
 A budget is a token bucket, kept as one number: the time at which the bucket will be full again. A bogus attempt adds a
 strike; n strikes make a delay of base * 2^(n - 1), up to a cap; strikes fade, one after each quiet spell.
 All of it is a function of the times that are passed in: no clock is read, numbers are whole, and the same calls always
 give the same answers.
 
-Memory is bounded. When `max_keys` are remembered and none of them can be forgotten (each still owes time), a newcomer
-shares one budget with all other newcomers, the *crowd*: whoever invents a new name for every attempt floods that one,
-makes nobody's strikes forgotten, and takes nothing from those who were known before.
+Memory is bounded. Room for a newcomer is made by forgetting another newcomer that owes nothing any more; when there is
+none, it shares one budget with all others of its kind, the *crowd*, which has no strikes because it is nobody. Whoever
+invents a new name for every attempt floods that one budget, makes nobody's strikes forgotten, and takes nothing from
+the known, who are let go only for others that are known.
 """
 
 from __future__ import annotations
@@ -88,7 +90,7 @@ class _Account:
 class Budgets:
     """One account per key, at most `max_keys` of them, and one for the crowd."""
 
-    __slots__ = ("_accounts", "_crowd", "_interval", "_max_keys", "allowance")
+    __slots__ = ("_crowd", "_interval", "_known", "_max_keys", "_newcomers", "allowance")
 
     def __init__(self, allowance: Allowance | None = None, *, max_keys: int = DEFAULT_MAX_KEYS) -> None:
         if max_keys < 1:
@@ -96,12 +98,14 @@ class Budgets:
         self.allowance = allowance or Allowance()
         self._interval = SECOND_US // self.allowance.per_second
         self._max_keys = max_keys
-        self._accounts: OrderedDict[str, _Account] = OrderedDict()
+        #: Both in the order of their last use.
+        self._newcomers: OrderedDict[str, _Account] = OrderedDict()
+        self._known: OrderedDict[str, _Account] = OrderedDict()
         self._crowd = _Account()
 
     def __len__(self) -> int:
         """How many keys are remembered."""
-        return len(self._accounts)
+        return len(self._newcomers) + len(self._known)
 
     def spend(self, key: str, now_us: int) -> Verdict:
         """One request of `key`. A refused one costs nothing but itself."""
@@ -117,37 +121,52 @@ class Budgets:
     def bogus(self, key: str, now_us: int) -> int:
         """A strike; until when the key is refused now."""
         account = self._account(key, now_us)
+        if account is self._crowd:
+            return now_us
+        if key in self._known:
+            self._newcomers[key] = self._known.pop(key)
         account.fade(self.allowance.forgive_us, now_us)
         account.strikes = min(account.strikes + 1, _MAX_STRIKES)
         account.struck_at = max(account.struck_at, now_us)
         account.blocked_until = max(account.blocked_until, now_us + self.allowance.delay_us(account.strikes))
         return account.blocked_until
 
+    def good(self, key: str) -> None:
+        """An honest request: from now on the key is known, and no newcomer takes its place."""
+        account = self._newcomers.pop(key, None)
+        if account is None:
+            return
+        self._known[key] = account
+        if len(self._known) > max(1, self._max_keys // 2):
+            oldest, given_up = self._known.popitem(last=False)
+            self._newcomers[oldest] = given_up
+
     def strikes(self, key: str, now_us: int) -> int:
         """How many strikes a key has left; none when it is not remembered."""
-        account = self._accounts.get(key)
+        account = self._known.get(key) or self._newcomers.get(key)
         if account is None:
             return 0
         account.fade(self.allowance.forgive_us, now_us)
         return account.strikes
 
     def _account(self, key: str, now_us: int) -> _Account:
-        account = self._accounts.get(key)
-        if account is not None:
-            self._accounts.move_to_end(key)
-            return account
-        if len(self._accounts) >= self._max_keys and not self._make_room(now_us):
+        for accounts in (self._known, self._newcomers):
+            account = accounts.get(key)
+            if account is not None:
+                accounts.move_to_end(key)
+                return account
+        if len(self) >= self._max_keys and not self._make_room(now_us):
             return self._crowd
-        account = self._accounts[key] = _Account()
+        account = self._newcomers[key] = _Account()
         return account
 
     def _make_room(self, now_us: int) -> bool:
-        """Forget one of the longest untouched keys that owe nothing; keys that do go to the back of the queue."""
-        for _ in range(min(_LOOKED_AT, len(self._accounts))):
-            key, account = next(iter(self._accounts.items()))
+        """Forget one of the longest untouched newcomers that owe nothing; those that do go to the back of the queue."""
+        for _ in range(min(_LOOKED_AT, len(self._newcomers))):
+            key, account = next(iter(self._newcomers.items()))
             account.fade(self.allowance.forgive_us, now_us)
             if account.owes_nothing(now_us):
-                del self._accounts[key]
+                del self._newcomers[key]
                 return True
-            self._accounts.move_to_end(key)
+            self._newcomers.move_to_end(key)
         return False

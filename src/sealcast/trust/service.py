@@ -118,8 +118,8 @@ class Service:
     ) -> None:
         self._plane, self._me, self._realm, self._verify = plane, me, realm, verify
         self._handler, self._journal, self._announce = handler, journal, announce
-        self._origins = origins or Budgets(ORIGIN_ALLOWANCE)
-        self._senders = senders or Budgets(SENDER_ALLOWANCE)
+        self._origins = Budgets(ORIGIN_ALLOWANCE) if origins is None else origins
+        self._senders = Budgets(SENDER_ALLOWANCE) if senders is None else senders
         self._window, self._noise = window, noise or Noise()
         #: (time, noise, all) of recent turns.
         self._recent: deque[tuple[int, int, int]] = deque()
@@ -221,6 +221,8 @@ class Service:
         return Turn(dict(turn.counts), turn.opened)
 
     def _send(self, answers: list[Answered]) -> None:
+        if not answers:
+            return
         for answer in answers:
             if answer.reply is not None:
                 try:
@@ -263,12 +265,13 @@ class _Taken:
         if before is not None:
             self._came_before(post, key, before)
             return
+        s._origins.good(post.origin)
         verdict = s._senders.spend(sender, now)
         if not verdict.admitted:
-            self._count("sender-waits", noise=True)
             if verdict.first:
                 wait = Busy(f"{sender!r} asks too often", hint=f"ask again in {_seconds(verdict.retry_at_us - now)}")
-                self._answer(request, _refusal(wait), "told-to-wait")
+                self._answer(request, _refusal(wait))
+            self._count("told-to-wait" if verdict.first else "sender-waits", noise=True)
             return
         if not s._journal.room_for(sender):
             self._count("no-room", noise=True)
@@ -277,18 +280,19 @@ class _Taken:
             answer = s._handler.handle(request, now)
         except (Rejected, Misuse, Unavailable) as error:
             answer = _refusal(error)
-        self._answer(request, answer, "answered")
+        self._answer(request, answer)
+        self._count("answered")
 
     def _came_before(self, post: Posted, key: tuple[str, bytes], before: Answered) -> None:
         # (14) Never handled again; its own answer may be sent again.
-        if before.sent + 1 >= MAX_SENT or key in self.again or key in self.answers:
+        if before.sent >= MAX_SENT or key in self.again or key in self.answers:
             self._service._origins.bogus(post.origin, self._now)
             self._count(EnvelopeReason.REPLAY, noise=True)
             return
         self.again[key] = before
         self._count("again")
 
-    def _answer(self, request: Opened, answer: Answer, outcome: str) -> None:
+    def _answer(self, request: Opened, answer: Answer) -> None:
         s, message = self._service, request.message
         reply: Message = message.reply(answer.kind, answer.body, self._now)
         sealed = seal(s._me, s._realm, Recipient.of(request.sender), reply)
@@ -297,7 +301,6 @@ class _Taken:
         self.answers[sender, message.request_id] = Answered(
             sender, message.request_id, message.time_us, message.reply_topic, sealed
         )
-        self._count(outcome)
 
     def _count(self, outcome: str, *, noise: bool = False) -> None:
         self.counts[str(outcome)] += 1
