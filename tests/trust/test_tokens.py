@@ -5,8 +5,10 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import cbor2
@@ -525,6 +527,15 @@ def test_no_message_carries_a_key() -> None:
 def test_a_token_is_a_value() -> None:
     token = verify({"token": table.GOOD})
     assert copy.deepcopy(token) == token and hash(token) == hash(copy.deepcopy(token))
+
+
+def test_the_specification_lists_claims_and_reasons_as_the_code_has_them() -> None:
+    section = (Path(cbor.__file__).parent / "SPEC.md").read_text().split("\n## 11. ")[1].split("\n## ")[0]
+    reasons = re.findall(r"^\| (\d+) \| `([a-z-]+)` \|", section, re.MULTILINE)
+    assert reasons == [(str(number), str(reason)) for number, reason in enumerate(TokenReason, start=1)]
+    labels = re.findall(r"^    (-?\d+)(?: (\w+))? {2,}", section, re.MULTILINE)
+    assert [int(label) for label, _ in labels] == list(wire.CLAIMS)
+    assert [name for _, name in labels if name] == [wire.CLAIMS[label] for label in range(1, 9)]
 
 
 def test_a_topic_of_the_registry_is_one_that_the_gate_knows() -> None:
