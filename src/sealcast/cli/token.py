@@ -1,0 +1,173 @@
+"""sealcast token: what a token says, and whether this realm takes it."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import re
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from sealcast.cli import talk, times
+from sealcast.errors import Misuse, NotFound, TokenRejected, Unavailable
+
+if TYPE_CHECKING:
+    from sealcast.trust.deployment import Realm
+    from sealcast.trust.tokens import Token
+
+app = typer.Typer(**talk.SETTINGS)
+
+#: A token has 2 KiB at most, and twice that as hexadecimal text; more is read only to be refused by its size.
+_MOST: Final = 1 << 14
+_HEX: Final = re.compile(rb"\s*(?:[0-9a-fA-F]{2}\s*)+")
+_BASE64: Final = re.compile(rb"\s*[A-Za-z0-9+/_-]+={0,2}\s*")
+
+
+@app.callback()
+def _token() -> None:
+    """Tokens: a key center's signed word on what an entity may do on a topic."""
+
+
+@app.command(epilog="Example: sealcast token inspect alice.token --realm market")
+def inspect(
+    file: Annotated[
+        str, typer.Argument(metavar="FILE|-", help="The token: as it is, or as hexadecimal or base64 text.")
+    ],
+    at: Annotated[
+        str | None, typer.Option("--at", metavar="TIME", help="Judge it as of this time [default: now].")
+    ] = None,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Show a token's claims, and put it before the checks of the realm, if one is found.
+
+    It is judged as if its owner showed it, on the topic that it is for. Exit code 1 if it is no token or the realm
+    refuses it: the reason names the check that failed. A token is not secret: without its owner's key it is no use.
+    """
+    from sealcast.trust import tokens
+    from sealcast.trust.deployment import now_us
+
+    data = _read(file)
+    token = tokens.parse(data)
+    moment = now_us() if at is None else times.microseconds(at, "--at")
+    found = {"file": file, "bytes": len(data), **_said(token), "at": times.moment(moment)}
+    found |= {"time": _time(token, moment), **_judged(data, token, moment, _around(realm))}
+    if json:
+        talk.emit(found)
+    else:
+        _show(found)
+    if found["verifies"] is False:
+        raise typer.Exit(1)
+
+
+def _read(file: str) -> bytes:
+    if file == "-":
+        data = sys.stdin.buffer.read(_MOST)
+    else:
+        with Path(file).open("rb") as source:
+            data = source.read(_MOST)
+    # No token is text: its first byte is a tag of CBOR.
+    if _HEX.fullmatch(data):
+        return bytes.fromhex(data.decode())
+    if _BASE64.fullmatch(data):
+        text = data.strip().translate(bytes.maketrans(b"-_", b"+/")).rstrip(b"=")
+        try:
+            return base64.b64decode(text + b"=" * (-len(text) % 4), validate=True)
+        except binascii.Error:
+            return data
+    return data
+
+
+def _around(directory: Path | None) -> Realm | None:
+    """The realm that was named; without a name, the one around here, if there is one."""
+    try:
+        return talk.open_realm(directory)
+    except NotFound:
+        if directory is not None:
+            raise
+        return None
+
+
+def _said(token: Token) -> dict[str, Any]:
+    claims = token.claims
+    return {
+        "digest": token.digest.hex(),
+        "signed_with": f"ECDSA P-256 and {token.hash}",
+        "issuer": claims.issuer,
+        "issuer_certificate": claims.issuer_certificate.hex(),
+        "subject": claims.subject,
+        "subject_certificate": claims.subject_certificate.hex(),
+        "subject_serial": f"{claims.subject_serial:x}",
+        "holder_key": claims.holder_key.hex(),
+        "realm": claims.realm.hex(),
+        "topic": claims.topic.hex(),
+        "template": str(claims.template),
+        "rights": sorted(map(str, claims.rights)),
+        "epoch": claims.epoch,
+        "not_before": times.moment(claims.not_before_us),
+        "expires": times.moment(claims.expires_us),
+        "issued": times.moment(claims.issued * 1_000_000),
+        "id": claims.id.hex(),
+    }
+
+
+def _time(token: Token, moment: int) -> str:
+    """By the token's own word; what clocks may differ by is the topic's parameter."""
+    if moment < token.claims.not_before_us:
+        return "not yet valid"
+    return "valid" if moment < token.claims.expires_us else "expired"
+
+
+def _judged(data: bytes, token: Token, moment: int, realm: Realm | None) -> dict[str, Any]:
+    """Whether the realm takes it; `verifies` is None where nobody could be asked."""
+    from sealcast.trust.tokens import TokenReason, gate_for
+
+    if realm is None:
+        return {"verifies": None, "why": "no realm was found to ask", "hint": "name one with --realm DIR"}
+    try:
+        state = realm.state()
+        gate = gate_for(state)
+    except (Misuse, Unavailable) as error:
+        return {"verifies": None, "why": error.message, "hint": error.hint}
+    claims = token.claims
+    topic = next((t.topic for t in state.topics.values() if t.topic.id == claims.topic), None)
+    if topic is None:
+        other = claims.realm != realm.id
+        return {
+            "verifies": False,
+            "reason": str(TokenReason.REALM if other else TokenReason.AUDIENCE),
+            "why": f"it is for a topic of another realm than {realm.name!r}" if other else "no topic here has that id",
+            "hint": "ask the realm it was made for: --realm DIR",
+        }
+    try:
+        gate.verify(data, topic, moment, min(claims.rights), claims.holder_key, holder=claims.subject)
+    except TokenRejected as error:
+        judged = {"verifies": False, "reason": str(error.reason), "why": error.message, "hint": error.hint}
+        return {**judged, "check": TokenReason(error.reason).step, "topic_name": topic.name}
+    return {"verifies": True, "topic_name": topic.name}
+
+
+def _show(found: dict[str, Any]) -> None:
+    verdict = {True: "taken by this realm", False: "refused by this realm", None: "not judged"}[found["verifies"]]
+    talk.say(f"{found['file']}: a token of {found['bytes']} bytes, {verdict}")
+    topic = f"{found['topic_name']} ({found['topic']})" if "topic_name" in found else found["topic"]
+    talk.pairs(
+        [
+            ("issuer", f"{found['issuer']}\ncertificate {found['issuer_certificate']}"),
+            ("subject", f"{found['subject']}\ncertificate {found['subject_certificate']}"),
+            ("works with key", f"Ed25519 {found['holder_key']}"),
+            ("topic", topic),
+            ("template", found["template"]),
+            ("rights", " and ".join(found["rights"])),
+            ("epoch", found["epoch"]),
+            ("valid", f"{found['not_before']} to {found['expires']}: {found['time']} at {found['at']}"),
+            ("signed with", found["signed_with"]),
+        ]
+    )
+    if found["verifies"] is not True:
+        talk.say("")
+        reason = f"{found['reason']}: " if "reason" in found else ""
+        talk.pairs([("why", f"{reason}{found['why']}"), ("what next", found["hint"] or "")])
