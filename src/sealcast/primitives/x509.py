@@ -132,6 +132,9 @@ def read(der: bytes) -> Parsed:
     """Take a certificate apart; Rejected when it is none, or says one thing twice."""
     try:
         found = x509.load_der_x509_certificate(der)
+        # The library overlooks a false count of unused bits in front of the signature, which nobody signs.
+        if not der.endswith(b"\x00" + found.signature):
+            raise ValueError(der)
         extensions = found.extensions
         values = {e.oid.dotted_string: e.value for e in extensions}
         constraints, key_usage = values.get(BASIC_CONSTRAINTS), values.get(KEY_USAGE)
