@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import cbor2
 import pytest
@@ -11,7 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealcast.errors import CertificateRejected, Misuse
+from sealcast.primitives.hpke import KemKey
+from sealcast.primitives.p256 import SigningKey
+from sealcast.primitives.secrets import Secret
 from sealcast.trust import envelopes
+from sealcast.trust.certificates import Certificate, Trust
+from sealcast.trust.discovery import advertisements
+from sealcast.trust.discovery.advertisements import AdvertisementRejected
 from sealcast.trust.envelopes import (
     EnvelopeReason,
     EnvelopeRejected,
@@ -207,3 +217,67 @@ def test_a_party_stays_where_it_is() -> None:
     with pytest.raises(Misuse):
         pickle.dumps(ALICE)
     assert "secret" not in repr(ALICE) and ALICE.certificate.hex() not in repr(ALICE)
+
+
+# --- vectors ------------------------------------------------------------------------------------------
+
+VECTORS = json.loads((Path(__file__).parents[1] / "vectors" / "envelopes.json").read_text())
+
+
+class Revoked:
+    serials = frozenset(int(serial, 16) for serial in VECTORS["revoked_serials"])
+
+    def is_revoked(self, serial: int, issuer: bytes | None = None) -> bool:
+        return serial in self.serials
+
+
+def _told(of: str) -> list[Any]:
+    return [pytest.param(vector, id=vector.get("why", f"good {n}")) for n, vector in enumerate(VECTORS[of])]
+
+
+@pytest.fixture(scope="module")
+def trusted() -> Callable[[bytes, int], Certificate]:
+    """Nothing of the tests' own world: what the file says, and that alone."""
+    authorities = map(bytes.fromhex, VECTORS["authorities"])
+    trust = Trust(bytes.fromhex(VECTORS["root"]), list(authorities), bytes.fromhex(VECTORS["realm"]))
+    return lambda der, at_us: trust.verify(der, at_us, Revoked())
+
+
+@pytest.mark.parametrize("vector", _told("requests"))
+def test_requests_of_the_vectors(vector: dict[str, Any], trusted: Callable[[bytes, int], Certificate]) -> None:
+    to, sender = VECTORS["recipient"], VECTORS["sender"]
+    kem = KemKey.from_private(Secret(bytes.fromhex(to["x25519"])))
+    me = Party(to["name"], bytes.fromhex(to["certificate"]), SigningKey.generate(), kem)
+    data, realm, now = bytes.fromhex(vector["envelope"]), bytes.fromhex(VECTORS["realm"]), VECTORS["at_us"]
+    kinds = frozenset(VECTORS["kinds"])
+    if "reason" in vector:
+        with pytest.raises(EnvelopeRejected) as refused:
+            open_request(data, me, realm, trusted, now, kinds)
+        assert refused.value.reason == vector["reason"]
+        return
+    read = open_request(data, me, realm, trusted, now, kinds)
+    message = Message(
+        vector["kind"],
+        bytes.fromhex(vector["body"]),
+        bytes.fromhex(vector["request_id"]),
+        vector["time_us"],
+        bytes.fromhex(vector["reply_topic"]),
+    )
+    assert (read.sender.name, read.message) == (sender["name"], message)
+    # Made again to the same bytes: the signature is deterministic.
+    key = SigningKey.from_private(Secret(bytes.fromhex(sender["p256"])))
+    writer = Party(sender["name"], bytes.fromhex(sender["certificate"]), key, KemKey.generate())
+    again = cbor2.loads(seal(writer, realm, Recipient(me.name, kem.public), message))[3]
+    opened_again = kem.open(again, Case.of(CAST).bound(), envelopes._place(Recipient(me.name, kem.public)))
+    assert opened_again == padded(bytes.fromhex(vector["signed"]))
+
+
+@pytest.mark.parametrize("vector", _told("advertisements"))
+def test_advertisements_of_the_vectors(vector: dict[str, Any], trusted: Callable[[bytes, int], Certificate]) -> None:
+    data, realm, now = bytes.fromhex(vector["advertisement"]), bytes.fromhex(VECTORS["realm"]), VECTORS["at_us"]
+    if "reason" in vector:
+        with pytest.raises(AdvertisementRejected) as refused:
+            advertisements.verify(data, realm, trusted, now)
+        assert refused.value.reason == vector["reason"]
+    else:
+        assert advertisements.verify(data, realm, trusted, now).owner.name == vector["owner"]

@@ -207,9 +207,10 @@ class Discovery:
         return names
 
     def _first(self, failed: Mapping[str, SealcastError], what: str) -> SealcastError:
-        """One refusal is worth telling; several different ones are summed up."""
-        errors = list(failed.values())
-        if errors and all(type(e) is type(errors[0]) and e.message == errors[0].message for e in errors):
+        """If all who answered said the same, that is the answer; otherwise everyone's is told."""
+        every = list(failed.values())
+        errors = [e for e in every if isinstance(e, Rejected)] or every
+        if all(type(e) is type(errors[0]) and e.message == errors[0].message for e in errors):
             return errors[0]
         told = "; ".join(f"{node}: {error.message}" for node, error in failed.items())
         return Unavailable(f"{what} ({told})", hint="are the nodes running?")
