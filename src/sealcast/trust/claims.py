@@ -23,6 +23,7 @@ import os
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from sealcast.errors import FilterRejected, FrameRejected, Misuse, TokenRejected
@@ -34,7 +35,7 @@ from sealcast.trust.changes import Right
 from sealcast.trust.templates import Template
 from sealcast.trust.token_reasons import TokenReason, refused
 from sealcast.wire import cbor, cose
-from sealcast.wire.limits import MAX_EPOCH, MAX_TIME_MICROS, MAX_TOKEN_BYTES
+from sealcast.wire.limits import MAX_EPOCH, MAX_TEMPLATE_BYTES, MAX_TIME_MICROS, MAX_TOKEN_BYTES
 
 #: External data of the signature: a center's other signatures are never tokens, nor tokens anything else.
 CONTEXT: Final = b"sealcast/1 token"
@@ -76,6 +77,7 @@ _RIGHTS: Final = {
     3: frozenset({Right.PUBLISH, Right.SUBSCRIBE}),
 }
 _RIGHT_CODES: Final = {rights: code for code, rights in _RIGHTS.items()}
+_TEMPLATES: Final = 1024
 #: The COSE_Key of a frame key: kty OKP, crv Ed25519, x.
 _KTY_OKP, _CRV_ED25519 = 1, 6
 
@@ -309,12 +311,20 @@ def _read_serial(value: Any) -> int:
 
 
 def _read_template(value: Any) -> Template:
+    if not isinstance(value, str) or len(value) > MAX_TEMPLATE_BYTES:
+        raise _bad(TEMPLATE, "is not a template in its normal spelling")
     try:
-        template = Template.parse(value) if isinstance(value, str) else None
+        return _template(value)
     except FilterRejected as error:
         raise _bad(TEMPLATE, f"is no template: {error.message}") from None
-    if template is None or str(template) != value:
-        raise _bad(TEMPLATE, "is not a template in its normal spelling")
+
+
+@lru_cache(_TEMPLATES)
+def _template(text: str) -> Template:
+    """Few templates, many tokens: each is read once."""
+    template = Template.parse(text)
+    if str(template) != text:
+        raise FilterRejected("syntax", f"its normal spelling is {str(template)[:60]}")
     return template
 
 
