@@ -7,7 +7,7 @@ UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test lint bench soak clean
+.PHONY: help setup demo test postgres install-postgres lint bench soak clean
 .DEFAULT_GOAL := help
 
 help:
@@ -33,8 +33,17 @@ $(READY): pyproject.toml uv.lock $(if $(filter .tools/%,$(UV)),$(UV))
 demo: $(READY)
 	@$(BIN)/sealcast demo
 
-test: lint
+test: lint postgres
 	@$(BIN)/pytest
+
+# The tests start a PostgreSQL of their own. Its programs come from the system's packages; free when they are there.
+postgres:
+	@command -v pg_ctl >/dev/null || ls /usr/lib/postgresql/*/bin/pg_ctl >/dev/null 2>&1 || $(MAKE) --no-print-directory install-postgres
+
+install-postgres:
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	  echo "the tests need PostgreSQL: apt-get install --no-install-recommends postgresql (as root), or its pg_ctl on PATH" >&2; exit 1; }
+	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends postgresql >/dev/null
 
 lint: $(READY)
 	@$(BIN)/ruff check
@@ -45,7 +54,7 @@ lint: $(READY)
 bench: $(READY)
 	@$(BIN)/sealcast bench
 
-soak: $(READY)
+soak: $(READY) postgres
 	@$(BIN)/pytest -m soak --timeout 3600
 
 clean:

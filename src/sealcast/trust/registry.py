@@ -37,12 +37,20 @@ MAX_SERVERS: Final = 16
 _CHAIN_START: Final = bytes(32)
 
 
+def now_us() -> int:
+    """Microseconds since 1970, by this machine's clock."""
+    return time.time_ns() // 1000
+
+
 class Registry:
     """One realm's registry. Cheap to make; safe to use from several threads and processes."""
 
-    def __init__(self, address: Path | str | Server, realm: bytes | None = None) -> None:
+    def __init__(
+        self, address: Path | str | Server, realm: bytes | None = None, clock: Callable[[], int] = now_us
+    ) -> None:
         """By path or URL. A registry of another realm than `realm` is refused; without one, nobody asks."""
         self.address = addresses.parse(address)
+        self._clock = clock
         self._realm = realm
         self._lock = threading.Lock()
         self._opened: Store | None = None
@@ -50,9 +58,11 @@ class Registry:
         self._states: OrderedDict[int, tuple[RealmState, bytes]] = OrderedDict({0: (EMPTY, _CHAIN_START)})
 
     @classmethod
-    def create(cls, address: Path | str | Server, realm: bytes | None = None) -> Registry:
+    def create(
+        cls, address: Path | str | Server, realm: bytes | None = None, clock: Callable[[], int] = now_us
+    ) -> Registry:
         """A new, empty registry."""
-        registry = cls(address, realm)
+        registry = cls(address, realm, clock)
 
         _store(registry.address).create(lambda rows: None if realm is None else _claim(rows, realm))
         return registry
@@ -104,19 +114,14 @@ class Registry:
 
         def write(rows: Rows) -> None:
             before, chain = self._fold(rows, rows.newest())
-            made.append(_add(rows, before, chain, decide(before)))
+            made.append(_add(rows, before, chain, decide(before), self._clock()))
 
         with self._lock:
             store = self._store()
             try:
                 store.write(write)
-            except CommitLost:
-                # Our turn comes when that transaction has ended, one way or the other; then the chain tells which.
-                if not store.write(lambda rows: _is_there(rows, *made[0])):
-                    raise Unavailable(
-                        f"the connection to {self.address} broke before a change was committed; nothing was changed",
-                        hint="try again",
-                    ) from None
+            except CommitLost as lost:
+                self._look_into(store, lost, *made[0])
             after, chain = made[0]
             self._keep(after, chain)
             return after
@@ -134,6 +139,18 @@ class Registry:
     def migrate(self) -> str:
         """Brings its schema to the newest revision; the one it had."""
         return _store(self.address).migrate()
+
+    def _look_into(self, store: Store, lost: CommitLost, state: RealmState, chain: bytes) -> None:
+        """Whether a commit was made after all: our turn comes when it has ended either way; the chain tells which."""
+        try:
+            there = store.write(lambda rows: _is_there(rows, state, chain))
+        except Unavailable:
+            raise lost from None
+        if not there:
+            raise Unavailable(
+                f"the connection to {self.address} broke before a change was committed; nothing was changed",
+                hint="try again",
+            ) from None
 
     # --- inside -------------------------------------------------------------------------------------
 
@@ -219,11 +236,11 @@ def _server(address: Server) -> Store:
 # --- rows ---------------------------------------------------------------------------------------------
 
 
-def _add(rows: Rows, before: RealmState, chain: bytes, changes: Sequence[Change]) -> tuple[RealmState, bytes]:
-    fold, now, made = Fold(before), time.time_ns() // 1000, list[tuple[int, int, str, str, bytes]]()
+def _add(rows: Rows, before: RealmState, chain: bytes, changes: Sequence[Change], now: int) -> tuple[RealmState, bytes]:
+    fold, made = Fold(before), list[tuple[int, int, str, str, bytes]]()
     for change in changes:
         fold.apply(change)
-        vet(fold, change)
+        vet(fold, change, now)
         body = json.dumps(stored.to_json(change), separators=(",", ":"), ensure_ascii=False)
         chain = _link(chain, fold.version, now, change.kind, body)
         made.append((fold.version, now, change.kind, body, chain))

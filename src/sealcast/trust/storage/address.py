@@ -80,9 +80,9 @@ def parse(given: Path | str | Server) -> Address:
     public = [(name, value) for name, value in query if name not in _SECRET_PARAMETERS]
     where = parts.netloc.rpartition("@")[2]
     user = f"{urllib.parse.quote(urllib.parse.unquote(parts.username))}@" if parts.username else ""
-    shown = urllib.parse.urlunsplit(("postgresql", user + where, parts.path, urllib.parse.urlencode(public), ""))
-    secret = parts.password is not None or len(public) < len(query)
-    return Server(parts._replace(scheme="postgresql+psycopg", fragment="").geturl(), shown, secret)
+    shown = f"postgresql://{user}{where}{parts.path}" + (f"?{urllib.parse.urlencode(public)}" if public else "")
+    url = f"postgresql+psycopg://{parts.netloc}{parts.path}" + (f"?{parts.query}" if parts.query else "")
+    return Server(url, shown, has_password=parts.password is not None or len(public) < len(query))
 
 
 def written(url: str) -> str:

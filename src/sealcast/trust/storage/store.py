@@ -94,6 +94,9 @@ class Store:
         with self._translated():
             connection = self._exclusive()
             try:
+                # Somebody may have brought the schema forward since this connection was made.
+                if self._judged(self._database.revision(connection)) != schema.NEWEST:
+                    raise damaged(self.shown, "its schema went back")
                 result = change(Rows(connection))
             except BaseException:
                 self._give_up(connection)
@@ -199,25 +202,24 @@ class Store:
 
     def _known_revision(self, connection: Connection) -> str:
         with connection.begin():
-            found = self._database.revision(connection)
-        if found is None:
-            self._refuse_foreign()
-        assert found is not None
-        if found not in schema.REVISIONS:
-            if not schema.is_revision(found):
-                raise damaged(self.shown, "the revision of its schema cannot be read")
-            raise Misuse(
-                f"{self.shown} has schema {found}, which is newer than this release ({schema.NEWEST})",
-                hint="use the release that made it, or a newer one",
-            )
-        return found
+            return self._judged(self._database.revision(connection))
 
-    def _refuse_foreign(self) -> None:
-        if self._database.migrates_itself:
+    def _judged(self, found: str | None) -> str:
+        """The revision, if there is one that this release knows."""
+        if found in schema.REVISIONS:
+            return found
+        if found is None and self._database.migrates_itself:
             raise Corrupt(f"{self.shown} is a database, but no registry of Sealcast", hint="restore it from a copy")
-        raise NotFound(
-            f"there is no registry in {self.shown}",
-            hint="make a realm with it: sealcast init DIR --registry URL; or correct the URL",
+        if found is None:
+            raise NotFound(
+                f"there is no registry in {self.shown}",
+                hint="make a realm with it: sealcast init DIR --registry URL; or correct the URL",
+            )
+        if not schema.is_revision(found):
+            raise damaged(self.shown, "the revision of its schema cannot be read")
+        raise Misuse(
+            f"{self.shown} has schema {found}, which is newer than this release ({schema.NEWEST})",
+            hint="use the release that made it, or a newer one",
         )
 
     def _migrate(self, connection: Connection) -> str:
@@ -226,8 +228,8 @@ class Store:
         self._database.begin_exclusive(connection)
         try:
             # Again, now that nobody else can be at it.
-            found = self._database.revision(connection)
-            if found in schema.REVISIONS[:-1]:
+            found = self._judged(self._database.revision(connection))
+            if found != schema.NEWEST:
                 migrate.upgrade(connection)
             connection.commit()
         except BaseException:
@@ -235,7 +237,7 @@ class Store:
                 connection.rollback()
             raise
         self._database.settle(connection)
-        return found or schema.NEWEST
+        return found
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
