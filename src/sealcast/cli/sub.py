@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -20,6 +21,8 @@ app = typer.Typer(**talk.SETTINGS)
 
 EVENTS_PER_ACK: Final = 1_000
 WAIT_SECONDS: Final = 1.0
+MAX_DELAY_US: Final = 60_000_000
+_DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 
 
 @app.command(epilog="""Example: sealcast sub quotes --as alice --filter "symbol = 'IBM'" --follow""")
@@ -41,6 +44,14 @@ def sub(
     max_: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="Stop after so many events.")] = None,
     ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Move the cursor past what was printed.")] = True,
     skip: Annotated[bool, typer.Option("--skip-unopenable", help="Report what does not open, and go on.")] = False,
+    spacing: Annotated[
+        str | None,
+        typer.Option(
+            "--spacing",
+            metavar="DELAY",
+            help="With --follow: hold events back for DELAY (200ms, 2s), and print them as far apart as published.",
+        ),
+    ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
@@ -54,6 +65,9 @@ def sub(
 
     if json and follow:
         raise typer.BadParameter("one document cannot follow: leave --json away, lines are JSON already")
+    if spacing is not None and not follow:
+        raise typer.BadParameter("spacing is for a stream: add --follow")
+    delay_us = None if spacing is None else _delay_us(spacing)
     here, failed = talk.open_realm(realm), list[str]()
     if filter is not None:
         _ensure(here, topic, as_, filter)
@@ -68,6 +82,8 @@ def sub(
             talk.emit({"events": [describe(e) for e in events], "unopenable": failed})
             if ack:
                 subscriber.ack()
+        elif delay_us is not None:
+            _print_spaced(subscriber, delay_us, max_, ack)
         else:
             _print(subscriber, follow, max_, ack)
     if failed:
@@ -126,6 +142,31 @@ def _print(subscriber: Subscriber, follow: bool, limit: int | None, ack: bool) -
         printed += len(events)
         if ack:
             subscriber.ack()
+
+
+def _print_spaced(subscriber: Subscriber, delay_us: int, limit: int | None, ack: bool) -> None:
+    from sealcast.clients.jitter import JitterBuffer, SpacedReader
+
+    reader, printed = SpacedReader(subscriber, JitterBuffer(delay_us)), 0
+    for events in reader.follow():
+        for event in events[: None if limit is None else limit - printed]:
+            sys.stdout.write(talk.line(describe(event)) + "\n")
+        sys.stdout.flush()
+        printed += len(events)
+        if limit is not None and printed > limit:
+            break  # some of these were not printed: they come again
+        if ack:
+            reader.ack()
+        if printed == limit:
+            break
+
+
+def _delay_us(text: str) -> int:
+    found = _DELAY.fullmatch(text)
+    delay = 0 if found is None else round(float(found[1]) * {"ms": 1_000, "s": 1_000_000}[found[2]])
+    if not 0 < delay <= MAX_DELAY_US:
+        raise typer.BadParameter(f"a delay is a number of ms or s above 0 and up to a minute, not {text!r}")
+    return delay
 
 
 def _share(limit: int | None, done: int) -> int:

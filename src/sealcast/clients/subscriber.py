@@ -94,11 +94,17 @@ class Subscriber:
         for delivery in self._mailbox.deliveries(Cursor(first), end=end):
             yield self._opener(delivery.piece.epoch).open(delivery.piece, delivery.event, delivery.use)
 
-    def ack(self) -> None:
-        """Durably done with everything that was handed out so far."""
-        if self._handed_out is not None:
-            self._mailbox.acknowledge(self._handed_out)
-            self._handed_out = None
+    @property
+    def handed_out(self) -> Delivery | None:
+        """The last event that was handed out and not acknowledged: how far `ack` goes, now or later."""
+        return self._handed_out
+
+    def ack(self, upto: Delivery | None = None) -> None:
+        """Durably done with everything that was handed out so far, or up to what was `handed_out` before."""
+        done = upto or self._handed_out
+        if done is not None:
+            self._mailbox.acknowledge(done)
+            self._handed_out = None if done is self._handed_out else self._handed_out
 
     def lag(self) -> int:
         """How many events wait after the durable cursor."""
