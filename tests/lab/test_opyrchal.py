@@ -217,7 +217,7 @@ def test_what_authentication_costs(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     report = find("opyrchal/auth").run(True, silent)
     assert {row["step"] for row in report.rows} == set(auth.STEPS)
     assert {row["party"] for row in report.rows} == set(auth.PARTIES)
-    assert all(row["of_confidentiality"] == 1 for row in report.rows if row["step"] == "confidentiality")
+    assert all(row["of_integrity"] == 1 for row in report.rows if row["step"] == "integrity")
     assert len(report.panels) == 4 and len(report.notes) == 7
     assert [path.suffix for path in report.write(tmp_path)] == [".parquet", ".png"]
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Final
 
 #: A measurement is cut into blocks, of which the quickest counts: what others do on the machine only adds.
-BLOCKS: Final = 7
+BLOCKS: Final = 15
 
 
 def cpu_seconds(run: Callable[[], object], least: float) -> float:
