@@ -374,6 +374,24 @@ def test_whatever_comes_is_taken_apart_or_refused(given_: bytes | tuple[int, byt
         assert data == table.GOOD or judged({"token": data}) is not None
 
 
+# --- without the topic ----------------------------------------------------------------------------
+
+
+def test_who_knows_nothing_of_a_topic_learns_that_it_is_secure() -> None:
+    """From the first valid token. What only the topic could tell is not asked, and no right follows."""
+    here, usual = gate(), topic().parameters
+    assert here.learn(table.GOOD, NOW, usual).claims.issuer == "center"
+    assert here.learn(mint(hash="sha-512"), NOW, usual).claims.topic == world.TOPIC
+    asks_the_topic = {"audience", "hash", "center-other", "lifetime", "template", "template-schema", "right"}
+    asks_the_topic |= {"holder", "subject", "revoked", "epoch-ended", "epoch-ahead"}
+    for case in REFUSED:
+        revoked = world.Revocations(1, {int(serial) for serial in case.get("revoked", ())})
+        if case["reason"] not in asks_the_topic and "topic" not in case:
+            with pytest.raises(TokenRejected) as refusal:
+                gate(revoked).learn(case["token"], case.get("at_us", NOW), usual)
+            assert refusal.value.reason == case["reason"]
+
+
 # --- caches and revocation ------------------------------------------------------------------------
 
 

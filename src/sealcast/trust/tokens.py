@@ -19,7 +19,6 @@ the revocation number stays the same.
 from __future__ import annotations
 
 import hashlib
-from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
@@ -41,6 +40,7 @@ from sealcast.trust.claims import (
     protected_header,
 )
 from sealcast.trust.parameters import KeyParameters
+from sealcast.trust.token_memory import VerifiedTokens
 from sealcast.trust.token_reasons import TokenReason, refused
 from sealcast.wire import cose
 
@@ -60,10 +60,6 @@ __all__ = [
     "mint",
     "parse",
 ]
-
-#: Tokens remembered at once, good and bad apart: strangers who send bad ones push no good ones out.
-REMEMBERED: Final = 16_384
-REMEMBERED_BAD: Final = 4_096
 
 
 class SecureTopic(Protocol):
@@ -108,48 +104,6 @@ def mint(signer: SigningKey, claims: Claims, hash: Hash | str) -> bytes:
     protected = protected_header(chosen, claims.issuer_certificate)
     signature = signer.sign(cose.sig_structure(protected, CONTEXT, payload), chosen)
     return assemble(protected, payload, signature)
-
-
-class VerifiedTokens:
-    """Which tokens were signed by the key that they name, by their SHA-256. Bounded; the least recently asked go."""
-
-    __slots__ = ("_bad", "_good", "remembered", "remembered_bad", "verifications")
-
-    def __init__(self, remembered: int = REMEMBERED, remembered_bad: int = REMEMBERED_BAD) -> None:
-        self._good: OrderedDict[bytes, Token] = OrderedDict()
-        self._bad: OrderedDict[bytes, None] = OrderedDict()
-        self.remembered = remembered
-        self.remembered_bad = remembered_bad
-        #: Signatures verified so far: for metrics, and for the tests that count them.
-        self.verifications = 0
-
-    def __len__(self) -> int:
-        return len(self._good) + len(self._bad)
-
-    def token(self, data: bytes) -> Token:
-        """The token that these bytes are, read once."""
-        found = self._good.get(hashlib.sha256(data).digest())
-        return parse(data) if found is None else found
-
-    def signed(self, token: Token, identity_key: bytes) -> bool:
-        """Whether that key signed the token. The key must be the one of the certificate that the token names."""
-        if token.digest in self._good:
-            self._good.move_to_end(token.digest)
-            return True
-        if token.digest in self._bad:
-            self._bad.move_to_end(token.digest)
-            return False
-        self.verifications += 1
-        good = VerifyKey(identity_key).verify(token.to_be_signed, token.signature, token.hash)
-        if good:
-            self._good[token.digest] = token
-            if len(self._good) > self.remembered:
-                self._good.popitem(last=False)
-        else:
-            self._bad[token.digest] = None
-            if len(self._bad) > self.remembered_bad:
-                self._bad.popitem(last=False)
-        return good
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,12 +152,17 @@ class TokenGate:
         """
         token = self._tokens.token(data)  # (1) to (10): claims.parse
         claims = token.claims
-        self._check_audience(token, topic)  # (11) to (13)
-        center = self._center(claims.issuer_certificate)  # (14) to (17)
-        _check_center(center, claims, topic, at_us)  # (18) to (21)
-        # (22) signed by that center, hashed as the topic has it
-        if not self._tokens.signed(token, center.certificate.identity_key):
-            raise refused(TokenReason.SIGNATURE, f"{claims.issuer!r} did not sign this")
+        self._check_realm(claims)  # (11)
+        _check_topic(token, topic)  # (12), (13)
+        center = self._center(claims, at_us)  # (14) to (20)
+        # (21) and that is the one center of the topic
+        if claims.issuer != topic.center:
+            raise refused(
+                TokenReason.CENTER_OTHER,
+                f"{claims.issuer!r} is not the key center of {topic.name!r}",
+                f"ask {topic.center!r}" if topic.center else "the topic has no key center: register it with one",
+            )
+        self._check_signature(token, center)  # (22)
         _check_time(claims, topic.parameters, at_us)  # (23) to (25)
         _check_template(claims, topic)  # (26), (27)
         # (28) the right that is needed
@@ -215,6 +174,18 @@ class TokenGate:
             )
         self._check_holder(claims, holder_key, holder)  # (29) to (31)
         _check_epoch(claims, topic, at_us)  # (32), (33)
+        return token
+
+    def learn(self, data: bytes, at_us: int, parameters: KeyParameters) -> Token:
+        """What a broker that knows nothing of a topic may believe of a token: the topic is secure, and who manages it.
+
+        A key center of this realm signed it, and its time is now; `parameters` say what clocks may differ by. No right
+        follows from it: that takes the topic, and `verify`.
+        """
+        token = self._tokens.token(data)
+        self._check_realm(token.claims)
+        self._check_signature(token, self._center(token.claims, at_us))
+        _check_time(token.claims, parameters, at_us)
         return token
 
     def verify_many(
@@ -231,25 +202,25 @@ class TokenGate:
 
     # --- the checks, in their order -----------------------------------------------------------------
 
-    def _check_audience(self, token: Token, topic: SecureTopic) -> None:
+    def _check_realm(self, claims: Claims) -> None:
         # (11) this realm
-        if token.claims.realm != self._trust.realm_id:
+        if claims.realm != self._trust.realm_id:
             raise refused(TokenReason.REALM, "it is for another realm", "show it where it was made for")
-        # (12) this topic
-        if token.claims.topic != topic.id:
-            raise refused(
-                TokenReason.AUDIENCE,
-                f"it is for another topic than {topic.name!r}",
-                "a token is for one topic: ask again",
-            )
-        # (13) the algorithm is the topic's, whatever the token says
-        if token.hash != topic.parameters.token_hash:
-            raise refused(
-                TokenReason.HASH,
-                f"it is signed with {token.hash}, and tokens of {topic.name!r} with {topic.parameters.token_hash}",
-            )
 
-    def _center(self, kid: bytes) -> _Center:
+    def _center(self, claims: Claims, at_us: int) -> _Center:
+        center = self._known(claims.issuer_certificate)  # (14) to (17)
+        name = center.certificate.name
+        # (18), (19) in the center's time, and in that of all above it
+        if at_us < center.not_before_us:
+            raise refused(TokenReason.CENTER_NOT_YET_VALID, f"{name!r}: its certificate's time has not come", _CLOCKS)
+        if at_us > center.not_after_us:
+            raise refused(TokenReason.CENTER_EXPIRED, f"{name!r}: its certificate's time is over", _OVER[1])
+        # (20) who signs is who it says made it
+        if claims.issuer != name:
+            raise refused(TokenReason.ISSUER, f"it says {claims.issuer!r} made it, and its key is {name!r}'s")
+        return center
+
+    def _known(self, kid: bytes) -> _Center:
         if self._revoked.number != self._number:
             self._found.clear()
             self._number = self._revoked.number
@@ -288,6 +259,11 @@ class TokenGate:
             begins, ends = max(begins, authority.not_before_us), min(ends, authority.not_after_us)
             issuer = authority.issuer
         return begins, ends
+
+    def _check_signature(self, token: Token, center: _Center) -> None:
+        # (22) signed by that center
+        if not self._tokens.signed(token, center.certificate.identity_key):
+            raise refused(TokenReason.SIGNATURE, f"{token.claims.issuer!r} did not sign this")
 
     def _check_holder(self, claims: Claims, holder_key: bytes, holder: str | None) -> None:
         # (29) proof of possession: what came with it was signed by the key that the token names
@@ -345,22 +321,17 @@ _CENTER_REASONS: Final = {
 }
 
 
-def _check_center(center: _Center, claims: Claims, topic: SecureTopic, at_us: int) -> None:
-    name = center.certificate.name
-    # (18), (19) in the center's time, and in that of all above it
-    if at_us < center.not_before_us:
-        raise refused(TokenReason.CENTER_NOT_YET_VALID, f"{name!r}: its certificate's time has not come yet", _CLOCKS)
-    if at_us > center.not_after_us:
-        raise refused(TokenReason.CENTER_EXPIRED, f"{name!r}: its certificate's time is over", _OVER[1])
-    # (20) who signed is who it says made it
-    if claims.issuer != name:
-        raise refused(TokenReason.ISSUER, f"it says {claims.issuer!r} made it, and its key is {name!r}'s")
-    # (21) and that is the one center of the topic
-    if name != topic.center:
+def _check_topic(token: Token, topic: SecureTopic) -> None:
+    # (12) this topic
+    if token.claims.topic != topic.id:
         raise refused(
-            TokenReason.CENTER_OTHER,
-            f"{name!r} is not the key center of {topic.name!r}",
-            f"ask {topic.center!r}" if topic.center else "the topic has no key center: register it with one",
+            TokenReason.AUDIENCE, f"it is for another topic than {topic.name!r}", "a token is for one topic: ask again"
+        )
+    # (13) the algorithm is the topic's, whatever the token says
+    if token.hash != topic.parameters.token_hash:
+        raise refused(
+            TokenReason.HASH,
+            f"it is signed with {token.hash}, and tokens of {topic.name!r} with {topic.parameters.token_hash}",
         )
 
 
