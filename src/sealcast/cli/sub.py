@@ -147,18 +147,13 @@ def _print(subscriber: Subscriber, follow: bool, limit: int | None, ack: bool) -
 def _print_spaced(subscriber: Subscriber, delay_us: int, limit: int | None, ack: bool) -> None:
     from sealcast.clients.jitter import JitterBuffer, SpacedReader
 
-    reader, printed = SpacedReader(subscriber, JitterBuffer(delay_us)), 0
+    reader = SpacedReader(subscriber, JitterBuffer(delay_us), limit=limit)
     for events in reader.follow():
-        for event in events[: None if limit is None else limit - printed]:
+        for event in events:
             sys.stdout.write(talk.line(describe(event)) + "\n")
         sys.stdout.flush()
-        printed += len(events)
-        if limit is not None and printed > limit:
-            break  # some of these were not printed: they come again
         if ack:
             reader.ack()
-        if printed == limit:
-            break
 
 
 def _delay_us(text: str) -> int:

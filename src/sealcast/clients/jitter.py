@@ -46,6 +46,7 @@ CAPACITY: Final = 100_000
 LONGEST: Final = 3
 #: So many late events in a row, and the schedule moves.
 LATE_RUN: Final = 8
+EVENTS_PER_POLL: Final = 1_000
 #: How long a reader sleeps at most before it looks for new events.
 LOOK_SECONDS: Final = 0.05
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -172,11 +173,14 @@ class SpacedReader:
         subscriber: Subscriber,
         buffer: JitterBuffer[tuple[int, OpenedEvent]],
         *,
+        limit: int | None = None,
         clock: Callable[[], int] = lambda: time.monotonic_ns() // 1000,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
+        """`limit`: take no more than so many events out of the mailbox."""
         self._subscriber = subscriber
         self._buffer = buffer
+        self._left = limit
         self._clock = clock
         self._sleep = sleep
         #: Of each poll, in order: events not handed out yet, and how far to acknowledge when there are none.
@@ -184,8 +188,8 @@ class SpacedReader:
         self._first = 0
 
     def follow(self, stop: Callable[[], bool] = lambda: False) -> Iterator[list[OpenedEvent]]:
-        """Events as they become due, those that are due together at a time, until `stop` says so."""
-        while not stop():
+        """Events as they become due, those that are due together at a time, until the limit or `stop` says so."""
+        while not stop() and (self._left != 0 or len(self._buffer)):
             self._take()
             due = self._buffer.pop(self._clock())
             if due:
@@ -206,7 +210,12 @@ class SpacedReader:
 
     def _take(self) -> None:
         # As long as there is room: what does not fit waits in the mailbox, which is durable.
-        while events := self._subscriber.poll() if len(self._buffer) < CAPACITY // 2 else []:
+        while len(self._buffer) < CAPACITY // 2 and self._left != 0:
+            events = self._subscriber.poll(EVENTS_PER_POLL if self._left is None else min(EVENTS_PER_POLL, self._left))
+            if not events:
+                break
+            if self._left is not None:
+                self._left -= len(events)
             number = self._first + len(self._polls)
             self._polls.append(_Poll(len(events), self._subscriber.handed_out))
             for event in events:
