@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from sealcast.errors import Corrupt, FilterRejected, Misuse, NotFound, Rejected, Unavailable
 from sealcast.trust.asking import Address
 from sealcast.trust.certificates import Role
+from sealcast.trust.changes import Right
 from sealcast.trust.control import ControlPlane
 from sealcast.trust.discovery import advertisements, bootstrap
 from sealcast.trust.discovery.advertisements import Advertisement, AdvertisementReason, AdvertisementRejected, What
@@ -153,13 +154,24 @@ def test_the_other_signature_of_the_same_is_no_news(node: DiscoveryNode) -> None
     assert respelt != by_hand(CAST) and node.keep(respelt, WORLD.now) == first
 
 
+class Registered:
+    """A registry that knows one topic: alice's, on which mallory may publish for half an hour."""
+
+    def owner_of(self, topic_id: bytes, /) -> str | None:
+        return "alice" if topic_id == topic().id else None
+
+    def rights_of(self, topic_id: bytes, name: str, at_us: int, /) -> frozenset[Right]:
+        granted = topic_id == topic().id and name == "mallory" and at_us < NOW + HOUR // 2
+        return frozenset({Right.PUBLISH}) if granted else frozenset()
+
+
 def test_a_topic_has_one_owner(tmp_path: Path, node: DiscoveryNode) -> None:
     node.keep(signed(topic()), WORLD.now)
     with pytest.raises(AdvertisementRejected) as refused:
         node.keep(signed(topic(sequence=9), MALLORY), WORLD.now)
     assert refused.value.reason is AdvertisementReason.OWNER
     # Where a registry says whose it is, coming first is no help.
-    known = DiscoveryNode(Store(tmp_path / "known.sqlite"), REALM, WORLD.verify, owner_of=lambda id: "alice")
+    known = DiscoveryNode(Store(tmp_path / "known.sqlite"), REALM, WORLD.verify, known=Registered())
     with pytest.raises(AdvertisementRejected) as refused:
         known.keep(signed(topic(), MALLORY), WORLD.now)
     assert refused.value.reason is AdvertisementReason.OWNER
@@ -255,6 +267,22 @@ def test_restrictions_that_say_nothing_are_refused(text: str) -> None:
         Restrictions.parse(text)
 
 
+def test_rights_are_asked_for_at_the_moment_of_asking(tmp_path: Path) -> None:
+    node = DiscoveryNode(Store(tmp_path / "one.sqlite"), REALM, WORLD.verify, known=Registered())
+    for about in (topic(restrictions="right=publish"), topic("unknown", restrictions=Restrictions.authorised())):
+        node.keep(signed(about), WORLD.now)
+    assert seen(node, "*", MALLORY) == ["market.nyse"]
+    assert seen(node, "*", CENTER) == []
+    assert seen(node, "*", ALICE) == ["market.nyse", "unknown"], "both are hers"
+    node.keep(signed(topic(sequence=2, restrictions="right=subscribe | role=broker")), WORLD.now)
+    assert seen(node, "*", MALLORY) == []
+    assert seen(node, "*", BROKER) == ["market.nyse"]
+    node.keep(signed(topic(sequence=3, restrictions="right=publish,subscribe & name=mal*")), WORLD.now)
+    assert seen(node, "*", MALLORY) == ["market.nyse"]
+    WORLD.now += HOUR // 2
+    assert seen(node, "*", MALLORY) == [], "the right has ended, and nobody had to say so to the node"
+
+
 def test_a_thousand_names_fit(node: DiscoveryNode) -> None:
     names = tuple(f"subscriber-{i:04}" for i in range(1_024))
     node.keep(signed(topic(restrictions=Restrictions.names(*names))), WORLD.now)
@@ -304,10 +332,10 @@ def test_a_query_costs_the_same_whatever_is_hidden(tmp_path: Path, monkeypatch: 
     asked, matched = 0, 0
     permits, matches = Restrictions.permits, Matcher.matches
 
-    def counted_permits(self: Restrictions, holder: Any) -> bool:
+    def counted_permits(self: Restrictions, holder: Any, rights: Any = frozenset()) -> bool:
         nonlocal asked
         asked += 1
-        return permits(self, holder)
+        return permits(self, holder, rights)
 
     def counted_matches(self: Matcher, about: Advertisement) -> bool:
         nonlocal matched

@@ -176,6 +176,11 @@ class Service:
             if not turn.taken:
                 time.sleep(idle_s)
 
+    def close(self) -> None:
+        """Let go of files. It listens no less: whoever opens it next goes on where it was."""
+        self._plane.close()
+        self._journal.close()
+
     def _settle(self, topic: bytes | None, now_us: int) -> bytes:
         # In this order a death at any point leaves one place that is "here": known to us, and announced on `start`.
         topic = self._plane.create(topic)

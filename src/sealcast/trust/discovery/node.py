@@ -15,11 +15,11 @@ from __future__ import annotations
 
 import heapq
 from collections import Counter, OrderedDict
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from sealcast.errors import FrameRejected, Misuse
 from sealcast.trust.certificates import Certificate, Role, parse
+from sealcast.trust.changes import Right
 from sealcast.trust.discovery.advertisements import (
     Advertised,
     AdvertisementReason,
@@ -28,6 +28,7 @@ from sealcast.trust.discovery.advertisements import (
     verify,
 )
 from sealcast.trust.discovery.queries import MAX_ANSWERS, Matcher, Query
+from sealcast.trust.discovery.restrictions import NO_RIGHTS
 from sealcast.trust.discovery.store import Store
 from sealcast.trust.envelopes import MAX_BODY_BYTES, Opened, Verify
 from sealcast.trust.service import Answer
@@ -48,7 +49,30 @@ MAX_ANSWER_BYTES: Final = MAX_BODY_BYTES // 2
 #: Askers whose view is kept ready.
 _MAX_VIEWS: Final = 256
 
+#: And for how long: a right that is granted or taken away shows after this at the latest.
+_VIEW_US: Final = 1_000_000
+
 Key = tuple[str, bytes]
+
+
+class Decided(Protocol):
+    """What a realm's registry has decided about topics."""
+
+    def owner_of(self, topic_id: bytes, /) -> str | None:
+        """Whose a topic is; None for what is no topic of the registry's."""
+
+    def rights_of(self, topic_id: bytes, name: str, at_us: int, /) -> frozenset[Right]:
+        """What an entity may do there at that time."""
+
+
+class Undecided:
+    """Nothing has been decided."""
+
+    def owner_of(self, topic_id: bytes, /) -> str | None:
+        return None
+
+    def rights_of(self, topic_id: bytes, name: str, at_us: int, /) -> frozenset[Right]:
+        return NO_RIGHTS
 
 
 class DiscoveryNode:
@@ -62,16 +86,14 @@ class DiscoveryNode:
         realm: bytes,
         verify: Verify,
         *,
-        owner_of: Callable[[bytes], str | None] | None = None,
+        known: Decided | None = None,
         max_each: int = MAX_EACH,
         max_all: int = MAX_ADVERTISEMENTS,
-        parse_certificate: Callable[[bytes], Certificate] = parse,
     ) -> None:
-        """`owner_of` knows whose a topic is where a registry says so; without it, whoever advertised it first."""
+        """`known` is what a registry decided; without it a topic is its first advertiser's, and nobody has rights."""
         self._store, self._realm, self._verify = store, realm, verify
-        self._owner_of = owner_of or (lambda _: None)
+        self._decided: Decided = known or Undecided()
         self._max_each, self._max_all = max_each, max_all
-        self._parse = parse_certificate
         self._known: dict[Key, Advertised] = {}
         self._owners: dict[bytes, str] = {}
         self._counts: Counter[str] = Counter()
@@ -79,7 +101,7 @@ class DiscoveryNode:
         #: (end, key), the soonest first; some may have been replaced since.
         self._ends: list[tuple[int, Key]] = []
         #: asker's certificate -> what it may find, of change `_read_to`
-        self._views: OrderedDict[bytes, list[Advertised]] = OrderedDict()
+        self._views: OrderedDict[bytes, tuple[int, list[Advertised]]] = OrderedDict()
 
     def handle(self, request: Opened, now_us: int, /) -> Answer:
         body, asker = request.message.body, request.sender
@@ -100,7 +122,7 @@ class DiscoveryNode:
         self._refresh(now_us)
         known = self._known.get(new.key)
         # (12) A topic has one owner.
-        owner = self._owner_of(new.about.id) or self._owners.get(new.about.id)
+        owner = self._decided.owner_of(new.about.id) or self._owners.get(new.about.id)
         if owner is not None and owner != new.owner.name:
             raise _no(AdvertisementReason.OWNER, "what this advertises belongs to someone else")
         # (13) Only forwards. Said again in the same words is no news: signatures of the same may differ, words not.
@@ -121,7 +143,7 @@ class DiscoveryNode:
         """Of what `asker` may find, what matches; and whether there is more after it."""
         self._refresh(now_us)
         matcher, found, size = Matcher.parse(query.text), list[Advertised](), 0
-        for candidate in self._view(asker):
+        for candidate in self._view(asker, now_us):
             about = candidate.about
             if about.expires_us <= now_us or (query.what is not None and about.what is not query.what):
                 continue
@@ -133,17 +155,23 @@ class DiscoveryNode:
             found.append(candidate)
         return found, False
 
-    def _view(self, asker: Certificate) -> list[Advertised]:
+    def _view(self, asker: Certificate, now_us: int) -> list[Advertised]:
         """What `asker` may find, in order: every advertisement is looked at, and none more than another."""
-        view = self._views.get(asker.fingerprint)
-        if view is None:
+        made_us, view = self._views.get(asker.fingerprint, (0, []))
+        if not 0 <= now_us - made_us < _VIEW_US:
             known = (self._known[key] for key in sorted(self._known))
-            view = [a for a in known if a.about.restrictions.permits(asker) | (a.owner.name == asker.name)]
-            self._views[asker.fingerprint] = view
+            view = [a for a in known if self._permits(a, asker, now_us) | (a.owner.name == asker.name)]
+            self._views[asker.fingerprint] = now_us, view
             if len(self._views) > _MAX_VIEWS:
                 self._views.popitem(last=False)
         self._views.move_to_end(asker.fingerprint)
         return view
+
+    def _permits(self, advertised: Advertised, asker: Certificate, now_us: int) -> bool:
+        about, rights = advertised.about, NO_RIGHTS
+        if about.restrictions.asks_for_rights:
+            rights = self._decided.rights_of(about.id, asker.name, now_us)
+        return about.restrictions.permits(asker, rights)
 
     # --- healing ---------------------------------------------------------------------------------
 
@@ -165,12 +193,15 @@ class DiscoveryNode:
             after = change
         return [taken, after]
 
+    def close(self) -> None:
+        self._store.close()
+
     # --- inside ----------------------------------------------------------------------------------
 
     def _refresh(self, now_us: int) -> None:
         """Take in what was kept since, by whichever process; let go of what has expired."""
         for change, data in self._store.since(self._read_to):
-            self._take_in(stored(data, self._parse(certificate_in(data))))
+            self._take_in(stored(data, parse(certificate_in(data))))
             self._read_to = change
             self._views.clear()
         if not self._ends or self._ends[0][0] > now_us:

@@ -3,12 +3,14 @@
     open
     name=alice,bob                          one of those names
     role=broker                             whoever the authority marked as a broker
+    right=publish,subscribe                 whoever has one of these rights on the topic that is advertised
     name=desk-* & role=entity | name=ops    all conditions of one alternative; any of the alternatives
 
 Conditions are on what a certificate says and the authority signed, never on what its holder says: `name` (a star at the
 end stands for any ending), `role`, `serial` (decimal), `issuer` and `key` (hexadecimal: who issued it, and the identity
-key that it certifies, which outlives renewals). Whoever advertised something may always find it. Nothing empty means
-everyone: open is written out.
+key that it certifies, which outlives renewals). `right` is what the realm has granted, at the moment of asking: a topic
+need not be advertised again whenever someone may newly read it. Whoever advertised something may always find it.
+Nothing empty means everyone: open is written out.
 """
 
 from __future__ import annotations
@@ -20,8 +22,10 @@ from typing import Any, Final
 
 from sealcast.errors import Misuse
 from sealcast.trust.certificates import Certificate, Role
+from sealcast.trust.changes import Right
 
 OPEN: Final = "open"
+NO_RIGHTS: Final[frozenset[Right]] = frozenset()
 MAX_ALTERNATIVES: Final = 32
 MAX_CONDITIONS: Final = 8
 #: Values of one condition: a topic can name this many entities that may find it.
@@ -40,6 +44,7 @@ class Credential(StrEnum):
     SERIAL = "serial"
     ISSUER = "issuer"
     KEY = "key"
+    RIGHT = "right"
 
 
 _VALUES: Final = {
@@ -48,6 +53,7 @@ _VALUES: Final = {
     Credential.SERIAL: _NUMBER,
     Credential.ISSUER: _HEX,
     Credential.KEY: _HEX,
+    Credential.RIGHT: re.compile("|".join(map(re.escape, Right))),
 }
 
 
@@ -65,7 +71,7 @@ class Condition:
             if not _VALUES[self.credential].fullmatch(value):
                 raise Misuse(f"{value[:80]!r} is no {self.credential} of a certificate")
 
-    def holds(self, holder: Certificate) -> bool:
+    def holds(self, holder: Certificate, rights: frozenset[Right]) -> bool:
         match self.credential:
             case Credential.NAME:
                 return any(_named(value, holder.name) for value in self.values)
@@ -77,6 +83,8 @@ class Condition:
                 return holder.issuer.hex() in self.values
             case Credential.KEY:
                 return holder.identity_key.hex() in self.values
+            case Credential.RIGHT:
+                return not rights.isdisjoint(map(Right, self.values))
 
     def __str__(self) -> str:
         return f"{self.credential}={','.join(self.values)}"
@@ -110,15 +118,28 @@ class Restrictions:
         return cls(((Condition(Credential.NAME, names),),))
 
     @classmethod
+    def authorised(cls) -> Restrictions:
+        """Only who may publish or subscribe, at the moment of asking."""
+        return cls(((Condition(Credential.RIGHT, tuple(map(str, Right))),),))
+
+    @classmethod
     def roles(cls, *roles: Role) -> Restrictions:
         """Only who has one of these roles."""
         return cls(((Condition(Credential.ROLE, tuple(map(str, roles))),),))
 
-    def permits(self, holder: Certificate) -> bool:
-        """Whether the holder of this certificate, which was verified, may find what is restricted so."""
+    def permits(self, holder: Certificate, rights: frozenset[Right] = NO_RIGHTS) -> bool:
+        """Whether the holder of this certificate, which was verified, may find what is restricted so.
+
+        `rights` are those it has on the topic that is advertised.
+        """
         if self.alternatives is None:
             return True
-        return any(all(condition.holds(holder) for condition in conditions) for conditions in self.alternatives)
+        return any(all(condition.holds(holder, rights) for condition in each) for each in self.alternatives)
+
+    @property
+    def asks_for_rights(self) -> bool:
+        """Whether what the realm has granted decides."""
+        return any(c.credential is Credential.RIGHT for each in self.alternatives or () for c in each)
 
     def to_cbor(self) -> Any:
         if self.alternatives is None:
