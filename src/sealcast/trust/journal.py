@@ -1,6 +1,6 @@
 """What a service remembers on stable storage: where it listens, how far it has read, and what it answered.
 
-    place(topic, state, cursor)                           where it listens ("here"), and what it is leaving ("leaving")
+    place(topic, state, cursor, announced_us)             where it listens ("here"), and what it is leaving ("leaving")
     answered(sender, request, time_us, ...)               requests that were handled, with their sealed answers
 
 One transaction per turn writes the answers and the cursor together; answers are posted after that, and marked. So a
@@ -32,7 +32,8 @@ MAX_KEPT_BYTES: Final = 64 << 20
 _SCHEMA: Final = f"""
 PRAGMA user_version = {FORMAT};
 CREATE TABLE IF NOT EXISTS place (
-    topic BLOB PRIMARY KEY, state TEXT NOT NULL CHECK (state IN ('here', 'leaving')), cursor INTEGER NOT NULL
+    topic BLOB PRIMARY KEY, state TEXT NOT NULL CHECK (state IN ('here', 'leaving')), cursor INTEGER NOT NULL,
+    announced_us INTEGER NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS answered (
     sender TEXT NOT NULL, request BLOB NOT NULL, time_us INTEGER NOT NULL,
@@ -62,6 +63,8 @@ class Place:
 
     topic: bytes
     cursor: int
+    #: When it was last announced; never, when it is 0.
+    announced_us: int = 0
     leaving: tuple[bytes, ...] = ()
 
 
@@ -84,19 +87,24 @@ class Journal:
 
     def place(self) -> Place | None:
         with self._named():
-            rows = self._db.execute("SELECT topic, state, cursor FROM place").fetchall()
-        here = [(topic, cursor) for topic, state, cursor in rows if state == "here"]
+            rows = self._db.execute("SELECT topic, state, cursor, announced_us FROM place").fetchall()
+        here = [(topic, cursor, told) for topic, state, cursor, told in rows if state == "here"]
         if not here:
             return None
         if len(here) > 1:
             raise Corrupt(f"{self.path} says that a service listens in two places", hint="restore it from a copy")
-        return Place(*here[0], leaving=tuple(topic for topic, state, _ in rows if state == "leaving"))
+        return Place(*here[0], leaving=tuple(topic for topic, state, *_ in rows if state == "leaving"))
 
     def settle(self, topic: bytes) -> None:
         """From now on it listens there; where it listened before, it is leaving."""
         with self._transaction():
             self._db.execute("UPDATE place SET state = 'leaving' WHERE topic <> ?", (topic,))
-            self._db.execute("INSERT OR IGNORE INTO place VALUES (?, 'here', 0)", (topic,))
+            self._db.execute("INSERT OR IGNORE INTO place VALUES (?, 'here', 0, 0)", (topic,))
+
+    def announced(self, topic: bytes, now_us: int) -> None:
+        """Whoever may know was told where it listens."""
+        with self._transaction():
+            self._db.execute("UPDATE place SET announced_us = ? WHERE topic = ?", (now_us, topic))
 
     def left(self, topic: bytes) -> None:
         with self._transaction():

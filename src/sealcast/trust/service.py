@@ -111,13 +111,16 @@ class Service:
         journal: Journal,
         *,
         announce: Callable[[bytes, int], None],
+        announce_every_us: int | None = None,
         origins: Budgets | None = None,
         senders: Budgets | None = None,
         window: Window = DEFAULT_WINDOW,
         noise: Noise | None = None,
     ) -> None:
+        """`announce` tells where it listens, to whoever may know: when that changes, and again every so often."""
         self._plane, self._me, self._realm, self._verify = plane, me, realm, verify
-        self._handler, self._journal, self._announce = handler, journal, announce
+        self._handler, self._journal, self._tell = handler, journal, announce
+        self._every_us = announce_every_us
         self._origins = Budgets(ORIGIN_ALLOWANCE) if origins is None else origins
         self._senders = Budgets(SENDER_ALLOWANCE) if senders is None else senders
         self._window, self._noise = window, noise or Noise()
@@ -144,10 +147,9 @@ class Service:
         with self._journal.turn():
             place = self._journal.place()
             if place is not None and self._plane.exists(place.topic):
-                self._plane.create(place.topic)
-                if place.leaving:
+                if not place.announced_us:
                     self._announce(place.topic, now_us)
-                    self._leave()
+                self._leave()
                 return place.topic
             return self._settle(topic, now_us)
 
@@ -191,6 +193,10 @@ class Service:
         self._leave()
         return topic
 
+    def _announce(self, topic: bytes, now_us: int) -> None:
+        self._tell(topic, now_us)
+        self._journal.announced(topic, now_us)
+
     def _leave(self) -> None:
         place = self._journal.place()
         for old in place.leaving if place is not None else ():
@@ -206,6 +212,8 @@ class Service:
             place = self._journal.place()
             if place is None:
                 raise Misuse(f"service {self.name!r} does not listen yet", hint="call start first")
+            if self._every_us is not None and now_us - place.announced_us >= self._every_us:
+                self._announce(place.topic, now_us)
             try:
                 posts = self._plane.read(place.topic, place.cursor, records=records)
             except (Corrupt, NotFound):

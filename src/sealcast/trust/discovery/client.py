@@ -42,6 +42,11 @@ class Found:
     def about(self) -> Advertisement:
         return self.advertised.about
 
+    def fresh(self, now_us: int, certificate: bytes) -> bool:
+        """Whether it need not be advertised again yet: half its life is left, and its owner's certificate is this."""
+        half = 2 * now_us < self.about.issued_us + self.about.expires_us
+        return half and self.advertised.owner.der == certificate
+
 
 @dataclass(frozen=True, slots=True)
 class Spread:

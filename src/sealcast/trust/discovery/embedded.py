@@ -12,7 +12,8 @@ them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -20,7 +21,7 @@ from sealcast.errors import Misuse
 from sealcast.primitives.encoding import joined
 from sealcast.trust.asking import Asker
 from sealcast.trust.budgets import Allowance, Budgets
-from sealcast.trust.certificates import Certificate, Trust
+from sealcast.trust.certificates import Certificate, Role, Trust
 from sealcast.trust.changes import Access, Right
 from sealcast.trust.control import ControlPlane
 from sealcast.trust.discovery import bootstrap
@@ -40,6 +41,10 @@ from sealcast.trust.topics import Topic
 
 #: An administrator who makes a thousand topics advertises a thousand.
 NODE_ALLOWANCE: Final = Allowance(per_second=500, burst=5_000)
+
+
+#: A topic stays; it is advertised again when half of this is over (`renew_topics`).
+TOPIC_LIFETIME_US: Final = 365 * 86_400 * 1_000_000
 
 
 class RealmHandle(Protocol):
@@ -140,13 +145,21 @@ def node_service(realm: RealmHandle, identity: Identity) -> tuple[Service, Disco
     return service, node
 
 
-def start_nodes(realm: RealmHandle, identities: Iterable[Identity]) -> None:
-    """New nodes begin to listen, and are listed."""
-    for identity in identities:
-        service, node = node_service(realm, identity)
+def nodes(realm: RealmHandle) -> tuple[NodeAddress, ...]:
+    """Where the realm's nodes listen. One that was enrolled and whose keys are here begins to, when first asked for."""
+    listed = bootstrap.read(realm.paths.mark)
+    known = {node.name for node in listed}
+    new = [
+        who.name
+        for who in realm.state().holders(Role.DISCOVERY)
+        if who.name not in known and realm.paths.discovery_key(who.name).exists()
+    ]
+    for name in new:
+        service, node = node_service(realm, Identity.load(realm.paths.discovery_key(name), name))
         service.start(realm.clock())
         service.close()
         node.close()
+    return bootstrap.read(realm.paths.mark) if new else listed
 
 
 # --- using them ---------------------------------------------------------------------------------------
@@ -160,7 +173,7 @@ class RealmDiscovery:
         self._plane = ControlPlane(realm.paths.root)
         self.asker = Asker(self._plane, party(realm, identity), realm.id, verifier(realm), clock=realm.clock)
         self._nodes: dict[str, tuple[Service, DiscoveryNode]] = {}
-        self.client = Discovery(self.asker, lambda: bootstrap.read(realm.paths.mark), self._turn_of)
+        self.client = Discovery(self.asker, lambda: nodes(realm), self._turn_of)
 
     def _turn_of(self, name: str) -> Callable[[], object] | None:
         path = self._realm.paths.discovery_key(name)
@@ -193,24 +206,51 @@ def advertise_topic(
     *,
     tags: Mapping[str, str] | None = None,
     restrictions: Restrictions | None = None,
-    lifetime_us: int = DEFAULT_LIFETIME_US,
+    lifetime_us: int = TOPIC_LIFETIME_US,
 ) -> Spread | None:
     """Have all nodes keep a topic's advertisement, signed by its owner; None in a realm without nodes.
 
     Without restrictions of its own, a topic for members is open, and one whose rights are granted shows itself to those
     who have one.
     """
-    if not bootstrap.read(realm.paths.mark):
+    if not nodes(realm):
         return None
     if restrictions is None:
         restrictions = EVERYONE if topic.access is Access.MEMBERS else Restrictions.authorised()
     now = realm.clock()
     about = Advertisement(
-        topic.id, What.TOPIC, topic.name, now, now, now + lifetime_us,
+        topic.id, What.TOPIC, topic.name, now, now, _until(realm, owner.name, now + lifetime_us),
         tags=dict(tags or {}), schema=topic.schema, restrictions=restrictions,
     )  # fmt: skip
     with RealmDiscovery(realm, owner) as discovery:
         return discovery.advertise(about)
+
+
+def renew_topics(realm: RealmHandle, owner: Identity, *, lifetime_us: int = TOPIC_LIFETIME_US) -> list[str]:
+    """Advertise again what is the owner's and has lived half its life, was signed under an older certificate, or was
+    never advertised; the names of those topics. Tags and restrictions stay as they are."""
+    now, state = realm.clock(), realm.state()
+    certificate, renewed = state.entity(owner.name).certificate, list[str]()
+    with RealmDiscovery(realm, owner) as discovery:
+        known = {f.about.id: f for f in discovery.find("*") if f.owner == owner.name}
+        for found in state.topics.values():
+            topic = found.topic
+            mine = known.get(topic.id)
+            if owner_of(topic) != owner.name or (mine is not None and mine.fresh(now, certificate)):
+                continue
+            if mine is None:
+                advertise_topic(realm, topic, owner, lifetime_us=lifetime_us)
+            else:
+                until = _until(realm, owner.name, now + lifetime_us)
+                sequence = max(now, mine.about.sequence + 1)
+                discovery.advertise(replace(mine.about, sequence=sequence, issued_us=now, expires_us=until))
+            renewed.append(topic.name)
+    return renewed
+
+
+def _until(realm: RealmHandle, owner: str, wanted_us: int) -> int:
+    """An advertisement counts no longer than the certificate that it was signed under."""
+    return min(wanted_us, realm.state().entity(owner).expires_us)
 
 
 def advertise_service(
@@ -223,12 +263,12 @@ def advertise_service(
     lifetime_us: int = DEFAULT_LIFETIME_US,
 ) -> Spread | None:
     """Say where a key center or broker listens now; None in a realm without nodes. What a `Service` announces by."""
-    if not bootstrap.read(realm.paths.mark):
+    if not nodes(realm):
         return None
     now = realm.clock()
     with RealmDiscovery(realm, owner) as discovery:
         about = Advertisement(
-            service_id(what, owner.name), what, owner.name, now, now, now + lifetime_us,
+            service_id(what, owner.name), what, owner.name, now, now, _until(realm, owner.name, now + lifetime_us),
             control_topic=control_topic, restrictions=restrictions,
         )  # fmt: skip
         return discovery.advertise(about)
