@@ -53,9 +53,13 @@ def test_how_a_realm_is_found(realm: Realm, tmp_path: Path) -> None:
     realm.paths.mark.write_text('{"format": 1, "name":')
     with pytest.raises(Corrupt, match=r"realm\.json"):
         Realm(realm.paths.root)
-    realm.paths.mark.write_text('{"format": 2, "name": "x", "id": "00"}')
-    with pytest.raises(Misuse, match="of format 2; this release knows format 1"):
+    realm.paths.mark.write_text('{"format": 3, "name": "x", "id": "00"}')
+    with pytest.raises(Misuse, match="of format 3; this release knows format 2"):
         Realm(realm.paths.root)
+    realm.paths.mark.write_text('{"format": 1, "name": "x", "id": "00"}')
+    with pytest.raises(Misuse, match="from before certificates and tokens") as old:
+        Realm(realm.paths.root)
+    assert old.value.hint is not None and "make a new realm (sealcast init)" in old.value.hint
 
 
 @pytest.mark.parametrize("topic_first", [True, False])
@@ -123,11 +127,15 @@ def test_a_bad_filter_adds_nothing(realm: Realm) -> None:
     assert len(realm.remarks("quotes", "price > 100")) == 1, "no price is above the maximum"
 
 
-def test_administration_needs_the_centers_secrets_and_reading_does_not(realm: Realm, tmp_path: Path) -> None:
+def test_administration_needs_secrets_and_reading_does_not(realm: Realm, tmp_path: Path) -> None:
     realm.create_topic("quotes", SCHEMA)
     os.rename(realm.paths.secrets, tmp_path / "elsewhere")
     here = Realm(realm.paths.root)
     assert here.state().topic("quotes").name == "quotes"
+    with pytest.raises(NotFound, match="there is no authority in"):
+        here.enrol("alice")
+    realm.paths.secrets.mkdir()
+    os.rename(tmp_path / "elsewhere" / "authority", realm.paths.authority)
     with pytest.raises(NotFound, match="the key center's secrets are not here"):
         here.enrol("alice")
     assert not here.paths.entity_key("alice").exists()

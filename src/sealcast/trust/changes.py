@@ -68,8 +68,10 @@ class EnrolEntity:
     verify_key: bytes
     kem_public: bytes
     roles: tuple[Role, ...] = (Role.ENTITY,)
-    #: What the authority says of all this, signed.
+    #: What the authority says of all this, signed; its serial number, and when it ends.
     certificate: bytes = b""
+    serial: int = 0
+    expires_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,8 @@ class RenewCertificate:
     kind: ClassVar = "renew-certificate"
     name: str
     certificate: bytes
+    serial: int
+    expires_us: int
 
 
 @dataclass(frozen=True, slots=True)

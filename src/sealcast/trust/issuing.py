@@ -10,8 +10,9 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.trust import minting
 from sealcast.trust.centers import CenterSecrets
-from sealcast.trust.changes import Access, Change, PublishPairKey, RotateTopic
+from sealcast.trust.changes import Access, Change, Credential, PublishPairKey, RenewSubscription, RotateTopic
 from sealcast.trust.layout import Layout
 from sealcast.trust.realm import apply
 from sealcast.trust.roles import Role
@@ -53,13 +54,37 @@ class Issuer(Unpicklable):
         brokers = [keys.for_broker(about, broker) for broker in _serving(state, about)]
         return [*brokers, *(keys.for_entity(about, entity) for entity in state.entitled(topic, at_us))]
 
+    def credential(self, state: RealmState, topic: str, subscriber: str, at_us: int) -> Credential:
+        """A token to subscribe with, signed by the topic's center."""
+        return minting.credential_for(self.center(state.topic(topic).center), state, topic, subscriber, at_us)
+
+    def renewals(
+        self,
+        state: RealmState,
+        topic: str,
+        at_us: int,
+        subscribers: Iterable[str] | None = None,
+        *,
+        at_half_life: bool = False,
+    ) -> list[Change]:
+        """New tokens for live subscriptions, all or those of some subscribers, of everyone who may subscribe now."""
+        found, only = state.topic_state(topic), None if subscribers is None else frozenset(subscribers)
+        ids: dict[str, list[str]] = {}
+        for id, its in found.credentials.items():
+            who = found.subscriptions[id].subscriber
+            due = not at_half_life or 2 * at_us >= its.not_before_us + its.expires_us
+            if due and (only is None or who in only) and state.may_subscribe(topic, who, at_us):
+                ids.setdefault(who, []).append(id)
+        return [RenewSubscription(tuple(own), self.credential(state, topic, n, at_us)) for n, own in ids.items()]
+
     def rotation(self, state: RealmState, topic: str, at_us: int) -> list[Change]:
-        """A new epoch with all its keys."""
+        """A new epoch with all its keys, and with tokens for it."""
         about = state.topic(topic)
         # A clock that stepped back starts no epoch before the last one: epochs follow each other.
         start = max(at_us, about.epoch_starts[-1])
         rotate = RotateTopic(topic, about.epoch + 1, start)
-        return [rotate, *self.opening(apply(state, rotate), topic, at_us)]
+        after = apply(state, rotate)
+        return [rotate, *self.opening(after, topic, at_us), *self.renewals(after, topic, at_us)]
 
     def service(self, state: RealmState, topic: str, broker: str) -> list[Change]:
         """What a broker that is to serve the topic lacks: the keys of this epoch, and of the one that has its grace."""

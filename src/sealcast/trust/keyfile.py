@@ -77,6 +77,12 @@ def write(path: Path, kind: str, body: Mapping[str, object]) -> None:
     private.create(path, _seal(unlock.for_writing(), kind, json.dumps(body).encode()).to_bytes())
 
 
+def write_many(kind: str, bodies: Mapping[Path, Mapping[str, object]]) -> None:
+    """New files, durable on return, for much less than `write` for each."""
+    by = unlock.for_writing()
+    private.create_many({path: _seal(by, kind, json.dumps(b).encode()).to_bytes() for path, b in bodies.items()})
+
+
 def read(path: Path, kind: str, missing: NotFound) -> Mapping[str, Any]:
     """The body of a key file, if it is one of `kind` and no one else could have read it; `missing` if there is none."""
     if not path.exists():

@@ -1,10 +1,12 @@
 """Where things lie in a realm's directory, and how a realm is found.
 
 REALM/
-  realm.json             format, name, id; the registry's URL if it is on a server    public
+  realm.json             format, name, id, root; the registry's URL if it has one     public
   registry.sqlite        every change, in order, unless it is on a server             public
   secrets/broker.key     the first broker's secrets; others in secrets/brokers/       that broker alone
+  secrets/authority/     the authority's keys, certificates and revocation lists      the administrator alone
   secrets/centers/NAME.key    a key center's secrets                                  that center alone
+  secrets/discovery/NAME.key  a discovery node's keys                                 that node alone
   entities/NAME.key      an entity's private keys                                     that entity alone
   topics/TOPIC/          frames/P, pieces, ledger, cursors, tables, checkpoint        sealed bytes, filters
 """
@@ -21,12 +23,14 @@ from typing import Final
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.trust.storage import address
 
-FORMAT: Final = 1
+FORMAT: Final = 2
+_BEFORE_CERTIFICATES: Final = 1
 ENVIRONMENT: Final = "SEALCAST_REALM"
 _MARK: Final = "realm.json"
 #: Who is made with the realm.
 FIRST_BROKER: Final = "broker"
 FIRST_CENTER: Final = "center"
+FIRST_DISCOVERY_NODES: Final = ("discovery-1", "discovery-2")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +97,18 @@ class Layout:
     def center_key(self, name: str) -> Path:
         return self.secrets / "centers" / f"{name}.key"
 
+    def discovery_key(self, name: str) -> Path:
+        return self.secrets / "discovery" / f"{name}.key"
+
+    @property
+    def authority(self) -> Path:
+        """Keys, certificates and lists of the authority."""
+        return self.secrets / "authority"
+
+    def revocations(self, broker: str) -> Path:
+        """A broker's own copy of the revocation lists."""
+        return self.root / "brokers" / broker / "revocations"
+
     @property
     def entities(self) -> Path:
         return self.root / "entities"
@@ -113,11 +129,13 @@ class Mark:
 
     name: str
     id: bytes
+    #: SHA-256 of the root's certificate: whom this realm believes.
+    root: bytes
     #: Where the registry is, if not in the realm's directory; without a password.
     registry: str | None = None
 
     def to_bytes(self) -> bytes:
-        body = {"format": FORMAT, "name": self.name, "id": self.id.hex()}
+        body = {"format": FORMAT, "name": self.name, "id": self.id.hex(), "root": self.root.hex()}
         if self.registry is not None:
             body["registry"] = address.written(self.registry)
         return json.dumps(body, indent=2).encode() + b"\n"
@@ -129,13 +147,21 @@ class Mark:
 def read_mark(layout: Layout) -> Mark:
     try:
         body = json.loads(layout.mark.read_bytes())
+        if body["format"] == _BEFORE_CERTIFICATES:
+            raise Misuse(
+                f"{layout.root} is a realm of format {_BEFORE_CERTIFICATES}, from before certificates and tokens; "
+                f"this release knows format {FORMAT}",
+                hint="make a new realm (sealcast init), enrol and subscribe there; read the old one with the release "
+                "that made it",
+            )
         if body["format"] != FORMAT:
             raise Misuse(
                 f"{layout.root} is a realm of format {body['format']}; this release knows format {FORMAT}",
                 hint="use the release that made it, or a newer one of this",
             )
         registry = body.get("registry")
-        return Mark(str(body["name"]), bytes.fromhex(body["id"]), registry and address.written(str(registry)))
+        id, root = bytes.fromhex(body["id"]), bytes.fromhex(body["root"])
+        return Mark(str(body["name"]), id, root, registry and address.written(str(registry)))
     except FileNotFoundError:
         raise NotFound(
             f"{layout.root} is no realm (it has no {_MARK})", hint=f"make one: sealcast init {layout.root}"

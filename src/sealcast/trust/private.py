@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -19,15 +20,10 @@ def create(path: Path, content: bytes, *, again: bool = False) -> None:
     Misuse if there is one already, unless whoever came first is as good (`again`).
     """
     files.make_directory(path.parent)
-    staged = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+    staged = _beside(path)
     with files.named(path, "writing"):
         try:
-            file = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, files.FILE_MODE)
-            try:
-                files.write_all(file, content, 0)
-                os.fsync(file)
-            finally:
-                os.close(file)
+            _stage(staged, content, sync=True)
             # link, not rename: two processes that make the same file cannot overwrite each other's keys
             os.link(staged, path)
         except FileExistsError:
@@ -36,6 +32,46 @@ def create(path: Path, content: bytes, *, again: bool = False) -> None:
         finally:
             staged.unlink(missing_ok=True)
         files.sync_directory(path.parent)
+
+
+def create_many(contents: Mapping[Path, bytes]) -> None:
+    """New files, durable on return: one sync of the file system instead of two of the disk for each.
+
+    No file is in its place before all contents are durable, so that a crash leaves whole files or none.
+    """
+    staged = {path: _beside(path) for path in contents}
+    for parent in {path.parent for path in contents}:
+        files.make_directory(parent)
+    try:
+        for path, content in contents.items():
+            with files.named(path, "writing"):
+                _stage(staged[path], content, sync=False)
+        os.sync()
+        for path, beside in staged.items():
+            try:
+                with files.named(path, "writing"):
+                    os.link(beside, path)
+            except FileExistsError:
+                raise Misuse(f"{path} exists; keys are never overwritten") from None
+    finally:
+        for beside in staged.values():
+            beside.unlink(missing_ok=True)
+        for parent in {path.parent for path in contents}:
+            files.sync_directory(parent)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.urandom(6).hex()}")
+
+
+def _stage(staged: Path, content: bytes, *, sync: bool) -> None:
+    file = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, files.FILE_MODE)
+    try:
+        files.write_all(file, content, 0)
+        if sync:
+            os.fsync(file)
+    finally:
+        os.close(file)
 
 
 def replace(path: Path, content: bytes) -> None:

@@ -158,10 +158,13 @@ class Fetched:
 class RevocationLog:
     """The lists one knows, in memory."""
 
-    def __init__(self, trust: Trust) -> None:
+    def __init__(
+        self, trust: Trust, view: RevocationView | None = None, deltas: Mapping[int, bytes] | None = None
+    ) -> None:
+        """Empty, or what somebody verified before: a view, and the deltas by number that led to it."""
         self.trust = trust
-        self._view = NOTHING_REVOKED
-        self._deltas: dict[int, bytes] = {}
+        self._view = NOTHING_REVOKED if view is None else view
+        self._deltas: dict[int, bytes] = dict(deltas or {})
 
     @property
     def view(self) -> RevocationView:

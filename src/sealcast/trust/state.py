@@ -36,6 +36,9 @@ class Entity:
     #: What the authority says of it, signed; and what it said before, for what was signed under that.
     certificate: bytes = b""
     former: tuple[bytes, ...] = ()
+    #: Of all its certificates, the newest last; and when that one ends.
+    serials: tuple[int, ...] = ()
+    expires_us: int = 0
 
     @property
     def revoked(self) -> bool:

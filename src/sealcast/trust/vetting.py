@@ -1,26 +1,57 @@
 """What a new change must pass beyond the rules: checks too dear to repeat whenever the registry is read.
 
-A filter is parsed and typed against its topic's schema, and a public key is looked at as a point of its curve, once:
-before the change is stored. Whoever reads the registry afterwards may rely on both.
+A filter is parsed and typed against its topic's schema, a template too; certificates, revocation lists and tokens are
+verified, and must say what the change says of them: once, before the change is stored. Whoever reads the registry
+afterwards may rely on all of it.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from sealcast.errors import Rejected
 from sealcast.filters.check import check, fit
 from sealcast.filters.parse import parse
 from sealcast.model.schema import Schema
 from sealcast.primitives.sign import VerifyKey
-from sealcast.trust.changes import AddSubscription, Change, EnrolEntity
+from sealcast.trust import certificates, gates, lists
+from sealcast.trust.certificates import Certificate
+from sealcast.trust.changes import (
+    AddAuthority,
+    AddSubscription,
+    Change,
+    Credential,
+    EnrolEntity,
+    FoundRealm,
+    Grant,
+    RenewCertificate,
+    RenewSubscription,
+    RevokeCertificates,
+    Right,
+)
 from sealcast.trust.realm import Fold
+from sealcast.trust.templates import Template
 
 
-def vet(fold: Fold, change: Change) -> None:
-    """Refuses with FilterRejected or Rejected. The rules were asked first: the names in the change exist."""
+def vet(fold: Fold, change: Change, at_us: int) -> None:
+    """Refuses with Rejected or one of its kinds. The rules were asked first: the names in the change exist."""
     match change:
         case AddSubscription():
             vet_filter(fold.schema(change.topic), change.filter)
+            _vet_credential(fold, change.topic, change.subscriber, change.credential, at_us)
+        case RenewSubscription():
+            about = fold.subscription(change.ids[0])
+            _vet_credential(fold, about.topic, about.subscriber, change.credential, at_us)
         case EnrolEntity():
-            VerifyKey(change.verify_key)
+            _vet_enrolment(fold, change, at_us)
+        case RenewCertificate():
+            _vet_renewal(fold, change, at_us)
+        case Grant():
+            vet_template(fold.topic(change.topic).name, fold.schema(change.topic), change.template)
+        case RevokeCertificates():
+            _vet_list(fold, change)
+        case FoundRealm() | AddAuthority():
+            gates.trust_of(fold.founding)
 
 
 def vet_filter(schema: Schema, text: str) -> None:
@@ -28,6 +59,74 @@ def vet_filter(schema: Schema, text: str) -> None:
     fit(parse(text), schema)
 
 
+def vet_template(topic: str, schema: Schema, text: str) -> Template:
+    """The template, if it admits the topic and its tags fit the schema; a right that admits nothing is refused."""
+    template = Template.parse(text)
+    if not template.admits_topic(topic):
+        raise Rejected(
+            f"the template {text!r} admits topics {template.topics!r}, and this is {topic!r}",
+            hint="leave the topic part out: the tags alone are for the topic that the right is on",
+        )
+    template.condition(schema)
+    return template
+
+
 def remarks(schema: Schema, text: str) -> list[str]:
     """What the author of a filter should know: that it can never be true, say. FilterRejected when it is none."""
     return [warned.message for warned in check(parse(text), schema).warnings]
+
+
+# --- certificates -------------------------------------------------------------------------------------
+
+
+def _vet_enrolment(fold: Fold, change: EnrolEntity, at_us: int) -> None:
+    if fold.founding is None:
+        VerifyKey(change.verify_key)
+        return
+    found = _verified(fold, change.name, change.certificate, change.serial, change.expires_us, at_us)
+    if (found.verify_key, found.kem_public, found.roles) != (
+        change.verify_key,
+        change.kem_public,
+        frozenset(change.roles),
+    ):
+        raise Rejected(f"entity {change.name!r}: its certificate is about other keys or other roles")
+
+
+def _vet_renewal(fold: Fold, change: RenewCertificate, at_us: int) -> None:
+    found = _verified(fold, change.name, change.certificate, change.serial, change.expires_us, at_us)
+    # The rule has made the new one current; the one before is the last of the former ones.
+    before = certificates.parse(fold.entity(change.name).former[-1])
+    if (found.keys, found.roles) != (before.keys, before.roles):
+        raise Rejected(
+            f"entity {change.name!r}: a renewed certificate is about the same keys and roles",
+            hint="for new keys, enrol a new name",
+        )
+    if found.not_after_us <= before.not_after_us:
+        raise Rejected(f"entity {change.name!r}: this certificate does not live longer than the one it has")
+
+
+def _verified(fold: Fold, name: str, der: bytes, serial: int, expires_us: int, at_us: int) -> Certificate:
+    found = gates.trust_of(fold.founding).verify(der, at_us, fold.revoked, name=name)
+    if (found.serial, found.not_after_us) != (serial, expires_us):
+        raise Rejected(f"entity {name!r}: its certificate has another serial number or another end")
+    return found
+
+
+def _vet_list(fold: Fold, change: RevokeCertificates) -> None:
+    given = lists.parse(change.delta)
+    entries = {serial: entry for serial, entry in fold.revoked.entries.items() if serial not in given.entries}
+    replace(fold.list_before, entries=entries).follow([given], gates.trust_of(fold.founding))
+
+
+# --- tokens -------------------------------------------------------------------------------------------
+
+
+def _vet_credential(fold: Fold, topic: str, subscriber: str, given: Credential | None, at_us: int) -> None:
+    """TokenRejected, with the reason of the gate, unless the token lets this subscriber subscribe now."""
+    if given is None:
+        return
+    about, who = fold.topic(topic), fold.entity(subscriber)
+    gate = gates.gate(fold.founding, [fold.entity(about.center)], fold.revoked)
+    token = gate.verify(given.token, about, at_us, Right.SUBSCRIBE, who.verify_key, holder=subscriber)
+    if gates.credential(given.token, token) != given:
+        raise Rejected(f"the token of {subscriber!r} for topic {topic!r} does not say what is said of it")

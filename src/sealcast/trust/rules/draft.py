@@ -77,7 +77,8 @@ class Draft:
         self.topics = Table(state.topics)
         self.owners = Table(state.subscription_topics)
         self.founding = state.founding
-        self.last_list = state.revoked
+        #: The newest revocation list, its entries apart; and the one before, for whoever verifies the newest.
+        self.last_list = self.list_before = state.revoked
         self.entries = Table(state.revoked.entries)
         self.lists = Table(state.revocation_lists)
         #: Topics written to since the last `state()`.

@@ -56,9 +56,10 @@ def enrol(draft: Draft, change: EnrolEntity) -> None:
         raise Misuse(f"entity {change.name!r}: an entity has a role, and the authority is none of the realm's")
     _check_certified(draft, change.name, change.certificate)
     roles = frozenset(change.roles)
-    draft.entities.write()[change.name] = Entity(
-        change.name, change.verify_key, change.kem_public, None, roles, change.certificate
-    )
+    made = Entity(change.name, change.verify_key, change.kem_public, None, roles, change.certificate)
+    if change.certificate:
+        made = replace(made, serials=(change.serial,), expires_us=change.expires_us)
+    draft.entities.write()[change.name] = made
 
 
 def renew_certificate(draft: Draft, change: RenewCertificate) -> None:
@@ -72,7 +73,13 @@ def renew_certificate(draft: Draft, change: RenewCertificate) -> None:
     if change.certificate == who.certificate or change.certificate in who.former:
         raise Misuse(f"entity {change.name!r} has this certificate already")
     former = (*who.former, who.certificate) if who.certificate else who.former
-    draft.entities.write()[change.name] = replace(who, certificate=change.certificate, former=former)
+    draft.entities.write()[change.name] = replace(
+        who,
+        certificate=change.certificate,
+        former=former,
+        serials=(*who.serials, change.serial),
+        expires_us=change.expires_us,
+    )
 
 
 def _check_certified(draft: Draft, name: str, certificate: bytes) -> None:
@@ -87,6 +94,7 @@ def revoke_certificates(draft: Draft, change: RevokeCertificates) -> None:
     given = lists.parse(change.delta)
     if given.whole or given.number != draft.last_list.number + 1 or given.link != draft.last_list.digest:
         raise Misuse(f"revocation list {given.number} does not follow list {draft.last_list.number}")
+    draft.list_before = draft.last_list
     entries = draft.entries.write()
     entries.update((serial, entry) for serial, entry in given.entries.items() if serial not in entries)
     draft.lists.write()[given.number] = change.delta

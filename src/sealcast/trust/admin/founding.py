@@ -1,0 +1,63 @@
+"""Making a realm: an authority, a key center, two discovery nodes and a broker, each with a certificate."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+from sealcast.errors import Misuse
+from sealcast.log import files
+from sealcast.trust.admin.entities import enrolment
+from sealcast.trust.authority import Authority, Wanted
+from sealcast.trust.broker import BrokerSecrets
+from sealcast.trust.centers import CenterSecrets
+from sealcast.trust.changes import Change, FoundRealm
+from sealcast.trust.identity import Identity
+from sealcast.trust.layout import FIRST_DISCOVERY_NODES, Layout, Mark
+from sealcast.trust.registry import Registry
+from sealcast.trust.roles import Role
+from sealcast.trust.storage import address
+
+
+def found(directory: str | Path, name: str | None, registry: str | None, clock: Callable[[], int]) -> Path:
+    """A new realm in a directory that is empty or does not exist yet; its registry there too, or at a URL."""
+    root = Path(directory).absolute()
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        known = (root / "realm.json").exists()
+        raise Misuse(
+            f"{root} {'is a realm already' if known else 'exists and is not empty'}",
+            hint=f"use it: --realm {root}" if known else "name a new directory",
+        )
+    now, id, paths = clock(), os.urandom(16), Layout(root)
+    authority = Authority.generate(id, now)
+    mark = Mark(name or root.name, id, authority.root.fingerprint, registry and address.written(registry))
+    files.make_directory(root)
+    # First, because it can fail for reasons that are not here: an empty directory can be tried again.
+    changes = Registry.create(mark.registry_address(paths), realm=id, clock=clock)
+    for each in (paths.secrets, paths.entities, root / "topics"):
+        files.make_directory(each)
+    authority.save(paths.authority)
+    changes.apply_many(_first_changes(authority, _holders(paths), now))
+    # Last, because it is what makes the directory a realm: before it, `init` can simply be run again elsewhere.
+    files.replace_file(paths.mark, mark.to_bytes())
+    return root
+
+
+def _holders(paths: Layout) -> list[tuple[Identity, Role]]:
+    """Everyone who runs the realm, each with its secrets in its own file."""
+    center, broker = CenterSecrets.generate(), BrokerSecrets.generate()
+    center.save(paths.center_key(center.name))
+    broker.save(paths.broker_key_of(broker.name))
+    nodes = [Identity.generate(name) for name in FIRST_DISCOVERY_NODES]
+    for node in nodes:
+        node.save(paths.discovery_key(node.name))
+    running = [(center.identity, Role.KEY_CENTER), (broker.identity, Role.BROKER)]
+    return running + [(node, Role.DISCOVERY) for node in nodes]
+
+
+def _first_changes(authority: Authority, holders: list[tuple[Identity, Role]], now: int) -> list[Change]:
+    wanted = [Wanted(who.name, who.public_keys, frozenset({role})) for who, role in holders]
+    issued = authority.issue_many(wanted, now)
+    founding = FoundRealm(authority.realm_id, authority.root.der, tuple(a.der for a in authority.authorities))
+    return [founding, *(enrolment(c, (role,)) for c, (_, role) in zip(issued, holders, strict=True))]

@@ -1,0 +1,81 @@
+"""Subscribing, and the tokens that subscriptions live by.
+
+Where a topic's key center is at hand, the administrator asks it directly: a subscription that is added here comes with
+a token that the center signed in the same act, and is checked like any other before it is stored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from sealcast.model.subscription import Subscription
+from sealcast.trust import minting, vetting
+from sealcast.trust.admin.handle import Handle
+from sealcast.trust.changes import AddSubscription, Change, RemoveSubscription, Right
+from sealcast.trust.realm import RealmState
+
+#: A subscription as it is asked for: subscriber, filter, and an id or None.
+Wanted = tuple[str, str, str | None]
+
+
+class SubscriptionAdministration(Handle):
+    """What an administrator does about who wants what."""
+
+    def subscribe(self, topic: str, subscriber: str, filter: str, id: str | None = None) -> Subscription:
+        """A subscription; without an id it gets the subscriber's name and a number."""
+        return self.subscribe_many(topic, [(subscriber, filter, id)])[0]
+
+    def subscribe_many(self, topic: str, wanted: Sequence[Wanted]) -> list[Subscription]:
+        """(subscriber, filter, id or None) each: all of them, or none."""
+        now, issuer, made = self.clock(), self.issuer(), list[Subscription]()
+
+        def decide(state: RealmState) -> list[Change]:
+            made[:] = _with_ids(state, topic, wanted)
+            subscribers = dict.fromkeys(s.subscriber for s in made)
+            tokens = {name: issuer.credential(state, topic, name, now) for name in subscribers}
+            adds = [AddSubscription(s.id, topic, s.subscriber, s.filter, tokens[s.subscriber]) for s in made]
+            return [*adds, *issuer.missing_pair_keys(state, topic, subscribers)]
+
+        self.registry.transact(decide)
+        return made
+
+    def renew_subscriptions(self, topic: str | None = None, *, at_half_life: bool = True) -> int:
+        """New tokens for live subscriptions whose tokens have had half of their life, or for all; how many changes.
+
+        Whoever may not subscribe any more gets none: its subscriptions end with their tokens.
+        """
+        now, issuer = self.clock(), self.issuer()
+
+        def decide(state: RealmState) -> list[Change]:
+            topics = state.topics if topic is None else [state.topic(topic).name]
+            return [c for name in topics for c in issuer.renewals(state, name, now, at_half_life=at_half_life)]
+
+        before = self.registry.version()
+        return self.registry.transact(decide).version - before
+
+    def token(self, topic: str, entity: str, right: Right = Right.PUBLISH) -> bytes:
+        """A token for an entity, where the topic's key center is at hand; it gives what the entity may do now."""
+        state = self.state()
+        center = self.center(state.topic(topic).center)
+        return minting.token_for(center, state, topic, entity, right, self.clock())
+
+    def remarks(self, topic: str, filter: str) -> list[str]:
+        """What the author of a filter should know of it; FilterRejected when it does not fit the topic."""
+        return vetting.remarks(self.state().topic(topic).schema, filter)
+
+    def unsubscribe(self, *ids: str) -> int:
+        """Ends subscriptions, all of them or none; the version from which on it counts."""
+        return self.registry.apply_many([RemoveSubscription(id) for id in ids])
+
+
+def _with_ids(state: RealmState, topic: str, wanted: Sequence[Wanted]) -> Iterator[Subscription]:
+    """Those without an id get the subscriber's name and the next number that was never given."""
+    numbers: dict[str, int] = {}
+    taken: Mapping[str, object] = state.subscription_topics
+    fresh = {id for _, _, id in wanted if id is not None}
+    for subscriber, filter, given in wanted:
+        id = given
+        while id is None or (given is None and (id in taken or id in fresh)):
+            numbers[subscriber] = numbers.get(subscriber, 0) + 1
+            id = f"{subscriber}-{numbers[subscriber]}"
+        yield Subscription(id, topic, subscriber, filter)

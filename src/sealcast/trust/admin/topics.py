@@ -1,0 +1,142 @@
+"""Creating and rotating topics, and who may use them: with the topics' key centers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from sealcast.errors import Misuse
+from sealcast.log import files
+from sealcast.log.embedded import EmbeddedTopic
+from sealcast.model.schema import Schema
+from sealcast.trust.admin.handle import Handle
+from sealcast.trust.changes import (
+    DEFAULT_PARAMETERS,
+    EVERYTHING,
+    Access,
+    Change,
+    CreateTopic,
+    Grant,
+    Revoke,
+    Right,
+)
+from sealcast.trust.layout import FIRST_CENTER
+from sealcast.trust.parameters import KeyParameters
+from sealcast.trust.realm import RealmState, Topic, apply
+from sealcast.trust.templates import Template
+
+BOTH: Final = (Right.PUBLISH, Right.SUBSCRIBE)
+
+
+class TopicAdministration(Handle):
+    """What an administrator does about topics and rights."""
+
+    def create_topic(
+        self,
+        name: str,
+        schema: Schema,
+        *,
+        partitions: int = 1,
+        protection: str = "endpoint",
+        access: Access | str = Access.MEMBERS,
+        center: str = FIRST_CENTER,
+        parameters: KeyParameters = DEFAULT_PARAMETERS,
+        owner: str = "",
+    ) -> Topic:
+        """A topic with its schema, registered with its one key center, which makes its keys as `parameters` say."""
+        if access not in Access._value2member_map_:
+            raise Misuse(f"access is one of {', '.join(Access)}, not {access!r}")
+        now, issuer = self.clock(), self.issuer()
+        create = CreateTopic(
+            name, os.urandom(16), schema, partitions, protection, Access(access), center, parameters, owner, now
+        )
+
+        def decide(state: RealmState) -> list[Change]:
+            return [create, *issuer.opening(apply(state, create), name, now)]
+
+        made = self.registry.transact(decide).topic(name)
+        # The registry is what counts: whoever opens the log makes what is missing, should this be cut short.
+        paths = self.paths.topic(name)
+        EmbeddedTopic(paths.frames_root, partitions).close()
+        for directory in (paths.pieces, paths.ledger, paths.cursors):
+            files.make_directory(directory)
+        return made
+
+    def serve(self, topic: str, broker: str) -> RealmState:
+        """Hands a broker the keys it needs to serve a topic."""
+        issuer = self.issuer()
+        return self.registry.transact(lambda state: issuer.service(state, topic, broker))
+
+    # --- epochs -------------------------------------------------------------------------------------
+
+    def rotate(self, topic: str) -> Topic:
+        """A new epoch for a topic, at once: new keys for its brokers and for all who may use it."""
+        return self.rotate_many([topic])[0]
+
+    def rotate_many(self, topics: Sequence[str]) -> list[Topic]:
+        """All of them in one transaction, or none."""
+        now, issuer = self.clock(), self.issuer()
+
+        def decide(state: RealmState) -> list[Change]:
+            return [change for topic in dict.fromkeys(topics) for change in issuer.rotation(state, topic, now)]
+
+        after = self.registry.transact(decide)
+        return [after.topic(topic) for topic in topics]
+
+    def rotate_due(self, now_us: int | None = None, counts: Mapping[str, int] | None = None) -> dict[str, str]:
+        """Rotates every topic whose key is too old, or has sealed too much by `counts` (messages in this epoch).
+
+        The topics that were rotated, with the reason.
+        """
+        now, issuer, due = self.clock() if now_us is None else now_us, self.issuer(), dict[str, str]()
+
+        def decide(state: RealmState) -> list[Change]:
+            due.clear()
+            for name, found in state.topics.items():
+                why = found.topic.rotation_due(now, (counts or {}).get(name, 0))
+                if why is not None:
+                    due[name] = why
+            return [change for name in due for change in issuer.rotation(state, name, now)]
+
+        self.registry.transact(decide)
+        return due
+
+    # --- rights -------------------------------------------------------------------------------------
+
+    def grant(
+        self,
+        topic: str,
+        entity: str,
+        rights: Iterable[Right] = BOTH,
+        *,
+        not_before_us: int = 0,
+        until_us: int | None = None,
+        template: str = EVERYTHING,
+    ) -> RealmState:
+        """Rights for an entity, for a time and for what a template admits, and the pair key it needs to use them.
+
+        Its live subscriptions go on by new tokens, which say the new terms.
+        """
+        now, issuer = self.clock(), self.issuer()
+        normal = str(Template.parse(template))
+        change = Grant(topic, entity, tuple(rights), not_before_us, until_us, normal)
+
+        def decide(state: RealmState) -> list[Change]:
+            after = apply(state, change)
+            keys = issuer.missing_pair_keys(after, topic, [entity])
+            if state.terms_of(topic, entity) == after.terms_of(topic, entity):
+                return list(keys)
+            return [change, *keys, *issuer.renewals(after, topic, now, [entity])]
+
+        return self.registry.transact(decide)
+
+    def revoke(self, topic: str, entity: str, rights: Iterable[Right] = BOTH) -> RealmState:
+        """Takes rights away; subscriptions stay and sleep until the right comes back."""
+        change = Revoke(topic, entity, tuple(rights))
+
+        def decide(state: RealmState) -> list[Change]:
+            after = apply(state, change)
+            return [] if state.terms_of(topic, entity) == after.terms_of(topic, entity) else [change]
+
+        return self.registry.transact(decide)
