@@ -265,6 +265,50 @@ def test_the_other_signature_of_the_same_claims_gives_nothing_more() -> None:
     assert judged({"token": sibling, "holder_key": frame_key("bob")}) == "holder"
 
 
+# --- attacks that a gate with less in it lets through --------------------------------------------
+
+
+def weaker_gate(token: bytes, at_us: int = NOW) -> dict[Any, Any]:
+    """A usual verifier: the algorithm is the token's word, any certified signer will do, whoever shows it owns it."""
+    header = cbor2.loads(cbor2.loads(token).value[0])
+    hash = {-7: hashes.SHA256(), -35: hashes.SHA384(), -36: hashes.SHA512()}[header[1]]
+    known = {hashlib.sha256(der).digest(): der for der in world.CENTERS.values()}
+    body = by_other_hands(token, known[header[4]], hash)
+    assert body[5] <= at_us // SECOND < body[4]
+    return body
+
+
+@pytest.mark.parametrize(
+    ("case", "reason"),
+    [
+        ({"token": mint(), "holder_key": frame_key("bob"), "holder": "bob"}, "holder"),  # a stolen token
+        ({"token": mint("no-center"), "topic": {"center": "no-center"}}, "center-role"),  # an entity signs its own
+        ({"token": mint("other-center")}, "center-other"),  # a center gives rights on another's topic
+        ({"token": mint("stranger"), "topic": {"center": "stranger"}}, "center-untrusted"),  # a center of nobody's
+        ({"token": mint(), "topic": {"parameters": {"token_hash": "sha-512"}}}, "hash"),  # a weaker hash than asked for
+        ({"token": mint(topic=bytes(16))}, "audience"),  # a token of a topic that is open to all
+        ({"token": mint(realm=world.OTHER_REALM)}, "realm"),
+        ({"token": mint(epoch=1)}, "epoch-ended"),  # from before a compromise
+        ({"token": mint(), "revoked": [str(world.PARSED["center"].serial)]}, "center-revoked"),
+        ({"token": mint(), "revoked": [str(world.ALICE.serial)]}, "revoked"),
+        ({"token": mint(expires=2**33)}, "lifetime"),  # a token for good
+        ({"token": table.claim(wire.CNF, {1: {1: 1, -1: 4, -2: ALICE}})}, "claim-value"),  # a key of another kind
+        ({"token": b"\xd2\x9f" + table.GOOD[2:] + b"\xff"}, "encoding"),  # other bytes, the same reading
+    ],
+    ids=lambda v: v if isinstance(v, str) else "",
+)
+def test_a_weaker_gate_lets_it_in(case: dict[str, Any], reason: str) -> None:
+    assert weaker_gate(case["token"])[2] == "alice", "the attack works"
+    assert judged(case) == reason, "and not here"
+
+
+def test_a_usual_decoder_lets_two_readers_see_two_things() -> None:
+    """One signed token, exp in it twice: who takes the last sees 2242, who takes the first sees this year."""
+    (twice,) = (case["token"] for case in REFUSED if case["why"] == "exp twice")
+    assert weaker_gate(twice)[4] == 2**33 != table.BODY[4]
+    assert judged({"token": twice}) == "encoding"
+
+
 # --- minting --------------------------------------------------------------------------------------
 
 
