@@ -45,6 +45,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "entity": Command("entity:app", "enrol, list and revoke entities"),
         "grant": Command("rights:grant_app", "give an entity rights on a topic"),
         "revoke": Command("rights:revoke_app", "take an entity's rights on a topic away"),
+        "authority": Command("authority:app", "the root, its authorities, and revocation lists for other tools"),
         "token": Command("token:app", "what a token says, and whether this realm takes it"),
         "relock": Command("relock:app", "seal private keys under another lock, to hand them over"),
         "registry": Command("registry:app", "where the registry is; bring its schema up to date"),

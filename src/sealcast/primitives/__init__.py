@@ -5,6 +5,8 @@ kdf       derive, derive_many: keys from keys, by context
 aead      SealingKey, nonce(s): AES-256-GCM that commits to its key; nonces are positions
 mac       tag, verify
 sign      SigningKey, VerifyKey: Ed25519
+p256      SigningKey, VerifyKey: ECDSA over P-256
+x509      certificates, made and taken apart; x509_lists has requests for them and CRLs
 merkle    one signature for a batch of events, each verifiable alone
 hpke      seal something to one entity
 """

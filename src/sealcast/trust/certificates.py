@@ -4,11 +4,11 @@
 checks; the first that fails gives the reason, and every check has its own (`CertificateReason`, in this order).
 
 **Why an own walk up the chain.** `cryptography.x509.verification` builds paths for the web: one error text for
-whatever is wrong, no revocation, and a policy whose defaults are about host names. Our chains are not searched for: a
-certificate names its issuer's key, an authority names its own, and three links reach the root. So the walk is a loop
-over known authorities whose own signatures were checked when they were taken in. The signatures themselves, DER and
-times are the library's. Tests hold every verdict against `openssl verify`, which must refuse what is refused for
-X.509's reasons and accept what is accepted.
+whatever is wrong, no revocation, and it refuses constraints on directory names, which limit our authorities. Our chains
+are not searched for: a certificate names its issuer's key, an authority names its own, and three links reach the root.
+So the walk is a loop over known authorities whose own signatures were checked when they were taken in. The signatures
+themselves, DER and times are the library's. Tests hold every verdict against `openssl verify`, which must refuse what
+is refused for X.509's reasons and accept what is accepted.
 """
 
 from __future__ import annotations

@@ -1,0 +1,168 @@
+"""sealcast authority: show, succeed, crl."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sealcast.cli import talk, times
+from sealcast.errors import Misuse
+
+if TYPE_CHECKING:
+    from sealcast.trust.authority import Authority
+    from sealcast.trust.certificates import Certificate
+    from sealcast.trust.deployment import Realm
+    from sealcast.trust.state import RealmState
+
+app = typer.Typer(help="The realm's authority: its root, its chain, its revocation lists.", **talk.SETTINGS)
+
+
+@app.command(epilog="Example: sealcast authority show")
+def show(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+    """Show whom the realm believes: the root, the authorities under it, and what was revoked.
+
+    Compare the root's fingerprint by another way than this one (read it out on the telephone) before you rely on it.
+    All of it is public; the last column says which private keys are on this machine.
+    """
+    here = talk.open_realm(realm)
+    state = here.state()
+    trust, now = here.trust(state), here.clock()
+    chain = [_describe(each, here, state, now) for each in (trust.root, *trust.intermediates)]
+    lists = {
+        "number": state.revoked.number,
+        "revoked": len(state.revoked.entries),
+        "at": times.moment(state.revoked.at_us) if state.revoked.number else None,
+    }
+    if json:
+        talk.emit({"realm": here.id.hex(), "root": trust.root.fingerprint.hex(), "chain": chain, "revocations": lists})
+        return
+    talk.pairs(
+        [
+            ("realm", here.id.hex()),
+            ("root", trust.root.fingerprint.hex()),
+            ("revocations", f"list {lists['number']}, {lists['revoked']} revoked"),
+        ]
+    )
+    talk.say("")
+    columns = ("name", "standing", "from", "until", "issued", "key")
+    talk.table(columns, [[each[column] for column in columns] for each in chain], "")
+
+
+@app.command(epilog="Example: sealcast authority succeed")
+def succeed(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+    """Make the next authority under the root: it issues from now on.
+
+    Do it when half of the present one's life is over. Certificates that were issued before stay as they are. It needs
+    the root's key, secrets/authority/root.key: bring it back for this, and take it away again.
+    """
+    from sealcast.trust.changes import AddAuthority
+
+    here = talk.open_realm(realm)
+    authority, now = here.authority(), here.clock()
+    known = {each.der for each in here.trust().intermediates}
+    # One that was made but not made known, because that was cut short, is as good as new.
+    waiting = [each for each in authority.authorities if each.der not in known]
+    made = waiting or [authority.succeed(now)]
+    here.registry.apply_many([AddAuthority(each.der) for each in made])
+    state = here.state()
+    if json:
+        talk.emit(_describe(made[-1], here, state, now))
+        return
+    talk.say(f"{made[-1].name!r} issues from now on, until {times.moment(made[-1].not_after_us)}")
+
+
+@app.command(epilog="Example: sealcast authority crl --pem --out market.crl")
+def crl(
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Where to write it [default: stdout].")
+    ] = None,
+    number: Annotated[
+        int | None,
+        typer.Option("--authority", metavar="N", min=0, help="Whose list; 0 is the root's [default: the newest's]."),
+    ] = None,
+    since: Annotated[
+        int | None,
+        typer.Option("--since", metavar="N", min=0, help="Only what was revoked after list N: a delta CRL."),
+    ] = None,
+    pem: Annotated[bool, typer.Option("--pem", help="As text (PEM) instead of bytes (DER).")] = False,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Export a revocation list as an X.509 CRL (RFC 5280), for other tools.
+
+    Each authority signs a list of its own, about what it issued: a verifier that asks about the whole chain wants the
+    root's as well (--authority 0), whose key must be on this machine then. Sealcast itself goes by its own lists.
+    """
+    from sealcast.log import files
+    from sealcast.primitives import x509_lists
+
+    if json and out is None:
+        raise Misuse("--json says what was written: name a file for the list", hint="add --out FILE")
+    here = talk.open_realm(realm)
+    authority = _up_to_date(here)
+    if number is not None and number > len(authority.authorities):
+        raise Misuse(
+            f"there is no authority {number}", hint=f"there are {len(authority.authorities)}: sealcast authority show"
+        )
+    der = authority.crl(here.clock(), number, since)
+    data = x509_lists.crl_pem(der) if pem else der
+    if out is None:
+        _print(data, pem)
+        return
+    files.replace_file(out.absolute(), data)
+    listed, base, entries = x509_lists.crl_serials(der)
+    if json:
+        talk.emit({"file": str(out), "number": listed, "base": base, "entries": len(entries), "bytes": len(data)})
+        return
+    kind = f"list {listed}" if base is None else f"what list {listed} adds to list {base}"
+    talk.say(f"{kind}, {len(entries)} revoked, in {out}")
+
+
+def _print(data: bytes, text: bool) -> None:
+    if text:
+        talk.say(data.decode().rstrip())
+    elif sys.stdout.isatty():
+        raise Misuse("a list in DER is no text for a terminal", hint="add --pem, or --out FILE")
+    else:
+        sys.stdout.buffer.write(data)
+        sys.stdout.buffer.flush()
+
+
+def _up_to_date(here: Realm) -> Authority:
+    """The authority, knowing what the registry says is revoked."""
+    authority = here.authority()
+    authority.lists.update(here.state())
+    return authority
+
+
+def _describe(one: Certificate, here: Realm, state: RealmState, now: int) -> dict[str, object]:
+    from sealcast.trust import certificates
+    from sealcast.trust.authority_files import key_path
+
+    number = certificates.generation(one)
+    authorities = [each.serial for each in here.trust(state).intermediates]
+    serials = [*authorities, *(s for who in state.entities.values() for s in who.serials)]
+    return {
+        "name": one.name,
+        "number": number,
+        "standing": _standing(one, state, now),
+        "from": times.moment(one.not_before_us),
+        "until": times.moment(one.not_after_us),
+        "issued": sum(certificates.issued_by(s) == number for s in serials),
+        "key": "here" if key_path(here.paths.authority, number).exists() else "elsewhere",
+        "serial": f"{one.serial:032x}",
+        "fingerprint": one.fingerprint.hex(),
+    }
+
+
+def _standing(one: Certificate, state: RealmState, now: int) -> str:
+    from sealcast.trust import certificates
+
+    if state.revoked.is_revoked(one.serial):
+        return "revoked"
+    if not one.not_before_us <= now <= one.not_after_us:
+        return "expired" if now > one.not_after_us else "not yet valid"
+    return "valid, renewal due" if certificates.renewal_due(one, now) else "valid"
