@@ -1,4 +1,4 @@
-"""sealcast entity: enrol, list, revoke."""
+"""sealcast entity: enrol, list, renew, revoke."""
 
 from __future__ import annotations
 
@@ -7,32 +7,51 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.times import moment
+from sealcast.trust.lists import Cause
+from sealcast.trust.roles import Role
 
 if TYPE_CHECKING:
     from sealcast.trust.realm import Entity, RealmState
 
-app = typer.Typer(help="Enrol, list and revoke entities.", **talk.SETTINGS)
+app = typer.Typer(help="Enrol, list, renew and revoke entities.", **talk.SETTINGS)
+
+Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 
 @app.command(epilog="Example: sealcast entity enrol nyse alice bob")
 def enrol(
     names: Annotated[list[str], typer.Argument(metavar="NAME...", help="New names; never ones that were used before.")],
+    role: Annotated[
+        Role, typer.Option(help="What it is here: entity, or broker, key-center or discovery, who run the realm.")
+    ] = Role.ENTITY,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Enrol entities: each gets a key pair to sign with and one to receive keys by.
+    """Enrol entities: each gets its keys (to be known by, to sign with, to receive by), and a certificate for them.
 
-    The private keys go to entities/NAME.key, sealed under your unlock key; `sealcast relock` makes a copy that you can
-    give to its owner. All names are enrolled, or none.
+    The private keys go to entities/NAME.key (of those who run the realm, to secrets/), sealed under your unlock key;
+    `sealcast relock` makes a copy that you can give to its owner. All names are enrolled, or none. A new broker serves
+    no topic yet: see `sealcast topic serve`.
     """
     here = talk.open_realm(realm)
-    made = here.enrol_many(names)
+    add = {
+        Role.BROKER: (here.add_broker, here.paths.broker_key_of),
+        Role.KEY_CENTER: (here.add_center, here.paths.center_key),
+        Role.DISCOVERY: (here.add_discovery_node, here.paths.discovery_key),
+    }
+    if role is Role.ENTITY:
+        made, path = here.enrol_many(names), here.paths.entity_key
+    elif role in add and len(names) == 1:
+        made, path = [add[role][0](names[0])], add[role][1]
+    else:
+        raise typer.BadParameter("who runs the realm is enrolled one at a time, and the authority is made with it")
     state = here.state()
     if json:
-        talk.emit({"entities": [_describe(state, e) | {"keys": str(here.paths.entity_key(e.name))} for e in made]})
+        talk.emit({"entities": [_describe(state, e) | {"keys": str(path(e.name))} for e in made]})
         return
     for entity in made:
-        talk.say(f"entity {entity.name!r} enrolled, its keys in {here.paths.entity_key(entity.name)}")
+        talk.say(f"{role} {entity.name!r} enrolled, its keys in {path(entity.name)}")
 
 
 @app.command("list", epilog="Example: sealcast entity list")
@@ -47,27 +66,58 @@ def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None
             e.name,
             f"revoked at version {e.revoked_at_version}" if e.revoked else "enrolled",
             ", ".join(sorted(e.roles)),
+            moment(e.expires_us),
             sum(e.name in t.slots for t in state.topics.values()),
             e.verify_key.hex(),
         )
         for e in state.entities.values()
     ]
     talk.table(
-        ["entity", "standing", "roles", "subscribed topics", "verify key"],
+        ["entity", "standing", "roles", "certified until", "subscribed topics", "verify key"],
         rows,
         "nobody yet: sealcast entity enrol NAME",
     )
 
 
-@app.command(epilog="Example: sealcast entity revoke mallory")
-def revoke(name: str, realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
-    """Revoke an entity for good, on every topic.
+@app.command(epilog="Example: sealcast entity renew --due")
+def renew(
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Whose certificates.")] = None,
+    due: Annotated[bool, typer.Option("--due", help="All whose half of life is over.")] = False,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Give entities their next certificates, for the keys and roles that they have.
+
+    Certificates live 90 days. Renew them at half-life: `sealcast entity renew --due`, once a day, does.
+    """
+    if bool(names) == due:
+        raise typer.BadParameter("name entities, or say --due")
+    here = talk.open_realm(realm)
+    renewed = here.renew_due(names or None, at_half_life=due)
+    state = here.state()
+    if json:
+        talk.emit({"entities": [_describe(state, e) for e in renewed]})
+        return
+    for entity in renewed:
+        talk.say(f"{entity.name!r} has a certificate until {moment(entity.expires_us)}")
+    if not renewed:
+        talk.note("nothing is due")
+
+
+@app.command(epilog="Example: sealcast entity revoke mallory --cause key-compromise")
+def revoke(
+    name: Name,
+    cause: Annotated[Cause, typer.Option(help="What the revocation list says.")] = Cause.UNSPECIFIED,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Revoke an entity for good, on every topic, and its certificate with it.
 
     From the next batch on nothing it publishes is admitted and nothing is sealed for it. Its name is never given again.
     To take single rights away, see `sealcast revoke`.
     """
     here = talk.open_realm(realm)
-    version = here.revoke_entity(name)
+    version = here.revoke_entity(name, cause)
     if json:
         state = here.state()
         talk.emit(_describe(state, state.entity(name)))
@@ -85,6 +135,7 @@ def _describe(state: RealmState, entity: Entity) -> dict[str, object]:
             if (rights := state.rights_of(topic, entity.name))
         },
         "roles": [str(r) for r in sorted(entity.roles)],
+        "certificate": {"serial": f"{entity.serials[-1]:x}", "until": moment(entity.expires_us)},
         "verify_key": entity.verify_key.hex(),
         "kem_public": entity.kem_public.hex(),
     }

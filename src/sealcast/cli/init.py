@@ -22,11 +22,11 @@ def init(
     ] = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Make a new realm: its registry, its broker's secrets, and room for topics.
+    """Make a new realm: its registry, its authority, a key center, a broker, two discovery nodes, and room for topics.
 
-    Everything lies in DIR. `secrets/` is the trusted broker's and `entities/` holds private keys: both are readable
-    by you alone, and sealed under an unlock key that is kept elsewhere (`sealcast doctor` says where). The rest is
-    public, or sealed.
+    Everything lies in DIR. `secrets/` is theirs and `entities/` holds private keys: both are readable by you alone, and
+    sealed under an unlock key that is kept elsewhere (`sealcast doctor` says where). The rest is public, or sealed.
+    The root's key, secrets/authority/root.key, is needed for the next authority only: take it offline.
 
     A registry that several machines share is a PostgreSQL database. Its URL is written down, so it has no password:
     that comes from PGPASSFILE, from PGPASSWORD, or with a whole URL in SEALCAST_REGISTRY_URL.
@@ -36,7 +36,8 @@ def init(
     realm = Realm.create(directory, name, registry=registry)
     if json:
         document = {"realm": str(realm.paths.root), "name": realm.name, "id": realm.id.hex()}
-        talk.emit({**document, "registry": str(realm.registry.address)})
+        root = realm.trust().root.fingerprint.hex()
+        talk.emit({**document, "root": root, "registry": str(realm.registry.address)})
         return
     talk.say(f"realm {realm.name!r} made in {realm.paths.root}")
     talk.note(f"next: cd {directory} && sealcast topic create NAME --schema FILE")

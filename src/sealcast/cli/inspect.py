@@ -20,7 +20,9 @@ app = typer.Typer(**talk.SETTINGS)
 _HEAD: Final = 64
 Found = dict[str, Any]
 _KEY_FILES: Final = {
+    "sealcast authority": "an authority's private key",
     "sealcast broker": "the trusted broker's secrets",
+    "sealcast key center": "a key center's secrets",
     "sealcast entity": "an entity's private keys",
 }
 
@@ -194,7 +196,7 @@ def _plain_json(path: Path) -> Found:
         return _result(
             "a subscriber's durable cursor", **facts, reveals="how far it has read", hides="what it has read"
         )
-    if isinstance(body, dict) and {"format", "name", "id"} == set(body) - {"registry"}:
+    if isinstance(body, dict) and {"format", "name", "id", "root"} == set(body) - {"registry", "discovery"}:
         return _result("a realm's mark", **body, reveals="the realm's name and id", hides="nothing")
     raise Rejected(f"{path} is JSON, but nothing that Sealcast writes")
 

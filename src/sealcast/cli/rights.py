@@ -1,4 +1,4 @@
-"""sealcast grant, sealcast revoke: simple rights, per topic and entity."""
+"""sealcast grant, sealcast revoke: rights per topic and entity, for a time and for what a template admits."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sealcast.cli import talk
+from sealcast.cli import talk, times
+from sealcast.cli.topic import term_json
 
 if TYPE_CHECKING:
-    from sealcast.trust.realm import RealmState
+    from sealcast.trust.realm import RealmState, Term
 
 from sealcast.trust.changes import Right
 
@@ -19,12 +20,39 @@ revoke_app = typer.Typer(**talk.SETTINGS)
 Rights = Annotated[list[Right], typer.Argument(metavar="RIGHT...", help="publish, subscribe, or both.")]
 
 
-@grant_app.command(epilog="Example: sealcast grant orders alice subscribe")
+@grant_app.command(epilog="Example: sealcast grant orders alice subscribe --for 30d --template symbol=IBM")
 def grant(
-    topic: str, entity: str, rights: Rights, realm: talk.RealmOption = None, json: talk.JsonOption = False
+    topic: str,
+    entity: str,
+    rights: Rights,
+    span: Annotated[
+        str | None, typer.Option("--for", metavar="SPAN", help="For so long: 12h, 30d [default: for good].")
+    ] = None,
+    start: Annotated[
+        str | None, typer.Option("--from", metavar="TIME", help="From this time on, UTC [default: now].")
+    ] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Until this time, UTC.")] = None,
+    template: Annotated[
+        str, typer.Option(metavar="TEMPLATE", help="For these events only: 'symbol=IBM, venue=*' [default: all].")
+    ] = "*",
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
 ) -> None:
-    """Give an entity rights on a topic, and the key it needs to use them."""
-    _report(talk.open_realm(realm).grant(topic, entity, rights), topic, entity, json)
+    """Give an entity rights on a topic, and the key it needs to use them.
+
+    A right that it has already gets the new terms. With a template, what it publishes must satisfy it, and what it
+    reads is what satisfies it.
+    """
+    if span is not None and until is not None:
+        raise typer.BadParameter("--for and --until are two ways to say the same: give one")
+    here = talk.open_realm(realm)
+    begins = times.microseconds(start, "--from") if start is not None else 0
+    ends = times.microseconds(until, "--until") if until is not None else None
+    if span is not None:
+        ends = (begins or here.clock()) + times.seconds(span, "--for") * 1_000_000
+    with talk.about_filter(template):
+        state = here.grant(topic, entity, rights, not_before_us=begins, until_us=ends, template=template)
+    _report(state, topic, entity, json)
 
 
 @revoke_app.command(epilog="Example: sealcast revoke orders alice publish")
@@ -40,8 +68,20 @@ def revoke(
 
 
 def _report(state: RealmState, topic: str, entity: str, json: bool) -> None:
-    held = [str(r) for r in Right if state.may(r, topic, entity)]
+    terms = state.terms_of(topic, entity)
+    held = [str(r) for r in Right if r in terms]
     if json:
-        talk.emit({"topic": topic, "entity": entity, "may": held, "version": state.version})
+        shown = {str(right): term_json(term) for right, term in terms.items()}
+        talk.emit({"topic": topic, "entity": entity, "may": held, "terms": shown, "version": state.version})
         return
-    talk.say(f"{entity!r} may {' and '.join(held) or 'do nothing'} on {topic!r} (version {state.version})")
+    limits = dict.fromkeys(_limits(term) for term in terms.values())
+    only = "".join(f", {limit}" for limit in limits if limit)
+    may = " and ".join(held) or "do nothing"
+    talk.say(f"{entity!r} may {may} on {topic!r}{only} (version {state.version})")
+
+
+def _limits(term: Term) -> str:
+    words = [f"from {times.moment(term.not_before_us)}"] if term.not_before_us else []
+    words += [f"until {times.moment(term.until_us)}"] if term.until_us is not None else []
+    words += [f"for {term.template}"] if term.template != "*" else []
+    return " ".join(words)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sealcast.cli import talk
-from sealcast.cli.times import moment
+from sealcast.cli import epochs, talk
+from sealcast.cli.times import moment, seconds
 from sealcast.errors import SchemaRejected
 
 if TYPE_CHECKING:
@@ -36,20 +36,55 @@ def create(
         str,
         typer.Option(help="members: everyone enrolled may publish and subscribe; granted: only who was granted it."),
     ] = "members",
+    center: Annotated[str, typer.Option(help="The key center that makes its keys and signs its tokens.")] = "center",
+    owner: Annotated[str, typer.Option(metavar="ENTITY", help="Who decides about it, beside the administrator.")] = "",
+    key_size: Annotated[str, typer.Option(metavar="BITS", help="Of its AES keys: 128, 192 or 256.")] = "256",
+    token_hash: Annotated[str, typer.Option(help="Of its tokens' signatures: sha-256, sha-384, sha-512.")] = "sha-256",
+    key_lifetime: Annotated[str, typer.Option(metavar="SPAN", help="When a key is replaced: by age.")] = "30d",
+    messages_per_key: Annotated[str, typer.Option(metavar="N", help="And by messages sealed.")] = "4294967296",
+    token_lifetime: Annotated[str, typer.Option(metavar="SPAN", help="The longest life of a token.")] = "1d",
+    grace: Annotated[str, typer.Option(metavar="SPAN", help="How long frames of the last epoch are taken.")] = "5m",
+    max_skew: Annotated[str, typer.Option(metavar="SPAN", help="How far clocks may differ.")] = "5m",
+    stale_after: Annotated[str, typer.Option(metavar="SPAN", help="Older messages are refused.")] = "1d",
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
 
-    Types are int, float, decimal, string, bool and timestamp. Bounds are inclusive.
+    Types are int, float, decimal, string, bool and timestamp. Bounds are inclusive. Spans of time are 90s, 15m, 12h,
+    30d, 4w or 1y.
     """
+    from sealcast.trust.parameters import KeyParameters
+
+    spans = {
+        "key_lifetime_s": (key_lifetime, "--key-lifetime"),
+        "token_lifetime_s": (token_lifetime, "--token-lifetime"),
+        "grace_s": (grace, "--grace"),
+        "max_skew_s": (max_skew, "--max-skew"),
+        "stale_after_s": (stale_after, "--stale-after"),
+    }
+    given = {"key_bits": key_size, "token_hash": token_hash, "messages_per_key": messages_per_key}
+    parameters = KeyParameters.parse(given | {name: seconds(*span) for name, span in spans.items()})
     here = talk.open_realm(realm)
-    here.create_topic(name, read_schema(schema), partitions=partitions, protection=protection, access=access)
+    here.create_topic(
+        name,
+        read_schema(schema),
+        partitions=partitions,
+        protection=protection,
+        access=access,
+        center=center,
+        parameters=parameters,
+        owner=owner,
+    )
     state = here.state()
     if json:
         talk.emit(describe(state, state.topic_state(name)))
         return
     talk.say(f"topic {name!r} created ({access}, {partitions} partition{'s' if partitions != 1 else ''})")
+
+
+app.command(epilog="Example: sealcast topic rotate quotes")(epochs.rotate)
+app.command(epilog="Example: sealcast topic serve quotes broker-2")(epochs.serve)
 
 
 @app.command("list", epilog="Example: sealcast topic list --json")
@@ -132,6 +167,8 @@ def describe(state: RealmState, found: TopicState) -> dict[str, object]:
         "rights": {entity: sorted(terms) for entity, terms in found.terms.items()},
         "terms": {entity: {right: term_json(t) for right, t in terms.items()} for entity, terms in found.terms.items()},
         "center": topic.center,
+        "owner": topic.owner or None,
+        "brokers": sorted({broker for _, broker in found.topic_keys}),
         "parameters": topic.parameters.to_json(),
         "epoch_started": moment(topic.epoch_starts[-1]),
         "schema": topic.schema.to_json(),

@@ -1,0 +1,80 @@
+"""sealcast topic rotate, sealcast topic serve: who holds a topic's key, and since when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sealcast.cli import talk
+from sealcast.cli.times import moment
+
+if TYPE_CHECKING:
+    from sealcast.trust.deployment import Realm
+    from sealcast.trust.realm import RealmState
+
+
+def rotate(
+    topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]", help="Topics to rotate now.")] = None,
+    due: Annotated[
+        bool, typer.Option("--due", help="Rotate every topic whose key is too old or has sealed enough.")
+    ] = False,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Start a new epoch: new keys for the topic's brokers and for all who may use it.
+
+    What was sealed before stays readable for those who could read it. Publishers that have not heard of it yet are
+    admitted for the topic's grace. With --due, the limits are the topic's own: --key-lifetime and --messages-per-key.
+    """
+    if bool(topics) == due:
+        raise typer.BadParameter("name topics, or say --due")
+    here = talk.open_realm(realm)
+    reasons = here.rotate_due(counts=messages(here)) if due else dict.fromkeys(topics or (), "asked for")
+    if not due:
+        here.rotate_many(list(reasons))
+    state = here.state()
+    if json:
+        talk.emit({"rotated": [_described(state, name, why) for name, why in reasons.items()]})
+        return
+    for name, why in reasons.items():
+        about = state.topic(name)
+        talk.say(f"topic {name!r} is in epoch {about.epoch} since {moment(about.epoch_starts[-1])}: {why}")
+    if not reasons:
+        talk.note("nothing is due")
+
+
+def serve(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    broker: Annotated[str, typer.Argument(metavar="BROKER", help="An enrolled broker.")],
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Let a broker serve a topic: its key center hands it the topic's key, sealed to it alone."""
+    state = talk.open_realm(realm).serve(topic, broker)
+    epochs = sorted(epoch for epoch, name in state.topic_state(topic).topic_keys if name == broker)
+    if json:
+        talk.emit({"topic": topic, "broker": broker, "epochs": epochs, "version": state.version})
+        return
+    talk.say(f"broker {broker!r} has the key of topic {topic!r} in epoch {', '.join(map(str, epochs))}")
+
+
+def messages(here: Realm) -> dict[str, int]:
+    """How many messages each topic's key has sealed in its present epoch, by the topics' ledgers."""
+    from sealcast.log.ledger import LedgerReader
+
+    counts: dict[str, int] = {}
+    for name, found in here.state().topics.items():
+        ledger = LedgerReader(here.paths.topic(name).ledger)
+        try:
+            first = ledger.index_at(found.topic.epoch_starts[-1])
+            records = (ledger.at(index).entry.pieces for index in range(first, ledger.end()))
+            counts[name] = sum(piece.events for pieces in records for piece in pieces)
+        finally:
+            ledger.close()
+    return counts
+
+
+def _described(state: RealmState, name: str, why: str) -> dict[str, object]:
+    about = state.topic(name)
+    return {"topic": name, "epoch": about.epoch, "since": moment(about.epoch_starts[-1]), "why": why}
