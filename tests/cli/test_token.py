@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from sealcast.cli import talk
-from sealcast.errors import Misuse, TokenRejected
 from sealcast.trust.changes import (
     AddAuthority,
     CreateTopic,
     EnrolEntity,
     FoundRealm,
-    RevokeEntity,
+    Right,
 )
+from sealcast.trust.deployment import Realm
+from sealcast.trust.minting import token_for
 from sealcast.trust.realm import EMPTY, RealmState, apply_all
-from sealcast.trust.tokens import gate_for
 from tests.cli.shell import sealcast
 from tests.trust import token_world as world
 from tests.trust.token_world import mint
@@ -177,18 +177,19 @@ def test_usage_and_help(tmp_path: Path) -> None:
     assert bad.code == 1 and "--at is a time" in bad.err
 
 
-# --- the gate of a realm --------------------------------------------------------------------------
+# --- in a real realm ------------------------------------------------------------------------------
 
 
-def test_the_gate_of_a_realm_has_its_authorities_centers_and_revocations() -> None:
-    state = founded()
-    gate = gate_for(state)
-    topic, token = state.topic("scores"), mint(epoch=1)
-    assert gate.verify(token, topic, world.NOW, min(world.claims().rights), world.frame_key("alice"))
-    gone = apply_all(state, [RevokeEntity("center")])
-
-    with pytest.raises(TokenRejected) as refusal:
-        gate_for(gone).verify(token, topic, world.NOW, min(world.claims().rights), world.frame_key("alice"))
-    assert refusal.value.reason == "center-unknown"
-    with pytest.raises(Misuse, match="no authority"):
-        gate_for(EMPTY)
+def test_a_token_of_a_realms_own_center(home: Path, tmp_path: Path) -> None:
+    """Minted by the center that came with the realm; taken, until its owner is revoked."""
+    realm = Realm(home)
+    token = token_for(realm.center(), realm.state(), "quotes", "alice", Right.SUBSCRIBE, realm.clock())
+    path = kept(tmp_path, token)
+    told = sealcast("token", "inspect", path, "--json")
+    assert told.code == 0, told.out
+    assert (told.document["verifies"], told.document["topic_name"]) == (True, "quotes")
+    assert told.document["issuer"] == realm.state().topic("quotes").center
+    assert sealcast("token", "inspect", path, "--at", "2020-01-01", "--json").document["reason"].startswith("center-")
+    assert sealcast("entity", "revoke", "alice").code == 0
+    again = sealcast("token", "inspect", path, "--json")
+    assert (again.code, again.document["reason"], again.document["check"]) == (1, "revoked", "revoked")

@@ -123,13 +123,14 @@ def _time(token: Token, moment: int) -> str:
 
 def _judged(data: bytes, token: Token, moment: int, realm: Realm | None) -> dict[str, Any]:
     """Whether the realm takes it; `verifies` is None where nobody could be asked."""
-    from sealcast.trust.tokens import TokenReason, gate_for
+    from sealcast.trust.gates import gate_of
+    from sealcast.trust.tokens import TokenReason
 
     if realm is None:
         return {"verifies": None, "why": "no realm was found to ask", "hint": "name one with --realm DIR"}
     try:
         state = realm.state()
-        gate = gate_for(state)
+        gate = gate_of(state)
     except (Misuse, Unavailable) as error:
         return {"verifies": None, "why": error.message, "hint": error.hint}
     claims = token.claims

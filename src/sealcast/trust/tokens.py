@@ -2,8 +2,8 @@
 
     mint(signer, claims, hash) -> bytes        the key center
     parse(bytes) -> Token                      anyone; nothing is verified            (claims.py: the bytes)
-    gate_for(state) -> TokenGate               a broker: authorities, centers and revocations of one version
-    TokenGate.verify(bytes, ...) -> Token      the numbered checks below, or TokenRejected with the reason
+    TokenGate.verify(bytes, ...) -> Token      a broker: the numbered checks below, or TokenRejected with the reason
+    gates.gate_of(state) -> TokenGate          with the authorities, centers and revocations of a realm's state
 
 A token is no bearer's: it names an Ed25519 key (`cnf`), and the caller says which key signed what came with it. It is
 for one topic of one realm, for a time, for an epoch. Which algorithm it was signed with is the topic's parameter and
@@ -21,9 +21,9 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import Final, Protocol
 
-from sealcast.errors import CertificateRejected, FilterRejected, Misuse, TokenRejected
+from sealcast.errors import CertificateRejected, FilterRejected, TokenRejected
 from sealcast.model.schema import Schema
 from sealcast.primitives.p256 import Hash, SigningKey, VerifyKey
 from sealcast.trust import certificates
@@ -44,9 +44,6 @@ from sealcast.trust.token_memory import VerifiedTokens
 from sealcast.trust.token_reasons import TokenReason, refused
 from sealcast.wire import cose
 
-if TYPE_CHECKING:
-    from sealcast.trust.state import RealmState
-
 __all__ = [
     "Claims",
     "Presented",
@@ -56,7 +53,6 @@ __all__ = [
     "TokenReason",
     "VerifiedTokens",
     "audience",
-    "gate_for",
     "mint",
     "parse",
 ]
@@ -283,28 +279,6 @@ class TokenGate:
                 f"the certificate of {claims.subject!r} was revoked",
                 "a revoked name stays revoked: enrol a new one",
             )
-
-
-def gate_for(state: RealmState, tokens: VerifiedTokens | None = None) -> TokenGate:
-    """The gate of a realm at one version: its authorities, its key centers and what was revoked by then.
-
-    Certificates that a center had before count too, for tokens signed under them. A center that was revoked is known
-    only if its certificate is on the list, so that the reason can be given; otherwise it is not known at all.
-    """
-    founding = state.founding
-    if founding is None:
-        raise Misuse(
-            "this realm has no authority, so nobody in it signs tokens", hint="make a new one: sealcast init DIR"
-        )
-    trust = Trust(founding.root, founding.authorities, founding.id)
-    centers = [
-        der
-        for center in state.entities.values()
-        if Role.KEY_CENTER in center.roles
-        for der in (center.certificate, *center.former)
-        if der and (not center.revoked or state.revoked.is_revoked(certificates.parse(der).serial))
-    ]
-    return TokenGate(trust, centers, state.revoked, tokens)
 
 
 _UNTRUSTED: Final = (TokenReason.CENTER_UNTRUSTED, "only centers that this realm's authority certified sign tokens")
