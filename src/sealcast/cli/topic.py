@@ -1,4 +1,4 @@
-"""sealcast topic: create, list, show, find."""
+"""sealcast topic: create, list, show, find, advertise."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sealcast.trust.realm import RealmState, Term, TopicState
     from sealcast.trust.topics import Terms
 
-app = typer.Typer(help="Create, list, show and find topics.", **talk.SETTINGS)
+app = typer.Typer(help="Create, list, show, find and advertise topics.", **talk.SETTINGS)
 
 _SCHEMA_HELP = (
     """A JSON file, or - for stdin: {"attributes": [{"name", "type", "min", "max", "step", "max_length"}]}."""
@@ -94,20 +94,70 @@ def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None
     _show_many(state, list(state.topics.values()), json, "no topics yet: sealcast topic create NAME --schema FILE")
 
 
-@app.command(epilog="Example: sealcast topic find price")
+@app.command(epilog="Example: sealcast topic find 'market.*; venue=NYSE' --as alice")
 def find(
-    text: Annotated[str, typer.Argument(help="Part of a topic's name, or of an attribute's.")],
+    query: Annotated[
+        str, typer.Argument(help="market.* or /market/*, tag=value or tag=*, @attribute:type, or a plain word.")
+    ],
+    entity: Annotated[
+        str | None,
+        typer.Option("--as", metavar="ENTITY", help="Ask the discovery nodes, as this entity [default: the registry]."),
+    ] = None,
+    what: Annotated[str, typer.Option(help="topic, key-center, broker, discovery or any; with --as.")] = "topic",
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Find topics by their name or by the attributes they have."""
-    state, wanted = talk.open_realm(realm).state(), text.casefold()
-    found = [
-        t
-        for t in state.topics.values()
-        if wanted in t.topic.name.casefold() or any(wanted in a.casefold() for a in t.topic.schema.names)
-    ]
-    _show_many(state, found, json, f"no topic has {text!r} in its name or attributes")
+    """Find topics by path, by tags, by the attributes of their schema, or by a word.
+
+    With --as, what that entity may find is asked of every discovery node and verified against its owners' signatures.
+    What it may not find is not there. Without it, all topics of the registry are looked at.
+    """
+    from sealcast.cli import offers
+
+    here = talk.open_realm(realm)
+    if entity is not None:
+        offers.find(here, query, entity, what, json)
+        return
+    state = here.state()
+    with talk.about_filter(query):
+        found = offers.in_registry(state, query)
+    _show_many(state, found, json, f"no topic has {query!r} in its name or attributes")
+
+
+@app.command(
+    epilog="Example: sealcast topic advertise quotes --as center --tag venue=NYSE --restrict 'right=subscribe'"
+)
+def advertise(
+    name: Annotated[str, typer.Argument(help="The topic.")],
+    entity: Annotated[str, typer.Option("--as", metavar="ENTITY", help="Its owner; its key center if it has none.")],
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="To be found by; as many as need be.")
+    ] = None,
+    restrict: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHO",
+            help="Who may find it: open, name=a,b, role=broker, right=subscribe, joined by & and |"
+            " [default: open for members, right=publish,subscribe where rights are granted].",
+        ),
+    ] = None,
+    live: Annotated[str, typer.Option(metavar="SPAN", help="How long it counts: 12h, 30d, 1y.")] = "1y",
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="It can be found no more.")] = False,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Advertise a topic on every discovery node, signed by its owner; or withdraw what was advertised."""
+    from sealcast.cli import offers
+
+    here = talk.open_realm(realm)
+    if withdraw:
+        done = offers.withdraw(here, name, entity)
+    else:
+        done = offers.advertise(here, name, entity, tag or [], restrict, live)
+    if json:
+        talk.emit(done)
+        return
+    talk.say(f"topic {name!r} {'withdrawn' if withdraw else 'advertised'} by {entity!r}")
 
 
 @app.command(epilog="Example: sealcast topic show quotes")

@@ -3,6 +3,7 @@
     REALM/discovery/NAME/advertisements.sqlite     what node NAME keeps
     REALM/control/services/NAME.sqlite             where it listens and what it answered (`trust.journal`)
     REALM/realm.json                               where all nodes listen (`bootstrap`)
+    REALM/discovery/advertised                     the topics that were ever advertised from here, an id a line
 
 No daemon: asking a node whose keys can be read here also takes a turn as that node. The question still goes through its
 topic, sealed and signed, and is answered by the same rules; on a machine without the keys one waits for whoever has
@@ -13,11 +14,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Final, Protocol
 
-from sealcast.errors import Misuse
+from sealcast.errors import Misuse, Rejected, Unavailable
+from sealcast.log import files
 from sealcast.primitives.encoding import joined
 from sealcast.trust.asking import Asker
 from sealcast.trust.budgets import Allowance, Budgets
@@ -223,29 +226,60 @@ def advertise_topic(
         tags=dict(tags or {}), schema=topic.schema, restrictions=restrictions,
     )  # fmt: skip
     with RealmDiscovery(realm, owner) as discovery:
-        return discovery.advertise(about)
+        spread = discovery.advertise(about)
+    _note_advertised(realm, topic.id)
+    return spread
+
+
+def advertise_new(realm: RealmHandle, keys_of: Callable[[str], Identity | None]) -> list[str]:
+    """Advertise the topics that never were, as far as their owners' keys are at hand; their names.
+
+    Making a topic is the registry's business and waits for nobody; this catches up with it. What was withdrawn was
+    advertised once, and stays withdrawn.
+    """
+    known, done = _advertised(realm), list[str]()
+    for found in realm.state().topics.values():
+        owner = None if found.topic.id in known else keys_of(owner_of(found.topic))
+        # Its owner's word may count no more, or no node may answer: whoever only looks for something can go on.
+        with suppress(Rejected, Unavailable):
+            if owner is not None and advertise_topic(realm, found.topic, owner) is not None:
+                done.append(found.topic.name)
+    return done
 
 
 def renew_topics(realm: RealmHandle, owner: Identity, *, lifetime_us: int = TOPIC_LIFETIME_US) -> list[str]:
-    """Advertise again what is the owner's and has lived half its life, was signed under an older certificate, or was
-    never advertised; the names of those topics. Tags and restrictions stay as they are."""
-    now, state = realm.clock(), realm.state()
-    certificate, renewed = state.entity(owner.name).certificate, list[str]()
+    """Advertise again what is the owner's and has lived half its life or was signed under an older certificate.
+
+    The names of those topics. Tags and restrictions stay as they are.
+    """
+    now, renewed = realm.clock(), list[str]()
+    certificate = realm.state().entity(owner.name).certificate
     with RealmDiscovery(realm, owner) as discovery:
-        known = {f.about.id: f for f in discovery.find("*") if f.owner == owner.name}
-        for found in state.topics.values():
-            topic = found.topic
-            mine = known.get(topic.id)
-            if owner_of(topic) != owner.name or (mine is not None and mine.fresh(now, certificate)):
-                continue
-            if mine is None:
-                advertise_topic(realm, topic, owner, lifetime_us=lifetime_us)
-            else:
+        for mine in discovery.find("*"):
+            if mine.owner == owner.name and not mine.fresh(now, certificate):
                 until = _until(realm, owner.name, now + lifetime_us)
                 sequence = max(now, mine.about.sequence + 1)
                 discovery.advertise(replace(mine.about, sequence=sequence, issued_us=now, expires_us=until))
-            renewed.append(topic.name)
+                renewed.append(mine.about.path)
     return renewed
+
+
+def _advertised(realm: RealmHandle) -> frozenset[bytes]:
+    try:
+        lines = (realm.paths.root / "discovery" / "advertised").read_text().split()
+        return frozenset(map(bytes.fromhex, lines))
+    except FileNotFoundError:
+        return frozenset()
+    except ValueError:
+        # Not what was written: at worst something is advertised once more.
+        return frozenset()
+
+
+def _note_advertised(realm: RealmHandle, topic_id: bytes) -> None:
+    path = realm.paths.root / "discovery" / "advertised"
+    if topic_id not in _advertised(realm):
+        with files.named(path, "writing"), path.open("a") as record:
+            record.write(topic_id.hex() + "\n")
 
 
 def _until(realm: RealmHandle, owner: str, wanted_us: int) -> int:
