@@ -28,8 +28,10 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
         raise Misuse(f"protection is one of {', '.join(PROTECTIONS)}, not {change.protection!r}")
     if len(change.id) != TOPIC_ID_BYTES:
         raise Misuse(f"a topic's id has {TOPIC_ID_BYTES} bytes, not {len(change.id)}")
-    if change.center or draft.founding is not None:
+    if change.center:
         draft.holder(change.center, Role.KEY_CENTER)
+    elif draft.founding is not None:
+        raise Misuse(f"topic {change.name!r}: a topic is registered with one key center, and none was named")
     if change.owner:
         draft.entity(change.owner)
     topic = Topic(
