@@ -8,10 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+from sealcast.errors import CertificateRejected, TokenRejected
+from sealcast.trust import gates
+from sealcast.trust.authority import Authority
 from sealcast.trust.certificates import CertificateReason, Role
+from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
 from sealcast.trust.lists import RevocationReason
 from tests.cli.shell import sealcast
+from tests.trust.certified import keys
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "trust" / "authority.md"
 
@@ -66,6 +73,43 @@ def test_a_successor_that_was_cut_short_is_made_known(home: Path) -> None:
     assert len(realm.authority().authorities) == len(realm.trust().intermediates) == 2
 
 
+def test_a_lost_authority_is_replaced_and_life_goes_on(home: Path) -> None:
+    add = ("subscription", "add", "quotes", "--as", "alice", "--filter", "price > 100")
+    assert sealcast(*add).code == 0
+    assert sealcast("entity", "revoke", "bob").code == 0
+    realm = Realm(home)
+    before = realm.state()
+    thief = Authority.load(home / "secrets" / "authority")
+    stolen = thief.issue("alice", keys("mallory"), {Role.ENTITY}, realm.clock())
+    assert realm.trust().verify(stolen.der, realm.clock(), before.revoked), "whoever has the key is believed"
+    done = sealcast("authority", "replace", "--json").document
+    assert (done["made"]["number"], done["revoked"]) == (2, ["Sealcast authority 1"])
+    after = realm.state()
+    assert done["renewed"] == sum(not who.revoked for who in after.entities.values())
+    for name, who in after.entities.items():
+        if not who.revoked:
+            assert realm.trust().verify(who.certificate, realm.clock(), after.revoked, name=name)
+        for der in (*who.former, *([who.certificate] if who.revoked else [])):
+            assert refusal(realm, der) == CertificateReason.ISSUER_REVOKED
+    assert refusal(realm, stolen.der) == CertificateReason.ISSUER_REVOKED
+    # Subscriptions have tokens under the next one, by which the gate lets them pass.
+    (id,) = after.topic_state("quotes").credentials
+    old, new = (state.topic_state("quotes").credentials[id].token for state in (before, after))
+    topic, holder = after.topic("quotes"), after.entity("alice").verify_key
+    gate = gates.gate_of(after)
+    assert gate.verify(new, topic, realm.clock(), Right.SUBSCRIBE, holder)
+    with pytest.raises(TokenRejected):
+        gate.verify(old, topic, realm.clock(), Right.SUBSCRIBE, holder)
+    assert sealcast("entity", "enrol", "carol").code == 0
+    assert sealcast("authority", "show", "--json").document["chain"][1]["standing"] == "revoked"
+
+
+def refusal(realm: Realm, der: bytes) -> str:
+    with pytest.raises(CertificateRejected) as refused:
+        realm.trust().verify(der, realm.clock(), realm.state().revoked)
+    return refused.value.reason
+
+
 def test_refusals_say_what_to_do(home: Path) -> None:
     os.rename("secrets/authority/root.key", "../safe")
     refused = sealcast("authority", "succeed")
@@ -92,7 +136,7 @@ def test_the_documents_commands(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "Serial Number: 01" in done.stdout
-    assert '"name": "Sealcast authority 2"' in done.stdout
+    assert '"name": "Sealcast authority 3"' in done.stdout
 
 
 def test_the_documents_reasons_are_the_codes() -> None:

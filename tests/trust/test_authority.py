@@ -16,6 +16,7 @@ from sealcast.trust import applications, certificates, keyfile
 from sealcast.trust.applications import Application
 from sealcast.trust.authority import (
     AUTHORITY_LIFETIME_US,
+    BACKDATED_US,
     DAY_US,
     ENTITY,
     LIFETIME_US,
@@ -91,7 +92,8 @@ def test_nothing_outlives_its_issuer() -> None:
     authority = Authority.generate(REALM, NOW, lifetime_us=30 * DAY_US)
     made = authority.issue("alice", keys("alice"), ENTITY, NOW + 20 * DAY_US)
     assert made.not_after_us == authority.issuing.not_after_us
-    for at in (NOW - SECOND, NOW + 30 * DAY_US + 1):
+    authority.issue("bob", keys("bob"), ENTITY, NOW - BACKDATED_US)
+    for at in (NOW - BACKDATED_US - SECOND, NOW + 30 * DAY_US + 1):
         with pytest.raises(Misuse, match="issues nothing at this time"):
             authority.issue("alice", keys("alice"), ENTITY, at)
     with pytest.raises(Misuse, match="a second at least"):

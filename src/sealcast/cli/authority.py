@@ -1,4 +1,4 @@
-"""sealcast authority: show, succeed, crl."""
+"""sealcast authority: show, succeed, replace, crl."""
 
 from __future__ import annotations
 
@@ -58,20 +58,30 @@ def succeed(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> No
     Do it when half of the present one's life is over. Certificates that were issued before stay as they are. It needs
     the root's key, secrets/authority/root.key: bring it back for this, and take it away again.
     """
-    from sealcast.trust.changes import AddAuthority
-
     here = talk.open_realm(realm)
-    authority, now = here.authority(), here.clock()
-    known = {each.der for each in here.trust().intermediates}
-    # One that was made but not made known, because that was cut short, is as good as new.
-    waiting = [each for each in authority.authorities if each.der not in known]
-    made = waiting or [authority.succeed(now)]
-    here.registry.apply_many([AddAuthority(each.der) for each in made])
-    state = here.state()
+    made = here.succeed_authority()
     if json:
-        talk.emit(_describe(made[-1], here, state, now))
+        talk.emit(_describe(made, here, here.state(), here.clock()))
         return
-    talk.say(f"{made[-1].name!r} issues from now on, until {times.moment(made[-1].not_after_us)}")
+    talk.say(f"{made.name!r} issues from now on, until {times.moment(made.not_after_us)}")
+
+
+@app.command(epilog="Example: sealcast authority replace")
+def replace(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+    """Replace an authority whose key is lost, or known to others.
+
+    The next authority is made, everyone gets a certificate from it for the keys they have, live subscriptions get new
+    tokens, and the root revokes the authority before: all at once. Whatever else that key signed is refused from then
+    on. It needs the root's key, secrets/authority/root.key.
+    """
+    here = talk.open_realm(realm)
+    done = here.replace_authority()
+    gone = [each.name for each in done.revoked]
+    if json:
+        made = _describe(done.made, here, here.state(), here.clock())
+        talk.emit({"made": made, "revoked": gone, "renewed": done.certificates, "version": done.version})
+        return
+    talk.say(f"{done.made.name!r} issues from now on; revoked: {', '.join(gone)}; renewed: {done.certificates}")
 
 
 @app.command(epilog="Example: sealcast authority crl --pem --out market.crl")

@@ -46,6 +46,8 @@ DAY_US: Final = 86_400 * x509.SECOND_US
 ROOT_LIFETIME_US: Final = 3_650 * DAY_US
 AUTHORITY_LIFETIME_US: Final = 730 * DAY_US
 LIFETIME_US: Final = 90 * DAY_US
+#: An authority counts from a little before it was made: a clock that steps back must not stop it from issuing.
+BACKDATED_US: Final = 3_600 * x509.SECOND_US
 CRL_LIFETIME_US: Final = 7 * DAY_US
 ENTITY: Final = frozenset({Role.ENTITY})
 #: Whoever is further behind gets the whole list at once.
@@ -364,7 +366,7 @@ def _certify_authority(
             subject=x509.Name(organization, f"{AUTHORITY_NAME}{number}" if number else ROOT_NAME),
             public=public,
             issuer_key=signer.verify_key,
-            not_before_us=at_us,
+            not_before_us=max(0, at_us - BACKDATED_US),
             not_after_us=until if root is None else min(until, root.not_after_us),
             usages=AUTHORITY_USAGES,
             path_length=1 if root is None else 0,

@@ -12,14 +12,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sealcast.trust.admin import founding
-from sealcast.trust.admin.entities import EntityAdministration
+from sealcast.trust.admin.authorities import AuthorityAdministration
 from sealcast.trust.admin.subscriptions import SubscriptionAdministration
 from sealcast.trust.admin.topics import BOTH as BOTH
 from sealcast.trust.admin.topics import TopicAdministration
 from sealcast.trust.registry import now_us as now_us
 
 
-class Realm(EntityAdministration, TopicAdministration, SubscriptionAdministration):
+class Realm(AuthorityAdministration, TopicAdministration, SubscriptionAdministration):
     """One deployment: its registry, its topics, and where its files lie."""
 
     @classmethod

@@ -2,6 +2,7 @@
 
 handle.py         opening a realm: its registry, its files, the secrets that are at hand
 entities.py       enrolling, renewing and revoking, with the authority
+authorities.py    the next authority, and the replacement of one that is lost
 topics.py         creating and rotating topics, granting and revoking rights, with the topics' key centers
 subscriptions.py  subscribing, and the tokens that subscriptions live by
 founding.py       making a realm
