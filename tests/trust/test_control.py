@@ -120,9 +120,11 @@ def test_a_queue_is_bounded_in_bytes_and_its_files_go(tmp_path: Path) -> None:
 def test_reply_topics_of_the_dead_are_swept(tmp_path: Path) -> None:
     plane = ControlPlane(tmp_path)
     kept, left = plane.create(), plane.create(reply=True)
-    now = (plane.root / left.hex() / "reply").stat().st_mtime_ns // 1000
-    assert plane.sweep(now + SECOND, 2 * SECOND) == 0
-    assert plane.sweep(now + 3 * SECOND, 2 * SECOND) == 1
+    assert plane.sweep() == 0
+    an_age = 2 * 3_600 * 10**9
+    mark = plane.root / left.hex() / "reply"
+    os.utime(mark, ns=(mark.stat().st_atime_ns, mark.stat().st_mtime_ns - an_age))
+    assert plane.sweep() == 1
     assert plane.exists(kept) and not plane.exists(left)
 
 
@@ -220,11 +222,52 @@ def test_a_replay_is_never_handled_again_and_answered_a_few_times(tmp_path: Path
 def test_twice_in_one_turn_is_once(tmp_path: Path) -> None:
     echo = Echo()
     service, plane = WORLD.service(tmp_path, CENTER, echo), ControlPlane(tmp_path, origin="alice")
-    envelope = asked(ALICE, b"once", plane.create(reply=True))
-    for _ in range(3):
+    topic = plane.create(reply=True)
+    envelope = asked(ALICE, b"once", topic)
+    for _ in range(MAX_SENT + 3):
         plane.post(service.topic, envelope)
-    assert service.serve_once(WORLD.now).counts == {"answered": 1, "replay": 1, "origin-waits": 1}
+    # An impatient asker is not punished; who goes on and on is.
+    assert service.serve_once(WORLD.now).counts == {"answered": 1, "again": MAX_SENT, "replay": 1, "origin-waits": 1}
     assert echo.handled == {b"once": 1}
+    assert len(plane.read(topic, 0)) == 1
+
+
+def test_answers_go_only_where_one_is_awaited(tmp_path: Path) -> None:
+    """Mallory names another service's topic for her answers: one service is not made to flood another."""
+    service, victim = WORLD.service(tmp_path, CENTER, Echo()), WORLD.service(tmp_path, CAST.other, Echo())
+    plane = ControlPlane(tmp_path, origin="mallory")
+    plane.post(service.topic, asked(MALLORY, b"abc", victim.topic))
+    assert service.serve_once(WORLD.now).answered == 1
+    assert plane.end(victim.topic) == 0
+
+
+def test_memory_is_bounded_for_each_sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sealcast.trust.service.MAX_ANSWERED_EACH", 3)
+    monkeypatch.setattr("sealcast.trust.service.MAX_ANSWERED", 5)
+    service, plane = WORLD.service(tmp_path, CENTER, Echo()), ControlPlane(tmp_path, origin="all")
+    topic = plane.create(reply=True)
+    for party, count in ((ALICE, 5), (MALLORY, 5)):
+        for i in range(count):
+            plane.post(service.topic, asked(party, bytes([i]), topic))
+    assert service.serve_once(WORLD.now).counts == {"answered": 5, "no-room": 5}
+    WORLD.now += 301 * SECOND
+    plane.post(service.topic, b"noise")
+    service.serve_once(WORLD.now)
+    assert service._journal.remembered() == 0, "what its time refuses is forgotten"
+
+
+def test_old_answers_are_let_go_and_their_ids_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sealcast.trust.journal.MAX_KEPT_BYTES", 8_000)
+    service, plane = WORLD.service(tmp_path, CENTER, Echo()), ControlPlane(tmp_path, origin="alice")
+    topic = plane.create(reply=True)
+    for i in range(12):
+        WORLD.now += SECOND
+        plane.post(service.topic, asked(ALICE, bytes([i]), topic))
+        service.serve_once(WORLD.now)
+    journal = service._journal
+    kept = [row[0] for row in journal._db.execute("SELECT length(reply) FROM answered WHERE reply IS NOT NULL")]
+    assert journal.remembered() == 12 and sum(kept) <= 8_000 + 2_200
+    assert journal._db.execute("SELECT bytes FROM kept").fetchone() == (sum(kept),)
 
 
 def test_a_restart_remembers(tmp_path: Path) -> None:
@@ -341,7 +384,7 @@ def test_a_flood_of_ten_times_the_honest_rate(tmp_path: Path, origins: int) -> N
     assert noise == 10 * honest == 300
     assert total["answered"] == honest and late == 0
     assert all(n == 1 for n in echo.handled.values())
-    assert len(service._journal) == honest + 1, "noise is not remembered"
+    assert service._journal.remembered() == honest + 1, "noise is not remembered"
     assert len(service._origins) <= 32
     # Cryptography for noise: some while an origin is new, then ever less. With a name for each attempt, the crowd's.
     assert opened <= {1: 30, 7: 80, 10_000: 32 + 20 + 20 * 6}[origins]

@@ -17,11 +17,13 @@ from typing import Final, Self
 from sealcast.errors import NotFound, Unavailable
 from sealcast.trust.control import Busy, ControlPlane
 from sealcast.trust.envelopes import EnvelopeRejected, Message, Opened, Party, Recipient, Verify, open_reply, seal
-from sealcast.trust.service import unwrap
+from sealcast.trust.service import Turn, unwrap
 
 ATTEMPTS: Final = 4
 PATIENCE_S: Final = 5.0
 _POLL_S: Final = 0.01
+#: A whole queue is taken in fewer.
+_MOST_TURNS: Final = 16
 #: Answers on one topic before another takes its place, files and all.
 _ENOUGH: Final = 128
 
@@ -90,10 +92,10 @@ class Asker:
 
     def _answer(self, topic: bytes, question: Message, of: str, turn: Callable[[], object] | None) -> Opened | None:
         """The first post on our topic that is a proven answer to the question."""
-        until = time.monotonic() + self._patience_s
+        until, turns = time.monotonic() + self._patience_s, 0
         while True:
-            if turn is not None:
-                turn()
+            done = None if turn is None else turn()
+            turns += 1
             for post in self._plane.read(topic, self._heard):
                 self._heard = post.offset + 1
                 try:
@@ -101,6 +103,9 @@ class Asker:
                 except EnvelopeRejected:
                     # Anyone may post here; only the one who was asked can answer.
                     continue
+            if isinstance(done, Turn) and done.taken and turns < _MOST_TURNS:
+                # Others were before us in the queue.
+                continue
             if turn is not None or time.monotonic() > until:
                 return None
             time.sleep(_POLL_S)

@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections import OrderedDict, deque
 from contextlib import suppress
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ MAX_QUEUE_BYTES: Final = 16 << 20
 #: Who listens to nothing else reads a turn's worth at a time.
 READ_RECORDS: Final = 256
 READ_BYTES: Final = 8 << 20
+#: Nobody waits this long for an answer.
+ABANDONED_US: Final = 3_600_000_000
 _SEGMENT_BYTES: Final = 4 << 20
 _MAX_OPEN: Final = 32
 _NAME: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
@@ -106,6 +109,10 @@ class ControlPlane:
     def exists(self, topic: bytes) -> bool:
         return self._directory(topic).is_dir()
 
+    def awaits_reply(self, topic: bytes) -> bool:
+        """Whether someone made it to be answered on. Answers go nowhere else: no service is made to flood another."""
+        return (self._directory(topic) / "reply").exists()
+
     def drop(self, topic: bytes) -> None:
         """Unsubscribe for good: what is queued is thrown away. Dropping twice is fine."""
         log = self._open.pop(topic, None)
@@ -119,16 +126,17 @@ class ControlPlane:
             directory.rename(gone)
             shutil.rmtree(gone, ignore_errors=True)
 
-    def sweep(self, now_us: int, older_than_us: int) -> int:
+    def sweep(self, older_than_us: int = ABANDONED_US) -> int:
         """Drop the reply topics of those who stopped waiting, and what drops left behind; how many."""
-        swept = 0
+        # By the files' own clock: it is their times that are looked at.
+        swept, before_us = 0, time.time_ns() // 1000 - older_than_us
         with files.named(self.root, "sweeping"):
             for directory in sorted(self.root.iterdir()) if self.root.is_dir() else ():
                 if directory.name.startswith(".dropped-"):
                     shutil.rmtree(directory, ignore_errors=True)
                 elif _NAME.fullmatch(directory.name):
                     with suppress(FileNotFoundError):
-                        if (directory / "reply").stat().st_mtime_ns // 1000 < now_us - older_than_us:
+                        if (directory / "reply").stat().st_mtime_ns // 1000 < before_us:
                             self.drop(bytes.fromhex(directory.name))
                             swept += 1
         return swept
@@ -211,7 +219,9 @@ class ControlPlane:
         if log is None:
             log = self._open[topic] = EmbeddedLog(directory, segment_bytes=_SEGMENT_BYTES)
             if len(self._open) > _MAX_OPEN:
-                self._open.popitem(last=False)[1].close()
+                oldest, handle = self._open.popitem(last=False)
+                handle.close()
+                self._mine.pop(oldest, None)
         self._open.move_to_end(topic)
         return log
 

@@ -14,7 +14,7 @@ kept is bounded, for each sender and in all. Replies are sealed to who asked: no
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -40,6 +40,8 @@ CREATE TABLE IF NOT EXISTS answered (
     reply_topic BLOB NOT NULL, reply BLOB, sent INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (sender, request)
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS kept (bytes INTEGER NOT NULL);
+INSERT INTO kept SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM kept);
 CREATE INDEX IF NOT EXISTS answered_by_time ON answered (time_us);
 CREATE INDEX IF NOT EXISTS answered_unsent ON answered (sent) WHERE sent = 0;
 """
@@ -121,20 +123,21 @@ class Journal:
             ).fetchone()
         return None if row is None else Answered(*row)
 
-    def room_for(self, sender: str) -> bool:
-        """Whether one more request of `sender` can be remembered, as it must be before it is handled."""
+    def remembered(self, sender: str | None = None) -> int:
+        """How many requests are remembered, of `sender` or of all."""
         with self._named():
-            (mine,) = self._db.execute("SELECT count(*) FROM answered WHERE sender = ?", (sender,)).fetchone()
-            if mine >= MAX_ANSWERED_EACH:
-                return False
-            (every,) = self._db.execute("SELECT count(*) FROM answered").fetchone()
-        return bool(every < MAX_ANSWERED)
+            if sender is None:
+                (count,) = self._db.execute("SELECT count(*) FROM answered").fetchone()
+            else:
+                (count,) = self._db.execute("SELECT count(*) FROM answered WHERE sender = ?", (sender,)).fetchone()
+        return int(count)
 
-    def commit(self, topic: bytes, cursor: int, answers: Iterable[Answered]) -> None:
+    def commit(self, topic: bytes, cursor: int, answers: Sequence[Answered]) -> None:
         """A turn: its answers and how far it has read, together."""
         rows = [(a.sender, a.request_id, a.time_us, a.reply_topic, a.reply, a.sent) for a in answers]
         with self._transaction():
             self._db.executemany("INSERT OR IGNORE INTO answered VALUES (?, ?, ?, ?, ?, ?)", rows)
+            self._db.execute("UPDATE kept SET bytes = bytes + ?", (sum(len(a.reply or b"") for a in answers),))
             self._db.execute("UPDATE place SET cursor = max(cursor, ?) WHERE topic = ?", (cursor, topic))
 
     def unsent(self) -> list[Answered]:
@@ -159,23 +162,22 @@ class Journal:
     def forget(self, before_us: int) -> None:
         """Ids of requests that their time alone refuses by now; and old answers, when they are too many bytes."""
         with self._named():
-            (old,) = self._db.execute("SELECT count(*) FROM answered WHERE time_us < ?", (before_us,)).fetchone()
-            (kept,) = self._db.execute("SELECT coalesce(sum(length(reply)), 0) FROM answered").fetchone()
+            old, size = self._db.execute(
+                "SELECT count(*), coalesce(sum(length(reply)), 0) FROM answered WHERE time_us < ?", (before_us,)
+            ).fetchone()
+            (kept,) = self._db.execute("SELECT bytes FROM kept").fetchone()
         if old:
             with self._transaction():
                 self._db.execute("DELETE FROM answered WHERE time_us < ?", (before_us,))
-        if kept > MAX_KEPT_BYTES:
+                self._db.execute("UPDATE kept SET bytes = bytes - ?", (size,))
+        if kept - size > MAX_KEPT_BYTES:
+            # The older half, by time; it is done once in as many bytes as are let go.
             with self._transaction():
                 self._db.execute(
                     "UPDATE answered SET reply = NULL WHERE sent > 0 AND time_us <="
                     " (SELECT (min(time_us) + max(time_us)) / 2 FROM answered WHERE reply IS NOT NULL)"
                 )
-
-    def __len__(self) -> int:
-        """How many requests are remembered."""
-        with self._named():
-            (count,) = self._db.execute("SELECT count(*) FROM answered").fetchone()
-        return int(count)
+                self._db.execute("UPDATE kept SET bytes = (SELECT coalesce(sum(length(reply)), 0) FROM answered)")
 
     def close(self) -> None:
         self._db.close()

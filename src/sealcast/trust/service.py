@@ -39,7 +39,7 @@ from sealcast.trust.envelopes import (
     open_request,
     seal,
 )
-from sealcast.trust.journal import Answered, Journal
+from sealcast.trust.journal import MAX_ANSWERED, MAX_ANSWERED_EACH, Answered, Journal
 from sealcast.wire import cbor
 
 REFUSED: Final = "refused"
@@ -170,13 +170,18 @@ class Service:
     def serve(self, stop: Callable[[], bool], *, idle_s: float = 0.05, clock: Callable[[], int] | None = None) -> None:
         """Turn after turn until `stop`; moves when it wants to."""
         now = clock or (lambda: time.time_ns() // 1000)
+        self._plane.sweep()
         self.start(now())
         while not stop():
-            turn = self.serve_once(now())
-            if self.wants_to_move(now()):
-                self.move(now())
-            if not turn.taken:
+            if not self.take_turn(now()).taken:
                 time.sleep(idle_s)
+
+    def take_turn(self, now_us: int) -> Turn:
+        """`serve_once`, and then `move` if it wants to."""
+        turn = self.serve_once(now_us)
+        if self.wants_to_move(now_us):
+            self.move(now_us)
+        return turn
 
     def close(self) -> None:
         """Let go of files. It listens no less: whoever opens it next goes on where it was."""
@@ -226,7 +231,7 @@ class Service:
             for post in posts:
                 turn.take(post)
             cursor = posts[-1].offset + 1
-            self._journal.commit(place.topic, cursor, turn.answers.values())
+            self._journal.commit(place.topic, cursor, list(turn.answers.values()))
             self._send([*turn.answers.values(), *turn.again.values()])
             self._plane.take(place.topic, cursor)
             self._journal.forget(now_us - self._window.age_us)
@@ -237,7 +242,7 @@ class Service:
         if not answers:
             return
         for answer in answers:
-            if answer.reply is not None:
+            if answer.reply is not None and self._plane.awaits_reply(answer.reply_topic):
                 try:
                     self._plane.post(answer.reply_topic, answer.reply)
                 except (NotFound, Busy):
@@ -256,6 +261,9 @@ class _Taken:
         self.noise = 0
         self.answers: dict[tuple[str, bytes], Answered] = {}
         self.again: dict[tuple[str, bytes], Answered] = {}
+        self._copies: Counter[tuple[str, bytes]] = Counter()
+        #: By sender, and of all.
+        self._remembered: dict[str | None, int] = {}
 
     def take(self, post: Posted) -> None:
         s, now = self._service, self._now
@@ -286,7 +294,7 @@ class _Taken:
                 self._answer(request, _refusal(wait))
             self._count("told-to-wait" if verdict.first else "sender-waits", noise=True)
             return
-        if not s._journal.room_for(sender):
+        if not self._room_for(sender):
             self._count("no-room", noise=True)
             return
         try:
@@ -297,13 +305,26 @@ class _Taken:
         self._count("answered")
 
     def _came_before(self, post: Posted, key: tuple[str, bytes], before: Answered) -> None:
-        # (14) Never handled again; its own answer may be sent again.
-        if before.sent >= MAX_SENT or key in self.again or key in self.answers:
+        # (14) Never handled again; its own answer may be sent again, once a turn.
+        self._copies[key] += 1
+        if before.sent + self._copies[key] > MAX_SENT:
             self._service._origins.bogus(post.origin, self._now)
             self._count(EnvelopeReason.REPLAY, noise=True)
             return
-        self.again[key] = before
+        if key not in self.answers:
+            self.again[key] = before
         self._count("again")
+
+    def _room_for(self, sender: str) -> bool:
+        """Whether one more request can be remembered, as it must be before it is handled: for each and for all."""
+        for who, most in ((sender, MAX_ANSWERED_EACH), (None, MAX_ANSWERED)):
+            if who not in self._remembered:
+                self._remembered[who] = self._service._journal.remembered(who)
+            if self._remembered[who] >= most:
+                return False
+        self._remembered[sender] += 1
+        self._remembered[None] += 1
+        return True
 
     def _answer(self, request: Opened, answer: Answer) -> None:
         s, message = self._service, request.message

@@ -34,7 +34,7 @@ from sealcast.trust.discovery.client import Discovery, Spread
 from sealcast.trust.discovery.node import DiscoveryNode
 from sealcast.trust.discovery.restrictions import EVERYONE, Restrictions
 from sealcast.trust.discovery.store import Store
-from sealcast.trust.envelopes import Party, Verify
+from sealcast.trust.envelopes import Party, Verify, Window
 from sealcast.trust.identity import Identity
 from sealcast.trust.journal import Journal
 from sealcast.trust.layout import Layout
@@ -46,6 +46,8 @@ from sealcast.trust.topics import Topic
 NODE_ALLOWANCE: Final = Allowance(per_second=500, burst=5_000)
 
 
+#: A node is asked much and does nothing twice that matters: it need not remember for long.
+NODE_WINDOW: Final = Window(age_us=60_000_000)
 #: A topic stays; it is advertised again when half of this is over (`renew_topics`).
 TOPIC_LIFETIME_US: Final = 365 * 86_400 * 1_000_000
 
@@ -144,6 +146,7 @@ def node_service(realm: RealmHandle, identity: Identity) -> tuple[Service, Disco
         announce=announce,
         senders=Budgets(NODE_ALLOWANCE),
         origins=Budgets(NODE_ALLOWANCE),
+        window=NODE_WINDOW,
     )
     return service, node
 
@@ -186,10 +189,11 @@ class RealmDiscovery:
             self._nodes[name] = node_service(self._realm, Identity.load(path, name))
             self._nodes[name][0].start(self._realm.clock())
         service, _ = self._nodes[name]
-        return lambda: service.serve_once(self._realm.clock())
+        return lambda: service.take_turn(self._realm.clock())
 
     def close(self) -> None:
         self.asker.close()
+        self._plane.sweep()
         self._plane.close()
         while self._nodes:
             for part in self._nodes.popitem()[1]:
