@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 
 import psycopg
@@ -407,7 +407,11 @@ def test_a_database_that_cannot_hold_every_letter_is_refused(postgres: Server) -
         Registry.create(postgres.url("public", database=name))
 
 
-Damage = Callable[[Place], None]
+def test_without_the_driver_it_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "psycopg", None)
+    with pytest.raises(Unavailable, match="driver") as refusal:
+        Registry("postgresql://nowhere.invalid/without-a-driver").version()
+    assert "sealcast[postgres]" in (refusal.value.hint or "")
 
 
 @pytest.mark.parametrize("table", ["changes", "realm"])
