@@ -24,8 +24,6 @@ _KEY_FILES: Final = {
     "sealcast broker": "the trusted broker's secrets",
     "sealcast key center": "a key center's secrets",
     "sealcast entity": "an entity's private keys",
-    "sealcast key center": "a key center's secrets",
-    "sealcast authority": "the authority's private keys",
 }
 
 
