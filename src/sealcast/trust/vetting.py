@@ -101,8 +101,8 @@ def _vet_renewal(fold: Fold, change: RenewCertificate, at_us: int) -> None:
             f"entity {change.name!r}: a renewed certificate is about the same keys and roles",
             hint="for new keys, enrol a new name",
         )
-    if found.not_after_us <= before.not_after_us:
-        raise Rejected(f"entity {change.name!r}: this certificate does not live longer than the one it has")
+    if found.not_after_us < before.not_after_us:
+        raise Rejected(f"entity {change.name!r}: this certificate ends before the one it has")
 
 
 def _verified(fold: Fold, name: str, der: bytes, serial: int, expires_us: int, at_us: int) -> Certificate:
