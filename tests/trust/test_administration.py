@@ -352,7 +352,7 @@ def enrolment(realm: Realm, authority: Authority | None = None, **changed: objec
 
 
 LIES: list[tuple[str, dict[str, object], type[Rejected], str]] = [
-    ("another name", {"name": "mallory"}, CertificateRejected, "'eve's, not 'mallory's"),
+    ("another name", {"name": "mallory"}, CertificateRejected, "it is 'eve''s, not 'mallory''s"),
     ("another frame key", {"verify_key": Identity.generate("x").public_keys.verify_key}, Rejected, "other keys"),
     ("another receiving key", {"kem_public": bytes(32)}, Rejected, "other keys or other roles"),
     ("a role of its own", {"roles": (Role.BROKER,)}, Rejected, "other keys or other roles"),
