@@ -162,8 +162,11 @@ def _no_number(name: str) -> object:
 def _batches(descriptor: int) -> Iterator[list[bytes]]:
     """Lines in batches: full ones while input is plenty, whatever is there when it pauses, so that nothing waits."""
     lines, rest = list[bytes](), b""
+    # Not `select`, which knows no descriptor above 1023: a program with many open files may call this, too.
+    waiting = select.poll()
+    waiting.register(descriptor, select.POLLIN)
     while True:
-        if lines and (len(lines) >= LINES_PER_BATCH or not select.select([descriptor], [], [], 0)[0]):
+        if lines and (len(lines) >= LINES_PER_BATCH or not waiting.poll(0)):
             yield lines
             lines = []
         chunk = os.read(descriptor, _CHUNK)
