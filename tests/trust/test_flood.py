@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from sealcast.errors import Misuse, NotFound
+from sealcast.log.embedded import EmbeddedLog
 from sealcast.trust.asking import Address
 from sealcast.trust.budgets import Allowance, Budgets
 from sealcast.trust.control import MAX_QUEUE, Busy, ControlPlane
 from sealcast.trust.envelopes import MAX_ENVELOPE_BYTES, Message, Party, seal
 from sealcast.trust.journal import Journal
 from sealcast.trust.service import Noise, Service
+from sealcast.wire import cbor
 from tests.trust.control_world import REALM, SECOND, Echo
 from tests.trust.tampering import Case, Cast, bent_envelopes
 
@@ -78,7 +80,7 @@ def test_forged_requests_cost_their_origin_and_not_the_entity(tmp_path: Path) ->
 
 
 def flood(rng: int, replayed: bytes) -> bytes:
-    """Forged, replayed and oversized, in turn."""
+    """Forged, replayed, meaningless, and as large as a post can be, in turn."""
     names = ("insider: signature flipped at 0.5", "meant for another name", "too large", "noise", "sealed cut")
     kind = rng % (len(names) + 1)
     return replayed if kind == len(names) else BENT[names[kind]][1](_CASE)[:MAX_ENVELOPE_BYTES]
@@ -117,6 +119,30 @@ def test_a_flood_of_ten_times_the_honest_rate(tmp_path: Path, origins: int) -> N
     assert len(service._origins) <= 32
     # Cryptography for noise: some while an origin is new, then ever less. With a name for each attempt, the crowd's.
     assert opened <= {1: 30, 7: 80, 10_000: 32 + 20 + 20 * 6}[origins]
+
+
+def test_what_is_too_large_is_not_even_opened(tmp_path: Path) -> None:
+    """A plane refuses to post it; whoever writes to the files directly has it counted, and of unknown origin."""
+    service = WORLD.service(tmp_path, CENTER, Echo())
+    with EmbeddedLog(tmp_path / "control" / service.topic.hex()) as log:
+        log.append([bytes(MAX_ENVELOPE_BYTES + 1_000), cbor.encode(["eve", bytes(MAX_ENVELOPE_BYTES + 1)])])
+    assert service.serve_once(WORLD.now).counts == {"size": 2}
+
+
+def test_a_newcomer_in_a_crowd_shares_its_budget(tmp_path: Path) -> None:
+    """What is left: who comes new while every name is taken waits with the crowd. Moving is the answer."""
+    origins = Budgets(Allowance(per_second=1, burst=5), max_keys=4)
+    service = WORLD.service(tmp_path, CENTER, Echo(), origins=origins, noise=Noise(posts=20, stay_us=0))
+    WORLD.now += SECOND
+    for i in range(40):
+        eve = ControlPlane(tmp_path, origin=f"eve {i}")
+        eve.post(service.topic, b"noise")
+        eve.close()
+    newcomer = ControlPlane(tmp_path, origin="newcomer")
+    topic = newcomer.create(reply=True)
+    newcomer.post(service.topic, asked(ALICE, b"abc", topic))
+    assert service.serve_once(WORLD.now).answered == 0
+    assert service.wants_to_move(WORLD.now)
 
 
 def test_a_full_queue_holds_the_flood_back_and_lets_the_honest_in(tmp_path: Path) -> None:
@@ -232,7 +258,7 @@ def test_a_damaged_topic_is_left(tmp_path: Path) -> None:
     assert WORLD.asker(tmp_path, ALICE).ask(at(service), "echo", b"abc", turn=turn(service))
 
 
-def test_two_processes_may_serve_one_service(tmp_path: Path) -> None:
+def test_two_handles_may_serve_one_service(tmp_path: Path) -> None:
     """Turns are taken one at a time, whoever takes them: everything is handled once."""
     echo = Echo()
     services = [WORLD.service(tmp_path, CENTER, echo) for _ in range(2)]
