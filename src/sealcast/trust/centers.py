@@ -58,5 +58,10 @@ class CenterSecrets(Unpicklable):
         if topic.center != self.name:
             raise Misuse(f"topic {topic.name!r} is managed by center {topic.center!r}, not by {self.name!r}")
         epoch = topic.epoch if epoch is None else epoch
+        if epoch < topic.center_since:
+            raise Misuse(
+                f"the key of topic {topic.name!r} in epoch {epoch} was another center's: "
+                f"{self.name!r} manages the topic since epoch {topic.center_since}"
+            )
         key = kdf.derive(self._master, b"topic key", topic.id, epoch.to_bytes(8, "big"))
         return TopicKeys(topic.id, epoch, key)

@@ -120,6 +120,8 @@ class CreateTopic:
     owner: str = ""
     #: When its first epoch starts.
     at_us: int = 0
+    #: The algorithm by which its groups of subscribers get their keys.
+    group_keys: str = DEFAULT_GROUP_KEYS
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,6 +132,8 @@ class RotateTopic:
     topic: str
     epoch: int
     at_us: int
+    #: The key center that makes this epoch's keys and all after it; the one that made the last one's, if none is named.
+    center: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,10 @@ read when they are first needed and not before.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 
+from sealcast.errors import Rejected
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust import minting
 from sealcast.trust.centers import CenterSecrets
@@ -75,21 +77,26 @@ class Issuer(Unpicklable):
             due = not at_half_life or 2 * at_us >= its.not_before_us + its.expires_us
             if due and (only is None or who in only) and state.may_subscribe(topic, who, at_us):
                 ids.setdefault(who, []).append(id)
-        return [RenewSubscription(tuple(own), self.credential(state, topic, n, at_us)) for n, own in ids.items()]
+        renewed: list[Change] = []
+        for name, own in ids.items():
+            # Whose certificate or right has ended gets no token, and is no reason for the others to get none.
+            with suppress(Rejected):
+                renewed.append(RenewSubscription(tuple(own), self.credential(state, topic, name, at_us)))
+        return renewed
 
-    def rotation(self, state: RealmState, topic: str, at_us: int) -> list[Change]:
-        """A new epoch with all its keys, and with tokens for it."""
+    def rotation(self, state: RealmState, topic: str, at_us: int, center: str = "") -> list[Change]:
+        """A new epoch with all its keys, and with tokens for it; from another center, if one is named."""
         about = state.topic(topic)
         # A clock that stepped back starts no epoch before the last one: epochs follow each other.
         start = max(at_us, about.epoch_starts[-1])
-        rotate = RotateTopic(topic, about.epoch + 1, start)
+        rotate = RotateTopic(topic, about.epoch + 1, start, center)
         after = apply(state, rotate)
         return [rotate, *self.opening(after, topic, at_us), *self.renewals(after, topic, at_us)]
 
     def service(self, state: RealmState, topic: str, broker: str) -> list[Change]:
         """What a broker that is to serve the topic lacks: the keys of this epoch, and of the one that has its grace."""
         about, who = state.topic(topic), state.entity(broker)
-        epochs = range(max(FIRST_EPOCH, about.epoch - 1), about.epoch + 1)
+        epochs = range(max(FIRST_EPOCH, about.center_since, about.epoch - 1), about.epoch + 1)
         lacking = [epoch for epoch in epochs if state.topic_key(topic, epoch, broker) is None]
         return [self.keys(about, epoch).for_broker(about, who) for epoch in lacking]
 

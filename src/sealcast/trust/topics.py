@@ -16,7 +16,7 @@ from typing import Final
 
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
-from sealcast.trust.changes import DEFAULT_PARAMETERS, EVERYTHING, Access, Credential, Right
+from sealcast.trust.changes import DEFAULT_GROUP_KEYS, DEFAULT_PARAMETERS, EVERYTHING, Access, Credential, Right
 from sealcast.trust.parameters import KeyParameters
 
 FIRST_EPOCH: Final = 1
@@ -39,6 +39,10 @@ class Topic:
     epoch_starts: tuple[int, ...] = (0,)
     #: Who registered it; nobody but the administrator when empty.
     owner: str = ""
+    #: The first epoch whose keys are this center's.
+    center_since: int = FIRST_EPOCH
+    #: The algorithm by which its groups of subscribers get their keys.
+    group_keys: str = DEFAULT_GROUP_KEYS
 
     def epoch_admissible(self, epoch: int, log_time_us: int) -> bool:
         """Whether a frame sealed in `epoch` and appended to the log at that time is admitted."""

@@ -13,6 +13,7 @@ from sealcast.trust.rules.names import check_name
 from sealcast.trust.topics import FIRST_EPOCH, Topic, TopicState
 
 PROTECTIONS: Final = ("endpoint",)
+GROUP_KEYS: Final = ("mosaic", "naive", "simple", "build-up", "clustered", "clustered-popular", "key-tree")
 MAX_PARTITIONS: Final = 1024
 TOPIC_ID_BYTES: Final = 16
 MAX_SEALED_KEY_BYTES: Final = 512
@@ -26,6 +27,8 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
         raise Misuse(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {change.partitions}")
     if change.protection not in PROTECTIONS:
         raise Misuse(f"protection is one of {', '.join(PROTECTIONS)}, not {change.protection!r}")
+    if change.group_keys not in GROUP_KEYS:
+        raise Misuse(f"group keys are made by one of {', '.join(GROUP_KEYS)}, not {change.group_keys!r}")
     if len(change.id) != TOPIC_ID_BYTES:
         raise Misuse(f"a topic's id has {TOPIC_ID_BYTES} bytes, not {len(change.id)}")
     if change.center:
@@ -46,6 +49,7 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
         change.parameters,
         (change.at_us,),
         change.owner,
+        group_keys=change.group_keys,
     )
     draft.open[change.name] = TopicTables(TopicState(topic))
 
@@ -60,7 +64,11 @@ def rotate_topic(draft: Draft, change: RotateTopic) -> None:
             f"topic {topic.name!r}: epoch {change.epoch} would start before epoch {topic.epoch} did",
             hint="this machine's clock, or the one that started the epoch before, is wrong",
         )
-    tables.topic = replace(topic, epoch=change.epoch, epoch_starts=(*topic.epoch_starts, change.at_us))
+    rotated = replace(topic, epoch=change.epoch, epoch_starts=(*topic.epoch_starts, change.at_us))
+    if change.center and change.center != topic.center:
+        draft.holder(change.center, Role.KEY_CENTER)
+        rotated = replace(rotated, center=change.center, center_since=change.epoch)
+    tables.topic = rotated
 
 
 def publish_topic_key(draft: Draft, change: PublishTopicKey) -> None:

@@ -1,0 +1,103 @@
+"""Responding to a compromise: one transaction, after which the entity's keys are good for nothing that is to come.
+
+In this order, so that each change is decided on the state after those before: its certificates are on the revocation
+list, it is revoked, its subscriptions have ended; then every topic that it could use is in a new epoch, with new keys
+for brokers and for all who may still use it, and with new tokens for live subscriptions, which go on without a break.
+A reader of the registry sees the realm before, or the realm after.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sealcast.trust import compromise
+from sealcast.trust.authority import Authority
+from sealcast.trust.changes import Change, PublishPairKey, RemoveSubscription, RenewSubscription, RevokeEntity
+from sealcast.trust.compromise import Plan
+from sealcast.trust.issuing import Issuer
+from sealcast.trust.lists import Cause
+from sealcast.trust.realm import Fold, RealmState
+from sealcast.trust.roles import Role
+
+if TYPE_CHECKING:
+    from sealcast.trust.deployment import Realm
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """What one transaction has done about a compromised entity."""
+
+    #: What was to be done; nothing, when it had been done before.
+    plan: Plan
+    #: From this version on.
+    version: int
+    #: The number of the newest revocation list.
+    list: int
+    pair_keys: int
+    tokens: int
+    #: Topics that no broker can serve until one is handed the new key.
+    unserved: tuple[str, ...]
+    #: Each broker's own copy of the lists, brought up to date: its number.
+    brokers: dict[str, int]
+
+
+def respond(realm: Realm, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, center: str | None = None) -> Response:
+    """All of it, or nothing. Done before, it does nothing more."""
+    _ensure_center(realm, name, center)
+    authority, issuer, now = realm.authority(), realm.issuer(), realm.clock()
+    made: list[Change] = []
+    planned: list[Plan] = []
+
+    def decide(state: RealmState) -> list[Change]:
+        planned[:] = [compromise.plan(state, name, center)]
+        made[:] = _changes(realm, state, planned[0], authority, issuer, cause, now)
+        return made
+
+    after = realm.registry.transact(decide)
+    authority.lists.accept(after.revocations(authority.lists.view.number))
+    return Response(
+        plan=planned[0],
+        version=after.version,
+        list=after.revoked.number,
+        pair_keys=sum(isinstance(change, PublishPairKey) for change in made),
+        tokens=sum(isinstance(change, RenewSubscription) for change in made),
+        unserved=tuple(compromise.unserved(after, planned[0].topics)),
+        brokers=spread(realm, after),
+    )
+
+
+def spread(realm: Realm, state: RealmState) -> dict[str, int]:
+    """Brings every broker's own copy of the revocation lists up to date. Entities see it when they next look: clients
+    go by the newest registry whenever they publish or read."""
+    return {broker.name: realm.revocations(broker.name).view.number for broker in state.holders(Role.BROKER)}
+
+
+def _changes(
+    realm: Realm, state: RealmState, plan: Plan, authority: Authority, issuer: Issuer, cause: Cause, now: int
+) -> list[Change]:
+    made: list[Change] = []
+    fold = Fold(state)
+
+    def add(*changes: Change) -> None:
+        for change in changes:
+            fold.apply(change)
+            made.append(change)
+
+    if plan.revoke:
+        add(*realm.revocation(state, authority, [plan.entity], cause, now))
+        if not state.entity(plan.entity).revoked:
+            add(RevokeEntity(plan.entity))
+    add(*(RemoveSubscription(id) for id in plan.subscriptions))
+    for each in plan.topics:
+        add(*issuer.rotation(fold.state(), each.topic, now, each.center))
+    return made
+
+
+def _ensure_center(realm: Realm, name: str, center: str | None) -> None:
+    """Another key center, when the only one is compromised. One that is made and then not needed does no harm."""
+    state = realm.state()
+    centers = [each.name for each in state.holders(Role.KEY_CENTER)]
+    manages = any(found.topic.center == name for found in state.topics.values())
+    if center is None and manages and centers in ([name], []):
+        realm.add_center(next(new for n in range(2, 1_000) if (new := f"{name}-{n}") not in state.entities))
