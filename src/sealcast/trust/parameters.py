@@ -46,6 +46,12 @@ BOUNDS: Final[Mapping[str, tuple[int, int, str]]] = {
     "grace_s": (0, 7 * _DAY, "seconds"),
     "max_skew_s": (0, _HOUR, "seconds"),
     "stale_after_s": (1, _YEAR, "seconds"),
+    # Rates are kept in whole nanoseconds an event or a byte (quota.py).
+    "events_per_s": (1, 10**9, "events"),
+    "bytes_per_s": (1, 10**9, "bytes"),
+    "burst_s": (1, _DAY, "seconds"),
+    "challenge_every_s": (0, _YEAR, "seconds"),
+    "challenge_within_s": (1, _DAY, "seconds"),
 }
 
 
@@ -67,6 +73,15 @@ class KeyParameters:
     max_skew_s: int = 5 * _MINUTE
     #: Messages older than this are refused as stale.
     stale_after_s: int = _DAY
+    #: What each publisher may publish on the topic in the long run, and in how many seconds' worth at once: far more
+    #: than an honest one does, far less than would hurt the others.
+    events_per_s: int = 200_000
+    bytes_per_s: int = 128 << 20
+    burst_s: int = 300
+    #: How often an entity proves that its keys are in its own hands before it gets another token (0: never), and how
+    #: long it may take to answer.
+    challenge_every_s: int = 0
+    challenge_within_s: int = _MINUTE
 
     def __post_init__(self) -> None:
         _one_of("algorithm", self.algorithm, ALGORITHMS)
