@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 
 from sealcast.log.embedded import EmbeddedTopic
@@ -9,32 +10,44 @@ from sealcast.log.entry import Entry, PieceRef, slot_bits
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
-from sealcast.model.stages import Received
+from sealcast.model.stages import Ruled
+from sealcast.pipeline.admit import bounds_of
 from sealcast.pipeline.context import context
 from sealcast.pipeline.fused import handle
+from sealcast.pipeline.history import History
+from sealcast.pipeline.rulings import received_of, rule_frames
 from sealcast.trust.deployment import Realm
+from sealcast.trust.replay import SETTLING_US, Windows
 from sealcast.wire import sealed
 from sealcast.wire.sealed import SealedPiece
 
 
 def pump(
-    realm: Realm, topic: str, tamper: Callable[[SealedPiece], SealedPiece] = lambda piece: piece
+    realm: Realm,
+    topic: str,
+    tamper: Callable[[SealedPiece], SealedPiece] = lambda piece: piece,
+    *,
+    forgetful: bool = False,
 ) -> dict[str, int]:
-    """All that is in the topic's log and not handled yet, as one batch; its counts. `tamper` plays a bad broker."""
+    """All that is in the topic's log and not handled yet, as one batch; its counts. `tamper` and `forgetful` play a bad
+    broker, one that alters what it made or remembers nothing it saw."""
     about, paths = realm.state().topic(topic), realm.paths.topic(topic)
     version = realm.registry.version()
     log = EmbeddedTopic(paths.frames_root, about.partitions)
     ledger = Ledger(paths.ledger, realm.broker().journal_key(about.id))
     last = ledger.last()
     start = last.entry.end if last else PinnedOffset.initial(about.partitions)
-    end = PinnedOffset(tuple(log.partition(p).end() for p in range(about.partitions)), version)
+    now = time.time_ns() // 1000
+    ends = tuple(log.partition(p).end() for p in range(about.partitions))
+    end = PinnedOffset(ends, version, max(now, start.time_us), max(now - SETTLING_US, start.settled_us))
+    at = context(str(realm.paths.root), topic, version)
+    history = History(ledger, Pieces(paths.pieces), log, bounds_of(about))
+    windows = Windows(bounds_of(about)) if forgetful else history.windows(ledger.end())
+    codes = rule_frames(windows, log, start.ranges(end), at.gate, end.settled_us)
     refs, totals = [], dict[str, int]()
     for partition, first, stop in start.ranges(end):
         records = list(log.partition(partition).read(first, stop))
-        received = Received(
-            partition, [r.offset for r in records], [r.time_us for r in records], [r.data for r in records]
-        )
-        piece = tamper(handle(received, context(str(realm.paths.root), topic, version)))
+        piece = tamper(handle(Ruled(received_of(partition, records), codes[partition]), at))
         staged = Pieces(paths.pieces).stage(partition, first, stop, sealed.encode(piece))
         slots, counts = slot_bits(piece.slots.tolist()), piece.counts
         refs.append(

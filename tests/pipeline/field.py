@@ -14,6 +14,7 @@ from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
+from sealcast.lab.attacks import RATES
 from sealcast.model import Event, OpenedEvent, Schema
 from sealcast.pipeline.audit import Audit, Report
 from sealcast.trust.deployment import Realm
@@ -50,7 +51,7 @@ class Field:
 
     def __init__(self, directory: Path, *, partitions: int = 2, seed: int = 7) -> None:
         self.realm = Realm.create(directory)
-        self.realm.create_topic(TOPIC, SCHEMA, partitions=partitions)
+        self.realm.create_topic(TOPIC, SCHEMA, partitions=partitions, parameters=RATES)
         self.realm.enrol_many([*PUBLISHERS, *FILTERS])
         self.realm.subscribe_many(TOPIC, [(name, text, None) for name, text in FILTERS.items()])
         self.paths = self.realm.paths.topic(TOPIC)

@@ -1,7 +1,8 @@
 """A driver without Spark, that dies on order: before any one of the writes, syncs and renames that a run makes.
 
 What is simulated is Spark alone, and of Spark only its protocol: plan a micro-batch, note its offsets, run its tasks,
-commit, note the commit; after a restart, run the batch again that was noted and not noted as committed. Source,
+commit, note the commit; keep a version of the state for each batch; after a restart, run the batch again that was noted
+and not noted as committed, on the state of the one before. Source,
 kernels, sink, log, pieces and ledger are the real ones. So every moment of a batch can be its last, one after the
 other, in milliseconds; that Spark does follow this protocol is what the other tests see.
 
@@ -20,12 +21,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from sealcast.pipeline import fused, run, sinks
+from sealcast.pipeline.admit import bounds_of
+from sealcast.pipeline.rulings import rule_rows
 from sealcast.pipeline.sinks import SealedStreamWriter
 from sealcast.pipeline.sources import FramesStream, Limits
 from sealcast.pipeline.topic import TopicName
+from sealcast.trust.replay import Windows
 
 FRAMES = 4
 QUERY = "3c1f6f2e-0000-4000-8000-000000000000"
@@ -40,7 +45,8 @@ class MicroBatches:
         self._source = FramesStream(name, Limits(FRAMES, 1 << 20, 2))
         self._sink = SealedStreamWriter(name, term)
         self._offsets, self._commits = self._checkpoint / "offsets", self._checkpoint / "commits"
-        for directory in (self._offsets, self._commits):
+        self._state = self._checkpoint / "state"
+        for directory in (self._offsets, self._commits, self._state):
             directory.mkdir(parents=True, exist_ok=True)
         if not (self._checkpoint / "metadata").exists():
             _put(self._checkpoint / "metadata", {"id": QUERY})
@@ -61,10 +67,32 @@ class MicroBatches:
             batch, start = batch + 1, end
 
     def _run(self, batch: int, start: dict[str, Any], end: dict[str, Any]) -> None:
+        windows = self._windows(batch)
+        rulings = rule(self._source, start, end, windows)
+        _put(self._state / str(batch), windows.pack().hex())
         kernel = fused.process(self._name.realm, self._name.topic)
-        messages = [self._sink.write(kernel(self._source.read(task))) for task in self._source.partitions(start, end)]
+        messages = [self._sink.write(kernel(iter(mine))) for mine in rulings]
         self._sink.commit([*messages], batch)
         _put(self._commits / str(batch), {})
+
+    def _windows(self, batch: int) -> Windows:
+        """The state that batch `batch` begins with."""
+        if not batch:
+            found = run.initial_windows(self._name)
+            assert found is not None
+            return found
+        return Windows.unpack(bytes.fromhex(_get(self._state / str(batch - 1))), bounds_of(self._name.open().about))
+
+
+def rule(
+    source: FramesStream, start: dict[str, Any], end: dict[str, Any], windows: Windows
+) -> list[list[pa.RecordBatch]]:
+    """What the source reads and replay rules, by task."""
+    claims = [batch for task in source.partitions(start, end) for batch in source.read(task)]
+    by_task: dict[int, list[pa.RecordBatch]] = {}
+    for batch in rule_rows(windows, claims):
+        by_task.setdefault(batch.column("task")[0].as_py(), []).append(batch)
+    return list(by_task.values())
 
 
 def stage(name: TopicName, sink: SealedStreamWriter) -> list[Any]:
@@ -72,10 +100,11 @@ def stage(name: TopicName, sink: SealedStreamWriter) -> list[Any]:
     source = FramesStream(name, Limits(1000, 1 << 30, 2))
     start = source.initialOffset()
     end = source.latestOffset(start, ReadMaxRows(1000))
+    rulings = rule(source, start, end, name.open().history().windows(name.open().ledger.end()))
     kernel, asked = fused.process(name.realm, name.topic), sinks.TaskContext
     sinks.TaskContext = Task  # type: ignore[misc,assignment]
     try:
-        return [sink.write(kernel(source.read(task))) for task in source.partitions(start, end)]
+        return [sink.write(kernel(iter(mine))) for mine in rulings]
     finally:
         sinks.TaskContext = asked  # type: ignore[misc]
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -20,11 +21,13 @@ from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
 from sealcast.log.entry import Entry, PieceRef, slot_bits
 from sealcast.log.ledger import GENESIS, LedgerReader
 from sealcast.log.pieces import Pieces
+from sealcast.log.port import Record
 from sealcast.model import Event, Schema
-from sealcast.model.stages import Received
+from sealcast.model.stages import Ruled
 from sealcast.pipeline.audit import Audit, Kind, Report
 from sealcast.pipeline.context import context
 from sealcast.pipeline.fused import handle
+from sealcast.pipeline.rulings import received_of
 from sealcast.primitives import mac
 from sealcast.primitives.secrets import Secret
 from sealcast.schemes.endpoint.publish import FrameSealer
@@ -253,8 +256,9 @@ def test_a_batch_under_an_outdated_table_is_found(realm: Realm) -> None:
     ref = records[1].pieces[1]
     found = EmbeddedTopic(realm.paths.topic("t").frames_root, read_only=True).partition(ref.partition)
     frames = list(found.read(ref.first, ref.end))
-    received = Received(ref.partition, *([r[i] for r in frames] for i in range(3)))
-    forged = replace(handle(received, context(str(realm.paths.root), "t", outdated)), version=current)
+    forged = replace(
+        handle(fresh(ref.partition, frames), context(str(realm.paths.root), "t", outdated)), version=current
+    )
     alter(realm, lambda piece: forged, record=1, number=1)
     report = check(realm)
     # dave could read at the outdated version; alice had one filter less
@@ -297,13 +301,28 @@ def test_a_batch_delivered_twice_is_found(realm: Realm) -> None:
     only(check(realm), duplicated=twice, ledger=1)
 
 
-def test_a_frame_replayed_into_the_log_is_found(realm: Realm) -> None:
-    """The pipeline admits it (its signature is right), so that the same numbers of one boot are delivered twice."""
+def test_a_frame_replayed_into_the_log_is_refused_and_the_checker_agrees(realm: Realm) -> None:
+    replay_into_the_log(realm)
+    assert pump(realm, "t")["rejected_replay"] == 40
+    assert check(realm).ok
+
+
+def test_a_broker_that_forgets_what_it_saw_is_found(realm: Realm) -> None:
+    """It admits the replayed frame (its signature is right), so that the same numbers of one boot come twice."""
+    replay_into_the_log(realm)
+    counts = pump(realm, "t", forgetful=True)
+    # That it must be refused, and that the piece counts it as admitted.
+    only(check(realm), unexpected=counts["deliveries"], refused=2)
+
+
+def replay_into_the_log(realm: Realm) -> None:
     log = EmbeddedTopic(realm.paths.topic("t").frames_root).partition(0)
-    replayed = next(iter(log.read(0, 1))).data
-    log.append([replayed])
-    counts = pump(realm, "t")
-    only(check(realm), duplicated=counts["deliveries"])
+    log.append([next(iter(log.read(0, 1))).data])
+
+
+def fresh(partition: int, records: list[Record]) -> Ruled:
+    """Frames that passed the first checks, without those checks."""
+    return Ruled(received_of(partition, records), np.zeros(len(records), np.uint8))
 
 
 def test_pieces_in_the_wrong_order_are_found(realm: Realm) -> None:
@@ -314,8 +333,7 @@ def test_pieces_in_the_wrong_order_are_found(realm: Realm) -> None:
     halves: list[PieceRef] = []
     for first, end in ((ref.first + 1, ref.end), (ref.first, ref.first + 1)):
         frames = list(log.read(first, end))
-        received = Received(ref.partition, *([r[i] for r in frames] for i in range(3)))
-        piece = handle(received, context(str(realm.paths.root), "t", records[2].version))
+        piece = handle(fresh(ref.partition, frames), context(str(realm.paths.root), "t", records[2].version))
         halves.append(restage(realm, replace(ref, first=first, end=end), piece))
     rewrite(realm, [*records[:2], replace(records[2], pieces=(*halves, *records[2].pieces[1:]))])
     report = check(realm)
@@ -334,7 +352,8 @@ def test_a_publishers_events_in_the_wrong_order_are_found(realm: Realm) -> None:
     for seed in (1, 2):
         some = events(seed, 10)
         values = [SCHEMA.parse(e.attributes) for e in some]
-        frames.append(sealer.seal(values, [e.payload for e in some], [e.content_type for e in some], 1))
+        now = time.time_ns() // 1000
+        frames.append(sealer.seal(values, [e.payload for e in some], [e.content_type for e in some], now))
     log = EmbeddedTopic(realm.paths.topic("t").frames_root).partition(partition_of(identity.name, 2))
     log.append([frames[1]])
     before = pump(realm, "t")

@@ -15,14 +15,16 @@ from sealcast.filters.parse import parse
 from sealcast.lab import market
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event, OpenedEvent, Position
-from sealcast.model.stages import Received
+from sealcast.model.stages import Ruled
 from sealcast.pipeline import fused
 from sealcast.pipeline.context import TopicWorker
 from sealcast.pipeline.fused import handle
+from sealcast.pipeline.rulings import received_of, rule_frames
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
 from sealcast.schemes.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
+from sealcast.trust.replay import Windows
 from sealcast.wire import sealed as wire
 from sealcast.wire.sealed import SealedPiece
 
@@ -45,14 +47,16 @@ class Market:
             self.positions = publisher.publish(self.events)
         self.worker = TopicWorker(self.realm, "ticks")
 
-    def received(self) -> Received:
-        with_log = EmbeddedTopic(self.realm.paths.topic("ticks").frames_root, 1)
-        records = list(with_log.partition(0).read(0))
-        with_log.close()
-        return Received(0, [r.offset for r in records], [r.time_us for r in records], [r.data for r in records])
+    def ruled(self) -> Ruled:
+        """All frames of the log, authenticated and none of them seen before."""
+        with EmbeddedTopic(self.realm.paths.topic("ticks").frames_root, 1) as log:
+            records, gate = list(log.partition(0).read(0)), self.worker.gate(self.realm.registry.version())
+            codes = rule_frames(Windows(gate.bounds), log, [(0, 0, len(records))], gate, 0)[0]
+        assert not codes.any()
+        return Ruled(received_of(0, records), codes)
 
     def piece(self) -> SealedPiece:
-        return handle(self.received(), self.worker.at(self.realm.registry.version()))
+        return handle(self.ruled(), self.worker.at(self.realm.registry.version()))
 
     def opener(self, name: str, pair: Secret | None = None, slot: int | None = None) -> Opener:
         state = self.realm.state()
@@ -136,7 +140,7 @@ def test_pooled_keys_open_no_more_than_their_owners(day: Market, piece: SealedPi
 
 def test_a_batch_that_is_run_again_writes_the_same_bytes(day: Market) -> None:
     again = TopicWorker(day.realm, "ticks").at(day.realm.registry.version())
-    assert wire.encode(day.piece()) == wire.encode(handle(day.received(), again))
+    assert wire.encode(day.piece()) == wire.encode(handle(day.ruled(), again))
 
 
 def test_a_revoked_subscriber_gets_nothing_from_the_next_version_on(tmp_path: Path) -> None:
@@ -149,7 +153,7 @@ def test_a_revoked_subscriber_gets_nothing_from_the_next_version_on(tmp_path: Pa
     slot = day.realm.state().slot_of("ticks", day.names[who])
     assert slot is not None
     assert day.worker.at(before).topic == day.worker.at(after).topic
-    old, new = (handle(day.received(), day.worker.at(version)) for version in (before, after))
+    old, new = (handle(day.ruled(), day.worker.at(version)) for version in (before, after))
     assert len(old.rows_for(slot)[0]) == len(day.wanted(who)) > 0
     assert len(new.rows_for(slot)[0]) == 0
     assert np.array_equal(np.delete(old.slots, np.searchsorted(old.slots, slot)), new.slots)
@@ -179,11 +183,11 @@ def test_a_dense_batch_becomes_several_pieces_that_say_the_same(
     with Publisher(day.realm, "ticks", "exchange") as publisher:
         for event in day.events[:40]:
             publisher.publish_one(event)
-    received = day.received()
+    ruled = day.ruled()
     at = day.worker.at(day.realm.registry.version())
-    whole = handle(received, at)
+    whole = handle(ruled, at)
     monkeypatch.setattr(fused, "MAX_DELIVERIES_PER_PIECE", 20)
-    pieces = list(fused.handle_bounded(received, at))
+    pieces = list(fused.handle_bounded(ruled, at))
     assert len(pieces) > 3
     assert [p.first_offset for p in pieces[1:]] == [p.end_offset for p in pieces[:-1]]
     assert (pieces[0].first_offset, pieces[-1].end_offset) == (whole.first_offset, whole.end_offset)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -22,7 +23,8 @@ from sealcast.log.ledger import LedgerReader
 from sealcast.log.pieces import Pieces
 from sealcast.model import Schema
 from sealcast.pipeline import sources
-from sealcast.pipeline.columns import COUNTS, PIECES, REJECTED, ddl
+from sealcast.pipeline.admit import RULING
+from sealcast.pipeline.columns import COUNTS, PIECES, PINNED, REFUSED, REJECTED, ddl
 from sealcast.pipeline.sources import FramesSource, FramesStream, Limits
 from sealcast.pipeline.topic import TopicName
 from sealcast.trust import keyfile
@@ -35,7 +37,7 @@ SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
 
 
 class World:
-    """A realm with one topic, whose frames are just bytes: the source looks into none."""
+    """A realm with one topic, whose frames are just bytes: whether they are frames is not asked here."""
 
     def __init__(self, directory: Path) -> None:
         if not directory.exists():
@@ -80,31 +82,40 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path / "realm")
 
 
-def kernel() -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Stands in for the fused kernel: a piece is its frames in hexadecimal. Nested, so that it travels by value."""
-    schema, counts, rejected = PIECES, COUNTS, list(REJECTED.values())
+def kernel(world: World) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """Stands in for replay and the fused kernel: a piece is its frames in hexadecimal. Nested, so that it travels by
+    value. None of these frames is one, so all of them come as refused."""
+    schema, counts, rejected, root = PIECES, COUNTS, list(REJECTED.values()), str(world.paths.frames_root)
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        log = EmbeddedTopic(root, read_only=True)
         for batch in batches:
-            for partition in sorted(set(batch.column("partition").to_pylist())):
-                rows = [row for row in batch.to_pylist() if row["partition"] == partition]
-                piece = " ".join(row["frame"].hex() for row in rows).encode()
-                row = {"partition": partition, "version": rows[0]["version"], "slots": b"", "piece": piece}
-                row |= {"first_offset": rows[0]["offset"], "end_offset": rows[-1]["offset"] + 1}
-                row |= dict.fromkeys([*counts, *rejected], 0) | {"frames": len(rows)}
+            for told in batch.to_pylist():
+                rulings = np.frombuffer(told["claims"], RULING)
+                if told["again"] or not rulings.size:
+                    continue
+                assert told["bucket"] == REFUSED
+                offsets = rulings["offset"].tolist()
+                (partition,) = set(rulings["partition"].tolist())
+                frames = [r.data for r in log.partition(partition).read(offsets[0], offsets[-1] + 1)]
+                assert len(frames) == len(offsets)
+                piece = " ".join(frame.hex() for frame in frames).encode()
+                row = {name: told[name] for name in PINNED} | {"partition": partition, "slots": b"", "piece": piece}
+                row |= {"first_offset": offsets[0], "end_offset": offsets[-1] + 1}
+                row |= dict.fromkeys([*counts, *rejected], 0) | {"frames": len(frames)}
                 yield type(batch).from_pylist([row], schema=schema)
 
     return run
 
 
-def pieces_of(frames: DataFrame) -> DataFrame:
-    return frames.mapInArrow(kernel(), ddl(PIECES))
+def pieces_of(claims: DataFrame, world: World) -> DataFrame:
+    return claims.mapInArrow(kernel(world), ddl(PIECES))
 
 
 def drain(spark: SparkSession, world: World, **options: int) -> None:
-    frames = spark.readStream.format("sealcast-frames").options(**world.options, **options).load()
+    claims = spark.readStream.format("sealcast-frames").options(**world.options, **options).load()
     query = (
-        pieces_of(frames)
+        pieces_of(claims, world)
         .writeStream.format("sealcast-sealed")
         .options(**world.options, checkpointLocation=str(world.paths.checkpoint))
         .trigger(availableNow=True)
@@ -239,11 +250,11 @@ def test_the_same_in_batch(spark: SparkSession, world: World) -> None:
     for ends in ((4, 9), (4, 9), (6, 9)):
         fill(world, 0, world.log.partition(0).end(), ends[0]) if world.log.partition(0).end() < ends[0] else None
         frames = spark.read.format("sealcast-frames").options(**world.options).load()
-        pieces_of(frames).write.format("sealcast-sealed").options(**world.options).mode("append").save()
+        pieces_of(frames, world).write.format("sealcast-sealed").options(**world.options).mode("append").save()
         assert sorted(world.delivered()) == everything(*ends)
     assert len(world.entries()) == 2
     with pytest.raises(Exception, match="stays delivered"):
-        pieces_of(frames).write.format("sealcast-sealed").options(**world.options).mode("overwrite").save()
+        pieces_of(frames, world).write.format("sealcast-sealed").options(**world.options).mode("overwrite").save()
 
 
 def test_a_failing_batch_leaves_nothing(spark: SparkSession, world: World) -> None:
@@ -257,7 +268,7 @@ def test_a_failing_batch_leaves_nothing(spark: SparkSession, world: World) -> No
             yield batch
 
     frames = spark.read.format("sealcast-frames").options(**world.options).load()
-    failing = pieces_of(frames).mapInArrow(fail, ddl(PIECES))
+    failing = pieces_of(frames, world).mapInArrow(fail, ddl(PIECES))
     with pytest.raises(Exception, match="as if the disk were full"):
         failing.write.format("sealcast-sealed").options(**world.options).mode("append").save()
     assert world.entries() == []
@@ -267,7 +278,7 @@ def test_a_failing_batch_leaves_nothing(spark: SparkSession, world: World) -> No
 def test_no_secret_in_plans_checkpoints_or_logs(spark: SparkSession, world: World) -> None:
     fill(world, 0, 0, 3)
     frames = spark.readStream.format("sealcast-frames").options(**world.options).load()
-    writer = pieces_of(frames).writeStream.format("sealcast-sealed").options(**world.options)
+    writer = pieces_of(frames, world).writeStream.format("sealcast-sealed").options(**world.options)
     query = writer.option("checkpointLocation", str(world.paths.checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
     plan = query._jsq.explainInternal(True)
@@ -313,6 +324,8 @@ def test_available_now_ends_where_the_log_ended_when_it_began(world: World) -> N
         lambda o: o | {"partitions": [2, 0]},
         lambda o: o | {"version": o["version"] + 1},
         lambda o: o | {"tag": "00" * 32},
+        lambda o: o | {"time": o["time"] + 1},
+        lambda o: o | {"settled": o["settled"] + 1},
         lambda o: {"partitions": o["partitions"], "version": o["version"]},
         lambda o: o | {"partitions": [-1, 0]},
         lambda o: o | {"more": 1},
@@ -357,12 +370,12 @@ def test_admission_uses_the_limit_and_starves_nobody(lengths: list[int], limit: 
 def test_dividing_loses_nothing_and_balances(weights: list[list[int]], tasks: int, known: bool) -> None:
     spans = [(p, 5, 5 + len(w)) for p, w in enumerate(weights)]
     sizes = {p: (5, w) for p, w in enumerate(weights)} if known else {}
-    divided = sources._divide(spans, 7, sizes, tasks)
-    assert len(divided) <= tasks and all(d.version == 7 and d.spans for d in divided)
-    covered = [(p, o) for d in divided for p, first, end in d.spans for o in range(first, end)]
+    divided = sources._divide(spans, sizes, tasks)
+    assert len(divided) <= tasks and all(divided)
+    covered = [(p, o) for task in divided for p, first, end in task for o in range(first, end)]
     assert covered == [(p, o) for p, first, end in spans for o in range(first, end)]
     if known and divided:
-        loads = [sum(weights[p][o - 5] for p, a, b in d.spans for o in range(a, b)) for d in divided]
+        loads = [sum(weights[p][o - 5] for p, a, b in task for o in range(a, b)) for task in divided]
         assert max(loads) <= sum(loads) / len(loads) + (4 << 20), "no task has more than a frame too many"
 
 

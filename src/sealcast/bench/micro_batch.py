@@ -1,8 +1,8 @@
 """Row `micro-batch`: what one streaming micro-batch of 1,000 events takes, beside what Spark takes for nothing at all.
 
-The reference is a query of the same shape, a Python source, one `mapInArrow`, the same observed counts and a Python
-sink with two phases, whose batches are empty; to it the kernels of 1,000 events are added, run alone. Batches follow
-one another, so their duration is a fair measure; medians are compared.
+The reference is a query of the same shape, a Python source, one stateful operator, one `mapInArrow`, the same observed
+counts and a Python sink with two phases, whose batches are empty; to it the kernels of 1,000 events are added, run
+alone. Batches follow one another, so their duration is a fair measure; medians are compared.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
+from pyspark.sql import Row as Cells
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import (
@@ -25,18 +26,24 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 from pyspark.sql.streaming.datasource import ReadLimit
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.types import StructType
 
 from sealcast.bench import workload
 from sealcast.bench.report import Row
 from sealcast.errors import Unavailable
+from sealcast.log.offsets import PinnedOffset
+from sealcast.model.stages import Ruled
 from sealcast.pipeline import fused
-from sealcast.pipeline.columns import COUNTS, FRAMES, PIECES, REJECTED, ddl
+from sealcast.pipeline.columns import CLAIMS, COUNTS, PIECES, REJECTED, RULINGS, SEEDS, ddl
+from sealcast.pipeline.context import context
 from sealcast.pipeline.metrics import Batch
+from sealcast.pipeline.rulings import received_of, rule_frames
 from sealcast.pipeline.run import start
-from sealcast.pipeline.sources import FramesBatch, Limits
+from sealcast.pipeline.session import cores
 from sealcast.pipeline.topic import TopicName
 from sealcast.trust.deployment import Realm
+from sealcast.trust.replay import Windows
 
 BATCHES: Final = 30
 WARM_BATCHES: Final = 10
@@ -71,16 +78,20 @@ def _wait_for(heard: list[Batch], count: int) -> None:
 
 
 def _kernels(realm: Realm, source: workload.Source) -> float:
-    """On the events of one such batch, as the source hands them over; they stay in the log for the pipeline."""
+    """On the events of one such batch; they stay in the log for the pipeline."""
     name = TopicName(str(realm.paths.root), workload.TOPIC)
     source.publish(source.ticks(EVENTS))
-    reader = FramesBatch(name, Limits.from_options({}))
-    batches = [batch for part in reader.partitions() for batch in reader.read(part)]
+    topic = name.open()
+    at = context(name.realm, name.topic, topic.realm.registry.version())
+    waiting = topic.committed().ranges(PinnedOffset(topic.available(), at.version))
     spent = []
     for _ in range(BATCHES):
         began = time.perf_counter()
-        for _ in fused.process(name.realm, name.topic)(iter(batches)):
-            pass
+        codes = rule_frames(Windows(at.gate.bounds), topic.frames, waiting, at.gate, 0)
+        for partition, first, end in waiting:
+            received = received_of(partition, list(topic.frames.partition(partition).read(first, end)))
+            for _ in fused.handle_bounded(Ruled(received, codes[partition]), at):
+                pass
         spent.append(time.perf_counter() - began)
     return statistics.median(spent)
 
@@ -91,8 +102,12 @@ def _kernels(realm: Realm, source: workload.Source) -> float:
 def _empty(spark: SparkSession) -> float:
     spark.dataSource.register(Nothing)
     counts = [F.sum(column).alias(column) for column in (*COUNTS, *REJECTED.values())]
-    frames = spark.readStream.format(Nothing.name()).load()
-    pieces = frames.mapInArrow(_nothing_of, ddl(PIECES)).observe("nothing", *counts)
+    claims, nothing = spark.readStream.format(Nothing.name()).load(), spark.createDataFrame([], ddl(SEEDS))
+    ruled = claims.groupBy("bucket").transformWithState(
+        NoState(), ddl(RULINGS), outputMode="Append", timeMode="None", initialState=nothing.groupBy("bucket")
+    )
+    tasks = cores(spark.sparkContext.master or "local")
+    pieces = ruled.repartitionById(tasks, "task").mapInArrow(_nothing_of, ddl(PIECES)).observe("nothing", *counts)
     with tempfile.TemporaryDirectory(prefix="sealcast-bench-") as checkpoint:
         query = pieces.writeStream.format(Nothing.name()).option("checkpointLocation", checkpoint).start()
         try:
@@ -118,6 +133,20 @@ def _nothing_of(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     yield from ()
 
 
+class NoState(StatefulProcessor):
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("nothing", "nothing BINARY")
+
+    def handleInitialState(self, key: Any, initialState: Cells, timerValues: Any) -> None:
+        pass
+
+    def handleInputRows(self, key: Any, rows: Iterator[Cells], timerValues: Any) -> Iterator[Cells]:
+        yield from ()
+
+    def close(self) -> None:
+        pass
+
+
 class Nothing(DataSource):
     """A source that always has a new batch with nothing in it, and a sink for it."""
 
@@ -126,7 +155,7 @@ class Nothing(DataSource):
         return "sealcast-bench-nothing"
 
     def schema(self) -> str:
-        return ddl(FRAMES)
+        return ddl(CLAIMS)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         return _NothingReader()
@@ -146,7 +175,7 @@ class _NothingReader(DataSourceStreamReader):
         return [InputPartition(0)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        yield pa.RecordBatch.from_pylist([], schema=FRAMES)
+        yield pa.RecordBatch.from_pylist([], schema=CLAIMS)
 
 
 class _NothingWriter(DataSourceStreamArrowWriter):

@@ -1,6 +1,6 @@
 """Suite `pipeline`: what Spark adds to the kernels, and how the whole grows.
 
-    overhead      CPU of the Spark batch, admit to deliver, over CPU of its kernels alone on the same Arrow batches
+    overhead      CPU of the Spark batch, admit to deliver, over CPU of its kernels alone on the same frames
     udf           CPU per event of a per-row Python UDF that does the same, over ours: how many times dearer
     doubling      CPU of twice the events over CPU of once
     micro-batch   a streaming micro-batch of 1,000 events over an empty one of the same shape plus the kernels
@@ -14,18 +14,22 @@ import time
 from collections.abc import Iterator
 from typing import Final
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from sealcast.bench import micro_batch, row_udf, workload
 from sealcast.bench.report import Row, TreeClock
 from sealcast.lab import scratch
+from sealcast.log.offsets import PinnedOffset
+from sealcast.model.stages import Ruled
 from sealcast.pipeline import fused
+from sealcast.pipeline.admit import authenticate
+from sealcast.pipeline.context import context
+from sealcast.pipeline.rulings import gathered
 from sealcast.pipeline.run import run_batch
 from sealcast.pipeline.session import session
-from sealcast.pipeline.sources import FramesBatch, Limits
 from sealcast.pipeline.topic import TopicName
 from sealcast.trust.deployment import Realm
+from sealcast.trust.replay import Windows
 
 EVENTS: Final = 200_000
 SUBSCRIPTIONS: Final = 10_000
@@ -57,23 +61,29 @@ def rows() -> Iterator[Row]:
 
 
 class Kernels:
-    """The kernels without Spark, on the Arrow batches that its source would hand to them."""
+    """The kernels without Spark, on the frames that its source would read."""
 
     def __init__(self, realm: Realm) -> None:
         self._name = TopicName(str(realm.paths.root), workload.TOPIC)
 
-    def batches(self) -> list[pa.RecordBatch]:
-        """What lies beyond the ledger's end, as the batch source reads it."""
-        reader = FramesBatch(self._name, Limits.from_options({}))
-        return [batch for part in reader.partitions() for batch in reader.read(part)]
-
     def run(self) -> float:
         """CPU seconds from frames to sealed pieces; reading the log before, and storing pieces after, are not in it."""
-        batches = self.batches()
-        handle = fused.process(self._name.realm, self._name.topic)
+        topic = self._name.open()
+        at = context(self._name.realm, self._name.topic, topic.realm.registry.version())
+        windows, waiting = (
+            Windows(at.gate.bounds),
+            topic.committed().ranges(PinnedOffset(topic.available(), at.version)),
+        )
+        frames = [
+            received
+            for partition, first, end in waiting
+            for received in gathered(partition, topic.frames.partition(partition).read(first, end))
+        ]
         began = time.process_time()
-        for _ in handle(iter(batches)):
-            pass
+        for received in frames:
+            claims, _ = authenticate(received, at.gate)
+            for _ in fused.handle_bounded(Ruled(received, windows.decide(claims)), at):
+                pass
         return time.process_time() - began
 
 

@@ -10,16 +10,22 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from typing import Final
 
 from sealcast.model import Reason, Schema
+from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.primitives import merkle
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
 from sealcast.schemes.endpoint import keys
 from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.trust.parameters import KeyParameters
 from sealcast.trust.realm import Topic
 from sealcast.wire import frame
 from sealcast.wire.records import RecordCodec
+
+#: Of a topic where one frame can be too much, and nothing honest is.
+RATES: Final = KeyParameters(bytes_per_s=8 << 20, burst_s=1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +53,8 @@ class Insider:
 
 
 def attacks(topic: Topic, publisher: Insider, stranger: Insider, revoked: Insider, now_us: int) -> Iterator[Attack]:
-    """One attack a reason. `publisher` may publish, `stranger` is enrolled without a right, `revoked` was revoked."""
+    """One attack a reason. `publisher` may publish, `stranger` is enrolled without a right, `revoked` was revoked. A
+    publisher's rate on the topic must be so low that one frame can be too much (`RATES`)."""
     honest = _frame(topic, publisher, now_us)
     yield Attack(Reason.FRAME, "noise instead of a frame", os.urandom(300))
     yield Attack(Reason.FRAME, "a frame cut in half", honest[: len(honest) // 2])
@@ -63,12 +70,26 @@ def attacks(topic: Topic, publisher: Insider, stranger: Insider, revoked: Inside
     yield Attack(Reason.SIGNATURE, "someone else's name under it", _frame(topic, impostor, now_us))
     tomorrow = now_us + timedelta(days=1) // timedelta(microseconds=1)
     yield Attack(Reason.TIME, "published tomorrow", _frame(topic, publisher, tomorrow))
+    yield Attack(Reason.TIME, "published years ago", _frame(topic, publisher, 1))
+    spoilt = honest[:-1] + bytes([honest[-1] ^ 1])
+    yield Attack(Reason.SEAL, "one bit of the sealed body flipped", spoilt)
+    yield Attack(Reason.REPLAY, "the same once more", spoilt)
+    yield _greedy(topic, publisher, now_us)
     other = Schema.from_json({"attributes": [{"name": "symbol", "type": "string"}]})
     yield Attack(Reason.SCHEMA, "events of another schema", _frame(topic, publisher, now_us, other))
-    yield Attack(Reason.SEAL, "one bit of the sealed body flipped", honest[:-1] + bytes([honest[-1] ^ 1]))
     yield Attack(Reason.ROOT, "other events than those that were signed", _swapped(topic, publisher, now_us))
     off = publisher.sealer(topic).seal_messages([_broken(m) for m in _messages(topic.schema, 3)], now_us)
     yield Attack(Reason.EVENT, "three events that are no events of the schema", off, events=3)
+
+
+def _greedy(topic: Topic, by: Insider, now_us: int) -> Attack:
+    """A frame of more bytes than its publisher may publish at once."""
+    most = topic.parameters.bytes_per_s * topic.parameters.burst_s
+    count = most // MAX_PAYLOAD_BYTES + 1
+    nothing = dict.fromkeys(topic.schema.names)
+    messages = RecordCodec(topic.schema).encode([nothing] * count, [bytes(MAX_PAYLOAD_BYTES)] * count)
+    data = by.sealer(topic).seal_messages(messages, now_us)
+    return Attack(Reason.BUDGET, "more bytes at once than a publisher may publish", data, events=count)
 
 
 def _messages(schema: Schema, count: int) -> list[bytes]:

@@ -24,7 +24,7 @@ from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
 from sealcast.filters.vector import Evaluator
 from sealcast.lab import market
-from sealcast.lab.attacks import Attack, Insider, attacks
+from sealcast.lab.attacks import RATES, Attack, Insider, attacks
 from sealcast.lab.market import Ticks
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.mailbox import TopicReader
@@ -196,7 +196,7 @@ class Day:
 
     def _enrol(self) -> list[Subscription]:
         realm, desks = self._realm, [f"desk-{i:03}" for i in range(self._size.desks)]
-        realm.create_topic(TOPIC, market.SCHEMA, partitions=PARTITIONS, access=Access.GRANTED)
+        realm.create_topic(TOPIC, market.SCHEMA, partitions=PARTITIONS, access=Access.GRANTED, parameters=RATES)
         realm.enrol_many([*EXCHANGES, *desks, STRANGER, FORMER_DESK, FORMER_EXCHANGE])
         for name in (*EXCHANGES, FORMER_EXCHANGE):
             realm.grant(TOPIC, name, [Right.PUBLISH])

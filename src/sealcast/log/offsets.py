@@ -22,21 +22,28 @@ MAX_PARTITIONS: Final = 4096
 #: Nonces give the offset 40 bits.
 MAX_OFFSET: Final = (1 << 40) - 1
 MAX_VERSION: Final = (1 << 53) - 1
-_CONTEXT: Final = b"sealcast pinned offset 1"
-_FIELDS: Final = frozenset({"partitions", "version", "tag"})
+MAX_TIME_US: Final = (1 << 53) - 1
+_CONTEXT: Final = b"sealcast pinned offset 2"
+_FIELDS: Final = frozenset({"partitions", "version", "time", "settled", "tag"})
 
 
 @dataclass(frozen=True, slots=True)
 class PinnedOffset:
-    """How far each partition is consumed, and the version of the realm in force. Equal offsets, equal output."""
+    """How far each partition is consumed, and the realm that is in force: its version and the time. Equal offsets,
+    equal output. None of it ever goes back."""
 
     partitions: tuple[int, ...]
     version: int
+    #: When the batch that ends here was planned: the clock of what subscribers may read.
+    time_us: int = 0
+    #: Every frame beyond this offset was appended at this time or later: what may be forgotten.
+    settled_us: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < len(self.partitions) <= MAX_PARTITIONS:
             raise Misuse(f"a pinned offset has 1 to {MAX_PARTITIONS} partitions, not {len(self.partitions)}")
-        if not all(_whole(offset, MAX_OFFSET) for offset in self.partitions) or not _whole(self.version, MAX_VERSION):
+        numbers = all(_whole(offset, MAX_OFFSET) for offset in self.partitions) and _whole(self.version, MAX_VERSION)
+        if not numbers or not _whole(self.time_us, MAX_TIME_US) or not _whole(self.settled_us, MAX_TIME_US):
             raise Misuse("a pinned offset is made of whole numbers from 0 up")
 
     @classmethod
@@ -45,11 +52,14 @@ class PinnedOffset:
         return cls((0,) * partitions, 0)
 
     def reaches(self, other: PinnedOffset) -> bool:
-        """Is this `other` or later, in every partition and in version? A topic may gain partitions, never lose one."""
+        """Is this `other` or later, in every partition, in version and in time? A topic may gain partitions, never lose
+        one."""
         return (
             len(self.partitions) >= len(other.partitions)
             and all(mine >= theirs for mine, theirs in zip(self.partitions, other.partitions, strict=False))
             and self.version >= other.version
+            and self.time_us >= other.time_us
+            and self.settled_us >= other.settled_us
         )
 
     def ranges(self, end: PinnedOffset) -> list[tuple[int, int, int]]:
@@ -61,18 +71,25 @@ class PinnedOffset:
 
     def to_json(self, key: Secret) -> dict[str, object]:
         """For Spark's offset log: sealed with a MAC."""
-        return {"partitions": list(self.partitions), "version": self.version, "tag": mac.tag(key, *self._parts()).hex()}
+        return {
+            "partitions": list(self.partitions),
+            "version": self.version,
+            "time": self.time_us,
+            "settled": self.settled_us,
+            "tag": mac.tag(key, *self._parts()).hex(),
+        }
 
     @classmethod
     def from_json(cls, body: object, key: Secret) -> PinnedOffset:
         """Back from Spark's offset log; Corrupt when it is not what was handed to Spark."""
         if not isinstance(body, Mapping) or set(body) != _FIELDS:
             raise _altered("it is not an offset of this topic")
-        partitions, version, given = body["partitions"], body["version"], body["tag"]
+        partitions, given = body["partitions"], body["tag"]
         if not isinstance(partitions, list) or not isinstance(given, str):
             raise _altered("it is not an offset of this topic")
         try:
-            offset, tag = cls(tuple(partitions), version), bytes.fromhex(given)
+            offset = cls(tuple(partitions), body["version"], body["time"], body["settled"])
+            tag = bytes.fromhex(given)
         except (Misuse, ValueError):
             raise _altered("it is not an offset of this topic") from None
         if not mac.verify(key, tag, *offset._parts()):
@@ -80,13 +97,13 @@ class PinnedOffset:
         return offset
 
     def to_cbor(self) -> list[object]:
-        return [list(self.partitions), self.version]
+        return [list(self.partitions), self.version, self.time_us, self.settled_us]
 
     @classmethod
     def from_cbor(cls, body: object) -> PinnedOffset:
         match body:
-            case [list(partitions), int(version)]:
-                return cls(tuple(partitions), version)
+            case [list(partitions), int(version), int(time_us), int(settled_us)]:
+                return cls(tuple(partitions), version, time_us, settled_us)
             case _:
                 raise Misuse("not a pinned offset")
 

@@ -19,11 +19,13 @@ class Reason(StrEnum):
     REVOKED = "revoked"  # 6: the publisher was revoked
     RIGHT = "right"  # 7: the publisher may not publish here
     SIGNATURE = "signature"  # 8: the header's signature is not the publisher's
-    TIME = "time"  # 9: published too far in the future
-    SCHEMA = "schema"  # 10: made for another schema
-    SEAL = "seal"  # 11: the body does not open under the publisher's key
-    ROOT = "root"  # 12: the events are not those that were signed
-    EVENT = "event"  # 13: one event is off the schema; the rest of its frame goes on
+    TIME = "time"  # 9: published too far in the future, or too long ago
+    REPLAY = "replay"  # 10: it was here before, or is too far behind to tell
+    BUDGET = "budget"  # 11: its publisher published more than it may
+    SCHEMA = "schema"  # 12: made for another schema
+    SEAL = "seal"  # 13: the body does not open under the publisher's key
+    ROOT = "root"  # 14: the events are not those that were signed
+    EVENT = "event"  # 15: one event is off the schema; the rest of its frame goes on
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The type of each stage between the frame log and the mailboxes: a step cannot be skipped, its input would not exist.
 
-    Received --admit--> Admitted --match--> Matched --group--> Grouped --seal--> GroupSealed --deliver--> a sealed piece
+    Received --authenticate, replay--> Ruled --admit--> Admitted --match--> Matched --group--> Grouped --seal--> GroupSealed --deliver--> a sealed piece
 
 Each type holds one batch, as columns: frames of one partition of one topic, handled under one pinned version of the
 realm. Arrays are numpy's and Arrow's; this module names their types and needs neither library to be imported.
@@ -32,6 +32,14 @@ class Received:
     #: When the log took each frame in, microseconds since 1970: the clock of admission, equal in every run.
     times: Sequence[int]
     frames: Sequence[bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Ruled:
+    """Frames of which the first checks have decided, replay among them: a code each (pipeline/admit.py)."""
+
+    received: Received
+    codes: NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)

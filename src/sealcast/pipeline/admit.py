@@ -1,9 +1,15 @@
-"""admit: Received -> Admitted. Thirteen numbered checks, the first that fails is the reason (`model.rejection.Reason`).
+"""admit: Received -> Ruled -> Admitted. Numbered checks, the first that fails is the reason (`model.rejection.Reason`).
 
-A frame stands or falls as a whole up to its signature and seal, checks 1 to 12; then every event stands for itself,
-check 13. What is refused is counted and kept, and harms nothing else: the frames beside it go on.
+In two halves, because whether a frame was here before is known elsewhere (pipeline/replay.py):
 
-The clock of check 9 is the log's, not this process's: a batch that is run again must decide the same.
+    authenticate   Received -> claims: the checks up to the publisher's signature and clock; or refusals
+    replay         claims -> rulings: the publishers' windows and rates, in Spark's state
+    admit          Ruled -> Admitted: the ruling, then schema, seal and tree, then every event
+
+A frame stands or falls as a whole up to its seal; then every event stands for itself. What is refused is counted and
+kept, and harms nothing else: the frames beside it go on. What nobody signed for never reaches the replay state.
+
+The clock of these checks is the log's, not this process's: a batch that is run again must decide the same.
 """
 
 from __future__ import annotations
@@ -15,21 +21,35 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.errors import CannotOpen, FrameRejected
+from sealcast.errors import Bug, CannotOpen, FrameRejected
 from sealcast.model import Position, Reason, Rejection
-from sealcast.model.stages import Admitted, FrameProof, Received
+from sealcast.model.stages import Admitted, FrameProof, Received, Ruled
 from sealcast.primitives import merkle
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.sign import VerifyKey
+from sealcast.trust.quota import Quota
 from sealcast.trust.realm import RealmState, Topic
+from sealcast.trust.replay import CLAIM, Bounds, Claims, Verdict
 from sealcast.wire import frame
 from sealcast.wire.domain import check_domain
 from sealcast.wire.frame import Frame, Header
 from sealcast.wire.limits import MAX_DETAIL_BYTES
 from sealcast.wire.records import RecordCodec
 
-#: How far a publisher's clock may be ahead of the log's.
-MAX_CLOCK_SKEW_US: Final = 5 * 60 * 1_000_000
+#: What was decided of a frame before the second half.
+RULING: Final = np.dtype([("partition", "<i4"), ("offset", "<i8"), ("code", "u1")])
+#: A code is a `Verdict` on replay and rate; or this and the number of the check that refused the frame before.
+EARLIER: Final = 0x80
+#: The number of each check.
+CHECK: Final = {reason: number for number, reason in enumerate(Reason, 1)}
+_REASON: Final = {number: reason for reason, number in CHECK.items()}
+_SAID: Final = {
+    Verdict.DUPLICATE: (Reason.REPLAY, "numbers of {0}'s that were here before"),
+    Verdict.TOO_OLD: (Reason.REPLAY, "numbers of {0}'s that are behind its window"),
+    Verdict.BOOTS: (Reason.REPLAY, "{0} was started too often to keep its numbers apart"),
+    Verdict.EVENTS: (Reason.BUDGET, "{0} published more events than it may"),
+    Verdict.BYTES: (Reason.BUDGET, "{0} published more bytes than it may"),
+}
 #: A frame that was refused as a whole has no row.
 WHOLE_FRAME: Final = -1
 #: Refused events of one frame that are kept each with its reason.
@@ -37,9 +57,12 @@ MAX_NAMED_PER_FRAME: Final = 100
 #: Characters of a reason, at most four bytes each on the wire.
 MAX_DETAIL: Final = MAX_DETAIL_BYTES // 4
 
+_SECOND_US: Final = 1_000_000
 _OFF_DOMAIN: Final = "attribute {!r} is outside its domain or off its grid"
 
 Ints = NDArray[np.int64]
+Rulings = NDArray[np.void]
+Codes = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,58 +75,63 @@ class Gate:
     #: The key that opens what a publisher sealed in an epoch and in one of its boots.
     frame_key: Callable[[str, int, bytes], SealingKey]
     verify_key: Callable[[str], VerifyKey]
+    bounds: Bounds
+    #: How a boot of a publisher is called in claims (`replay.identify`), remembered.
+    identify: Callable[[str, bytes], tuple[int, int, int]]
 
 
-def admit(received: Received, gate: Gate) -> Admitted:
-    """Check every frame, then every event of the frames that passed."""
-    proofs: list[FrameProof] = []
-    messages: list[bytes] = []
-    rejections: list[Rejection] = []
+def bounds_of(topic: Topic) -> Bounds:
+    """What the topic's parameters say of its publishers' clocks and rates."""
+    given = topic.parameters
+    quota = Quota(given.events_per_s, given.bytes_per_s, given.burst_s)
+    return Bounds(given.max_skew_s * _SECOND_US, given.stale_after_s * _SECOND_US, quota)
+
+
+# --- the first half ----------------------------------------------------------------------------------
+
+
+def authenticate(received: Received, gate: Gate) -> tuple[Claims, Rulings]:
+    """Frames that somebody has signed for, as claims on their sequence numbers; and the others, refused."""
+    claims, rulings = list[tuple[int, ...]](), list[tuple[int, int, int]]()
     for offset, time_us, data in zip(received.offsets, received.times, received.frames, strict=True):
         try:
-            checked = _check_frame(data, time_us, gate)
+            header = _check_signed(data, time_us, gate).header
         except FrameRejected as refused:
-            where = Position(received.partition, offset, WHOLE_FRAME)
-            reason, detail = Reason(refused.reason), _shortened(refused.message)
-            rejections.append(Rejection(where, reason, detail, _claimed_events(data)))
+            rulings.append((received.partition, offset, EARLIER | CHECK[Reason(refused.reason)]))
             continue
-        proofs.append(FrameProof(offset, checked.signed, len(checked.messages), checked.nodes))
-        messages += checked.messages
-    return _check_events(received, gate, proofs, messages, rejections)
+        who = gate.identify(header.publisher, header.boot)
+        claims.append((received.partition, offset, time_us, *who, header.sequence, header.count, len(data)))
+    return np.array(claims, CLAIM), np.array(rulings, RULING)
 
 
-# --- checks 1 to 12: the frame ----------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _CheckedFrame:
-    signed: bytes
-    nodes: bytes
-    messages: list[bytes]
-
-
-def _check_frame(data: bytes, time_us: int, gate: Gate) -> _CheckedFrame:
+def _check_signed(data: bytes, time_us: int, gate: Gate) -> Frame:
     # (1), (2) a frame, of a version we know: nothing else of it has been looked at
     received = frame.parse(data)
     header = received.header
     _check_addressee(header, time_us, gate)
     _check_publisher(header.publisher, gate)
+    _check_signature(received, gate)
+    _check_time(header, time_us, gate)
+    return received
+
+
+def _check_signature(received: Frame, gate: Gate) -> None:
     # (8) from here on the header is the publisher's word
-    if not gate.verify_key(header.publisher).verify(received.to_be_signed, received.signature):
-        raise FrameRejected(Reason.SIGNATURE, f"the signature is not {header.publisher}'s")
-    # (9)
+    if not gate.verify_key(received.header.publisher).verify(received.to_be_signed, received.signature):
+        raise _not_signed(received.header)
+
+
+def _not_signed(header: Header) -> FrameRejected:
+    return FrameRejected(Reason.SIGNATURE, f"the signature is not {header.publisher}'s")
+
+
+def _check_time(header: Header, time_us: int, gate: Gate) -> None:
+    # (9) how far apart two copies of a frame can be in the log hangs on it (`replay.Bounds`)
     ahead = header.time - time_us
-    if ahead > MAX_CLOCK_SKEW_US:
+    if ahead > gate.bounds.max_skew_us:
         raise FrameRejected(Reason.TIME, f"{header.publisher}'s clock is {ahead / 1e6:.0f} s ahead of the log's")
-    # (10)
-    if header.schema != gate.topic.schema.digest:
-        raise FrameRejected(Reason.SCHEMA, f"{header.publisher} used another schema than topic {gate.topic.name}'s")
-    messages = _open_body(received, gate)
-    # (12) the events are exactly those that were signed
-    nodes = merkle.build(merkle.hash_messages(messages))
-    if merkle.root(nodes, len(messages)) != header.root:
-        raise FrameRejected(Reason.ROOT, f"the events are not those that {header.publisher} signed")
-    return _CheckedFrame(received.signed, nodes, messages)
+    if -ahead > gate.bounds.stale_after_us:
+        raise FrameRejected(Reason.TIME, f"published {-ahead / 1e6:.0f} s before the log took it in: stale")
 
 
 def _check_addressee(header: Header, time_us: int, gate: Gate) -> None:
@@ -128,8 +156,70 @@ def _check_publisher(name: str, gate: Gate) -> None:
         raise FrameRejected(Reason.RIGHT, f"{name} may not publish on topic {gate.topic.name}")
 
 
+# --- the second half: the frame ----------------------------------------------------------------------
+
+
+def admit(ruled: Ruled, gate: Gate) -> Admitted:
+    """The events of frames that passed, each checked."""
+    received = ruled.received
+    proofs: list[FrameProof] = []
+    messages: list[bytes] = []
+    rejections: list[Rejection] = []
+    rows = zip(received.offsets, received.times, received.frames, ruled.codes.tolist(), strict=True)
+    for offset, time_us, data, code in rows:
+        try:
+            checked = _check_frame(data, time_us, code, gate)
+        except FrameRejected as refused:
+            where = Position(received.partition, offset, WHOLE_FRAME)
+            reason, detail = Reason(refused.reason), _shortened(refused.message)
+            rejections.append(Rejection(where, reason, detail, _claimed_events(data)))
+            continue
+        proofs.append(FrameProof(offset, checked.signed, len(checked.messages), checked.nodes))
+        messages += checked.messages
+    return _check_events(received, gate, proofs, messages, rejections)
+
+
+@dataclass(frozen=True, slots=True)
+class _CheckedFrame:
+    signed: bytes
+    nodes: bytes
+    messages: list[bytes]
+
+
+def _check_frame(data: bytes, time_us: int, code: int, gate: Gate) -> _CheckedFrame:
+    if code & EARLIER:
+        raise _refused_earlier(data, time_us, _REASON[code & ~EARLIER], gate)
+    received = frame.parse(data)
+    header = received.header
+    # (10), (11)
+    if code != Verdict.FRESH:
+        reason, text = _SAID[Verdict(code)]
+        raise FrameRejected(reason, text.format(header.publisher))
+    # (12)
+    if header.schema != gate.topic.schema.digest:
+        raise FrameRejected(Reason.SCHEMA, f"{header.publisher} used another schema than topic {gate.topic.name}'s")
+    messages = _open_body(received, gate)
+    # (14) the events are exactly those that were signed
+    nodes = merkle.build(merkle.hash_messages(messages))
+    if merkle.root(nodes, len(messages)) != header.root:
+        raise FrameRejected(Reason.ROOT, f"the events are not those that {header.publisher} signed")
+    return _CheckedFrame(received.signed, nodes, messages)
+
+
+def _refused_earlier(data: bytes, time_us: int, reason: Reason, gate: Gate) -> FrameRejected:
+    """The refusal in words. Nobody carries them along: the check that made it is done again, if it is cheap."""
+    if reason is Reason.SIGNATURE:
+        return _not_signed(frame.parse(data).header)
+    try:
+        _check_signed(data, time_us, gate)
+    except FrameRejected as refused:
+        if refused.reason == reason:
+            return refused
+    raise Bug(f"a frame was refused ({reason}), and looked at again it is not")
+
+
 def _open_body(received: Frame, gate: Gate) -> list[bytes]:
-    # (11)
+    # (13)
     header = received.header
     try:
         key = gate.frame_key(header.publisher, header.epoch, header.boot)
@@ -149,7 +239,7 @@ def _claimed_events(data: bytes) -> int:
         return 0
 
 
-# --- check 13: the events ---------------------------------------------------------------------------
+# --- the second half: the events ---------------------------------------------------------------------------
 
 
 def _check_events(

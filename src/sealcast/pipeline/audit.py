@@ -23,19 +23,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.errors import Corrupt, FrameRejected, NotFound, SealcastError
-from sealcast.log.embedded import EmbeddedTopic
-from sealcast.log.entry import PieceRef
+from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
+from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import GENESIS, Committed, LedgerReader
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
-from sealcast.model.stages import FrameProof, Received
+from sealcast.model.stages import FrameProof, Ruled
 from sealcast.pipeline import audit_ends, audit_piece
+from sealcast.pipeline.admit import Codes, bounds_of
 from sealcast.pipeline.audit_piece import Delivered, position
 from sealcast.pipeline.context import sealer_of
 from sealcast.pipeline.expected import Expectation, Expected
+from sealcast.pipeline.history import History, believe
 from sealcast.pipeline.order import Order
+from sealcast.pipeline.rulings import received_of, rule_frames
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm import Topic
+from sealcast.trust.replay import Windows
 from sealcast.wire import sealed
 from sealcast.wire.sealed import SealedPiece
 
@@ -123,11 +127,17 @@ class Audit:
         self._names = list(newest.slots_of(topic))
         # The newest version still has the keys of every epoch.
         self._sealer = lru_cache(1)(lambda at: sealer_of(newest, at, self._broker, lambda slot: self._names[slot]))
+        bounds = bounds_of(self._about)
+        self._history = History(self._ledger, self._pieces, self._log, bounds)
+        self._windows = Windows(bounds)
+        #: Of the batch at hand: the first frame of each partition, and the codes of the frames from there on.
+        self._ruled: dict[int, tuple[int, Codes]] = {}
+        self._blind = False
         self.report = Report(topic)
 
     def frames(self) -> int:
         """How many frames the log has: what `run` reports progress in."""
-        return sum(self._log.partition(p).end() for p in range(self._log.partitions))
+        return sum(log.end() for log in self._partitions())
 
     def run(self, told: Callable[[int], None] = lambda frames: None) -> Report:
         """Check everything; `told` hears how many frames are done with."""
@@ -145,7 +155,7 @@ class Audit:
 
     def _check_ends(self, end: int, reached: PinnedOffset) -> None:
         """Whether the log and the ledger end where they should."""
-        available = [self._log.partition(p).end() for p in range(self._log.partitions)]
+        available = [log.end() for log in self._partitions()]
         taken = reached.partitions + (0,) * (len(available) - len(reached.partitions))
         for partition, (first, last) in enumerate(zip(taken, available, strict=False)):
             self.report.waiting += max(0, last - first)
@@ -178,6 +188,7 @@ class Audit:
         if entry.version > self._expectation.newest():
             self.report.add(Kind.LEDGER, f"{where} is pinned to version {entry.version}, which the registry lacks")
             return
+        self._rule(entry, reached)
         counts: dict[str, int] = {}
         for ref in entry.pieces:
             piece = self._piece(ref, where)
@@ -190,11 +201,30 @@ class Audit:
         if {n: c for n, c in counts.items() if c} != {n: c for n, c in entry.counts.items() if c}:
             self.report.add(Kind.COUNTS, f"{where}: the counts of the batch are not the sums of its pieces'")
 
+    def _rule(self, entry: Entry, reached: PinnedOffset) -> None:
+        """Replay and rates of the whole batch, again. One that goes back is judged by itself: whether it delivered what
+        others had delivered is for `_follow` to say."""
+        forward, kept = entry.start.reaches(reached), {p: log.start() for p, log in enumerate(self._partitions())}
+        began = reached if forward else entry.start
+        spans = [(p, max(first, kept.get(p, end)), end) for p, first, end in began.ranges(entry.end)]
+        self._blind = not self._history.knows(began.settled_us)
+        try:
+            codes = rule_frames(
+                self._windows if forward else Windows(bounds_of(self._about)),
+                self._log,
+                [span for span in spans if span[1] < span[2]],
+                self._expectation.at(entry.version).gate,
+                entry.end.settled_us,
+            )
+        except SealcastError:
+            codes = {}  # whoever needs these frames will meet the same, and say so
+        self._ruled = {p: (first, codes[p]) for p, first, _ in spans if p in codes}
+
     def _missing(self, span: Span, version: int, where: str) -> None:
         partition, first, end = span
         self.report.add(Kind.LEDGER, f"{where}: frames {first} to {end - 1} of partition {partition} are in no piece")
         for start in range(first, end, _FRAMES_AT_A_TIME):
-            expected = self._expected(partition, start, min(start + _FRAMES_AT_A_TIME, end), version)
+            expected = self._expected(partition, start, min(start + _FRAMES_AT_A_TIME, end), version, None)
             if expected is not None:
                 self._lose(expected, partition, where)
 
@@ -214,7 +244,7 @@ class Audit:
         return None
 
     def _check(self, piece: SealedPiece | None, ref: PieceRef, version: int, where: str) -> None:
-        expected = self._expected(ref.partition, ref.first, ref.end, version)
+        expected = self._expected(ref.partition, ref.first, ref.end, version, piece)
         if expected is not None:
             self.report.events += len(expected.admitted.messages)
         if piece is None:
@@ -270,7 +300,12 @@ class Audit:
 
     # --- what is needed for it ----------------------------------------------------------------------
 
-    def _expected(self, partition: int, first: int, end: int, version: int) -> Expected | None:
+    def _partitions(self) -> list[EmbeddedLog]:
+        return [self._log.partition(number) for number in range(self._log.partitions)]
+
+    def _expected(
+        self, partition: int, first: int, end: int, version: int, piece: SealedPiece | None
+    ) -> Expected | None:
         """What these frames should deliver; None when they cannot be read any more."""
         try:
             log = self._log.partition(partition)
@@ -282,10 +317,13 @@ class Audit:
             return None
         if kept > first or not records:
             return None
-        received = Received(
-            partition, [r.offset for r in records], [r.time_us for r in records], [r.data for r in records]
-        )
-        return self._expectation.of(received, version)
+        begun, codes = self._ruled.get(partition, (first, np.empty(0, np.uint8)))
+        mine = codes[first - begun : end - begun]
+        if mine.size != end - first:
+            return None  # they cannot be read; said where that was found
+        if self._blind and piece is not None:
+            mine = believe(mine, first, piece)
+        return self._expectation.of(Ruled(received_of(partition, records), mine), version)
 
     def _lose(self, expected: Expected, partition: int, where: str) -> None:
         places = audit_piece.admitted_places(expected.admitted)[expected.event].tolist()

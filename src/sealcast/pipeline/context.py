@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from sealcast.groupkeys import Naive, Planner
-from sealcast.pipeline.admit import Gate
+from sealcast.pipeline.admit import Gate, bounds_of
 from sealcast.pipeline.tables import SubscriptionTable, TableCache
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
@@ -25,6 +25,7 @@ from sealcast.schemes.endpoint.broker import EndpointSealer
 from sealcast.trust.broker import BrokerSecrets
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm import RealmState, Topic
+from sealcast.trust.replay import identify
 from sealcast.wire.records import RecordCodec
 
 #: Frame keys are per publisher and boot; a boot is a client's life.
@@ -60,16 +61,26 @@ class TopicWorker:
         self._subscribers: tuple[str, ...] = ()
         self._lock = threading.Lock()
         self._at = lru_cache(MAX_CONTEXTS)(self._load)
+        self._gate = lru_cache(MAX_CONTEXTS)(self._load_gate)
 
     def at(self, version: int) -> TopicContext:
         with self._lock:
             return self._at(version)
 
+    def gate(self, version: int) -> Gate:
+        """For admission alone: no table is compiled for it."""
+        with self._lock:
+            return self._gate(version)
+
+    def _load_gate(self, version: int) -> Gate:
+        state = self._realm.state(version)
+        return gate_at(state, state.topic(self._name), self._broker)
+
     def _load(self, version: int) -> TopicContext:
         state = self._realm.state(version)
         topic = state.topic(self._name)
         self._subscribers = max(self._subscribers, tuple(state.slots_of(topic.name)), key=len)
-        gate, sealer = gate_at(state, topic, self._broker), self._sealer(state, topic)
+        gate, sealer = self._gate(version), self._sealer(state, topic)
         return TopicContext(version, topic, gate, self._tables.at(state, topic), sealer, self._planner)
 
     def _sealer(self, state: RealmState, topic: Topic) -> EndpointSealer:
@@ -95,6 +106,8 @@ def gate_at(state: RealmState, topic: Topic, broker: BrokerSecrets) -> Gate:
         codec=RecordCodec(topic.schema),
         frame_key=lru_cache(MAX_FRAME_KEYS)(frame_key),
         verify_key=lru_cache(MAX_VERIFY_KEYS)(lambda name: VerifyKey(state.entity(name).verify_key)),
+        bounds=bounds_of(topic),
+        identify=lru_cache(MAX_FRAME_KEYS)(identify),
     )
 
 
@@ -115,9 +128,18 @@ _workers_lock = threading.Lock()
 
 def context(realm: str, topic: str, version: int) -> TopicContext:
     """The context of a batch, from this process's memory if it was here before."""
+    return _worker(realm, topic).at(version)
+
+
+def gate(realm: str, topic: str, version: int) -> Gate:
+    """The gate of a batch, likewise."""
+    return _worker(realm, topic).gate(version)
+
+
+def _worker(realm: str, topic: str) -> TopicWorker:
     name = (os.getpid(), realm, topic)
     with _workers_lock:
         worker = _workers.get(name)
         if worker is None:
             worker = _workers[name] = TopicWorker(Realm(realm), topic)
-    return worker.at(version)
+    return worker

@@ -1,6 +1,7 @@
 """What should have been delivered of some frames: worked out again, without the index that matched them.
 
-Admission is done again by its numbered checks, at the version that the batch was pinned to. Then every filter is asked
+Admission is done again by its numbered checks, at the version that the batch was pinned to, with replay windows that
+are filled again batch by batch (rulings.py). Then every filter is asked
 about every event, one filter at a time: by the vectorised evaluator, or by the reference evaluator event by event,
 which shares nothing with the index and takes a thousand times as long.
 """
@@ -21,7 +22,7 @@ from sealcast.filters.parse import parse
 from sealcast.filters.tree import Condition
 from sealcast.filters.vector import Evaluator
 from sealcast.model.schema import Schema, Value
-from sealcast.model.stages import Admitted, Received
+from sealcast.model.stages import Admitted, Ruled
 from sealcast.pipeline.admit import Gate, admit
 from sealcast.pipeline.context import gate_at
 from sealcast.trust.broker import BrokerSecrets
@@ -69,9 +70,9 @@ class Expectation:
         """The registry's newest version: nothing can have been pinned to a later one."""
         return self._realm.registry.version()
 
-    def of(self, received: Received, version: int) -> Expected:
+    def of(self, ruled: Ruled, version: int) -> Expected:
         pinned = self.at(version)
-        admitted = admit(received, pinned.gate)
+        admitted = admit(ruled, pinned.gate)
         return Expected(admitted, *self._deliveries(admitted, pinned))
 
     def _deliveries(self, admitted: Admitted, pinned: Pinned) -> tuple[Ints, Ints]:

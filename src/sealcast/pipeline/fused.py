@@ -1,8 +1,9 @@
 """The broker's part of the path as one function on Arrow batches (decision 3): admit, match, group, seal, deliver.
 
-    frames --> Received --> Admitted --> Matched --> Grouped --> GroupSealed --> a sealed piece a row
+    rulings, frames --> Ruled --> Admitted --> Matched --> Grouped --> GroupSealed --> a sealed piece a row
 
-Nothing between admission and delivery forces a shuffle, so nothing between them leaves the worker.
+Nothing between replay and delivery forces a shuffle, so nothing between them leaves the worker. Frames are read from
+the log again, where the source has just read them; what was found out about them comes as rulings.
 """
 
 from __future__ import annotations
@@ -10,19 +11,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
+from sealcast.errors import Bug
 from sealcast.filters import bits
+from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import slot_bits
-from sealcast.model.stages import Grouped, Received
-from sealcast.pipeline.admit import MAX_NAMED_PER_FRAME, admit
-from sealcast.pipeline.columns import COUNTS, PIECES, REJECTED
+from sealcast.log.port import Record
+from sealcast.model.stages import Grouped, Received, Ruled
+from sealcast.pipeline.admit import MAX_NAMED_PER_FRAME, RULING, Rulings, admit
+from sealcast.pipeline.columns import COUNTS, PIECES, PINNED, REJECTED
 from sealcast.pipeline.context import TopicContext, context
 from sealcast.pipeline.deliver import deliver
 from sealcast.pipeline.group import group
 from sealcast.pipeline.match import match
 from sealcast.pipeline.seal import seal
 from sealcast.pipeline.tables import SubscriptionTable
+from sealcast.pipeline.topic import TopicName
 from sealcast.wire import sealed as wire
 from sealcast.wire.limits import MAX_PIECE_REJECTIONS
 from sealcast.wire.sealed import SealedPiece
@@ -40,25 +46,25 @@ MAX_FRAMES_PER_PIECE: Final = MAX_PIECE_REJECTIONS // (MAX_NAMED_PER_FRAME + 1)
 MAX_DELIVERIES_PER_PIECE: Final = 4_000_000
 
 
-def handle(received: Received, at: TopicContext) -> SealedPiece:
+def handle(ruled: Ruled, at: TopicContext) -> SealedPiece:
     """One batch of one partition, from frames to a sealed piece."""
-    return _finish(_begin(received, at), at)
+    return _finish(_begin(ruled, at), at)
 
 
-def handle_bounded(received: Received, at: TopicContext) -> Iterator[SealedPiece]:
+def handle_bounded(ruled: Ruled, at: TopicContext) -> Iterator[SealedPiece]:
     """`handle`, in as many pieces as it takes to keep each of them small."""
-    grouped = _begin(received, at)
+    grouped = _begin(ruled, at)
     deliveries = int(bits.count(grouped.groups)[grouped.group_of].sum())
-    if deliveries > MAX_DELIVERIES_PER_PIECE and len(received.frames) > 1:
+    if deliveries > MAX_DELIVERIES_PER_PIECE and ruled.codes.size > 1:
         # Admitted twice, which costs little beside what sealing so many deliveries does.
-        for half in _halves(received):
+        for half in _halves(ruled):
             yield from handle_bounded(half, at)
     else:
         yield _finish(grouped, at)
 
 
-def _begin(received: Received, at: TopicContext) -> Grouped:
-    return group(match(admit(received, at.gate), at.table), at.table)
+def _begin(ruled: Ruled, at: TopicContext) -> Grouped:
+    return group(match(admit(ruled, at.gate), at.table), at.table)
 
 
 def _finish(grouped: Grouped, at: TopicContext) -> SealedPiece:
@@ -66,45 +72,59 @@ def _finish(grouped: Grouped, at: TopicContext) -> SealedPiece:
     return deliver(sealed, at.topic.id, at.topic.epoch, at.version)
 
 
-def _halves(received: Received) -> tuple[Received, Received]:
-    middle = len(received.frames) // 2
+def _halves(ruled: Ruled) -> tuple[Ruled, Ruled]:
+    received, middle = ruled.received, ruled.codes.size // 2
     first, second = (
-        Received(received.partition, received.offsets[part], received.times[part], received.frames[part])
+        Ruled(
+            Received(received.partition, received.offsets[part], received.times[part], received.frames[part]),
+            ruled.codes[part],
+        )
         for part in (slice(middle), slice(middle, None))
     )
     return first, second
 
 
 def process(realm: str, topic: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """`handle_bounded` as `mapInArrow` wants it. What is captured is two names."""
+    """`handle_bounded` as `mapInArrow` wants it, on all rulings of a task. What is captured is two names."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for received, at in _received(batches, lambda version: context(realm, topic, version)):
-            for piece in handle_bounded(received, at):
-                yield _as_row(piece)
+        rows = [row for batch in batches for row in batch.to_pylist()]
+        if not rows:
+            return
+        pinned = {name: rows[0][name] for name in PINNED}
+        if any(row[name] != value for row in rows for name, value in pinned.items()):
+            raise Bug("rulings of several batches came to one task")
+        rulings = np.concatenate([np.frombuffer(row["rulings"], RULING) for row in rows])
+        name, at = TopicName(realm, topic), context(realm, topic, pinned["version"])
+        for ruled in _frames(rulings, name.open().frames, at.table):
+            for piece in handle_bounded(ruled, at):
+                yield _as_row(piece, pinned)
 
     return run
 
 
-def _received(
-    batches: Iterator[pa.RecordBatch], context_of: Callable[[int], TopicContext]
-) -> Iterator[tuple[Received, TopicContext]]:
-    """Frames of one partition and version, gathered across Arrow batches up to a bound."""
-    held: list[tuple[int, int, bytes]] = []
-    held_for, held_bytes, room = (0, 0), 0, 0
-    for batch in batches:
-        columns = (batch.column(name).to_pylist() for name in ("partition", "version", "offset", "time", "frame"))
-        for partition, version, offset, time_us, frame in zip(*columns, strict=True):
-            full = held_bytes + len(frame) > room or len(held) == MAX_FRAMES_PER_PIECE
-            if held and (full or held_for != (partition, version)):
-                yield _gathered(held, held_for[0]), context_of(held_for[1])
-                held, held_bytes = [], 0
-            if not held:
-                held_for, room = (partition, version), _room(context_of(version).table)
-            held.append((offset, time_us, frame))
-            held_bytes += len(frame)
-    if held:
-        yield _gathered(held, held_for[0]), context_of(held_for[1])
+def _frames(rulings: Rulings, log: EmbeddedTopic, table: SubscriptionTable) -> Iterator[Ruled]:
+    """The frames that rulings are about, from the log: of one partition and without a gap, as many as are handled at
+    once."""
+    room = _room(table)
+    rulings = rulings[np.lexsort((rulings["offset"], rulings["partition"]))]
+    jumps = (np.diff(rulings["partition"]) != 0) | (np.diff(rulings["offset"]) != 1)
+    for span in np.split(rulings, np.flatnonzero(jumps) + 1):
+        partition, first, end = int(span["partition"][0]), int(span["offset"][0]), int(span["offset"][-1]) + 1
+        held, size = list[Record](), 0
+        for record in log.partition(partition).read(first, end):
+            if held and (size + len(record.data) > room or len(held) == MAX_FRAMES_PER_PIECE):
+                yield _ruled(partition, held, span, first)
+                held, size = [], 0
+            held.append(record)
+            size += len(record.data)
+        yield _ruled(partition, held, span, first)
+
+
+def _ruled(partition: int, held: list[Record], span: Rulings, first: int) -> Ruled:
+    offsets, times, frames = zip(*held, strict=True)
+    codes = span["code"][offsets[0] - first : offsets[-1] + 1 - first]
+    return Ruled(Received(partition, offsets, times, frames), codes)
 
 
 def _room(table: SubscriptionTable) -> int:
@@ -113,17 +133,12 @@ def _room(table: SubscriptionTable) -> int:
     return min(MAX_BYTES_PER_PIECE, events * SMALLEST_EVENT_BYTES)
 
 
-def _gathered(held: list[tuple[int, int, bytes]], partition: int) -> Received:
-    offsets, times, frames = zip(*held, strict=True)
-    return Received(partition, offsets, times, frames)
-
-
-def _as_row(piece: SealedPiece) -> pa.RecordBatch:
+def _as_row(piece: SealedPiece, pinned: dict[str, int]) -> pa.RecordBatch:
     row = {
         "partition": piece.partition,
         "first_offset": piece.first_offset,
         "end_offset": piece.end_offset,
-        "version": piece.version,
+        **pinned,
         **{name: piece.counts.get(name, 0) for name in (*COUNTS, *REJECTED.values())},
         # A key that is handed out concerns its receiver as much as an event does.
         "slots": slot_bits([*piece.slots.tolist(), *piece.handout_slot.tolist()]),

@@ -27,13 +27,15 @@ from sealcast.log.ledger import Committed, LedgerReader
 from sealcast.log.pieces import Pieces
 from sealcast.log.port import Record
 from sealcast.model.event import Position
-from sealcast.model.rejection import Reason, Rejection
+from sealcast.model.rejection import Rejection
 from sealcast.model.schema import Schema, Value
-from sealcast.model.stages import Received
-from sealcast.pipeline.admit import admit
+from sealcast.model.stages import Ruled
+from sealcast.pipeline.admit import CHECK, Codes, admit, bounds_of
 from sealcast.pipeline.audit_piece import place_of, places
 from sealcast.pipeline.context import gate_at
 from sealcast.pipeline.expected import values
+from sealcast.pipeline.history import History, believe
+from sealcast.pipeline.rulings import received_of, rule_frames
 from sealcast.trust.changes import AddSubscription, RemoveSubscription
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm import RealmState
@@ -41,8 +43,6 @@ from sealcast.wire import frame, sealed
 from sealcast.wire.frame import Header
 from sealcast.wire.sealed import SealedPiece
 
-#: The number of each check of admission.
-CHECK: Final = {reason: number for number, reason in enumerate(Reason, 1)}
 _1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -161,7 +161,8 @@ class Reasons:
             return answer.that(
                 Verdict.UNKNOWN, f"{said}; its frame is no longer kept, so the reason cannot be worked out"
             )
-        return self._decide(answer, self._admit(record, event, state), state, delivered)
+        seen = self._admit(record, event, state, self._ruled(committed, event, piece, state))
+        return self._decide(answer, seen, state, delivered)
 
     # --- the decision -------------------------------------------------------------------------------
 
@@ -193,11 +194,26 @@ class Reasons:
             return answer.that(Verdict.NOT_MATCHED, f"no filter of {who} is true of it")
         return answer.that(Verdict.NOT_AUTHORISED, f"{_listed(matched)} matched, but {_unauthorised(state, who)}")
 
-    def _admit(self, record: Record, event: Position, state: RealmState) -> _Seen:
+    def _ruled(self, committed: Committed, event: Position, piece: SealedPiece, state: RealmState) -> Codes:
+        """What was ruled of the frame: its batch is decided again, with the windows that the batches before it left."""
+        entry, topic = committed.entry, state.topic(self._topic)
+        history = History(self._ledger, self._pieces, self._log, bounds_of(topic))
+        windows = history.windows(committed.index)
+        spans = [
+            (p, max(first, self._log.partition(p).start()), end) for p, first, end in entry.start.ranges(entry.end)
+        ]
+        gate = gate_at(state, topic, self._broker)
+        kept = [span for span in spans if span[1] < span[2]]
+        codes = rule_frames(windows, self._log, kept, gate, entry.end.settled_us)[event.partition]
+        first = next(first for p, first, _ in kept if p == event.partition)
+        code = codes[event.offset - first : event.offset - first + 1]
+        return code if history.knows(entry.start.settled_us) else believe(code, event.offset, piece)
+
+    def _admit(self, record: Record, event: Position, state: RealmState, code: Codes) -> _Seen:
         """The numbered checks again, for this frame, under the version of its batch."""
         topic = state.topic(self._topic)
-        received = Received(event.partition, [record.offset], [record.time_us], [record.data])
-        admitted = admit(received, gate_at(state, topic, self._broker))
+        ruled = Ruled(received_of(event.partition, [record]), code)
+        admitted = admit(ruled, gate_at(state, topic, self._broker))
         at = np.flatnonzero(admitted.row == event.row)
         if not at.size:
             refused = next(

@@ -1,10 +1,11 @@
 """The pipeline as jobs: one streaming query a topic, or one batch. The stages are the same functions in both.
 
-    frames --> sealed --> ledger          frames, sealed: DataFrame -> DataFrame; the sink commits
+    claims --> ruled --> sealed --> ledger          DataFrame -> DataFrame; the sink commits
 
 The checkpoint is Spark's note of how far it got; the ledger is the truth. A checkpoint that belongs to another query
-than the ledger's last record is out of date and is dropped: a new one goes on where the ledger ends. One that belongs
-to it and disagrees with it was altered, and is refused.
+than the ledger's last record is out of date and is dropped: a new one goes on where the ledger ends, and its replay
+state begins with what the ledger's frames leave in the windows. One that belongs to it and disagrees with it was
+altered, and is refused.
 """
 
 from __future__ import annotations
@@ -30,12 +31,14 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sealcast import errors
 from sealcast.errors import HINT, Corrupt, DiskFull, Misuse, Rejected, SealcastError, Unavailable
-from sealcast.pipeline import fused
+from sealcast.pipeline import fused, replay
 from sealcast.pipeline.columns import COUNTS, PIECES, REJECTED, ddl
 from sealcast.pipeline.metrics import OBSERVED, Batch, Metrics
 from sealcast.pipeline.session import cores, is_local, session
+from sealcast.pipeline.sources import batch_tasks
 from sealcast.pipeline.topic import TopicName
 from sealcast.trust.deployment import Realm
+from sealcast.trust.replay import Windows
 
 #: How long a stop waits for the micro-batch at hand. What it interrupts is done again at the next start.
 STOP_SECONDS: Final = 30.0
@@ -48,10 +51,10 @@ _KILLED: Final = "was it killed, or short of memory? start again: nothing is los
 # --- the stages -----------------------------------------------------------------------------------
 
 
-def sealed(frames: DataFrame, name: TopicName) -> DataFrame:
-    """Frames -> sealed pieces: admit, match, group, seal and deliver, fused; counted on the way."""
+def sealed(rulings: DataFrame, name: TopicName) -> DataFrame:
+    """Rulings -> sealed pieces: admit, match, group, seal and deliver, fused; counted on the way."""
     counts = [F.sum(column).alias(column) for column in (*COUNTS, *REJECTED.values())]
-    pieces = frames.mapInArrow(fused.process(name.realm, name.topic), ddl(PIECES))
+    pieces = rulings.mapInArrow(fused.process(name.realm, name.topic), ddl(PIECES))
     return pieces.observe(OBSERVED, *counts)
 
 
@@ -61,9 +64,11 @@ def run_batch(spark: SparkSession, realm: str | Path, topic: str) -> Mapping[str
     opened = name.open()
     with opened.ledger.exclusive() as term, _explained():
         opened.prepare()
-        before = opened.ledger.end()
-        frames = spark.read.format("sealcast-frames").options(**_options(name), **_parallelism(spark)).load()
-        writer = frames.transform(sealed, name).write.format("sealcast-sealed")
+        before, parallelism = opened.ledger.end(), _parallelism(spark)
+        claims = spark.read.format("sealcast-frames").options(**_options(name), **parallelism).load()
+        seeds = replay.seeds(spark, name, opened.history().windows(before))
+        rulings = claims.transform(replay.ruled, name, seeds, batch_tasks(parallelism["tasks"]))
+        writer = rulings.transform(sealed, name).write.format("sealcast-sealed")
         writer.options(**_options(name), term=term).mode("append").save()
         committed = list(opened.ledger.entries(before))
     return dict(committed[0].entry.counts) if committed else {}
@@ -168,9 +173,11 @@ class Pipeline:
         _drop_foreign_checkpoint(topic.paths.checkpoint, _last_query(name))
         options: dict[str, str | int] = {**_options(name), **_parallelism(self._spark), **limits}
         with _explained():
-            frames = self._spark.readStream.format("sealcast-frames").options(**options).load()
+            claims = self._spark.readStream.format("sealcast-frames").options(**options).load()
+            seeds = replay.seeds(self._spark, name, initial_windows(name))
             writer = (
-                frames.transform(sealed, name)
+                claims.transform(replay.ruled, name, seeds, int(options["tasks"]))
+                .transform(sealed, name)
                 .writeStream.format("sealcast-sealed")
                 .options(**_options(name), term=term, checkpointLocation=str(topic.paths.checkpoint))
                 .queryName(f"{OBSERVED}:{name.topic}:{topic.realm.id.hex()[:8]}")
@@ -282,17 +289,32 @@ def _last_query(name: TopicName) -> str | None:
 
 
 def _drop_foreign_checkpoint(checkpoint: Path, last_query: str | None) -> None:
+    if last_query is not None and _query_of(checkpoint) not in (None, last_query):
+        shutil.rmtree(checkpoint)
+
+
+def _query_of(checkpoint: Path) -> str | None:
     metadata = checkpoint / "metadata"
-    if last_query is None or not metadata.exists():
-        return
+    if not metadata.exists():
+        return None
     try:
-        query = json.loads(metadata.read_text())["id"]
+        return str(json.loads(metadata.read_text())["id"])
     except (OSError, ValueError, KeyError, TypeError):
         raise Corrupt(
             f"{metadata} cannot be read", hint="remove the checkpoint; a new one goes on where the ledger ends"
         ) from None
-    if query != last_query:
-        shutil.rmtree(checkpoint)
+
+
+def initial_windows(name: TopicName) -> Windows | None:
+    """The replay windows that a checkpoint's first batch begins with; None when that batch is done, and Spark has its
+    own. A first batch that is run again begins as it did before."""
+    topic = name.open()
+    if any(path.name.isdigit() for path in (topic.paths.checkpoint / "commits").glob("*")):
+        return None
+    last, before = topic.ledger.last_span(), topic.ledger.end()
+    if last is not None and last.query == _query_of(topic.paths.checkpoint):
+        before -= 1
+    return topic.history().windows(before)
 
 
 def _let_finish(query: StreamingQuery) -> None:

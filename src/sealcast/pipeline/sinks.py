@@ -45,7 +45,8 @@ class Staged(WriterCommitMessage):
     """What a task tells the driver: names, digests and numbers."""
 
     query: str | None
-    version: int
+    #: Version, time and settled time that the batch is pinned to.
+    pinned: tuple[int, int, int]
     pieces: tuple[PieceRef, ...]
     counts: Counter[str] = field(default_factory=Counter)
 
@@ -114,17 +115,18 @@ def _check(schema: StructType, overwrite: bool) -> None:
 
 
 def _stage(name: TopicName, batches: Iterator[pa.RecordBatch]) -> Staged:
-    pieces, refs, counts, version = name.open().pieces, list[PieceRef](), Counter[str](), 0
+    pieces, refs, counts, pinned = name.open().pieces, list[PieceRef](), Counter[str](), (0, 0, 0)
     for batch in batches:
         for row in batch.to_pylist():
-            partition, first, end, version = (row[n] for n in ("partition", "first_offset", "end_offset", "version"))
+            partition, first, end = (row[n] for n in ("partition", "first_offset", "end_offset"))
+            pinned = (row["version"], row["time"], row["settled"])
             file = pieces.stage(partition, first, end, row["piece"])
             about = (row["matched"], row["deliveries"], row["encryptions"], row["slots"])
             refs.append(PieceRef(file.name, file.digest, file.size, partition, first, end, *about))
             counts.update({name: row[name] for name in _COUNTED})
     task = TaskContext.get()
     query = task.getLocalProperty(_QUERY) if task is not None else None
-    return Staged(query, version, tuple(refs), counts)
+    return Staged(query, pinned, tuple(refs), counts)
 
 
 def _received(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
@@ -136,11 +138,11 @@ def _received(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
 
 def _commit(topic: OpenTopic, query: str, batch: int, staged: list[Staged], term: str | None) -> None:
     refs = sorted((ref for s in staged for ref in s.pieces), key=lambda ref: (ref.partition, ref.first))
-    versions = {s.version for s in staged}
-    if len(versions) != 1:
-        raise Bug(f"one micro-batch, but its tasks worked under versions {sorted(versions)}")
+    pinned = {s.pinned for s in staged}
+    if len(pinned) != 1:
+        raise Bug(f"one micro-batch, but its tasks worked under versions {sorted(pinned)}")
     start = _start_of(topic.ledger, topic.about.partitions, query, batch)
-    end = _end_of(start, refs, versions.pop())
+    end = _end_of(start, refs, pinned.pop())
     counts = sum((s.counts for s in staged), Counter())  # leaves out what is zero
     topic.ledger.commit(Entry(query, batch, start, end, tuple(refs), dict(counts)), term)
 
@@ -153,7 +155,7 @@ def _start_of(ledger: Ledger, partitions: int, query: str, batch: int) -> Pinned
     return last.start if (last.query, last.batch) == (query, batch) else last.end
 
 
-def _end_of(start: PinnedOffset, refs: Sequence[PieceRef], version: int) -> PinnedOffset:
+def _end_of(start: PinnedOffset, refs: Sequence[PieceRef], pinned: tuple[int, int, int]) -> PinnedOffset:
     """Where the pieces lead from there: without a gap, or something was lost between source and sink."""
     reached = list(start.partitions)
     for ref in refs:
@@ -164,7 +166,7 @@ def _end_of(start: PinnedOffset, refs: Sequence[PieceRef], version: int) -> Pinn
                 hint="is another pipeline running this topic?",
             )
         reached[ref.partition] = ref.end
-    return PinnedOffset(tuple(reached), version)
+    return PinnedOffset(tuple(reached), *pinned)
 
 
 def _discard(name: TopicName, term: str | None) -> None:

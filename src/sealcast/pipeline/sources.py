@@ -1,14 +1,15 @@
 """The frame log as a Spark source, streaming and batch: `sealcast-frames`, for the pipeline itself.
 
-    latestOffset   how far this micro-batch goes, bounded in frames and bytes, and the registry version it is pinned to
+    latestOffset   how far this micro-batch goes, bounded in frames and bytes, and what it is pinned to
     partitions     refuses what does not follow the ledger, then divides the frames among the cores, by bytes
-    read           in a worker: frames as Arrow batches of bounded size
+    read           in a worker: authenticates the frames; what they claim, a few bytes a frame, goes on to Spark
 
 Offsets are pinned and carry a MAC (log/offsets.py), because Spark believes whatever stands in its checkpoint.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -20,27 +21,38 @@ from pyspark.sql.types import StructType
 
 from sealcast.errors import Misuse
 from sealcast.log.offsets import PinnedOffset, Planned, check_continuity
-from sealcast.pipeline.columns import FRAMES, ddl
-from sealcast.pipeline.topic import TopicName
+from sealcast.pipeline.admit import authenticate, bounds_of
+from sealcast.pipeline.columns import CLAIMS, ddl
+from sealcast.pipeline.context import gate
+from sealcast.pipeline.rulings import Span, claim_rows, gathered
+from sealcast.pipeline.topic import OpenTopic, TopicName
+from sealcast.trust.replay import SETTLING_US
 
 DEFAULT_MAX_FRAMES: Final = 8_192
 #: Of frames in one micro-batch: what is redone after a crash, and how long others wait for a new subscription.
 DEFAULT_MAX_BYTES: Final = 64 << 20
-#: Of frames in one Arrow batch on its way to the JVM.
-BYTES_PER_ARROW_BATCH: Final = 8 << 20
 #: Less than this is not worth a task of its own: starting one costs as much as handling that many bytes.
 MIN_BYTES_PER_TASK: Final = 512 << 10
-
-#: (partition, first offset, end offset)
-Span = tuple[int, int, int]
 
 
 @dataclass(frozen=True)
 class FrameSpans(InputPartition):
-    """What one task reads, and under which version of the registry."""
+    """What one task reads, and what its batch is pinned to."""
 
-    version: int
+    task: int
     spans: tuple[Span, ...]
+    end: PinnedOffset
+    #: The batch is in the ledger already: it is run for its replay state alone.
+    again: bool = False
+    #: With this batch a generation of replay windows ends; one task tells all buckets.
+    turned: bool = False
+
+    @property
+    def pinned(self) -> dict[str, int]:
+        """What every row says of its batch."""
+        end = self.end
+        about = {"task": self.task, "version": end.version, "time": end.time_us, "settled": end.settled_us}
+        return {"again": int(self.again), **about}
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +80,7 @@ class FramesSource(DataSource):
         return "sealcast-frames"
 
     def schema(self) -> str:
-        return ddl(FRAMES)
+        return ddl(CLAIMS)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return FramesBatch(TopicName.from_options(self.options), Limits.from_options(self.options))
@@ -98,7 +110,7 @@ class FramesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target = self._name.open().available()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        topic = self._name.open()
+        topic, now = self._name.open(), time.time_ns() // 1000
         begin = PinnedOffset.from_json(start, topic.journal_key)
         available = topic.available() if self._target is None else self._target
         backlog = _backlog(begin, available)
@@ -110,7 +122,7 @@ class FramesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             share = None if frames is None else max(1, self._limits.bytes // len(backlog))
             log = topic.frames.partition(partition)
             ends[partition] = first + len(log.sizes(first, end, share))
-        return PinnedOffset(tuple(ends), topic.realm.registry.version()).to_json(topic.journal_key)
+        return _pinned(topic, begin, tuple(ends), now).to_json(topic.journal_key)
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         topic = self._name.open()
@@ -120,12 +132,12 @@ class FramesStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         topic = self._name.open()
         first, last = (PinnedOffset.from_json(offset, topic.journal_key) for offset in (start, end))
-        if check_continuity(topic.ledger, first, last) is Planned.AGAIN:
-            return []  # it is in the ledger; the driver died before Spark noted that
+        # In the ledger already, when the driver died before Spark noted that.
+        again = check_continuity(topic.ledger, first, last) is Planned.AGAIN
         spans = first.ranges(last)
         # Looked up again, not remembered: a batch from before a restart is divided as it was, into the same pieces.
         sizes = {p: (begin, topic.frames.partition(p).sizes(begin, end)) for p, begin, end in spans}
-        return _divide(spans, last.version, sizes, self._limits.tasks)
+        return _tasks(topic, first, last, _divide(spans, sizes, self._limits.tasks), again)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, FrameSpans)
@@ -143,42 +155,51 @@ class FramesBatch(DataSourceReader):
         self._limits = limits
 
     def partitions(self) -> list[InputPartition]:
-        topic = self._name.open()
+        topic, now = self._name.open(), time.time_ns() // 1000
         start = topic.committed()
-        end = PinnedOffset(topic.available(), topic.realm.registry.version())
+        end = _pinned(topic, start, topic.available(), now)
         # A batch can be of any size, so frames are not looked at twice: equal numbers of them must do.
-        tasks = _divide(start.ranges(end), end.version, {}, 4 * self._limits.tasks)
-        return [*tasks] or [FrameSpans(end.version, ())]
+        spans = _divide(start.ranges(end), {}, batch_tasks(self._limits.tasks))
+        return [*_tasks(topic, start, end, spans)] or [FrameSpans(0, (), end)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         assert isinstance(partition, FrameSpans)
         return _read(self._name, partition)
 
 
+def batch_tasks(tasks: int) -> int:
+    """A batch job is divided further than a micro-batch: its tasks are long, and the last one should not be alone."""
+    return 4 * tasks
+
+
+def _pinned(topic: OpenTopic, start: PinnedOffset, ends: tuple[int, ...], now_us: int) -> PinnedOffset:
+    """The offset where a batch ends. `now_us` was read before the log's ends were."""
+    settled = now_us - SETTLING_US
+    for number, end in enumerate(ends):
+        log = topic.frames.partition(number)
+        if end < log.end():  # what waits was appended when its first frame was, or later
+            settled = min(settled, next(iter(log.read(end, end + 1))).time_us)
+    version = topic.realm.registry.version()
+    return PinnedOffset(ends, version, max(now_us, start.time_us), max(settled, start.settled_us))
+
+
+def _tasks(
+    topic: OpenTopic, start: PinnedOffset, end: PinnedOffset, divided: list[tuple[Span, ...]], again: bool = False
+) -> list[FrameSpans]:
+    period = bounds_of(topic.about).period_us
+    turned = start.settled_us // period != end.settled_us // period
+    return [FrameSpans(n, spans, end, again, turned and not n) for n, spans in enumerate(divided)]
+
+
 def _read(name: TopicName, task: FrameSpans) -> Iterator[pa.RecordBatch]:
-    frames = name.open().frames
+    frames, rules = name.open().frames, gate(name.realm, name.topic, task.end.version)
+    turned = task.turned
     for partition, first, end in task.spans:
-        offsets: list[int] = []
-        times: list[int] = []
-        held: list[bytes] = []
-        size = 0
-        for offset, time_us, data in frames.partition(partition).read(first, end):
-            if held and size + len(data) > BYTES_PER_ARROW_BATCH:
-                yield _arrow(partition, task.version, offsets, times, held)
-                offsets, times, held, size = [], [], [], 0
-            offsets.append(offset)
-            times.append(time_us)
-            held.append(data)
-            size += len(data)
-        if held:
-            yield _arrow(partition, task.version, offsets, times, held)
-
-
-def _arrow(partition: int, version: int, offsets: list[int], times: list[int], frames: list[bytes]) -> pa.RecordBatch:
-    count = len(frames)
-    columns = [[partition] * count, offsets, times, [version] * count, frames]
-    arrays = [pa.array(values, field.type) for values, field in zip(columns, FRAMES, strict=True)]
-    return pa.RecordBatch.from_arrays(arrays, schema=FRAMES)
+        for received in gathered(partition, frames.partition(partition).read(first, end)):
+            claims, refused = authenticate(received, rules)
+            rows = list(claim_rows(claims, refused, task.pinned, turned))
+            turned = False
+            yield pa.RecordBatch.from_pylist(rows, schema=CLAIMS)
 
 
 def _backlog(start: PinnedOffset, available: tuple[int, ...]) -> list[Span]:
@@ -202,9 +223,7 @@ def _admitted(backlog: list[Span], limit: int | None) -> list[Span]:
     return sorted(taken)
 
 
-def _divide(
-    spans: list[Span], version: int, sizes: Mapping[int, tuple[int, list[int]]], tasks: int
-) -> list[FrameSpans]:
+def _divide(spans: list[Span], sizes: Mapping[int, tuple[int, list[int]]], tasks: int) -> list[tuple[Span, ...]]:
     """Spans cut and packed into at most `tasks` tasks of about equal bytes, in order. How does not change what becomes
     of an event, only which events share a piece."""
     weights = [_weights(span, sizes) for span in spans]
@@ -221,7 +240,7 @@ def _divide(
                 begin = offset
             filled += size
         done[-1].append((partition, begin, end))
-    return [FrameSpans(version, tuple(task)) for task in done if task]
+    return [tuple(task) for task in done if task]
 
 
 def _weights(span: Span, sizes: Mapping[int, tuple[int, list[int]]]) -> list[int]:

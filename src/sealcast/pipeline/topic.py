@@ -19,6 +19,8 @@ from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
+from sealcast.pipeline.admit import bounds_of
+from sealcast.pipeline.history import History
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layout import Layout
@@ -80,6 +82,10 @@ class OpenTopic(Unpicklable):
         """The frame log. Publishers may not have been here yet: then it is made, empty."""
         EmbeddedTopic(self.paths.frames_root, self.about.partitions).close()
         return EmbeddedTopic(self.paths.frames_root, read_only=True)
+
+    def history(self) -> History:
+        """What the ledger says of replay."""
+        return History(self.ledger, self.pieces, self.frames, bounds_of(self.about))
 
     def committed(self) -> PinnedOffset:
         """How far the ledger says that the topic is delivered."""

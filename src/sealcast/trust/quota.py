@@ -28,12 +28,12 @@ Over = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What each publisher of a topic may use: far more than an honest one does, far less than would hurt the others."""
+    """What each publisher of a topic may use (`KeyParameters`)."""
 
-    events_per_second: int = 200_000
-    bytes_per_second: int = 128 << 20
+    events_per_second: int
+    bytes_per_second: int
     #: As much at once as in so many seconds.
-    burst_seconds: int = 300
+    burst_seconds: int
 
     def __post_init__(self) -> None:
         for name in ("events_per_second", "bytes_per_second"):

@@ -111,6 +111,10 @@ def publisher_number(publisher: str) -> int:
     return int.from_bytes(hashlib.sha256(b"sealcast publisher" + publisher.encode()).digest()[:8], "little")
 
 
+def bucket_of(publisher: NDArray[np.uint64], buckets: int = BUCKETS) -> Ints:
+    return (publisher % np.uint64(buckets)).astype(np.int64)
+
+
 class Windows:
     """The windows of some publishers: of one bucket, or of all."""
 
@@ -155,6 +159,16 @@ class Windows:
 
     def first_generation(self, settled_us: int) -> int:
         return settled_us // self._bounds.period_us - 1
+
+    def split(self, buckets: int) -> list[Windows]:
+        """The windows of each bucket of publishers."""
+        parts = [Windows(self._bounds) for _ in range(buckets)]
+        for mine, theirs in ((self._runs, "_runs"), (self._accounts, "_accounts")):
+            for generation, rows in mine.items():
+                bucket = bucket_of(rows["publisher"], buckets)
+                for number in np.unique(bucket).tolist():
+                    getattr(parts[number], theirs)[generation] = rows[bucket == number]
+        return parts
 
     # --- packed -------------------------------------------------------------------------------------
 

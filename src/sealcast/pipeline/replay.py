@@ -1,0 +1,118 @@
+"""replay: CLAIMS -> RULINGS. The windows of a topic's publishers as Spark state, a few dozen buckets (decision 8).
+
+    claims --groupBy(bucket)--> transformWithState --by task--> rulings
+
+A bucket's windows are one packed value (trust/replay.py) in Spark's state store, which keeps a version of it for every
+batch: a batch that is run again after a crash finds what the one before it left, and decides the same. They name
+hashes of publishers and numbers, no keys, and carry a MAC of the broker's, because Spark believes whatever it finds in
+its checkpoint.
+
+A checkpoint can be lost or dropped, and what was delivered must not be delivered again for that. So a new one begins
+with windows that are worked out from the frames themselves (`History`), which the ledger says were accepted. The state
+is a function of those, so they are the same windows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from sealcast.errors import Corrupt
+from sealcast.pipeline.columns import REFUSED, RULINGS, SEEDS, ddl
+from sealcast.pipeline.context import gate
+from sealcast.pipeline.rulings import rule
+from sealcast.pipeline.topic import TopicName
+from sealcast.primitives import mac
+from sealcast.primitives.secrets import Secret
+from sealcast.trust.replay import BUCKETS, CLAIM, Bounds, Windows
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.stateful_processor import TimerValues
+
+_CONTEXT: Final = b"sealcast replay windows 1"
+_STATE: Final = "windows BINARY"
+
+
+def ruled(claims: DataFrame, name: TopicName, seeds: DataFrame, tasks: int) -> DataFrame:
+    """Claims -> rulings, each where the task that handles its frame will find it."""
+    decided = claims.groupBy("bucket").transformWithState(
+        Replay(name),
+        ddl(RULINGS),
+        outputMode="Append",
+        timeMode="None",
+        initialState=seeds.groupBy("bucket"),
+    )
+    return decided.repartitionById(tasks, "task")
+
+
+def seeds(spark: SparkSession, name: TopicName, windows: Windows | None) -> DataFrame:
+    """What the state of a new query begins with; without windows, nothing."""
+    key = name.open().journal_key
+    packed = [] if windows is None else windows.split(BUCKETS)
+    rows = [(bucket, bytearray(_sealed(key, bucket, part))) for bucket, part in enumerate(packed) if len(part)]
+    return spark.createDataFrame(rows, ddl(SEEDS))
+
+
+class Replay(StatefulProcessor):
+    """One bucket at a time. Only names travel with it; the key of the state is read where it is used."""
+
+    def __init__(self, name: TopicName) -> None:
+        self._name = name
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self._state = handle.getValueState("windows", _STATE)
+        self._key = self._name.open().journal_key
+
+    def handleInitialState(self, key: Any, initialState: Row, timerValues: TimerValues) -> None:
+        self._state.update((bytes(initialState.windows),))
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
+        bucket, given = int(key[0]), list(rows)
+        if bucket == REFUSED:
+            yield from (_row(row, bytes(row.claims)) for row in given)
+            return
+        bounds = gate(self._name.realm, self._name.topic, given[0].version).bounds
+        windows = self._load(bucket, bounds)
+        parts = [np.frombuffer(row.claims, CLAIM) for row in given]
+        rulings = rule(windows, np.concatenate(parts), given[0].settled)
+        self._save(bucket, windows)
+        ends = np.cumsum([part.size for part in parts])
+        for row, part in zip(given, np.split(rulings, ends[:-1]), strict=True):
+            if part.size and not row.again:
+                yield _row(row, part.tobytes())
+
+    def close(self) -> None:
+        pass
+
+    def _load(self, bucket: int, bounds: Bounds) -> Windows:
+        found = self._state.get()
+        return Windows(bounds) if found is None else Windows.unpack(_opened(self._key, bucket, bytes(found[0])), bounds)
+
+    def _save(self, bucket: int, windows: Windows) -> None:
+        if len(windows):
+            self._state.update((_sealed(self._key, bucket, windows),))
+        elif self._state.exists():
+            self._state.clear()
+
+
+def _row(about: Row, rulings: bytes) -> Row:
+    return Row(task=about.task, version=about.version, time=about.time, settled=about.settled, rulings=rulings)
+
+
+def _sealed(key: Secret, bucket: int, windows: Windows) -> bytes:
+    packed = windows.pack()
+    return mac.tag(key, _CONTEXT, bucket.to_bytes(4, "big"), packed) + packed
+
+
+def _opened(key: Secret, bucket: int, stored: bytes) -> bytes:
+    tag, packed = stored[: mac.TAG_BYTES], stored[mac.TAG_BYTES :]
+    if not mac.verify(key, tag, _CONTEXT, bucket.to_bytes(4, "big"), packed):
+        raise Corrupt(
+            "the replay windows in Spark's checkpoint were altered: their tag is not ours",
+            hint="remove the checkpoint; a new one goes on where the ledger ends",
+        )
+    return packed
