@@ -13,13 +13,12 @@ from pathlib import Path
 
 from sealcast.trust.admin import founding
 from sealcast.trust.admin.authorities import AuthorityAdministration
-from sealcast.trust.admin.subscriptions import SubscriptionAdministration
+from sealcast.trust.admin.maintenance import Maintenance
 from sealcast.trust.admin.topics import BOTH as BOTH
-from sealcast.trust.admin.topics import TopicAdministration
 from sealcast.trust.registry import now_us as now_us
 
 
-class Realm(AuthorityAdministration, TopicAdministration, SubscriptionAdministration):
+class Realm(AuthorityAdministration, Maintenance):
     """One deployment: its registry, its topics, and where its files lie."""
 
     @classmethod

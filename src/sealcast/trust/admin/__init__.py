@@ -5,6 +5,7 @@ entities.py       enrolling, renewing and revoking, with the authority
 authorities.py    the next authority, and the replacement of one that is lost
 topics.py         creating and rotating topics, granting and revoking rights, with the topics' key centers
 subscriptions.py  subscribing, and the tokens that subscriptions live by
+maintenance.py    what falls due by itself
 founding.py       making a realm
 
 Each act is one transaction of the registry. Private keys are written to their files before the registry makes them

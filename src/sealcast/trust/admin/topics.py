@@ -84,17 +84,22 @@ class TopicAdministration(Handle):
         after = self.registry.transact(decide)
         return [after.topic(topic) for topic in topics]
 
-    def rotate_due(self, now_us: int | None = None, counts: Mapping[str, int] | None = None) -> dict[str, str]:
+    def rotate_due(
+        self,
+        now_us: int | None = None,
+        counts: Mapping[str, int] | None = None,
+        topics: Iterable[str] | None = None,
+    ) -> dict[str, str]:
         """Rotates every topic whose key is too old, or has sealed too much by `counts` (messages in this epoch).
 
-        The topics that were rotated, with the reason.
+        All topics are looked at, or those that are named. The ones that were rotated, with the reason.
         """
         now, issuer, due = self.clock() if now_us is None else now_us, self.issuer(), dict[str, str]()
 
         def decide(state: RealmState) -> list[Change]:
             due.clear()
-            for name, found in state.topics.items():
-                why = found.topic.rotation_due(now, (counts or {}).get(name, 0))
+            for name in state.topics if topics is None else topics:
+                why = state.topic(name).rotation_due(now, (counts or {}).get(name, 0))
                 if why is not None:
                     due[name] = why
             return [change for name in due for change in issuer.rotation(state, name, now)]

@@ -1,0 +1,45 @@
+"""What falls due by itself: certificates at half-life, tokens at half-life, keys that are old or have sealed enough.
+
+Whoever runs the realm does this now and then, as `sealcast maintain` or beside the pipeline. It does what can be done
+with the secrets that are here: a machine that has a key center's renews its topics' tokens and keys, one that has the
+authority's renews certificates, and one that has none does nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sealcast.trust.admin.entities import EntityAdministration
+from sealcast.trust.admin.subscriptions import SubscriptionAdministration
+from sealcast.trust.admin.topics import TopicAdministration
+
+
+@dataclass(frozen=True, slots=True)
+class Maintained:
+    """What was due and has been done."""
+
+    #: Whose certificates were renewed.
+    certificates: tuple[str, ...]
+    #: Topics whose keys were replaced, with the reason.
+    rotated: Mapping[str, str]
+    #: Subscribers who got new tokens, by topic.
+    tokens: Mapping[str, int]
+
+    def __bool__(self) -> bool:
+        return bool(self.certificates or self.rotated or self.tokens)
+
+
+class Maintenance(EntityAdministration, TopicAdministration, SubscriptionAdministration):
+    """Everything that is due, as far as the secrets at hand go."""
+
+    def maintain(self, counts: Mapping[str, int] | None = None) -> Maintained:
+        """Does what is due. `counts` are the messages that each topic's key has sealed in its present epoch.
+
+        Certificates come first: no token outlives its holder's. Nothing is written when nothing is due.
+        """
+        renewed = self.renew_due() if self.paths.authority.exists() else []
+        here = [n for n, found in self.state().topics.items() if self.paths.center_key(found.topic.center).exists()]
+        rotated = self.rotate_due(counts=counts, topics=here)
+        tokens = {name: count for name in here if (count := self.renew_subscriptions(name))}
+        return Maintained(tuple(entity.name for entity in renewed), rotated, tokens)
