@@ -80,11 +80,22 @@ def add(
 
 
 def subscribe(here: Realm, topic: str, subscriber: str, filter: str, id: str | None = None) -> Subscription:
-    """One subscription; a filter that can never be true is added, and remarked on."""
+    """One subscription; a filter that can never be true is added, and remarked on.
+
+    The subscriber asks for it by itself, with its token, at a broker's desk; where its keys are not here, the
+    administrator adds it.
+    """
+    from sealcast.clients.credentials import Wallet
+    from sealcast.clients.requests import subscribe as ask
+
+    here.state().entity(subscriber)
     with talk.about_filter(filter):
         for remark in here.remarks(topic, filter):
             talk.warn(remark)
-        return here.subscribe(topic, subscriber, filter, id)
+        if not here.paths.entity_key(subscriber).exists():
+            return here.subscribe(topic, subscriber, filter, id)
+        with Wallet(here, subscriber) as wallet:
+            return ask(wallet, topic, filter, id)
 
 
 def describe(here: Realm, subscription: Subscription) -> dict[str, object]:

@@ -1,4 +1,4 @@
-"""sealcast token: what a token says, and whether this realm takes it."""
+"""sealcast token: asking for one, what it says, and whether this realm takes it."""
 
 from __future__ import annotations
 
@@ -61,6 +61,44 @@ def inspect(
         _show(found)
     if found["verifies"] is False:
         raise typer.Exit(1)
+
+
+@app.command(epilog="Example: sealcast token request quotes --as alice --right subscribe --out alice.token")
+def request(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    as_: talk.AsOption,
+    right: Annotated[str, typer.Option("--right", metavar="RIGHT", help="publish or subscribe.")] = "publish",
+    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the token there, as it is.")] = None,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Ask a topic's key center for a new token and the key that goes with it, and keep both for the entity's clients.
+
+    The request is signed by the entity, travels over the center's control topic, and is answered for that entity alone.
+    Clients ask by themselves when they need to: this shows what they get, and why not if they do not.
+    """
+    from sealcast.clients.credentials import Wallet
+    from sealcast.trust import tokens
+    from sealcast.trust.changes import Right
+
+    if right not in tuple(Right):
+        raise typer.BadParameter(f"a right is {' or '.join(Right)}, not {right!r}")
+    here = talk.open_realm(realm)
+    here.state().topic(topic)
+    with Wallet(here, as_) as wallet:
+        held = wallet.ask(topic, Right(right))
+    if out is not None:
+        out.write_bytes(held.token)
+    if json:
+        said = _said(tokens.parse(held.token))
+        talk.emit({"topic_name": topic, **said, "token": held.token.hex(), "keys": sorted(held.given.pair_keys)})
+        return
+    talk.say(
+        f"{as_!r} may {' and '.join(sorted(map(str, held.claims.rights)))} on {topic!r} in epoch {held.epoch}, "
+        f"{held.claims.template}, until {times.moment(held.claims.expires_us)}"
+    )
+    if out is None:
+        talk.note(f"see it: sealcast token request {topic} --as {as_} --right {right} --out FILE")
 
 
 def _read(file: str) -> bytes:

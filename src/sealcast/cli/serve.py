@@ -1,0 +1,123 @@
+"""sealcast serve: the realm's key centers, brokers' desks and discovery nodes, as far as their keys are here."""
+
+from __future__ import annotations
+
+import signal
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import typer
+
+from sealcast.cli import talk
+from sealcast.errors import Corrupt, Unavailable
+
+if TYPE_CHECKING:
+    from sealcast.trust.deployment import Realm
+    from sealcast.trust.running import Running
+
+app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
+
+IDLE_S: Final = 0.02
+#: How often schedules are looked at: keys that are due, and what askers have left behind.
+TICK_S: Final = 10.0
+TROUBLE_S: Final = 1.0
+
+
+@app.command(epilog="Example: sealcast serve --realm market")
+def serve(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Key centers, brokers, discovery nodes.")
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Answer everything that is queued, and stop.")] = False,
+    restrict: Annotated[
+        str | None,
+        typer.Option("--restrict", metavar="WHO", help='Who may find key centers, e.g. "name=desk-* | role=broker".'),
+    ] = None,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Answer requests for tokens, keys, subscriptions and advertisements, until Ctrl-C.
+
+    In a realm whose keys are all in its directory nobody has to: commands that ask a service take its turn themselves.
+    It is for realms whose centers and brokers keep their keys to themselves. Keys of topics are replaced on schedule.
+    A server that is killed leaves nothing half done, and answers what was asked meanwhile when it is started again.
+    """
+    from sealcast.trust.center.service import FOUND_BY
+    from sealcast.trust.discovery.restrictions import Restrictions
+    from sealcast.trust.running import Running
+
+    here = talk.open_realm(realm)
+    found_by = FOUND_BY if restrict is None else Restrictions.parse(restrict)
+    stop = _Stop()
+    with Running(here, names or None, found_by=found_by) as running:
+        running.start()
+        for served in running.services:
+            talk.note(f"{served.what} {served.name!r} listens on {served.service.topic.hex()}")
+        rotated = running.rotate_due(_messages(here))
+        if once:
+            running.drain()
+        else:
+            talk.note("serving; Ctrl-C stops in good order")
+            rotated |= _serve(here, running, stop)
+        document = {
+            "services": [
+                {"what": str(s.what), "name": s.name, "topic": s.service.topic.hex(), "counts": dict(s.counts)}
+                for s in running.services
+            ],
+            "rotated": rotated,
+        }
+    _show(document, json)
+
+
+class _Stop:
+    """Ctrl-C, or a polite request from elsewhere: the turn that is under way ends first."""
+
+    def __init__(self) -> None:
+        self.asked = False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._ask)
+
+    def _ask(self, number: int, frame: object) -> None:
+        self.asked = True
+
+
+def _serve(here: Realm, running: Running, stop: _Stop) -> dict[str, str]:
+    rotated, tick = dict[str, str](), time.monotonic() + TICK_S
+    while not stop.asked:
+        try:
+            taken = running.turn()
+            if time.monotonic() >= tick:
+                due = running.rotate_due(_messages(here))
+                for topic, why in due.items():
+                    talk.note(f"topic {topic!r} has new keys: {why}")
+                rotated |= due
+                running.sweep()
+                tick = time.monotonic() + TICK_S
+        except Corrupt:
+            raise
+        except Unavailable as error:
+            # A registry that is restarted, a disk that is full: it passes, and nothing was half done.
+            talk.warn(error.message)
+            time.sleep(TROUBLE_S)
+            continue
+        if not taken:
+            time.sleep(IDLE_S)
+    return rotated
+
+
+def _messages(here: Realm) -> dict[str, int]:
+    from sealcast.cli.epochs import messages
+
+    return messages(here)
+
+
+def _show(document: dict[str, Any], json: bool) -> None:
+    if json:
+        talk.emit(document)
+        return
+    rows = [(s["what"], s["name"], s["counts"].get("answered", 0), _others(s["counts"])) for s in document["services"]]
+    talk.table(["service", "name", "answered", "otherwise"], rows, "nothing was served")
+
+
+def _others(counts: dict[str, int]) -> str:
+    return ", ".join(f"{what} {count:,}" for what, count in sorted(counts.items()) if what != "answered")
