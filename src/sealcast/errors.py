@@ -11,6 +11,7 @@
     │   ├── CertificateRejected  a certificate that binds nothing here and now (reason)
     │   ├── RevocationRejected   a revocation list that cannot follow the one at hand (reason)
     │   └── CannotOpen        a sealed event that these keys do not open, or that was altered
+    │       └── KeyMissing        a key that it was sealed under is not at hand: it can be asked for
     ├── Misuse            the caller: the call made no sense; nothing was done
     │   └── NotFound          it names something that does not exist (with the nearest name)
     ├── Unavailable       the world: try again, or repair what the message names
@@ -170,6 +171,12 @@ class CannotOpen(Rejected):
     """A sealed event that the keys at hand do not open, or whose bytes or proof were altered."""
 
     code = "cannot-open"
+
+
+class KeyMissing(CannotOpen):
+    """A sealed event that a key would open which the subscriber never had, or has let go: it can be asked for."""
+
+    code = "key-missing"
 
 
 # --- the caller -------------------------------------------------------------------------------

@@ -48,7 +48,9 @@ def pump(
     for partition, first, stop in start.ranges(end):
         records = list(log.partition(partition).read(first, stop))
         piece = tamper(handle(Ruled(received_of(partition, records), codes[partition]), at))
-        staged = Pieces(paths.pieces).stage(partition, first, stop, sealed.encode(piece))
+        data = sealed.encode(piece)
+        at.planner.made(piece, data)
+        staged = Pieces(paths.pieces).stage(partition, first, stop, data)
         slots, counts = slot_bits(piece.slots.tolist()), piece.counts
         refs.append(
             PieceRef(

@@ -53,6 +53,7 @@ def make_piece(partition: int, first: int, end: int, gets: Deliveries) -> Sealed
         commitments=bytes(COMMITMENT_BYTES * len(events)),
         wrapped=np.ones(len(events), np.int64),
         key_ids=bytes(KEY_ID_BYTES * len(slots)),
+        key_kind=np.zeros(len(slots), np.uint8),
         use_start=use_start,
         uses=np.array(uses, np.int64),
         wraps=bytes(WRAPPED_BYTES * len(uses)),

@@ -88,13 +88,21 @@ def test_tables_of_other_slots_or_topics_have_other_keys() -> None:
 
 def test_a_mask_opens_at_its_place_for_its_purpose_under_its_key_only() -> None:
     key, place, hidden = bytes(32), bytes(12), bytes(range(32))
-    (masked,) = labels.mask_many([key], [place], WRAP, np.frombuffer(hidden, np.uint8).reshape(1, -1))
+    (masked,) = labels.mask_many([key], [place], WRAP, labels.checked([hidden]))
     assert unmask(key, place, WRAP, masked) == hidden
     for attempt in ((b"\1" * 32, place, WRAP), (key, b"\1" * 12, WRAP), (key, place, LINK)):
         with pytest.raises(CannotOpen):
             unmask(*attempt, masked)
     with pytest.raises(CannotOpen):
         unmask(key, place, WRAP, masked[:-1])
+    for bit in range(8 * len(masked)):
+        altered = (int.from_bytes(masked, "big") ^ 1 << bit).to_bytes(len(masked), "big")
+        with pytest.raises(CannotOpen):
+            unmask(key, place, WRAP, altered)
+    with pytest.raises(Misuse):
+        labels.checked([hidden[:-1]])
+    with pytest.raises(Misuse):
+        labels.mask_many([key], [place], b"wraps", labels.checked([hidden]))
 
 
 # --- whole plans ----------------------------------------------------------------------------------------
@@ -120,8 +128,10 @@ class Delivery:
     def __init__(self, plan: KeyPlan, sealer: EndpointSealer) -> None:
         self.plan, self.sealer = plan, sealer
         self.ids = [sealer.key_id(ref) for ref in plan.keys]
-        self.secrets = wraps.Secrets(plan.keys, sealer)
-        self.links = wraps.links(plan, sealer, self.secrets)
+        self.keys = wraps.PlannedKeys(plan.keys, sealer)
+        hidden = iter(wraps.links(plan, self.keys))
+        self.links = [None if grows else next(hidden) for grows in plan.link_grows.tolist()]
+        assert self.keys.ids == b"".join(self.ids)
 
     def hand_out(self, readers: list[Reader]) -> None:
         plan = self.plan
@@ -188,8 +198,7 @@ def test_content_keys_reach_members_under_masks_and_ciphers() -> None:
     plan = planner.plan(events[:20])
     nonces = [bytes([i]) * 12 for i in range(20)]
     contents = {i: bytes([i]) * 32 for i in range(20) if plan.encryptions[i] > 1}
-    secrets = wraps.Secrets(plan.keys, sealer)
-    made = wraps.wrap_content_keys(contents, nonces, plan.use_start, plan.uses, sealer, secrets)
+    made = wraps.wrap_content_keys(contents, nonces, plan.use_start, plan.uses, wraps.PlannedKeys(plan.keys, sealer))
     at = 0
     for event, content in contents.items():
         for key in plan.uses[plan.use_start[event] : plan.use_start[event + 1]].tolist():

@@ -14,9 +14,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from sealcast.groupkeys.mosaic.tables import labels_of as table_labels
 from sealcast.model.event import Position
 from sealcast.model.schema import value_to_json
-from sealcast.primitives import aead, kdf, mac, merkle
+from sealcast.primitives import aead, kdf, labels, mac, merkle
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
 from sealcast.wire import cbor, cose, frame, sealed
@@ -36,7 +37,7 @@ def primitives() -> Vector:
     contexts = [[b"frame", b"boot"], [b"a", b"bc"], [b"ab", b"c"], [b""]]
     entries = [bytes([i]) * i for i in range(7)]
     nodes = merkle.build([merkle.leaf_hash(e) for e in entries])
-    flipped = bytes([ciphertext[0] ^ 1]) + ciphertext[1:]
+    flipped, hidden = bytes([ciphertext[0] ^ 1]) + ciphertext[1:], seeded("vector hidden")
     opened = {"secret": secret, "aad": aad, "nonce": nonce, "commitment": key.commitment}
     return {
         "about": "derive, MAC, nonces, sealing with commitment, Merkle trees",
@@ -76,6 +77,20 @@ def primitives() -> Vector:
                 "why": "another position",
             },
         ],
+        "labels": {
+            "label": secret,
+            "leaves": [labels.descend(secret, path, 3) for path in range(8)],
+            "grown": [{"name": name, "label": labels.grow(secret, name)} for name in (b"", b"a name of a key.")],
+            "masked": [
+                {"under": secret, "purpose": purpose, "place": place, "key": hidden, "masked": masked}
+                for purpose, place in ((b"wrap", nonce), (b"link", b"a name of a key."))
+                for masked in labels.mask_many([secret], [place], purpose, labels.checked([hidden]))
+            ],
+            "tables": [
+                {"place": place, "places": 5, "given": [list(at) for at in table_labels(place, 5)]}
+                for place in range(5)
+            ],
+        },
         "merkle": {
             "entries": entries,
             "root": merkle.root(nodes, 7),
@@ -202,14 +217,20 @@ def pieces() -> Vector:
 
     bad: dict[str, tuple[str, bytes]] = {
         "truncated": ("frame", data[:-1]),
-        "a later version": ("version", cbor.encode([sealed.MAGIC, 2, {}])),
+        "a later version": ("version", cbor.encode([sealed.MAGIC, sealed.VERSION + 1, {}])),
         "an event of no frame": ("frame", bent(8, u32(*[7] * len(made)))),
         "a use of no key": ("frame", bent(16, u32(*[9] * len(made.uses)))),
         "a wrap cut": ("frame", bent(17, bytes(made.wraps)[:-1])),
         "slots twice": ("frame", bent(18, u32(*[0] * len(made.slots)))),
         "a delivery of no event": ("frame", bent(20, u32(*[99] * len(made.mailbox_event)))),
         "big-endian arrays": ("frame", bent(16, cbor.Tag(66, struct.pack(f">{len(made.uses)}I", *made.uses)))),
-        "a label missing": ("frame", cbor.encode([sealed.MAGIC, 1, {k: v for k, v in fields.items() if k != 16}])),
+        "a link of no key": ("frame", bent(29, u32(*[9] * len(made.link_key)))),
+        "a part of no table": ("frame", bent(35, u32(*[9] * len(made.table_tile)))),
+        "a node of no tiles": ("frame", bent(42, u32(2, 2))),
+        "a label missing": (
+            "frame",
+            cbor.encode([sealed.MAGIC, sealed.VERSION, {k: v for k, v in fields.items() if k != 16}]),
+        ),
     }
     mailboxes = {
         str(slot): [

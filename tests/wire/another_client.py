@@ -211,40 +211,132 @@ class Opened:
     content_type: str
 
 
-def open_piece(
-    data: bytes, slot: int, pair_key: bytes, verify_keys: dict[str, bytes], schema: dict[str, Any]
-) -> list[Opened]:
+class Holder:
+    """A subscriber, and what it has taken from pieces so far."""
+
+    def __init__(self, slot: int, pair_key: bytes) -> None:
+        self.slot, self.pair_key = slot, pair_key
+        self.secrets = {b"pair" + slot.to_bytes(12, "big"): pair_key}
+        #: Of a table, by name: the labels given, by depth and path; and in how many places.
+        self.tables: dict[bytes, tuple[dict[tuple[int, int], bytes], int]] = {}
+
+    def take(self, f: dict[int, Any], a: dict[int, list[int]], data: bytes) -> None:
+        for h, to in enumerate(a[22]):
+            if to == self.slot:
+                key_id = f[14][16 * a[23][h] :][:16]
+                carrier = Key(derive(self.pair_key, b"handout", key_id), data)
+                self.secrets[key_id] = carrier.open(bytes(12), None, f[25][48 * h :][:48])
+        for t, to in enumerate(a[34]):
+            if to == self.slot:
+                name = f[37][12 * t :][:12]
+                carrier = Key(derive(self.pair_key, b"table part", name), data)
+                part = carrier.open(bytes(12), None, f[39][a[38][t] : a[38][t + 1]])
+                slots = slots_of_tile(a, a[35][t])
+                given = asked_for(slots.index(self.slot), len(slots))
+                self.tables[name] = {at: part[32 * i :][:32] for i, at in enumerate(given)}, len(slots)
+
+    def key(self, f: dict[int, Any], a: dict[int, list[int]], key: int) -> bytes | None:
+        key_id = f[14][16 * key :][:16]
+        if key_id in self.secrets:
+            return self.secrets[key_id]
+        if a[28][key] == 2 and key_id[:12] in self.tables:
+            return leaf(*self.tables[key_id[:12]], int.from_bytes(key_id[12:], "big"))
+        hidden = 0
+        for to, under, grows in zip(a[29], a[30], a[32], strict=True):
+            if to == key and (other := self.key(f, a, under)) is not None:
+                found = grow(other, key_id) if grows else unmask(other, b"link", key_id, f[33][48 * hidden :][:48])
+                self.secrets[key_id] = found
+                return found
+            hidden += not grows
+        return None
+
+
+def slots_of_tile(a: dict[int, list[int]], tile: int) -> list[int]:
+    slots = [first + i for first, count in zip(a[41][::2], a[41][1::2], strict=True) for i in range(count)]
+    start = sum(a[40][:tile])
+    return slots[start : start + a[40][tile]]
+
+
+def place_asked(path: int, depth: int, places: int) -> int:
+    left = list(range(places))
+    for d in range(depth):
+        left.pop((path >> depth - d) % len(left))
+    return left[path % len(left)]
+
+
+def asked_for(place: int, places: int) -> list[tuple[int, int]]:
+    """Depth and path of the labels that the subscriber at a place is given."""
+    return [
+        (depth + 1, path << 1 | 1)
+        for depth in range(places)
+        for path in range(1 << depth)
+        if place_asked(path, depth, places) == place
+    ]
+
+
+def leaf(labels: dict[tuple[int, int], bytes], places: int, pattern: int) -> bytes | None:
+    path, label = 0, None
+    for depth in range(places):
+        right = pattern >> place_asked(path, depth, places) & 1
+        path = path << 1 | right
+        if label is not None:
+            label = hashlib.sha512(b"sealcast/1 label" + label).digest()[32 * right :][:32]
+        else:
+            label = labels.get((depth + 1, path))
+    return label
+
+
+def grow(label: bytes, name: bytes) -> bytes:
+    return hashlib.sha512(b"sealcast/1 grown" + label + name).digest()[:32]
+
+
+def unmask(under: bytes, purpose: bytes, place: bytes, masked: bytes) -> bytes:
+    mask = hashlib.sha512(b"sealcast/1 masks" + purpose + under + place).digest()
+    plain = bytes(x ^ y for x, y in zip(mask, masked, strict=False))
+    if plain[32:] != hashlib.sha512(b"sealcast/1 check" + plain[:32]).digest()[:16]:
+        raise Refused("cannot-open")
+    return plain[:32]
+
+
+NUMBERS = {
+    **dict.fromkeys((8, 9, 15, 16, 18, 19, 20, 21, 22, 23, 24, 29, 30, 31, 34, 35, 36, 41, 42), "I"),
+    **dict.fromkeys((10, 38), "Q"),
+    **dict.fromkeys((13, 28, 32, 40), "B"),
+}
+
+
+def open_piece(data: bytes, holder: Holder, verify_keys: dict[str, bytes], schema: dict[str, Any]) -> list[Opened]:
     """Everything in a piece that is for one subscriber, in order."""
     f = cbor2.loads(data)[2]
-    number = {8: "I", 9: "I", 10: "Q", 13: "B", **dict.fromkeys((15, 16, 18, 19, 20, 21, 22, 23, 24), "I")}
-    a = {label: [n for (n,) in struct.iter_unpack("<" + kind, raw(f[label]))] for label, kind in number.items()}
+    a = {label: [n for (n,) in struct.iter_unpack("<" + kind, raw(f[label]))] for label, kind in NUMBERS.items()}
     data_of_keys = key_data(f[1], f[2])
-    secrets = {b"pair" + slot.to_bytes(12, "big"): pair_key}
-    for h, to in enumerate(a[22]):
-        if to == slot:
-            key_id = f[14][16 * a[23][h] :][:16]
-            carrier = Key(derive(pair_key, b"handout", key_id), data_of_keys)
-            secrets[key_id] = carrier.open(bytes(12), None, f[25][48 * h :][:48])
+    holder.take(f, a, data_of_keys)
     opened = []
-    box = a[18].index(slot) if slot in a[18] else None
+    box = a[18].index(holder.slot) if holder.slot in a[18] else None
     for d in range(a[19][box], a[19][box + 1]) if box is not None else ():
         event, use = a[20][d], a[21][d]
         offset, count, signed, nodes = f[7][a[8][event]]
         row = a[9][event]
         nonce = position_nonce(f[4], offset, row)
-        secret = secrets[f[14][16 * a[16][use] :][:16]]
+        secret = holder.key(f, a, a[16][use])
+        if secret is None:
+            raise Refused("key-missing")
         if a[13][event]:
             before = sum(a[15][e + 1] - a[15][e] for e in range(event) if a[13][e]) + use - a[15][event]
-            content = Key(derive(secret, b"wrap"), data_of_keys).open(nonce, None, f[17][48 * before :][:48])
+            wrap = f[17][48 * before :][:48]
+            if a[28][a[16][use]] == 2:
+                content = unmask(secret, b"wrap", nonce, wrap)
+            else:
+                content = Key(derive(secret, b"wrap"), data_of_keys).open(nonce, None, wrap)
             key = Key(content, data_of_keys)
         else:
             key = Key(derive(secret, b"body"), data_of_keys)
         message = key.open(nonce, f[12][32 * event :][:32], f[11][a[10][event] : a[10][event + 1]])
         publisher = cbor2.loads(cbor2.loads(signed).value[2])[2]
         header = verify_header(signed, verify_keys[publisher])
-        leaf = hashlib.sha256(message).digest()
+        leaf_hash = hashlib.sha256(message).digest()
         same = (header[1], header[8], header[5]) == (f[1], f[2], count)
-        if message[0] != 0 or not same or root_from(nodes, count, row, leaf) != header[9]:
+        if message[0] != 0 or not same or root_from(nodes, count, row, leaf_hash) != header[9]:
             raise Refused("cannot-open")
         values, payload, kind = read_message(schema, message)
         opened.append(Opened((f[4], offset, row), publisher, header[4] + row, values, payload, kind))

@@ -11,7 +11,7 @@ from sealcast.model.rejection import Reason, Rejection
 from sealcast.model.stages import FrameProof
 from sealcast.primitives import merkle
 from sealcast.wire import frame
-from sealcast.wire.sealed import SealedPiece
+from sealcast.wire.sealed import GROUP, GROWN, PAIR, TABLE, SealedPiece
 from tests.wire.frames import Publisher, messages
 
 
@@ -46,7 +46,9 @@ def piece(seed: int = 1, frames: int = 3, subscribers: int = 4) -> SealedPiece:
         use_start.append(len(uses))
     slots = sorted(boxes)
     deliveries = [d for slot in slots for d in boxes[slot]]
-    handouts = [(slot, slot // 3, boxes[slot][0][0]) for slot in slots[:2]]
+    handouts = [(slot, subscribers, boxes[slot][0][0]) for slot in slots[:2]]
+    links = [(subscribers + 2, 0, 0, 0), (subscribers + 2, subscribers + 1, 0, 1)] if row else []
+    parts = [rng.randbytes(16 + 32 * n) for n in range(1, 1 + len(slots[:2]))]
     return SealedPiece(
         topic=publisher.topic,
         epoch=publisher.epoch,
@@ -61,7 +63,8 @@ def piece(seed: int = 1, frames: int = 3, subscribers: int = 4) -> SealedPiece:
         bodies=b"".join(bodies),
         commitments=rng.randbytes(32 * len(row)),
         wrapped=np.array(wrapped, np.uint8),
-        key_ids=b"".join(b"pair" + (3 * m).to_bytes(12, "big") for m in range(subscribers)),
+        key_ids=b"".join(b"pair" + (3 * m).to_bytes(12, "big") for m in range(subscribers)) + rng.randbytes(48),
+        key_kind=np.array([PAIR] * subscribers + [GROUP, TABLE, GROWN], np.uint8),
         use_start=np.array(use_start),
         uses=np.array(uses, np.int64),
         wraps=b"".join(wraps),
@@ -78,4 +81,18 @@ def piece(seed: int = 1, frames: int = 3, subscribers: int = 4) -> SealedPiece:
             Rejection(Position(2, 100, 3), Reason.EVENT, "attribute 'price': is off the grid", 1),
         ),
         counts={"frames": frames + 1, "admitted": len(row), "rejected_signature": 5},
+        link_key=np.array([k for k, _, _, _ in links], np.int64),
+        link_under=np.array([u for _, u, _, _ in links], np.int64),
+        link_event=np.array([e for _, _, e, _ in links], np.int64),
+        link_grows=np.array([g for _, _, _, g in links], np.uint8),
+        links=rng.randbytes(48 * sum(not grows for _, _, _, grows in links)),
+        table_slot=np.array(slots[:2], np.int64),
+        table_tile=np.zeros(len(parts), np.int64),
+        table_event=np.array([boxes[slot][0][0] for slot in slots[:2]], np.int64),
+        table_names=rng.randbytes(12 * len(parts)),
+        table_start=np.cumsum([0, *map(len, parts)]),
+        table_parts=b"".join(parts),
+        tile_size=np.array([4, 2, 3], np.uint8),
+        tile_run=np.array([0, 7, 100, 2], np.int64),
+        tile_join=np.array([2, 1], np.int64),
     )

@@ -10,13 +10,11 @@ import pytest
 from sealcast.clients.publisher import Publisher as OurPublisher
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
-from sealcast.log.embedded import EmbeddedTopic
+from sealcast.log.mailbox import TopicReader
 from sealcast.model.event import Event
-from sealcast.model.stages import Received
-from sealcast.pipeline.context import TopicWorker
-from sealcast.pipeline.fused import handle
 from sealcast.trust.deployment import Realm
 from sealcast.wire import sealed
+from tests.clients.pump import pump
 from tests.wire import another_client as theirs
 from tests.wire.frames import SCHEMA, Publisher, messages, seeded
 
@@ -76,47 +74,53 @@ def test_its_frames_are_ours_byte_for_byte() -> None:
     assert us.admit(data) == batch
 
 
-def test_it_opens_its_mailbox_and_no_more(tmp_path: Path) -> None:
-    """Through the broker's whole path: pair key from the registry, piece from the pipeline, the rest its own."""
+@pytest.mark.parametrize("crowd", [0, 60], ids=["a few", "a crowd"])
+def test_it_opens_its_mailbox_and_no_more(tmp_path: Path, crowd: int) -> None:
+    """Through the broker's whole path: pair key from the registry, pieces from the pipeline, the rest its own. A crowd
+    is served under group keys: handed out, of tables, and grown."""
     realm = Realm.create(tmp_path / "realm")
     realm.create_topic("ticks", SCHEMA)
-    names = [f"subscriber-{i}" for i in range(len(FILTERS))]
+    filters = [*FILTERS, *(f"price > {i % 20} AND price < {i % 23 + 15}" for i in range(crowd))]
+    names = [f"subscriber-{i}" for i in range(len(filters))]
     realm.enrol_many(["exchange", *names])
-    realm.subscribe_many("ticks", [(n, f, None) for n, f in zip(names, FILTERS, strict=True)])
+    realm.subscribe_many("ticks", [(n, f, None) for n, f in zip(names, filters, strict=True)])
     events = [
         Event(
-            {"symbol": f"S{i % 7}", "price": f"{i}.25", "hot": None if i % 3 == 0 else i % 2 == 0},
+            {"symbol": f"S{i % 7}", "price": f"{i % 40}.25", "hot": None if i % 3 == 0 else i % 2 == 0},
             f"event {i}".encode(),
         )
-        for i in range(60)
+        for i in range(120)
     ]
+    positions = []
     with OurPublisher(realm, "ticks", "exchange") as publisher:
-        positions = [*publisher.publish(events[:37]), *publisher.publish(events[37:])]
-    log = EmbeddedTopic(realm.paths.topic("ticks").frames_root, 1)
-    records = list(log.partition(0).read(0))
-    log.close()
-    received = Received(0, [r.offset for r in records], [r.time_us for r in records], [r.data for r in records])
-    data = sealed.encode(handle(received, TopicWorker(realm, "ticks").at(realm.registry.version())))
+        for start in range(0, len(events), 40):
+            positions += [*publisher.publish(events[start : start + 17]), *publisher.publish(events[start + 17 :][:23])]
+            pump(realm, "ticks")
+    reader = TopicReader(realm.paths.topic("ticks").root)
+    pieces = [sealed.encode(reader.piece(ref)) for i in range(3) for ref in reader.record(i).entry.pieces]
 
     state = realm.state()
     topic = state.topic("ticks")
     verify_keys = {"exchange": bytes(state.entity("exchange").verify_key)}
+    parsed = [(p, SCHEMA.parse(e.attributes), e) for p, e in zip(positions, events, strict=True)]
     seen = 0
-    for name, text in zip(names, FILTERS, strict=True):
+    for name, text in list(zip(names, filters, strict=True))[:12]:
         slot, handed = state.slot_of("ticks", name), state.pair_key("ticks", topic.epoch, name)
         assert slot is not None
         assert handed is not None
         private = realm.identity(name).kem.private.reveal()
-        pair = theirs.receive_pair_key(private, handed, topic.id, topic.epoch, name)
-        opened = theirs.open_piece(data, slot, pair, verify_keys, SCHEMA_JSON)
-        parsed = [(p, SCHEMA.parse(e.attributes), e) for p, e in zip(positions, events, strict=True)]
+        holder = theirs.Holder(slot, theirs.receive_pair_key(private, handed, topic.id, topic.epoch, name))
+        opened = [o for data in pieces for o in theirs.open_piece(data, holder, verify_keys, SCHEMA_JSON)]
         wanted = [(p, v, e) for p, v, e in parsed if evaluate(parse(text, SCHEMA), v, e.payload) is True]
         assert [o.position for o in opened] == [(p.partition, p.offset, p.row) for p, _, _ in wanted]
         assert [(o.values, o.payload) for o in opened] == [(v, e.payload) for _, v, e in wanted]
         seen += len(opened)
-        for other in names:
+        for other in names[:5]:
             if other != name and opened:
                 stranger = realm.identity(other).pair_key(state, "ticks").reveal()
                 with pytest.raises(theirs.Refused):
-                    theirs.open_piece(data, slot, stranger, verify_keys, SCHEMA_JSON)
+                    for data in pieces:
+                        theirs.open_piece(data, theirs.Holder(slot, stranger), verify_keys, SCHEMA_JSON)
     assert seen > 30
+    kinds = {kind for data in pieces for kind in sealed.parse(data).key_kind.tolist()}
+    assert kinds == ({0, 2, 3} if crowd else {0})

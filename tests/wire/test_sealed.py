@@ -66,14 +66,17 @@ def test_a_piece_without_events_accounts_for_its_frames() -> None:
         PIECE,
         frames=(),
         **dict.fromkeys(("frame_index", "row", "wrapped", "uses", "slots", "mailbox_event", "mailbox_use"), none),
-        **dict.fromkeys(("handout_slot", "handout_key", "handout_event"), none),
-        **dict.fromkeys(("body_start", "use_start", "mailbox_start"), start),
+        **dict.fromkeys(("handout_slot", "handout_key", "handout_event", "key_kind"), none),
+        **dict.fromkeys(("link_key", "link_under", "link_event", "link_grows"), none),
+        **dict.fromkeys(("table_slot", "table_tile", "table_event", "tile_size", "tile_run", "tile_join"), none),
+        **dict.fromkeys(("body_start", "use_start", "mailbox_start", "table_start"), start),
         **dict.fromkeys(("bodies", "commitments", "key_ids", "wraps", "handouts"), b""),
+        **dict.fromkeys(("links", "table_names", "table_parts"), b""),
     )
     read = sealed.parse(sealed.encode(empty))
     assert len(read) == 0
     assert [len(a) for a in read.rows_for(3)] == [0, 0]
-    assert list(read.handouts_for(3)) == []
+    assert list(read.handouts_for(3)) == list(read.tables_for(3)) == list(read.links_to(0)) == []
     assert (read.first_offset, read.end_offset) == (99, 106)
 
 
@@ -105,7 +108,27 @@ def test_a_mailbox_has_its_events_in_order_through_uses_of_their_own(seed: int) 
         assert read.position(event) == Position(2, proof.offset, int(made.row[event]))
         assert read.body(event) == made.bodies[made.body_start[event] : made.body_start[event + 1]]
         assert read.commitment(event) == made.commitments[32 * event : 32 * event + 32]
-    assert dict(read.handouts_for(0)) == {0: bytes(made.handouts[:48])}
+    given = made.slots.tolist()[:2]
+    for number, slot in enumerate(given):
+        assert dict(read.handouts_for(slot)) == {6: bytes(made.handouts[48 * number :][:48])}
+        ((name, tile, part),) = read.tables_for(slot)
+        assert (name, tile, len(part)) == (bytes(made.table_names[12 * number :][:12]), 0, 16 + 32 * (number + 1))
+        assert bytes(made.table_parts).count(part) == 1
+    assert list(read.links_to(8)) == [(0, bytes(made.links)), (7, None)] and list(read.links_to(7)) == []
+    assert [read.tile(tile) for tile in range(3)] == [[0, 1, 2, 3], [4, 5], [6, 100, 101]]
+
+
+@given(st.integers(0, 1000))
+@settings(max_examples=20)
+def test_the_readers_of_a_use_are_those_who_open_through_it(seed: int) -> None:
+    made = piece(seed, 4, 6)
+    read = sealed.parse(sealed.encode(made))
+    through: dict[int, list[int]] = {}
+    for slot in made.slots.tolist():
+        for use in made.rows_for(slot)[1].tolist():
+            through.setdefault(use, []).append(slot)
+    for use in range(len(made.uses)):
+        assert read.readers(use) == sorted(through.get(use, []))
 
 
 # --- must fail ----------------------------------------------------------------------------------
@@ -149,7 +172,9 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "one body start too few": {"body_start": PIECE.body_start[:-1]},
     "a commitment short": {"commitments": PIECE.commitments[:-1]},
     "a key id short": {"key_ids": PIECE.key_ids[:-1]},
-    "a use of no key": {"uses": bent(PIECE.uses, 0, 4)},
+    "a use of no key": {"uses": bent(PIECE.uses, 0, 7)},
+    "a key of no kind": {"key_kind": bent(PIECE.key_kind, 0, 4)},
+    "a key without a kind": {"key_kind": PIECE.key_kind[:-1]},
     "a use too few": {"uses": PIECE.uses[:-1]},
     "an event without a key": {"use_start": bent(PIECE.use_start, 1, 0)},
     "sealed directly under several": {"wrapped": np.zeros_like(PIECE.wrapped)},
@@ -167,7 +192,36 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
         "mailbox_event": bent(PIECE.mailbox_event, 1, int(PIECE.mailbox_event[0])),
         "mailbox_use": bent(PIECE.mailbox_use, 1, int(PIECE.mailbox_use[0])),
     },
-    "a handout of no key": {"handout_key": bent(PIECE.handout_key, 0, 4)},
+    "a handout of no key": {"handout_key": bent(PIECE.handout_key, 0, 7)},
+    "a handout of a pair key": {"handout_key": bent(PIECE.handout_key, 0, 1)},
+    "a handout to nobody": {"handout_slot": bent(PIECE.handout_slot, 0, 77)},
+    "a link short": {"links": PIECE.links[:-1]},
+    "a link too many": {"link_grows": bent(PIECE.link_grows, 0, 1)},
+    "a link that neither grows nor is hidden": {"link_grows": bent(PIECE.link_grows, 1, 2)},
+    "a link of no key": {"link_key": bent(PIECE.link_key, 0, 7)},
+    "a link of a key that never grows": {"link_key": bent(PIECE.link_key, 0, 4)},
+    "a link under no key": {"link_under": bent(PIECE.link_under, 0, 7)},
+    "a link under a group's key": {"link_under": bent(PIECE.link_under, 0, 4)},
+    "a link for no event": {"link_event": bent(PIECE.link_event, 0, 999)},
+    "a link without its other half": {"link_under": PIECE.link_under[:-1]},
+    "a part of no table": {"table_tile": bent(PIECE.table_tile, 0, 3)},
+    "a part for no event": {"table_event": bent(PIECE.table_event, 0, 999)},
+    "a part for nobody": {"table_slot": bent(PIECE.table_slot, 0, 77)},
+    "a part without a name": {"table_names": PIECE.table_names[:-1]},
+    "a part that is cut": {"table_parts": PIECE.table_parts[:-1]},
+    "a part within a label": {"table_start": bent(PIECE.table_start, 1, 40)},
+    "a part of nothing": {"table_start": bent(PIECE.table_start, 1, 0)},
+    "a part without a slot": {"table_slot": PIECE.table_slot[:-1]},
+    "a tile of nobody": {"tile_size": np.array([4, 0, 5], np.uint8)},
+    "a tile of too many": {"tile_size": np.array([17, 2, 3], np.uint8), "tile_run": np.array([0, 22])},
+    "tiles of other slots": {"tile_run": np.array([0, 8])},
+    "a run without a length": {"tile_run": np.array([0, 7, 100])},
+    "a run of nothing": {"tile_run": np.array([0, 7, 100, 2, 200, 0])},
+    "a run beyond all slots": {"tile_run": np.array([0, 7, 2**32 - 1, 2])},
+    "a slot in two places": {"tile_run": np.array([0, 7, 6, 2])},
+    "a node too few": {"tile_join": PIECE.tile_join[:-1]},
+    "a node of no tiles": {"tile_join": np.array([2, 2])},
+    "a node past the end": {"tile_join": np.array([3, 1])},
     "a handout for no event": {"handout_event": bent(PIECE.handout_event, 0, 999)},
     "a handout cut": {"handouts": PIECE.handouts[:-1]},
     "a handout without a slot": {"handout_slot": PIECE.handout_slot[:-1]},
@@ -254,14 +308,14 @@ def test_other_types_and_bounds_are_refused(field: str, value: object) -> None:
 
 def test_labels_are_exactly_ours() -> None:
     raw = fields()
-    for other in ({**raw, 28: 0}, {k: v for k, v in raw.items() if k != 16}, {}):
+    for other in ({**raw, 43: 0}, {k: v for k, v in raw.items() if k != 16}, {}):
         with pytest.raises(FrameRejected, match="labels"):
             sealed.parse(cbor.encode([sealed.MAGIC, sealed.VERSION, other]))
 
 
 def test_versions_and_other_things() -> None:
     with pytest.raises(FrameRejected) as caught:
-        sealed.parse(cbor.encode([sealed.MAGIC, 2, "whatever"]))
+        sealed.parse(cbor.encode([sealed.MAGIC, sealed.VERSION + 1, "whatever"]))
     assert caught.value.reason == "version"
     for other in (["sealcast-frame", 1, b"", b""], [sealed.MAGIC], {}, 1, [sealed.MAGIC, 1], [sealed.MAGIC, 1, {}, 0]):
         with pytest.raises(FrameRejected):
@@ -295,6 +349,10 @@ def test_an_altered_byte_never_leads_a_reader_out_of_the_piece() -> None:
                     assert len(read.wrap(use)) == 48
             for _, handed in read.handouts_for(slot):
                 assert len(handed) == 48
+            for name, tile, part in read.tables_for(slot):
+                assert len(name) == 12 and len(part) > 16 and read.tile(tile)
+            for key in range(len(read.key_kind)):
+                assert all(len(read.key_id(u)) == 16 and (m is None or len(m) == 48) for u, m in read.links_to(key))
 
 
 @given(st.binary(max_size=200))

@@ -11,13 +11,14 @@ import pytest
 from sealcast.errors import CannotOpen, EventRejected, FrameRejected
 from sealcast.model.event import Position
 from sealcast.model.schema import Schema, value_to_json
-from sealcast.primitives import aead, kdf, mac, merkle
+from sealcast.primitives import aead, kdf, labels, mac, merkle
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey, VerifyKey
 from sealcast.wire import frame, sealed
 from sealcast.wire.records import RecordCodec, check_domain
 from tests.vectors import make
+from tests.wire import another_client as theirs
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 unhex = bytes.fromhex
@@ -64,6 +65,21 @@ def test_seals(vector: dict[str, str]) -> None:
         assert key.open(nonce, commitment, ciphertext).hex() == vector["plaintext"]
         assert key.seal(nonce, unhex(vector["plaintext"])) == ciphertext
         assert key.commitment == commitment
+
+
+def test_labels_masks_and_tables() -> None:
+    """The code, and a client written from the specification alone."""
+    v = PRIMITIVES["labels"]
+    label = unhex(v["label"])
+    assert labels.expand(label, 3).hex() == "".join(v["leaves"])
+    for g in v["grown"]:
+        assert labels.grow(label, unhex(g["name"])).hex() == theirs.grow(label, unhex(g["name"])).hex() == g["label"]
+    for m in v["masked"]:
+        under, purpose, place, masked = (unhex(m[n]) for n in ("under", "purpose", "place", "masked"))
+        assert labels.unmask(under, place, purpose, masked).hex() == m["key"]
+        assert theirs.unmask(under, purpose, place, masked).hex() == m["key"]
+    for t in v["tables"]:
+        assert [list(at) for at in theirs.asked_for(t["place"], t["places"])] == t["given"]
 
 
 def test_trees() -> None:

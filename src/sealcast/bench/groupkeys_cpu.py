@@ -19,7 +19,7 @@ from sealcast.bench.report import Row
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clustered import Clustered
-from sealcast.groupkeys.interface import GroupKey, KeyPlan, PairKey, Planner, TableKey
+from sealcast.groupkeys.interface import KeyPlan, Planner
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.groupkeys.naive import Naive
 from sealcast.lab import groups as workloads
@@ -63,22 +63,20 @@ class LastLeg:
         use_start = np.concatenate(([0], np.cumsum(np.diff(plan.use_start)[group_of])))
         uses = np.concatenate([plan.uses[plan.use_start[g] : plan.use_start[g + 1]] for g in group_of.tolist()])
         direct = np.diff(use_start) == 1
+        keys = wraps.PlannedKeys(plan.keys, self._sealer)
         for event in np.flatnonzero(direct).tolist():
-            key = self._sealer.body_key(plan.keys[int(uses[use_start[event]])])
-            key.seal(nonces[event], self._message)
+            keys.body_key(int(uses[use_start[event]])).seal(nonces[event], self._message)
         wrapped = np.flatnonzero(~direct).tolist()
         own = [nonces[event] for event in wrapped]
         contents = self._sealer.content_keys(own)
         aead.seal_each(contents, self._sealer.associated_data, b"".join(own), [self._message] * len(own))
-        secrets = wraps.Secrets(plan.keys, self._sealer)
-        wraps.wrap_content_keys(
-            dict(zip(wrapped, contents, strict=True)), nonces, use_start, uses, self._sealer, secrets
-        )
-        wraps.links(plan, self._sealer, secrets)
-        for slot, key_at in zip(plan.handout_slot.tolist(), plan.handout_key.tolist(), strict=True):
-            ref = plan.keys[key_at]
-            if isinstance(ref, GroupKey | TableKey):
-                self._sealer.hand_out(PairKey(slot), ref)
+        wraps.wrap_content_keys(dict(zip(wrapped, contents, strict=True)), nonces, use_start, uses, keys)
+        wraps.links(plan, keys)
+        for slot, key in zip(plan.handout_slot.tolist(), plan.handout_key.tolist(), strict=True):
+            keys.hand_out(slot, key)
+        for tile in np.unique(plan.table_of).tolist():
+            wanted = plan.table_slot[plan.table_of == tile].tolist()
+            self._sealer.hand_out_table(plan.tables[tile], wanted)
 
 
 def cpu_row() -> Row:

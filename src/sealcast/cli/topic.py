@@ -46,6 +46,14 @@ def create(
     grace: Annotated[str, typer.Option(metavar="SPAN", help="How long frames of the last epoch are taken.")] = "5m",
     max_skew: Annotated[str, typer.Option(metavar="SPAN", help="How far clocks may differ.")] = "5m",
     stale_after: Annotated[str, typer.Option(metavar="SPAN", help="Older messages are refused.")] = "1d",
+    group_keys: Annotated[
+        str,
+        typer.Option(
+            metavar="ALGORITHM",
+            help="How groups of subscribers get their keys: mosaic, naive, simple, build-up, clustered, "
+            "clustered-popular or key-tree (`sealcast plan keys` says which suits a workload).",
+        ),
+    ] = "mosaic",
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
@@ -75,6 +83,7 @@ def create(
         center=center,
         parameters=parameters,
         owner=owner,
+        group_keys=group_keys,
     )
     state = here.state()
     if json:
@@ -174,6 +183,7 @@ def show(name: str, realm: talk.RealmOption = None, json: talk.JsonOption = Fals
             ("topic", topic.name),
             ("id", topic.id.hex()),
             ("protection", topic.protection),
+            ("group keys", topic.group_keys),
             ("access", topic.access),
             ("partitions", topic.partitions),
             ("epoch", f"{topic.epoch}, since {moment(topic.epoch_starts[-1])}"),
@@ -208,6 +218,7 @@ def describe(state: RealmState, found: TopicState) -> dict[str, object]:
         "topic": topic.name,
         "id": topic.id.hex(),
         "protection": topic.protection,
+        "group_keys": topic.group_keys,
         "access": str(topic.access),
         "partitions": topic.partitions,
         "epoch": topic.epoch,

@@ -17,11 +17,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, Self
 
-from sealcast.errors import CannotOpen, NotFound
+from sealcast.clients.missing import Ask, MissingKeys
+from sealcast.errors import CannotOpen, KeyMissing, NotFound
 from sealcast.log.cursor import Cursor
 from sealcast.log.mailbox import Delivery, Mailbox
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.primitives.sign import VerifyKey
+from sealcast.schemes.endpoint.keyring import DEFAULT_BYTES, Measured
 from sealcast.schemes.endpoint.open import Opener
 from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
@@ -43,15 +45,20 @@ class Subscriber:
         *,
         from_: str | int | Position | datetime | None = None,
         unopenable: Callable[[Position, CannotOpen], None] | None = None,
+        key_memory: int = DEFAULT_BYTES,
+        ask: Ask | None = None,
     ) -> None:
         """Starts at the durable cursor, or at `from_` (see `log.mailbox`), which leaves the cursor where it is.
 
-        An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it.
+        An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it. Keys
+        take at most `key_memory` bytes; those that it has let go, it asks for by `ask`, the way to the broker's desk,
+        or looks for in the ledger again.
         """
         self.realm = realm if isinstance(realm, Realm) else Realm(realm)
         self.topic = topic
         self.name = as_
         self._unopenable = unopenable
+        self._key_memory = key_memory
         state = self._current()
         self._identity = self.realm.identity(as_)
         slot = state.slot_of(topic, as_)
@@ -64,6 +71,7 @@ class Subscriber:
         self._openers: dict[int, Opener] = {}
         self._opener(state.topic(topic).epoch)
         self._mailbox = Mailbox(self.realm.paths.topic(topic).root, slot, as_)
+        self._missing = MissingKeys(self._mailbox, as_, self._identity.signer, self.realm.clock, ask)
         self._next: Cursor = self._mailbox.cursor() if from_ is None else self._mailbox.locate(_place(from_))
         self._handed_out: Delivery | None = None
 
@@ -92,7 +100,7 @@ class Subscriber:
         """What the ledger's records `first` to before `end` hold for it: for a reader that keeps its place itself."""
         self._current()
         for delivery in self._mailbox.deliveries(Cursor(first), end=end):
-            yield self._opener(delivery.piece.epoch).open(delivery.piece, delivery.event, delivery.use)
+            yield self._open(delivery)
 
     @property
     def handed_out(self) -> Delivery | None:
@@ -105,6 +113,11 @@ class Subscriber:
         if done is not None:
             self._mailbox.acknowledge(done)
             self._handed_out = None if done is self._handed_out else self._handed_out
+
+    @property
+    def keys(self) -> Measured:
+        """What became of keys so far: how many were given, derived, asked for, let go; and bytes of those held."""
+        return Measured.total(opener.keyring.measured for opener in self._openers.values())
 
     def lag(self) -> int:
         """How many events wait after the durable cursor."""
@@ -127,7 +140,7 @@ class Subscriber:
             if len(events) >= max_events:
                 break
             try:
-                event = self._opener(delivery.piece.epoch).open(delivery.piece, delivery.event, delivery.use)
+                event = self._open(delivery)
             except CannotOpen as error:
                 if self._unopenable is None and events:
                     break  # hand out what is good; the next poll says what is wrong with this one
@@ -139,6 +152,14 @@ class Subscriber:
             at = delivery.cursor
             self._next, self._handed_out = Cursor(at.entry, at.piece, at.rank + 1), delivery
         return events
+
+    def _open(self, delivery: Delivery) -> OpenedEvent:
+        opener = self._opener(delivery.piece.epoch)
+        try:
+            return opener.open(delivery.piece, delivery.event, delivery.use)
+        except KeyMissing:
+            self._missing.find(opener, delivery)
+            return opener.open(delivery.piece, delivery.event, delivery.use)
 
     def _current(self) -> RealmState:
         """The newest registry. Reading obeys the rights of now, also for what was delivered before."""
@@ -152,7 +173,9 @@ class Subscriber:
             state = self._current()
             about, pair = state.topic(self.topic), self._identity.pair_key(state, self.topic, epoch)
             bits = about.parameters.key_bits
-            opener = Opener(about.schema, about.id, epoch, self._slot, pair, self._verify_key_of, bits)
+            opener = Opener(
+                about.schema, about.id, epoch, self._slot, pair, self._verify_key_of, bits, self._key_memory
+            )
             self._openers[epoch] = opener
         return opener
 

@@ -17,7 +17,7 @@ Members are slots: the small stable numbers that a topic gives its subscribers.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -68,7 +68,12 @@ class GrownKey:
     shape: bytes
     #: Who: bit i (byte i // 8, bit i % 8) is slot i. Bytes, because such keys are looked up by what they are.
     packed: bytes
-    stem: KeyRef = field(compare=False)
+    #: Finds the stem. Most keys were derived before: then nobody asks.
+    find_stem: Callable[[], KeyRef] = field(compare=False, repr=False)
+
+    @property
+    def stem(self) -> KeyRef:
+        return self.find_stem()
 
     @property
     def members(self) -> tuple[int, ...]:
@@ -117,10 +122,11 @@ class KeyPlan:
     handout_key: NDArray[np.int64]
     handout_group: NDArray[np.int64]
     #: Keys that reach their members under other keys: key `link_key` under key `link_under`, with which group's first
-    #: event. Under its own stem a grown key needs no ciphertext: there the link only says that it is in use.
+    #: event. Under its own stem a grown key needs no ciphertext (`link_grows`): there the link says that it is in use.
     link_key: NDArray[np.int64] = field(default_factory=_none)
     link_under: NDArray[np.int64] = field(default_factory=_none)
     link_group: NDArray[np.int64] = field(default_factory=_none)
+    link_grows: NDArray[np.bool_] = field(default_factory=lambda: np.empty(0, np.bool_))
     #: Derived tables: to which slot its part of a table is given, which table, with which group's first event.
     tables: tuple[tuple[int, ...], ...] = ()
     table_slot: NDArray[np.int64] = field(default_factory=_none)
@@ -205,10 +211,14 @@ def _check_handing_out(plan: KeyPlan) -> str | None:
     for slot, key in zip(plan.handout_slot.tolist(), plan.handout_key.tolist(), strict=True):
         if slot not in plan.holders(key):
             return f"key {key} is handed to slot {slot}, which is no member"
-    for key, under in zip(plan.link_key.tolist(), plan.link_under.tolist(), strict=True):
+    links = zip(plan.link_key.tolist(), plan.link_under.tolist(), plan.link_grows.tolist(), strict=True)
+    for key, under, grows in links:
         outside = plan.holders(under) - plan.holders(key)
         if outside:
             return f"key {key} is handed out under key {under}, which slot {min(outside)} holds, which is no member"
+        ref = plan.keys[key]
+        if not isinstance(ref, GrownKey) or grows != (ref.stem == plan.keys[under]):
+            return f"key {key} is said to grow out of key {under}, and does not, or the other way round"
     for slot, table in zip(plan.table_slot.tolist(), plan.table_of.tolist(), strict=True):
         if slot not in plan.tables[table]:
             return f"a part of table {table} is given to slot {slot}, which has no place in it"

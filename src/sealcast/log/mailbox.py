@@ -32,6 +32,7 @@ from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import GENESIS, Committed, LedgerReader
 from sealcast.log.pieces import Pieces
 from sealcast.model.event import Position
+from sealcast.primitives.secrets import Secret
 from sealcast.wire import sealed
 from sealcast.wire.sealed import Array, SealedPiece
 
@@ -59,9 +60,10 @@ class Delivery:
 class TopicReader:
     """A topic's ledger and pieces, verified and cached, for any number of mailboxes and threads."""
 
-    def __init__(self, topic: Path | str, *, cache_bytes: int = CACHE_BYTES) -> None:
+    def __init__(self, topic: Path | str, *, cache_bytes: int = CACHE_BYTES, key: Secret | None = None) -> None:
+        """With the topic's journal key, the ledger's tags are verified, too."""
         self.root = Path(topic)
-        self.ledger = LedgerReader(self.root / "ledger")
+        self.ledger = LedgerReader(self.root / "ledger", key)
         self._pieces = Pieces(self.root / "pieces")
         self._cache_bytes = cache_bytes
         self._guard = threading.Lock()
@@ -93,6 +95,18 @@ class TopicReader:
                     self._parsed.popitem(last=False)
             self._parsed.move_to_end(ref.name)
             return found[0]
+
+    def find(self, partition: int, offset: int) -> tuple[int, int, PieceRef | None]:
+        """Where a frame was delivered: the ledger's record, which of its pieces, and that piece; NotFound when no batch
+        has taken it yet, and None where no piece of its batch covers it."""
+        end = self.ledger.end()
+        index = bisect_right(range(end), offset, key=lambda i: _reached(self.record(i).entry, partition))
+        if index == end:
+            raise NotFound(f"frame {offset} of partition {partition} was not delivered yet, to anyone")
+        for number, ref in enumerate(self.record(index).entry.pieces):
+            if ref.partition == partition and ref.first <= offset < ref.end:
+                return index, number, ref
+        return index, 0, None
 
     def _load(self, ref: PieceRef) -> SealedPiece:
         path = self._pieces.path(ref.name)
@@ -183,6 +197,16 @@ class Mailbox:
         at = self.cursor() if start is None else start
         return sum(part.events.size - part.skip for part in self._parts(at))
 
+    def pieces_before(self, at: Cursor, most: int) -> Iterator[SealedPiece]:
+        """The last pieces before a place in which this slot finds something, at most so many, the oldest first."""
+        found: list[PieceRef] = []
+        for index in range(min(at.entry, self.topic.ledger.end() - 1), -1, -1):
+            if len(found) >= most:
+                break
+            refs = self.topic.record(index).entry.pieces[: at.piece if index == at.entry else None]
+            found += [ref for ref in reversed(refs) if ref.concerns(self.slot)]
+        return map(self.topic.piece, reversed(found[:most]))
+
     def _parts(self, at: Cursor, end: int | None = None) -> Iterator[_Part]:
         """The pieces from `at` on in which this slot finds something."""
         for index in range(at.entry, self.topic.ledger.end() if end is None else end):
@@ -227,18 +251,12 @@ class Mailbox:
 
     def at_position(self, position: Position) -> Cursor:
         """At this event, if it is in the mailbox; at what follows it in its piece, else."""
-        end = self.topic.ledger.end()
-        index = bisect_right(
-            range(end), position.offset, key=lambda i: _reached(self.topic.record(i).entry, position.partition)
-        )
-        if index == end:
-            raise NotFound(f"event {position} was not delivered yet, to anyone")
-        for number, ref in enumerate(self.topic.record(index).entry.pieces):
-            if ref.partition == position.partition and ref.first <= position.offset < ref.end:
-                piece = self.topic.piece(ref)
-                events = piece.rows_for(self.slot)[0].tolist()
-                return Cursor(index, number, bisect_left(events, position, key=piece.position))
-        return Cursor(index)
+        index, number, ref = self.topic.find(position.partition, position.offset)
+        if ref is None:
+            return Cursor(index)
+        piece = self.topic.piece(ref)
+        events = piece.rows_for(self.slot)[0].tolist()
+        return Cursor(index, number, bisect_left(events, position, key=piece.position))
 
     def at_time(self, moment: datetime) -> Cursor:
         """At the first batch that was committed then or later."""

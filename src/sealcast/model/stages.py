@@ -104,8 +104,9 @@ class GroupSealed:
     commitments: bytes
     #: 1: a content key seals the body and is wrapped under each key used; 0: the one key used seals it itself.
     wrapped: NDArray[np.uint8]
-    #: 16 bytes a key.
+    #: 16 bytes a key, and what it is.
     key_ids: bytes
+    key_kind: NDArray[np.uint8]
     use_start: Ints
     uses: Ints
     wraps: Sequence[bytes]
@@ -117,4 +118,19 @@ class GroupSealed:
     handout_key: Ints
     handout_event: Ints
     handouts: Sequence[bytes]
+    #: Grown keys under other keys, with which event; nothing where one grows out of the other.
+    link_key: Ints
+    link_under: Ints
+    link_event: Ints
+    link_grows: NDArray[np.uint8]
+    links: Sequence[bytes]
+    #: Parts of tables: to which slot, of which tile, with which event; the table's name, and the part sealed.
+    table_slot: Ints
+    table_tile: Ints
+    table_event: Ints
+    table_names: Sequence[bytes]
+    table_parts: Sequence[bytes]
+    #: How tables lie under grown keys (`groupkeys.interface.Outline`): sizes, runs, joins.
+    tiles: tuple[Ints, Ints, Ints]
+    #: All that carries an event, or a key, to somebody.
     encryptions: int

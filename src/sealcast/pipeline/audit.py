@@ -14,15 +14,16 @@ It needs the broker's secrets, since it opens frames: it is broker-side code. It
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from functools import lru_cache
+from functools import cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.errors import Corrupt, FrameRejected, NotFound, SealcastError
+from sealcast.groupkeys.interface import KeyRef
 from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import GENESIS, Committed, LedgerReader
@@ -31,14 +32,16 @@ from sealcast.log.pieces import Pieces
 from sealcast.model.stages import FrameProof, Ruled
 from sealcast.pipeline import audit_ends, audit_piece
 from sealcast.pipeline.admit import Codes, bounds_of
+from sealcast.pipeline.audit_keys import KeyAudit
 from sealcast.pipeline.audit_piece import Delivered, position
 from sealcast.pipeline.context import sealer_of
 from sealcast.pipeline.expected import Expectation, Expected
 from sealcast.pipeline.history import History, believe
 from sealcast.pipeline.order import Order
 from sealcast.pipeline.rulings import received_of, rule_frames
+from sealcast.schemes.endpoint.broker import EndpointSealer
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm import Topic
+from sealcast.trust.realm import FIRST_EPOCH, RealmState
 from sealcast.trust.replay import Windows
 from sealcast.wire import sealed
 from sealcast.wire.sealed import SealedPiece
@@ -61,6 +64,7 @@ class Kind(StrEnum):
     PIECE = "piece"
     COUNTS = "counts"
     REFUSED = "refused"
+    KEYS = "keys"
     LOG = "log"
 
 
@@ -126,13 +130,15 @@ class Audit:
         newest = realm.state()
         self._names = list(newest.slots_of(topic))
         # The newest version still has the keys of every epoch.
-        self._sealer = lru_cache(1)(lambda at: sealer_of(newest, at, self._broker, lambda slot: self._names[slot]))
+        self._keys = cache(lambda epoch: KeyAudit(self._sealer(newest, epoch)))
         bounds = bounds_of(self._about)
         self._history = History(self._ledger, self._pieces, self._log, bounds)
         self._windows = Windows(bounds)
         #: Of the batch at hand: the first frame of each partition, and the codes of the frames from there on.
         self._ruled: dict[int, tuple[int, Codes]] = {}
         self._blind = False
+        #: A piece could not be read: what it handed out is unknown.
+        self._lost_keys = False
         self.report = Report(topic)
 
     def frames(self) -> int:
@@ -248,6 +254,7 @@ class Audit:
         if expected is not None:
             self.report.events += len(expected.admitted.messages)
         if piece is None:
+            self._lost_keys = True
             if expected is not None:
                 self._lose(expected, ref.partition, where)
             return
@@ -258,8 +265,9 @@ class Audit:
             self.report.add(Kind.PIECE, f"{where}: {text}")
         for text in audit_piece.contradictions(piece, ref, delivered):
             self.report.add(Kind.COUNTS, f"{where}: {text}")
+        refs = self._take_keys(piece, delivered, expected, where)
         if expected is not None:
-            self._compare(piece, delivered, expected, self._expectation.at(version).topic, where)
+            self._compare(piece, delivered, expected, refs, where)
         proofs = piece.frames if expected is None else expected.admitted.frames
         self._follow(ref, delivered, proofs, where)
 
@@ -271,7 +279,27 @@ class Audit:
         if piece.version != version:
             yield f"it was made under version {piece.version}, its batch is pinned to {version}"
 
-    def _compare(self, piece: SealedPiece, delivered: Delivered, expected: Expected, topic: Topic, where: str) -> None:
+    def _take_keys(
+        self, piece: SealedPiece, delivered: Delivered, expected: Expected | None, where: str
+    ) -> dict[int, KeyRef]:
+        """What the keys of a piece are; those that are not what they should be are left out."""
+        beyond = delivered.slot.size and int(delivered.slot.max()) >= len(self._names)
+        if beyond or not FIRST_EPOCH <= piece.epoch <= self._about.epoch:
+            self._lost_keys = True
+            return {}  # to a slot that nobody has, or in no epoch: said elsewhere, and there is no key to try
+        keys = self._keys(piece.epoch)
+        keys.blind |= self._lost_keys
+        refs, problems = keys.take(piece, audit_piece.groups_of(piece, delivered, expected))
+        for text in problems:
+            self.report.add(Kind.KEYS, f"{where}: {text}")
+        return refs
+
+    def _sealer(self, state: RealmState, epoch: int) -> EndpointSealer:
+        return sealer_of(state, replace(self._about, epoch=epoch), self._broker, lambda slot: self._names[slot])
+
+    def _compare(
+        self, piece: SealedPiece, delivered: Delivered, expected: Expected, refs: dict[int, KeyRef], where: str
+    ) -> None:
         for text in audit_piece.refusals(piece, expected):
             self.report.add(Kind.REFUSED, f"{where}: {text}")
         difference = audit_piece.compare(delivered, expected)
@@ -283,7 +311,8 @@ class Audit:
         if delivered.slot.size and int(delivered.slot.max()) >= len(self._names):
             return  # to a slot that nobody has: said above, and there is no key to try
         beyond = set(difference.unexpected)
-        for slot, place in audit_piece.unopenable(piece, delivered, expected, self._sealer(topic)):
+        sealer = self._keys(piece.epoch).sealer
+        for slot, place in audit_piece.unopenable(piece, delivered, expected, sealer, refs):
             if (slot, place) in beyond:
                 continue
             text = f"{where}: {self._named(piece.partition, place, slot)} was delivered and does not open for it"

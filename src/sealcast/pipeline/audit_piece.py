@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.errors import CannotOpen
-from sealcast.groupkeys.interface import PairKey
+from sealcast.groupkeys.interface import KeyRef, holders_of
 from sealcast.log.entry import PieceRef, slot_bits
 from sealcast.model.event import Position
 from sealcast.model.stages import Admitted
 from sealcast.pipeline.deliver import rejected_by_reason
 from sealcast.pipeline.expected import Expected
-from sealcast.primitives import aead
+from sealcast.primitives import aead, labels
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
 from sealcast.schemes.endpoint.broker import EndpointSealer
-from sealcast.wire.sealed import SealedPiece
+from sealcast.schemes.endpoint.tables import WRAP
+from sealcast.wire.sealed import TABLE, SealedPiece
 
 Ints = NDArray[np.int64]
 _ROWS = 1 << 16
@@ -88,7 +90,8 @@ def compare(delivered: Delivered, expected: Expected) -> Difference:
 
 def contradictions(piece: SealedPiece, ref: PieceRef, delivered: Delivered) -> Iterator[str]:
     """Where the ledger's words about the piece, or the piece's about itself, are not so."""
-    encryptions = int(np.asarray(piece.uses).size)
+    hidden = int((np.asarray(piece.link_grows) == 0).sum())
+    encryptions = len(piece.uses) + len(piece.handout_slot) + hidden + len(piece.table_slot)
     slots = slot_bits([*np.asarray(piece.slots).tolist(), *np.asarray(piece.handout_slot).tolist()])
     said = (ref.events, ref.deliveries, ref.encryptions)
     found = (len(piece), int(delivered.slot.size), encryptions)
@@ -124,9 +127,10 @@ def refusals(piece: SealedPiece, expected: Expected) -> Iterator[str]:
 
 
 def unopenable(
-    piece: SealedPiece, delivered: Delivered, expected: Expected, sealer: EndpointSealer
+    piece: SealedPiece, delivered: Delivered, expected: Expected, sealer: EndpointSealer, refs: Mapping[int, KeyRef]
 ) -> Iterator[tuple[int, int]]:
-    """(slot, place) of deliveries that their receiver's key does not open to the very message that was published."""
+    """(slot, place) of deliveries that the key they are to be opened through does not open to the very message that was
+    published. `refs` are the keys of the piece that are what they should be (`audit_keys`)."""
     offsets = np.array([proof.offset for proof in piece.frames], np.int64)[piece.frame_index]
     raw = aead.nonces(piece.partition, offsets, piece.row)
     nonces = [raw[at : at + aead.NONCE_BYTES] for at in range(0, len(raw), aead.NONCE_BYTES)]
@@ -140,21 +144,61 @@ def unopenable(
         except CannotOpen:
             return False
 
+    def good(event: int, use: int) -> bool:
+        key = int(piece.uses[use])
+        ref = refs.get(key)
+        if ref is None or not sound[event]:
+            return False
+        if not piece.wrapped[event]:
+            return opens(sealer.body_key(ref), event)
+        if piece.key_kind[key] == TABLE:
+            return _unmasks(sealer.secret(ref), nonces[event], piece.wrap(use), content[event])
+        return _unwraps(sealer.wrap_key(ref), nonces[event], piece.wrap(use), content[event])
+
     aad, bits = sealer.associated_data, sealer.key_bits
     sound = [not piece.wrapped[e] or opens(SealingKey(content[e], aad, bits), e) for e in range(len(piece))]
+    # Whoever opens an event through one use does so with one key: it is tried once.
+    tried: dict[int, bool] = {}
     for slot, event, use in zip(delivered.slot.tolist(), delivered.event.tolist(), delivered.use.tolist(), strict=True):
-        own = PairKey(slot)
-        good = sound[event] and piece.key_id(int(piece.uses[use])) == sealer.key_id(own)
-        if good and piece.wrapped[event]:
-            good = _unwraps(sealer.wrap_key(own), nonces[event], piece.wrap(use), content[event])
-        elif good:
-            good = opens(sealer.body_key(own), event)
-        if not good:
+        if use not in tried:
+            tried[use] = good(event, use)
+        ref = refs.get(int(piece.uses[use]))
+        if not tried[use] or ref is None or slot not in _holders(ref):
             yield slot, here[event]
+
+
+@lru_cache(4_096)
+def _holders(ref: KeyRef) -> frozenset[int]:
+    return holders_of(ref)
+
+
+def groups_of(piece: SealedPiece, delivered: Delivered, expected: Expected | None) -> Callable[[int], list[int]]:
+    """Who should get an event of a piece; as far as nobody can tell, who does."""
+    if expected is None:
+        slot, event, at = delivered.slot, delivered.event, np.arange(len(piece))
+    else:
+        slot, event = expected.slot, expected.event
+        at = np.searchsorted(admitted_places(expected.admitted), places(piece))
+    order = np.argsort(event, kind="stable")
+    slot, event = slot[order], event[order]
+
+    def group(number: int) -> list[int]:
+        start, end = np.searchsorted(event, [at[number], at[number] + 1]).tolist()
+        found: list[int] = slot[start:end].tolist()
+        return found
+
+    return group
 
 
 def _unwraps(key: SealingKey, nonce: bytes, wrapped: bytes, content: Secret) -> bool:
     try:
         return key.unwrap(nonce, wrapped) == content
+    except CannotOpen:
+        return False
+
+
+def _unmasks(secret: bytes, nonce: bytes, masked: bytes, content: Secret) -> bool:
+    try:
+        return Secret(labels.unmask(secret, nonce, WRAP, masked)) == content
     except CannotOpen:
         return False

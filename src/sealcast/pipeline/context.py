@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final
 
-from sealcast.groupkeys import Naive, Planner
+from sealcast.log.ledger import LedgerReader
 from sealcast.pipeline.admit import Gate, bounds_of
+from sealcast.pipeline.memory import KeyMemory
 from sealcast.pipeline.tables import SubscriptionTable, TableCache
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
@@ -44,7 +45,7 @@ class TopicContext:
     gate: Gate
     table: SubscriptionTable
     sealer: EndpointSealer
-    planner: Planner
+    planner: KeyMemory
 
 
 class TopicWorker:
@@ -55,7 +56,8 @@ class TopicWorker:
         self._name = topic
         self._broker: BrokerSecrets = realm.broker()
         self._tables = TableCache(realm.paths.tables(topic))
-        self._planner: Planner = Naive()
+        self._ledger = LedgerReader(realm.paths.topic(topic).ledger)
+        self._memories: dict[int, KeyMemory] = {}
         self._sealers: dict[int, EndpointSealer] = {}
         #: By slot. Slots are never given twice, so that a longer list says all that a shorter one did.
         self._subscribers: tuple[str, ...] = ()
@@ -81,7 +83,16 @@ class TopicWorker:
         topic = state.topic(self._name)
         self._subscribers = max(self._subscribers, tuple(state.slots_of(topic.name)), key=len)
         gate, sealer = self._gate(version), self._sealer(state, topic)
-        return TopicContext(version, topic, gate, self._tables.at(state, topic), sealer, self._planner)
+        return TopicContext(version, topic, gate, self._tables.at(state, topic), sealer, self._memory(topic))
+
+    def _memory(self, topic: Topic) -> KeyMemory:
+        """Keys are an epoch's: what was handed out in another is of no use in this one."""
+        memory = self._memories.get(topic.epoch)
+        if memory is None:
+            subscribers = len(self._subscribers)
+            memory = self._memories[topic.epoch] = KeyMemory(self._ledger, subscribers, topic.group_keys)
+        memory.grown_to(len(self._subscribers))
+        return memory
 
     def _sealer(self, state: RealmState, topic: Topic) -> EndpointSealer:
         """Pair keys do not depend on the version: contexts expanded once stay warm while the realm moves on."""

@@ -39,6 +39,7 @@ def deliver(sealed: GroupSealed, topic_id: bytes, epoch: int, version: int) -> S
         commitments=sealed.commitments,
         wrapped=sealed.wrapped,
         key_ids=sealed.key_ids,
+        key_kind=sealed.key_kind,
         use_start=sealed.use_start,
         uses=sealed.uses,
         wraps=b"".join(sealed.wraps),
@@ -52,6 +53,20 @@ def deliver(sealed: GroupSealed, topic_id: bytes, epoch: int, version: int) -> S
         handouts=b"".join(sealed.handouts),
         rejected=admitted.rejections,
         counts=counts(sealed),
+        link_key=sealed.link_key,
+        link_under=sealed.link_under,
+        link_event=sealed.link_event,
+        link_grows=sealed.link_grows,
+        links=b"".join(sealed.links),
+        table_slot=sealed.table_slot,
+        table_tile=sealed.table_tile,
+        table_event=sealed.table_event,
+        table_names=b"".join(sealed.table_names),
+        table_start=_starts(sealed.table_parts),
+        table_parts=b"".join(sealed.table_parts),
+        tile_size=sealed.tiles[0],
+        tile_run=sealed.tiles[1],
+        tile_join=sealed.tiles[2],
     )
 
 

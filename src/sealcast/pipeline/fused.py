@@ -98,7 +98,9 @@ def process(realm: str, topic: str) -> Callable[[Iterator[pa.RecordBatch]], Iter
         name, at = TopicName(realm, topic), context(realm, topic, pinned["version"])
         for ruled in _frames(rulings, name.open().frames, at.table):
             for piece in handle_bounded(ruled, at):
-                yield _as_row(piece, pinned)
+                data = wire.encode(piece)
+                at.planner.made(piece, data)
+                yield _as_row(piece, data, pinned)
 
     return run
 
@@ -133,7 +135,7 @@ def _room(table: SubscriptionTable) -> int:
     return min(MAX_BYTES_PER_PIECE, events * SMALLEST_EVENT_BYTES)
 
 
-def _as_row(piece: SealedPiece, pinned: dict[str, int]) -> pa.RecordBatch:
+def _as_row(piece: SealedPiece, data: bytes, pinned: dict[str, int]) -> pa.RecordBatch:
     row = {
         "partition": piece.partition,
         "first_offset": piece.first_offset,
@@ -142,6 +144,6 @@ def _as_row(piece: SealedPiece, pinned: dict[str, int]) -> pa.RecordBatch:
         **{name: piece.counts.get(name, 0) for name in (*COUNTS, *REJECTED.values())},
         # A key that is handed out concerns its receiver as much as an event does.
         "slots": slot_bits([*piece.slots.tolist(), *piece.handout_slot.tolist()]),
-        "piece": wire.encode(piece),
+        "piece": data,
     }
     return pa.RecordBatch.from_pylist([row], schema=PIECES)

@@ -1,45 +1,65 @@
 """seal: Grouped -> GroupSealed. Each event is encrypted once, and its key once for every key that the plan uses.
 
 A group that one key serves is sealed under that key directly. Any other group gets a content key, derived from the
-event's position and used for nothing else, which is wrapped under each key used. Both are pure functions of position,
-epoch and group: a task that runs again writes the same bytes, and no nonce is ever used for two plaintexts.
+event's position and used for nothing else, which is brought to the holders of each key used. Keys that their holders
+may not have yet travel with the event that first needs them: sealed for each, under other keys, or as a part of a table
+from which a subscriber derives many.
+
+Which keys a group uses depends on what the planner remembers, which may be lost at any time. Each ciphertext does not:
+it is a pure function of position, epoch and keys (`schemes.endpoint.keys`), so that a batch that is run again, and
+planned otherwise, never uses a nonce for two plaintexts.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.errors import Bug
-from sealcast.groupkeys.interface import GroupKey, KeyPlan, PairKey, Planner, TableKey
+from sealcast.filters.bits import Indices, Words
+from sealcast.groupkeys.interface import KeyPlan, Outline
 from sealcast.model.stages import Grouped, GroupSealed
 from sealcast.primitives import aead
 from sealcast.schemes.endpoint.broker import EndpointSealer
+from sealcast.schemes.endpoint.wraps import PlannedKeys, links, wrap_content_keys
+from sealcast.wire.sealed import GROUP, PAIR
 
 Ints = NDArray[np.int64]
 
 
-def seal(grouped: Grouped, planner: Planner, sealer: EndpointSealer) -> GroupSealed:
+class Plans(Protocol):
+    """What sealing needs of a planner, or of the memory around one."""
+
+    def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan: ...
+
+
+def seal(grouped: Grouped, planner: Plans, sealer: EndpointSealer) -> GroupSealed:
     """Seal every wanted event of the batch for its group."""
     plan = planner.plan(grouped.groups, grouped.group_of)
+    keys = PlannedKeys(plan.keys, sealer)
     admitted, group_of = grouped.admitted, grouped.group_of
-    nonces = aead.nonces(admitted.partition, admitted.offset[grouped.events], admitted.row[grouped.events])
+    nonces = _nonces(admitted.partition, admitted.offset[grouped.events], admitted.row[grouped.events])
     messages = [admitted.messages[e] for e in grouped.events.tolist()]
 
     use_start, uses = _rows_of(plan.use_start, plan.uses, group_of)
     direct = np.diff(use_start) == 1
-    sealed = _seal_bodies(messages, nonces, use_start, uses, direct, plan, sealer)
-    wraps = _wrap_content_keys(sealed.content_keys, nonces, use_start, uses, plan, sealer)
+    sealed = _seal_bodies(messages, nonces, use_start, uses, direct, keys, sealer)
+    wraps = wrap_content_keys(sealed.content_keys, nonces, use_start, uses, keys)
 
     slots, event, use = _deliveries(plan, group_of, use_start)
+    first_event = _first_event_of(group_of, grouped.groups.shape[0])
+    handouts = list(map(keys.hand_out, plan.handout_slot.tolist(), plan.handout_key.tolist()))
+    hidden, tables = links(plan, keys), _hand_out_tables(plan, sealer)
+    outline = plan.outline if plan.table_of.size or not set(keys.kinds.tolist()) <= {PAIR, GROUP} else Outline()
     return GroupSealed(
         grouped=grouped,
         bodies=sealed.bodies,
         commitments=b"".join(sealed.commitments),
         wrapped=(~direct).astype(np.uint8),
-        key_ids=b"".join(map(sealer.key_id, plan.keys)),
+        key_ids=keys.ids,
+        key_kind=keys.kinds,
         use_start=use_start,
         uses=uses,
         wraps=wraps,
@@ -48,9 +68,20 @@ def seal(grouped: Grouped, planner: Planner, sealer: EndpointSealer) -> GroupSea
         delivered_use=use,
         handout_slot=plan.handout_slot,
         handout_key=plan.handout_key,
-        handout_event=_first_event_of(group_of, grouped.groups.shape[0])[plan.handout_group],
-        handouts=_hand_out(plan, sealer),
-        encryptions=int(uses.size),
+        handout_event=first_event[plan.handout_group],
+        handouts=handouts,
+        link_key=plan.link_key,
+        link_under=plan.link_under,
+        link_event=first_event[plan.link_group],
+        link_grows=plan.link_grows.astype(np.uint8),
+        links=hidden,
+        table_slot=plan.table_slot,
+        table_tile=plan.table_of,
+        table_event=first_event[plan.table_group],
+        table_names=[sealer.table_name(plan.tables[tile]) for tile in plan.table_of.tolist()],
+        table_parts=tables,
+        tiles=(outline.sizes, outline.runs, outline.joins),
+        encryptions=int(uses.size) + len(handouts) + len(hidden) + len(tables),
     )
 
 
@@ -64,11 +95,11 @@ class _Bodies:
 
 def _seal_bodies(
     messages: list[bytes],
-    nonces: bytes,
+    nonces: list[bytes],
     use_start: Ints,
     uses: Ints,
     direct: NDArray[np.bool_],
-    plan: KeyPlan,
+    keys: PlannedKeys,
     sealer: EndpointSealer,
 ) -> _Bodies:
     bodies = [b""] * len(messages)
@@ -79,52 +110,39 @@ def _seal_bodies(
     order = np.argsort(direct_keys, kind="stable")
     bounds = np.flatnonzero(np.diff(direct_keys[order], prepend=-1))
     for rows in np.split(direct_events[order], bounds[1:]) if order.size else []:
-        key = sealer.body_key(plan.keys[int(uses[use_start[rows[0]]])])
+        key = keys.body_key(int(uses[use_start[rows[0]]]))
         picked = rows.tolist()
-        own_nonces = b"".join([nonces[12 * i : 12 * i + 12] for i in picked])
+        own_nonces = b"".join([nonces[i] for i in picked])
         for i, body in zip(picked, key.seal_many(own_nonces, [messages[i] for i in picked]), strict=True):
             bodies[i] = body
             commitments[i] = key.commitment
 
     wrapped_events = np.flatnonzero(~direct).tolist()
-    own = [nonces[12 * i : 12 * i + 12] for i in wrapped_events]
-    keys = sealer.content_keys(own)
+    own = [nonces[i] for i in wrapped_events]
+    contents = sealer.content_keys(own)
     committed, fresh = aead.seal_each(
-        keys, sealer.associated_data, b"".join(own), [messages[i] for i in wrapped_events], sealer.key_bits
+        contents, sealer.associated_data, b"".join(own), [messages[i] for i in wrapped_events], sealer.key_bits
     )
     for at, (i, body) in enumerate(zip(wrapped_events, fresh, strict=True)):
         bodies[i] = body
         commitments[i] = committed[32 * at : 32 * at + 32]
-    return _Bodies(bodies, commitments, dict(zip(wrapped_events, keys, strict=True)))
+    return _Bodies(bodies, commitments, dict(zip(wrapped_events, contents, strict=True)))
 
 
-def _wrap_content_keys(
-    content_keys: dict[int, bytes],
-    nonces: bytes,
-    use_start: Ints,
-    uses: Ints,
-    plan: KeyPlan,
-    sealer: EndpointSealer,
-) -> list[bytes]:
-    """One wrap a use of a wrapped event, in the order of the uses: the widest loop of the naive plan."""
-    ring = aead.KeyRing(list(map(sealer.wrap_key, plan.keys)))
-    ring.account(np.bincount(uses, minlength=len(plan.keys)).tolist())
-    start, keys = use_start.tolist(), uses.tolist()
-    wraps: list[bytes] = []
-    for i, content_key in content_keys.items():
-        wraps += ring.seal_under(keys[start[i] : start[i + 1]], nonces[12 * i : 12 * i + 12], content_key)
-    return wraps
+def _hand_out_tables(plan: KeyPlan, sealer: EndpointSealer) -> list[bytes]:
+    """Parts of tables, each under a key of its receiver's; a table is expanded once for all of its receivers."""
+    parts = [b""] * plan.table_of.size
+    for tile in np.unique(plan.table_of).tolist():
+        rows = np.flatnonzero(plan.table_of == tile)
+        sealed = sealer.hand_out_table(plan.tables[tile], plan.table_slot[rows].tolist())
+        for row, part in zip(rows.tolist(), sealed, strict=True):
+            parts[row] = part
+    return parts
 
 
-def _hand_out(plan: KeyPlan, sealer: EndpointSealer) -> list[bytes]:
-    """New group keys, each under a key of its receiver's."""
-    handouts = []
-    for slot, key in zip(plan.handout_slot.tolist(), plan.handout_key.tolist(), strict=True):
-        ref = plan.keys[key]
-        if not isinstance(ref, GroupKey | TableKey):
-            raise Bug("a plan hands out a pair key, which its owner has from the start")
-        handouts.append(sealer.hand_out(PairKey(slot), ref))
-    return handouts
+def _nonces(partition: int, offset: Ints, row: Ints) -> list[bytes]:
+    joined = aead.nonces(partition, offset, row)
+    return [joined[at : at + aead.NONCE_BYTES] for at in range(0, len(joined), aead.NONCE_BYTES)]
 
 
 def _rows_of(start: Ints, values: Ints, rows: Ints) -> tuple[Ints, Ints]:

@@ -122,6 +122,10 @@ class SealingKey(Unpicklable):
             raise CannotOpen(f"a wrapped key has {WRAPPED_BYTES} bytes, not {len(wrapped)}")
         return Secret(self._decrypt(nonce, wrapped))
 
+    def unseal(self, nonce: bytes, sealed: bytes) -> bytes:
+        """What `seal` hid where no commitment travels beside it, because a lie surfaces in what it opens: keys."""
+        return self._decrypt(nonce, sealed)
+
     def unwrap_many(self, nonces: bytes, wrapped: Sequence[bytes]) -> list[bytes]:
         """`unwrap` for each, raw: for keys as common as events. One that does not open fails the call."""
         ready = _split_nonces(nonces, len(wrapped))

@@ -19,6 +19,7 @@ from sealcast.trust.roles import Role
 #: The template that admits every topic and every event: written out, for nothing empty means everything.
 EVERYTHING: Final = "*"
 DEFAULT_PARAMETERS: Final = KeyParameters()
+DEFAULT_GROUP_KEYS: Final = "mosaic"
 
 
 class Right(StrEnum):
@@ -229,6 +230,34 @@ class RemoveSubscription:
     id: str
 
 
+# --- several brokers ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AttachSubscriber:
+    """From this version on the broker seals for the subscriber, beside the one that it moves away from."""
+
+    kind: ClassVar = "attach-subscriber"
+    topic: str
+    subscriber: str
+    broker: str
+    #: How many records the broker's ledger had: what is there for the subscriber comes after them.
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SettleSubscriber:
+    """The broker that a subscriber moved away from has sealed all that the new one has not: it is done with."""
+
+    kind: ClassVar = "settle-subscriber"
+    topic: str
+    subscriber: str
+    #: The record of the left broker's ledger from which on nothing is the subscriber's.
+    until: int
+    #: For each broker that it was at before, the first record whose events the new broker may deliver, too.
+    overlaps: tuple[int, ...]
+
+
 Change = (
     FoundRealm
     | AddAuthority
@@ -245,6 +274,8 @@ Change = (
     | AddSubscription
     | RenewSubscription
     | RemoveSubscription
+    | AttachSubscriber
+    | SettleSubscriber
 )
 
 _KINDS: Final[Mapping[str, type[Change]]] = {
@@ -265,6 +296,8 @@ _KINDS: Final[Mapping[str, type[Change]]] = {
         AddSubscription,
         RenewSubscription,
         RemoveSubscription,
+        AttachSubscriber,
+        SettleSubscriber,
     )
 }
 
@@ -348,4 +381,5 @@ _DECODERS: Final[Mapping[str, Mapping[str, Callable[[Any], Any]]]] = {
     "revoke": {"rights": _rights},
     "add-subscription": {"credential": _credential},
     "renew-subscription": {"ids": tuple, "credential": _credential},
+    "settle-subscriber": {"overlaps": tuple},
 }

@@ -22,7 +22,11 @@ from sealcast.wire.limits import (
     MAX_PIECE_EVENTS,
     MAX_PIECE_FRAMES,
     MAX_PIECE_REJECTIONS,
+    MAX_PIECE_TILES,
     MAX_SIGNED_BYTES,
+    MAX_TABLE_PART_BYTES,
+    MAX_TILE_SLOTS,
+    TABLE_NAME_BYTES,
 )
 
 if TYPE_CHECKING:
@@ -40,6 +44,9 @@ def check(piece: SealedPiece) -> None:
     _check_uses(piece)
     _check_mailboxes(piece)
     _check_handouts(piece)
+    _check_links(piece)
+    _check_tiles(piece)
+    _check_tables(piece)
     _check_rejections(piece)
 
 
@@ -71,9 +78,12 @@ def _check_events(piece: SealedPiece) -> None:
 
 
 def _check_uses(piece: SealedPiece) -> None:
-    _require(len(piece.key_ids) % KEY_ID_BYTES == 0, f"a key id has {KEY_ID_BYTES} bytes")
+    _require(
+        len(piece.key_ids) == KEY_ID_BYTES * len(piece.key_kind), f"a key has a kind and {KEY_ID_BYTES} bytes of id"
+    )
+    _within("key_kind", piece.key_kind, 4)
     _runs("use_start", piece.use_start, len(piece), len(piece.uses))
-    _within("uses", piece.uses, len(piece.key_ids) // KEY_ID_BYTES)
+    _within("uses", piece.uses, len(piece.key_kind))
     uses, wrapped = np.diff(_wide(piece.use_start)), _wide(piece.wrapped) != 0
     _require(_all(uses > 0), "an event that no key opens")
     _require(_all(uses[~wrapped] == 1), "an event that is sealed directly under more than one key")
@@ -101,9 +111,67 @@ def _check_handouts(piece: SealedPiece) -> None:
     handouts = len(piece.handout_slot)
     _require(len(piece.handout_key) == len(piece.handout_event) == handouts, "handout arrays differ in length")
     _require(len(piece.handouts) == WRAPPED_BYTES * handouts, f"a handout has {WRAPPED_BYTES} bytes")
-    _within("handout_slot", piece.handout_slot, 2**32)
-    _within("handout_key", piece.handout_key, len(piece.key_ids) // KEY_ID_BYTES)
-    _within("handout_event", piece.handout_event, len(piece))
+    _within("handout_key", piece.handout_key, len(piece.key_kind))
+    _require(_all(_wide(piece.key_kind)[_wide(piece.handout_key)] != 0), "a pair key is handed out")
+    _comes_with_an_event("handout", piece, piece.handout_slot, piece.handout_event)
+
+
+def _check_links(piece: SealedPiece) -> None:
+    links = len(piece.link_key)
+    same = len(piece.link_under) == len(piece.link_event) == len(piece.link_grows) == links
+    _require(same, "link arrays differ in length")
+    _within("link_key", piece.link_key, len(piece.key_kind))
+    _within("link_under", piece.link_under, len(piece.key_kind))
+    _within("link_event", piece.link_event, len(piece))
+    _within("link_grows", piece.link_grows, 2)
+    kind, key, under = _wide(piece.key_kind), _wide(piece.link_key), _wide(piece.link_under)
+    _require(_all(kind[key] == 3) and _all(kind[under] != 1), "only grown keys are under keys that are no group's")
+    hidden = int((_wide(piece.link_grows) == 0).sum())
+    _require(len(piece.links) == WRAPPED_BYTES * hidden, f"a link has {WRAPPED_BYTES} bytes, or none where it grows")
+
+
+def _check_tiles(piece: SealedPiece) -> None:
+    tiles, sizes, runs = len(piece.tile_size), _wide(piece.tile_size), _wide(piece.tile_run)
+    _require(tiles <= MAX_PIECE_TILES, f"over {MAX_PIECE_TILES} tiles")
+    _require(_all(sizes > 0) and _all(sizes <= MAX_TILE_SLOTS), f"a tile has 1 to {MAX_TILE_SLOTS} slots")
+    _require(len(runs) % 2 == 0, "a run of slots has a first and a length")
+    first, length = runs.reshape(-1, 2).T
+    _require(_all(first >= 0) and _all(length > 0) and _all(first + length <= 2**32), "a run of impossible slots")
+    _require(int(length.sum()) == int(sizes.sum()), "other slots than the tiles have places")
+    order = np.argsort(first, kind="stable")
+    _require(_all((first + length)[order][:-1] <= first[order][1:]), "a slot has two places")
+    _require(len(piece.tile_join) == max(0, tiles - 1), "a node less than there are tiles")
+    waiting = [(0, tiles)] if tiles > 1 else []
+    for middle in _wide(piece.tile_join).tolist():
+        low, high = waiting.pop()
+        _require(low < middle < high, "a node outside of its own tiles")
+        waiting += [side for side in ((middle, high), (low, middle)) if side[1] - side[0] > 1]
+
+
+def _check_tables(piece: SealedPiece) -> None:
+    tables = len(piece.table_slot)
+    _require(len(piece.table_tile) == len(piece.table_event) == tables, "table arrays differ in length")
+    _require(len(piece.table_names) == TABLE_NAME_BYTES * tables, f"a table's name has {TABLE_NAME_BYTES} bytes")
+    _within("table_tile", piece.table_tile, len(piece.tile_size))
+    _runs("table_start", piece.table_start, tables, len(piece.table_parts))
+    sizes = np.diff(_wide(piece.table_start))
+    fits = (sizes > TAG_BYTES) & (sizes <= MAX_TABLE_PART_BYTES) & (sizes % 32 == TAG_BYTES)
+    _require(_all(fits), "a part of a table of an impossible size")
+    _comes_with_an_event("a part of a table", piece, piece.table_slot, piece.table_event)
+
+
+def _comes_with_an_event(name: str, piece: SealedPiece, slot: npt.NDArray[Any], event: npt.NDArray[Any]) -> None:
+    """What a slot is given comes with an event of its own: whoever looks for its events finds it."""
+    if not len(slot):
+        return
+    _within(f"{name}'s slot", slot, 2**32)
+    _within(f"{name}'s event", event, len(piece))
+    box = np.repeat(_wide(piece.slots), np.diff(_wide(piece.mailbox_start)))
+    delivered = box * (len(piece) + 1) + _wide(piece.mailbox_event)
+    given = _wide(slot) * (len(piece) + 1) + _wide(event)
+    at = np.minimum(np.searchsorted(delivered, given), len(delivered) - 1)
+    found = len(delivered) > 0 and _all(delivered[at] == given)
+    _require(bool(found), f"{name} comes with an event that is not its receiver's")
 
 
 def _check_rejections(piece: SealedPiece) -> None:

@@ -4,11 +4,15 @@ A sealed event is in a piece once, whoever gets it (decision 6). Everything else
 
     frames      what proves the events: signed header and Merkle tree of each frame that an event came in
     events      frame_index, row, body_start and bodies, commitments, wrapped
+    keys        key_ids and key_kind: of a pair, of a group, of a tile's table, or grown over tiles
     uses        event i uses the keys uses[use_start[i] : use_start[i + 1]], indices into key_ids
     wraps       48 bytes for each use of a wrapped event, in the order of the uses: its content key under that key
     mailboxes   slots, ascending; the j-th has the deliveries mailbox_start[j] : mailbox_start[j + 1], each an event
                 (mailbox_event) through one of its uses (mailbox_use)
     handouts    keys given to a slot with this piece: handout_slot, handout_key, handout_event, 48 bytes each
+    links       grown keys under other keys: link_key, link_under, link_event; 48 bytes each, none where link_grows
+    tables      parts of tables given to a slot: table_slot, table_tile, table_event, table_names, table_start and parts
+    tiles       how tables lie under grown keys: tile_size, tile_run, tile_join (groupkeys/mosaic/layout.py)
     rejected    what was refused in the frames covered, and why
 
 Encoded as deterministic CBOR whose arrays are little-endian typed arrays (RFC 8746). `parse` checks every array against
@@ -18,7 +22,7 @@ every other and copies none of them: over a memory map, reading one's mailbox to
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Final
 
@@ -40,15 +44,23 @@ from sealcast.wire.limits import (
     MAX_PIECE_BYTES,
     MAX_PIECE_FRAMES,
     MAX_PIECE_REJECTIONS,
+    TABLE_NAME_BYTES,
 )
 
 __all__ = ["FrameProof", "SealedPiece", "encode", "parse"]
 
 MAGIC: Final = "sealcast-piece"
-VERSION: Final = 1
+VERSION: Final = 2
+
+#: What a key is (`key_kind`): its holders, and how it comes to them, differ.
+PAIR, GROUP, TABLE, GROWN = range(4)
 
 Array = npt.NDArray[Any]
 Raw = bytes | memoryview
+
+
+def _none() -> Array:
+    return np.empty(0, np.int64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +84,7 @@ class SealedPiece:
     #: 0: sealed under the one key used; 1: sealed under a content key, which is wrapped under each key used.
     wrapped: Array
     key_ids: Raw
+    key_kind: Array
     use_start: Array
     uses: Array
     wraps: Raw
@@ -85,6 +98,21 @@ class SealedPiece:
     handouts: Raw
     rejected: tuple[Rejection, ...]
     counts: Mapping[str, int]
+    link_key: Array = field(default_factory=_none)
+    link_under: Array = field(default_factory=_none)
+    link_event: Array = field(default_factory=_none)
+    #: 1: the key grows out of the other, which says it all; 0: it is among `links`.
+    link_grows: Array = field(default_factory=_none)
+    links: Raw = b""
+    table_slot: Array = field(default_factory=_none)
+    table_tile: Array = field(default_factory=_none)
+    table_event: Array = field(default_factory=_none)
+    table_names: Raw = b""
+    table_start: Array = field(default_factory=lambda: np.zeros(1, np.int64))
+    table_parts: Raw = b""
+    tile_size: Array = field(default_factory=_none)
+    tile_run: Array = field(default_factory=_none)
+    tile_join: Array = field(default_factory=_none)
 
     def __len__(self) -> int:
         return len(self.frame_index)
@@ -101,6 +129,32 @@ class SealedPiece:
         """Keys given to a subscriber: index of the key, and the key sealed for it."""
         for at in np.flatnonzero(self.handout_slot == slot).tolist():
             yield int(self.handout_key[at]), bytes(self.handouts[WRAPPED_BYTES * at : WRAPPED_BYTES * (at + 1)])
+
+    def links_to(self, key: int) -> Iterator[tuple[int, bytes | None]]:
+        """Under which keys a key is to be had: index of the other, and the key hidden under it; None where it grows."""
+        for row in self._links_by_key.get(key, ()):
+            at = int(self._link_at[row])
+            masked = None if self.link_grows[row] else bytes(self.links[WRAPPED_BYTES * at : WRAPPED_BYTES * (at + 1)])
+            yield int(self.link_under[row]), masked
+
+    def tables_for(self, slot: int) -> Iterator[tuple[bytes, int, bytes]]:
+        """Parts of tables given to a subscriber: the table's name, its tile, and the part sealed for the subscriber."""
+        for at in np.flatnonzero(self.table_slot == slot).tolist():
+            name = bytes(self.table_names[TABLE_NAME_BYTES * at : TABLE_NAME_BYTES * (at + 1)])
+            part = bytes(self.table_parts[int(self.table_start[at]) : int(self.table_start[at + 1])])
+            yield name, int(self.table_tile[at]), part
+
+    def tile(self, tile: int) -> list[int]:
+        """The slots of a tile, in the order of their places."""
+        start, end = self._tile_start[tile : tile + 2].tolist()
+        slots: list[int] = self._tile_slots[start:end].tolist()
+        return slots
+
+    def readers(self, use: int) -> list[int]:
+        """The slots that open an event through one of its uses, ascending: the holders of the key used."""
+        at = np.flatnonzero(self.mailbox_use == use)
+        boxes = np.searchsorted(self.mailbox_start, at, side="right") - 1
+        return [int(slot) for slot in self.slots[boxes]]
 
     def position(self, event: int) -> Position:
         """Where an event stands in its topic: its nonce and its id."""
@@ -134,11 +188,37 @@ class SealedPiece:
         return picked
 
     @cached_property
+    def _links_by_key(self) -> dict[int, list[int]]:
+        found: dict[int, list[int]] = {}
+        for row, key in enumerate(self.link_key.tolist()):
+            found.setdefault(key, []).append(row)
+        return found
+
+    @cached_property
+    def _link_at(self) -> npt.NDArray[np.int64]:
+        return np.cumsum(self.link_grows == 0) - 1
+
+    @cached_property
+    def _tile_start(self) -> npt.NDArray[np.int64]:
+        return np.concatenate(([0], np.cumsum(self.tile_size, dtype=np.int64)))
+
+    @cached_property
+    def _tile_slots(self) -> npt.NDArray[np.int64]:
+        return run_slots(self.tile_run)
+
+    @cached_property
     def _wrap_at(self) -> npt.NDArray[np.int64]:
         """Of each use, the place of its wrap; -1 where the event is sealed directly."""
         starts = self.use_start.astype(np.int64)
         per_use = np.repeat(self.wrapped != 0, starts[1:] - starts[:-1])
         return np.where(per_use, np.cumsum(per_use) - 1, -1)
+
+
+def run_slots(runs: Array) -> npt.NDArray[np.int64]:
+    """The slots that pairs of a first one and how many follow in a row stand for."""
+    first, count = runs.astype(np.int64).reshape(-1, 2).T
+    before = np.cumsum(count) - count
+    return np.repeat(first - before, count) + np.arange(count.sum())
 
 
 # --- on the wire --------------------------------------------------------------------------------
@@ -161,8 +241,30 @@ _ARRAYS: Final = {
     22: ("handout_slot", _UINT32),
     23: ("handout_key", _UINT32),
     24: ("handout_event", _UINT32),
+    28: ("key_kind", _UINT8),
+    29: ("link_key", _UINT32),
+    30: ("link_under", _UINT32),
+    31: ("link_event", _UINT32),
+    32: ("link_grows", _UINT8),
+    34: ("table_slot", _UINT32),
+    35: ("table_tile", _UINT32),
+    36: ("table_event", _UINT32),
+    38: ("table_start", _UINT64),
+    40: ("tile_size", _UINT8),
+    41: ("tile_run", _UINT32),
+    42: ("tile_join", _UINT32),
 }
-_RAW: Final = {1: "topic", 11: "bodies", 12: "commitments", 14: "key_ids", 17: "wraps", 25: "handouts"}
+_RAW: Final = {
+    1: "topic",
+    11: "bodies",
+    12: "commitments",
+    14: "key_ids",
+    17: "wraps",
+    25: "handouts",
+    33: "links",
+    37: "table_names",
+    39: "table_parts",
+}
 _INTS: Final = {
     2: ("epoch", MAX_EPOCH),
     3: ("version", 2**63 - 1),
@@ -172,7 +274,7 @@ _INTS: Final = {
 }
 _FRAMES, _REJECTED, _COUNTS = 7, 26, 27
 _LABELS: Final = frozenset({*_ARRAYS, *_RAW, *_INTS, _FRAMES, _REJECTED, _COUNTS})
-_MAX_ITEMS: Final = 64 + 5 * MAX_PIECE_FRAMES + 6 * MAX_PIECE_REJECTIONS + 2 * MAX_COUNTS
+_MAX_ITEMS: Final = 128 + 5 * MAX_PIECE_FRAMES + 6 * MAX_PIECE_REJECTIONS + 2 * MAX_COUNTS
 
 
 def encode(piece: SealedPiece) -> bytes:

@@ -109,6 +109,7 @@ def assemble(batch: Batch) -> KeyPlan:
         link_key=key[above[linked]],
         link_under=key[linked],
         link_group=cover.group[linked],
+        link_grows=cover.stem[linked] & (cover.parent[linked] == above[linked]),
         tables=batch.layout.tiles,
         table_slot=table_slot,
         table_of=table_of,
@@ -157,6 +158,7 @@ def concatenated(plans: Sequence[KeyPlan]) -> KeyPlan:
         link_key=keys_in("link_key"),
         link_under=keys_in("link_under"),
         link_group=groups_in("link_group"),
+        link_grows=np.concatenate([plan.link_grows for plan in plans]),
         tables=plans[0].tables,
         table_slot=plain("table_slot"),
         table_of=plain("table_of"),
@@ -209,7 +211,8 @@ def _keys(batch: Batch, keyed: Indices, outside: Indices) -> tuple[PlanKeys, Ind
 
     example, key[inner] = _distinct(batch.head[inner], batch.tail[inner])
     namer = Namer(batch.layout, batch.groups, batch.patterns)
-    refs: list[KeyRef] = [namer.part(*where) for where in _stretches(cover, inner[example])]
+    known = inner[example]
+    refs = namer.grown(cover.group[known], cover.first[known], cover.last[known])
 
     alone = batch.layout.slot_at[_begins(cover, single)]
     slots, of_slot = np.unique(np.concatenate((alone, outside)), return_inverse=True)
@@ -224,16 +227,18 @@ def _keys(batch: Batch, keyed: Indices, outside: Indices) -> tuple[PlanKeys, Ind
 
 
 def _distinct(head: U64, tail: U64) -> tuple[Indices, Indices]:
-    """The first of each kind, and the kind of each. Both halves decide: a part must never get another part's key."""
+    """The first of each kind, and the kind of each. Both halves decide: a part must never get another part's key.
+
+    Kinds are numbered in the order in which they come: fingerprints are random, and a plan should not be.
+    """
     _, example, kind = np.unique(head, return_index=True, return_inverse=True)
-    if np.array_equal(tail[example][kind], tail):
-        return example, kind
-    _, example, kind = np.unique(np.column_stack((head, tail)), axis=0, return_index=True, return_inverse=True)
-    return example, kind.reshape(-1)
-
-
-def _stretches(cover: Cover, which: Indices) -> Iterator[tuple[int, int, int]]:
-    return zip(cover.group[which].tolist(), cover.first[which].tolist(), cover.last[which].tolist(), strict=True)
+    if not np.array_equal(tail[example][kind], tail):
+        both = np.column_stack((head, tail))
+        _, example, kind = np.unique(both, axis=0, return_index=True, return_inverse=True)
+    order = np.argsort(example)
+    number = np.empty(order.size, np.int64)
+    number[order] = np.arange(order.size)
+    return example[order], number[kind.reshape(-1)]
 
 
 # --- what is handed out to slots --------------------------------------------------------------------------

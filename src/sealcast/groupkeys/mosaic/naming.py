@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from sealcast.errors import Misuse
 from sealcast.filters import bits
-from sealcast.filters.bits import Words
+from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clusters import fit
 from sealcast.groupkeys.interface import GrownKey, KeyRef, PairKey, TableKey
 from sealcast.groupkeys.mosaic.layout import Layout, Patterns
@@ -22,20 +23,30 @@ class Namer:
         self._patterns = patterns
         self._groups = fit(groups, 64 * layout.below.shape[1])
 
+    def grown(self, group: Indices, first: Indices, last: Indices) -> list[KeyRef]:
+        """The keys of the members of groups between two tiles each, in both of which the group has some."""
+        node = self._layout.meet[first, last]
+        raw = (self._groups[group] & self._layout.below[node]).astype("<u8", copy=False).tobytes()
+        width = 8 * self._groups.shape[1]
+        shapes = map(self._layout.shapes.__getitem__, node.tolist())
+        where = zip(group.tolist(), first.tolist(), last.tolist(), strict=True)
+        return [
+            GrownKey(shape, raw[at : at + width].rstrip(b"\0"), partial(self._stem, *here))
+            for at, shape, here in zip(range(0, len(raw), width), shapes, where, strict=False)
+        ]
+
     def part(self, group: int, first: int, last: int) -> KeyRef:
-        """The key of the members of a group between two tiles, in both of which it has some."""
         if first == last:
             return self._in_tile(first, int(self._patterns[group, first]))
-        layout = self._layout
-        node = int(layout.meet[first, last])
-        middle = int(layout.middle[node])
+        return self.grown(*(np.array([i], np.int64) for i in (group, first, last)))[0]
+
+    def _stem(self, group: int, first: int, last: int) -> KeyRef:
+        node = int(self._layout.meet[first, last])
+        middle = int(self._layout.middle[node])
         row = self._patterns[group]
-        if layout.stem_is_left[node]:
-            stem = self.part(group, first, first + int(row[first:middle].nonzero()[0][-1]))
-        else:
-            stem = self.part(group, middle + int(row[middle : last + 1].nonzero()[0][0]), last)
-        members = (self._groups[group] & layout.below[node]).astype("<u8", copy=False).tobytes()
-        return GrownKey(layout.shapes[node], members.rstrip(b"\0"), stem)
+        if self._layout.stem_is_left[node]:
+            return self.part(group, first, first + int(row[first:middle].nonzero()[0][-1]))
+        return self.part(group, middle + int(row[middle : last + 1].nonzero()[0][0]), last)
 
     def _in_tile(self, tile: int, pattern: int) -> KeyRef:
         slots = self._layout.tiles[tile]

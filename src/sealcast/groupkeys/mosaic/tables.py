@@ -63,6 +63,12 @@ def path_of(pattern: int, places: int) -> tuple[int, list[int]]:
     return path, asked
 
 
+@lru_cache(MAX_TILE)
+def all_paths(places: int) -> Indices:
+    """The way of every pattern, by pattern."""
+    return paths(np.arange(1 << places, dtype=np.int64), places)[0]
+
+
 @lru_cache(MAX_TILE * MAX_TILE)
 def labels_of(place: int, places: int) -> tuple[tuple[int, int], ...]:
     """The labels that the subscriber at a place is given: (depth, path so far) of each, from the top, left to right."""

@@ -6,21 +6,44 @@ are kept warm, bounded, and refuse to be pickled.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 from sealcast.errors import Bug
 from sealcast.groupkeys.interface import GroupKey, GrownKey, KeyRef, PairKey, TableKey
 from sealcast.primitives.aead import DEFAULT_KEY_BITS, SealingKey
-from sealcast.primitives.secrets import Secret
+from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.schemes.endpoint import keys, tables
+
+T = TypeVar("T")
 
 #: Expanded contexts kept per worker and purpose, about 3 KB each.
 MAX_WARM_KEYS: Final = 65_536
 
 
-class EndpointSealer:
+class Warm(Unpicklable, Generic[T]):
+    """Things made of keys, by the keys' ids; what was not used for longest goes. (Descriptions of keys are no names
+    for them here: they hold on to the batch that they came from.)"""
+
+    def __init__(self, make: Callable[[KeyRef, bytes], T], most: int = MAX_WARM_KEYS) -> None:
+        self._make = make
+        self._most = most
+        self._kept: OrderedDict[bytes, T] = OrderedDict()
+
+    def get(self, ref: KeyRef, key_id: bytes) -> T:
+        found = self._kept.get(key_id)
+        if found is None:
+            found = self._kept[key_id] = self._make(ref, key_id)
+            if len(self._kept) > self._most:
+                self._kept.popitem(last=False)
+        else:
+            self._kept.move_to_end(key_id)
+        return found
+
+
+class EndpointSealer(Unpicklable):
     """Keys for the groups of one topic and epoch, by reference, expanded once and kept warm."""
 
     def __init__(
@@ -35,38 +58,64 @@ class EndpointSealer:
         self.key_bits = key_bits
         self._topic_secret = topic_secret
         self._pair_of_slot = pair_of_slot
-        self._secret: Callable[[KeyRef], Secret] = lru_cache(MAX_WARM_KEYS)(self._derive)
         self._naming_key = keys.naming_key(topic_secret)
         #: Keys of derived tables by the column, and subscribers' parts of them.
         self.tables = tables.TableKeys(topic_secret)
-        self._table_name = lru_cache(tables.MAX_WARM_TABLES)(lambda slots: tables.table_name(topic_secret, slots))
-        #: The key that seals an event directly, for the one key that its group uses.
-        self.body_key: Callable[[KeyRef], SealingKey] = lru_cache(MAX_WARM_KEYS)(
-            lambda ref: keys.body_key(self._secret(ref), aad, key_bits)
-        )
-        #: The key that carries content keys to the holders of a key.
-        self.wrap_key: Callable[[KeyRef], SealingKey] = lru_cache(MAX_WARM_KEYS)(
-            lambda ref: keys.wrap_key(self._secret(ref), aad, key_bits)
-        )
-        #: Names a key on the wire.
-        self.key_id: Callable[[KeyRef], bytes] = lru_cache(MAX_WARM_KEYS)(self._key_id)
+        #: The first 12 bytes of the ids of a table's keys.
+        self.table_name = lru_cache(MAX_WARM_KEYS)(lambda slots: tables.table_name(topic_secret, slots))
+        self._group_id = lru_cache(MAX_WARM_KEYS)(lambda members: keys.group_id(topic_secret, members))
+        self._secrets = Warm(self._derive)
+        self._body_keys = Warm(lambda ref, id: keys.body_key(self._secrets.get(ref, id), aad, key_bits))
+        self._wrap_keys = Warm(lambda ref, id: keys.wrap_key(self._secrets.get(ref, id), aad, key_bits))
 
     def content_keys(self, nonces: Sequence[bytes]) -> list[bytes]:
         return keys.content_keys(self._topic_secret, nonces)
 
-    def hand_out(self, to: PairKey, ref: GroupKey | TableKey) -> bytes:
-        """A group's secret, sealed for one of its members."""
+    def key_id(self, ref: KeyRef) -> bytes:
+        """Names a key on the wire."""
+        match ref:
+            case PairKey(slot):
+                return keys.pair_id(slot)
+            case GroupKey(members):
+                return self._group_id(members)
+            case TableKey(slots, pattern):
+                return tables.key_id(self.table_name(slots), pattern)
+            case GrownKey(shape, packed):
+                return keys.grown_id(self._naming_key, shape, packed)
+
+    def body_key(self, ref: KeyRef, key_id: bytes | None = None) -> SealingKey:
+        """The key that seals an event directly, for the one key that its group uses."""
+        return self._body_keys.get(ref, key_id or self.key_id(ref))
+
+    def wrap_key(self, ref: KeyRef, key_id: bytes | None = None) -> SealingKey:
+        """The key that carries content keys to the holders of a key."""
+        return self._wrap_keys.get(ref, key_id or self.key_id(ref))
+
+    def secret(self, ref: KeyRef, key_id: bytes | None = None) -> bytes:
+        """Raw, for masks."""
+        return self._secrets.get(ref, key_id or self.key_id(ref)).reveal()
+
+    def hand_out(self, to: PairKey, ref: KeyRef, key_id: bytes | None = None) -> bytes:
+        """A key's secret, sealed for one of its holders."""
+        if isinstance(ref, PairKey):
+            raise Bug("a pair key was to be handed out, which its owner has from the start")
         if to.slot not in ref.members:
             raise Bug(f"slot {to.slot} was to be handed a key of a group that it is no member of")
-        pair = self._pair_of_slot(to.slot)
-        carrier = keys.handout_key(pair, self.key_id(ref), self.associated_data, self.key_bits)
-        return carrier.seal(keys.HANDOUT_NONCE, self._secret(ref).reveal())
+        name = key_id or self.key_id(ref)
+        carrier = keys.handout_key(self._pair_of_slot(to.slot), name, self.associated_data, self.key_bits)
+        return carrier.seal(keys.HANDOUT_NONCE, self.secret(ref, name))
 
-    def secret(self, ref: KeyRef) -> bytes:
-        """Raw, for masks."""
-        return self._secret(ref).reveal()
+    def hand_out_table(self, slots: tuple[int, ...], wanted: Sequence[int]) -> list[bytes]:
+        """Their parts of a table, sealed for the subscribers in some of its slots. All together cost as much as one."""
+        if not set(wanted) <= set(slots):
+            raise Bug("a part of a table was to be given to somebody without a place in it")
+        name, sealed = self.table_name(slots), []
+        for slot, part in zip(wanted, self.tables.parts(slots, wanted), strict=True):
+            carrier = keys.table_key(self._pair_of_slot(slot), name, self.associated_data, self.key_bits)
+            sealed.append(carrier.seal(keys.HANDOUT_NONCE, part))
+        return sealed
 
-    def _derive(self, ref: KeyRef) -> Secret:
+    def _derive(self, ref: KeyRef, key_id: bytes) -> Secret:
         match ref:
             case PairKey(slot):
                 return self._pair_of_slot(slot)
@@ -74,16 +123,6 @@ class EndpointSealer:
                 return keys.group_secret(self._topic_secret, members)
             case TableKey(slots, pattern):
                 return Secret(self.tables.key(slots, pattern))
-            case GrownKey(stem=stem):
-                return keys.grown_secret(self._secret(stem), self.key_id(ref))
-
-    def _key_id(self, ref: KeyRef) -> bytes:
-        match ref:
-            case PairKey(slot):
-                return keys.pair_id(slot)
-            case GroupKey(members):
-                return keys.group_id(self._topic_secret, members)
-            case TableKey(slots, pattern):
-                return tables.key_id(self._table_name(slots), pattern)
-            case GrownKey(shape, packed):
-                return keys.grown_id(self._naming_key, shape, packed)
+            case GrownKey():
+                stem = ref.stem
+                return keys.grown_secret(self._secrets.get(stem, self.key_id(stem)), key_id)

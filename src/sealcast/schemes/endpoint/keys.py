@@ -7,15 +7,20 @@
             └── grown secret              out of the secret of its stem, whose members are all among its own
     pair secret (per topic, epoch and entity; the broker's and that entity's)
       ├── frame key of a boot             seals a publisher's frames on their way to the broker
-      └── handout key of a group          carries one group secret to one subscriber
-    either of them, pair or group
+      ├── handout key of a key id         carries the one secret of that id to one subscriber
+      └── table key of a table's name     carries one subscriber's part of that table to it
+    any of them: of a pair, a group, a table's pattern, or grown
       ├── body key                        seals an event that this key alone serves
-      └── wrap key                        carries content keys to whoever holds the secret
+      ├── wrap key; of tables, masks      carries content keys to whoever holds the secret
+      └── mask at a grown key's id        carries that grown key to whoever holds the secret
 
 Why so many: a nonce is a position, so under one key a position may only ever meet one plaintext, also when a batch
-is run again and the plan comes out differently. Body and wrap keys are therefore different keys, and a handout key
-encrypts a single secret in its life. All derivations name topic and epoch through the secret they start from. A
-topic's `key_bits` are the size of every AES key here; secrets have 32 bytes all the same.
+is run again and the plan comes out differently, as it does: what a planner remembers is lost with its process. Hence
+every ciphertext is a function of the key it is under and of what it carries. Body and wrap keys are different keys, and
+a content key is its position's; a handout or table key encrypts a single secret in its life, the one that its
+derivation names; the place of a mask is a position, or the name of the very key that it hides. All derivations name
+topic and epoch through the secret they start from. A topic's `key_bits` are the size of every AES key here; secrets
+have 32 bytes all the same.
 """
 
 from __future__ import annotations
@@ -49,8 +54,12 @@ def wrap_key(secret: Secret, aad: bytes, key_bits: int = DEFAULT_KEY_BITS) -> Se
     return SealingKey(kdf.derive(secret, b"wrap"), aad, key_bits)
 
 
-def handout_key(pair: Secret, group_id: bytes, aad: bytes, key_bits: int = DEFAULT_KEY_BITS) -> SealingKey:
-    return SealingKey(kdf.derive(pair, b"handout", group_id), aad, key_bits)
+def handout_key(pair: Secret, key_id: bytes, aad: bytes, key_bits: int = DEFAULT_KEY_BITS) -> SealingKey:
+    return SealingKey(kdf.derive(pair, b"handout", key_id), aad, key_bits)
+
+
+def table_key(pair: Secret, name: bytes, aad: bytes, key_bits: int = DEFAULT_KEY_BITS) -> SealingKey:
+    return SealingKey(kdf.derive(pair, b"table part", name), aad, key_bits)
 
 
 def content_keys(topic_secret: Secret, nonces: Sequence[bytes]) -> list[bytes]:

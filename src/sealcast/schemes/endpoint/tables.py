@@ -12,27 +12,27 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
+import numpy as np
+
 from sealcast.errors import CannotOpen
 from sealcast.filters.bits import Indices
-from sealcast.groupkeys.mosaic.tables import labels_of, path_of, paths
+from sealcast.groupkeys.mosaic.tables import all_paths, labels_of, path_of
 from sealcast.primitives import kdf, labels
 from sealcast.primitives.labels import LABEL_BYTES
 from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.wire.limits import TABLE_NAME_BYTES
 
-#: The last steps to a leaf are taken each time. The labels above them are kept: a megabyte a tile of sixteen whose
-#: table is in use, what the expanded ciphers of some 400 cached keys take.
-COLD_STEPS: Final = 2
+#: Of a table in use, labels are kept to this depth: all of those of a dozen, in a quarter of a megabyte. Below it, the
+#: steps to a leaf are taken each time.
+MAX_WARM_STEPS: Final = 14
 MAX_WARM_TABLES: Final = 256
 WRAP: Final = b"wrap"
 LINK: Final = b"link"
-_NAME_BYTES: Final = 12
-#: Below, vectors cost more than they save.
-_FEW: Final = 64
 
 
 def table_name(topic_secret: Secret, slots: Sequence[int]) -> bytes:
     """The first 12 bytes of the ids of a table's keys; the pattern (u32, big-endian) follows."""
-    return kdf.derive(topic_secret, b"table id", _encode(slots), length=16).reveal()[:_NAME_BYTES]
+    return kdf.derive(topic_secret, b"table id", _encode(slots), length=16).reveal()[:TABLE_NAME_BYTES]
 
 
 def key_id(name: bytes, pattern: int) -> bytes:
@@ -48,18 +48,15 @@ class TableKeys(Unpicklable):
 
     def key(self, slots: tuple[int, ...], pattern: int) -> bytes:
         """The key of one pattern (by place in `slots`)."""
-        return self._at(slots, [path_of(pattern, len(slots))[0]])[0]
+        return self.keys(slots, np.array([pattern], np.int64))[0]
 
     def keys(self, slots: tuple[int, ...], patterns: Indices) -> list[bytes]:
         """The keys of many."""
-        places = len(slots)
-        if patterns.size < _FEW:
-            return self._at(slots, [path_of(pattern, places)[0] for pattern in patterns.tolist()])
-        return self._at(slots, paths(patterns, places)[0].tolist())
-
-    def _at(self, slots: tuple[int, ...], path: list[int]) -> list[bytes]:
-        cold = min(COLD_STEPS, len(slots))
+        path: list[int] = all_paths(len(slots))[patterns].tolist()
+        cold = max(0, len(slots) - MAX_WARM_STEPS)
         above = self._warm(slots)
+        if not cold:
+            return [above[p] for p in path]
         return labels.descend_many([above[p >> cold] for p in path], path, cold)
 
     def parts(self, slots: tuple[int, ...], wanted: Sequence[int]) -> list[bytes]:
@@ -81,8 +78,13 @@ class TableKeys(Unpicklable):
         return kdf.derive(self._topic_secret, b"table", _encode(slots)).reveal()
 
     def _expand(self, slots: tuple[int, ...]) -> list[bytes]:
-        level = labels.expand(self._root(slots), max(0, len(slots) - COLD_STEPS))
+        level = labels.expand(self._root(slots), min(len(slots), MAX_WARM_STEPS))
         return [level[i : i + LABEL_BYTES] for i in range(0, len(level), LABEL_BYTES)]
+
+
+def part_bytes(place: int, places: int) -> int:
+    """How much the subscriber at a place is given."""
+    return LABEL_BYTES * len(labels_of(place, places))
 
 
 class TablePart(Unpicklable):
@@ -93,18 +95,28 @@ class TablePart(Unpicklable):
         if len(part) != LABEL_BYTES * len(wanted):
             raise CannotOpen(f"a part of this table has {LABEL_BYTES * len(wanted)} bytes, not {len(part)}")
         self._place, self._places = place, places
-        self._labels: Mapping[tuple[int, int], bytes] = {
-            node: part[LABEL_BYTES * i : LABEL_BYTES * i + LABEL_BYTES] for i, node in enumerate(wanted)
-        }
+        self.nbytes = len(part)
+        self._part = part
+
+    def covers(self, pattern: int) -> bool:
+        """Does this subscriber belong to the pattern?"""
+        return 0 < pattern < 1 << self._places and bool(pattern >> self._place & 1)
 
     def key(self, pattern: int) -> bytes:
         """The key of a pattern with this subscriber's place, or CannotOpen."""
-        if not 0 < pattern < 1 << self._places or not pattern >> self._place & 1:
+        if not self.covers(pattern):
             raise CannotOpen("this was sealed for others of this subscriber's tile")
         path, asked = path_of(pattern, self._places)
         depth = 1 + asked.index(self._place)
         left = self._places - depth
-        return labels.descend(self._labels[depth, path >> left], path & (1 << left) - 1, left)
+        at = LABEL_BYTES * _label_index(self._place, self._places)[depth, path >> left]
+        return labels.descend(self._part[at : at + LABEL_BYTES], path & (1 << left) - 1, left)
+
+
+@lru_cache(64)
+def _label_index(place: int, places: int) -> Mapping[tuple[int, int], int]:
+    """Where in a part each label stands: the same for all tables of one size."""
+    return {node: i for i, node in enumerate(labels_of(place, places))}
 
 
 def _encode(slots: Sequence[int]) -> bytes:

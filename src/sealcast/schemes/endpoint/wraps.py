@@ -2,60 +2,98 @@
 
 Keys that serve often (pair keys, grown keys, cached group keys) are expanded ciphers that stay warm. Keys of tables
 serve a pattern that may not come again for a long time: they hide what they carry under a mask (`primitives.labels`).
+Grown keys always travel under masks: each does so once to each of its other sides.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sealcast.errors import Bug
 from sealcast.filters.bits import Indices
-from sealcast.groupkeys.interface import GrownKey, KeyPlan, KeyRef
+from sealcast.groupkeys.interface import GroupKey, GrownKey, KeyPlan, KeyRef, PairKey, TableKey
 from sealcast.groupkeys.mosaic.assemble import PlanKeys
 from sealcast.primitives import aead, labels
-from sealcast.primitives.secrets import KEY_BYTES, Unpicklable
+from sealcast.primitives.aead import SealingKey
+from sealcast.primitives.secrets import Unpicklable
 from sealcast.schemes.endpoint.broker import EndpointSealer
 from sealcast.schemes.endpoint.tables import LINK, WRAP
+from sealcast.wire.limits import KEY_ID_BYTES, TABLE_NAME_BYTES
+from sealcast.wire.sealed import GROUP, GROWN, PAIR, TABLE
+
+_KINDS = {PairKey: PAIR, GroupKey: GROUP, TableKey: TABLE, GrownKey: GROWN}
 
 
-class Secrets(Unpicklable):
-    """The secrets of a plan's keys by position: those of tables by the column, the others when asked for."""
+class PlannedKeys(Unpicklable):
+    """The keys of a plan with their values, by position: those of tables by the column, the others when asked for."""
 
     def __init__(self, refs: Sequence[KeyRef], sealer: EndpointSealer) -> None:
         self._refs, self._sealer = refs, sealer
         #: Positions below are of keys that are kept as warm ciphers.
         self.warm = len(refs.refs) if isinstance(refs, PlanKeys) else len(refs)
-        self._tables = list(_of_tables(refs, sealer)) if isinstance(refs, PlanKeys) else []
+        self._warm_ids = [sealer.key_id(ref) for ref in (refs.refs if isinstance(refs, PlanKeys) else refs)]
 
-        self._known: dict[int, bytes] = {}
+    @cached_property
+    def ids(self) -> bytes:
+        """Their names on the wire, in one piece."""
+        ids = b"".join(self._warm_ids)
+        if not isinstance(self._refs, PlanKeys) or not self._refs.codes.size:
+            return ids
+        keys = self._refs
+        used = np.unique(keys.tile)
+        names = np.zeros((int(used[-1]) + 1, TABLE_NAME_BYTES), np.uint8)
+        for tile in used.tolist():
+            names[tile] = np.frombuffer(self._sealer.table_name(keys.tiles[tile]), np.uint8)
+        rows = np.empty((keys.codes.size, KEY_ID_BYTES), np.uint8)
+        rows[:, :TABLE_NAME_BYTES] = names[keys.tile]
+        rows[:, TABLE_NAME_BYTES:] = keys.pattern.astype(">u4").view(np.uint8).reshape(-1, 4)
+        return ids + rows.tobytes()
+
+    @cached_property
+    def kinds(self) -> NDArray[np.uint8]:
+        kinds = [_KINDS[type(ref)] for ref in (self._refs.refs if isinstance(self._refs, PlanKeys) else self._refs)]
+        return np.append(np.array(kinds, np.uint8), np.full(len(self._refs) - self.warm, TABLE, np.uint8))
 
     def ref(self, key: int) -> KeyRef:
         return self._refs[key]
 
-    def __getitem__(self, key: int) -> bytes:
+    def id(self, key: int) -> bytes:
+        return self._warm_ids[key] if key < self.warm else self._sealer.key_id(self._refs[key])
+
+    def secret(self, key: int) -> bytes:
+        """Raw, for masks."""
         if key >= self.warm:
             return self._tables[key - self.warm]
-        if key not in self._known:
-            self._known[key] = self._sealer.secret(self._refs[key])
-        return self._known[key]
+        return self._sealer.secret(self._refs[key], self._warm_ids[key])
 
+    def wrap_key(self, key: int) -> SealingKey:
+        return self._sealer.wrap_key(self._refs[key], self.id(key))
 
-def _of_tables(refs: PlanKeys, sealer: EndpointSealer) -> Iterator[bytes]:
-    # Ordered by tile, as a plan has them.
-    for rows in np.split(np.arange(refs.tile.size), np.flatnonzero(np.diff(refs.tile)) + 1):
-        if rows.size:
-            yield from sealer.tables.keys(refs.tiles[int(refs.tile[rows[0]])], refs.pattern[rows])
+    def body_key(self, key: int) -> SealingKey:
+        return self._sealer.body_key(self._refs[key], self.id(key))
+
+    def hand_out(self, slot: int, key: int) -> bytes:
+        return self._sealer.hand_out(PairKey(slot), self._refs[key], self.id(key))
+
+    @cached_property
+    def _tables(self) -> list[bytes]:
+        keys = self._refs
+        if not isinstance(keys, PlanKeys):
+            return []
+        found: list[bytes] = []
+        # Ordered by tile, as a plan has them.
+        for rows in np.split(np.arange(keys.tile.size), np.flatnonzero(np.diff(keys.tile)) + 1):
+            if rows.size:
+                found += self._sealer.tables.keys(keys.tiles[int(keys.tile[rows[0]])], keys.pattern[rows])
+        return found
 
 
 def wrap_content_keys(
-    content_keys: Mapping[int, bytes],
-    nonces: Sequence[bytes],
-    use_start: Indices,
-    uses: Indices,
-    sealer: EndpointSealer,
-    secrets: Secrets,
+    content_keys: Mapping[int, bytes], nonces: Sequence[bytes], use_start: Indices, uses: Indices, keys: PlannedKeys
 ) -> list[bytes]:
     """One wrap a use of a wrapped event (48 bytes), in the order of the events in `content_keys` and of their uses."""
     if not content_keys:
@@ -64,18 +102,19 @@ def wrap_content_keys(
     lengths = np.diff(use_start)[events]
     starts = np.cumsum(lengths) - lengths
     key = uses[np.repeat(use_start[events] - starts, lengths) + np.arange(lengths.sum())]
-    event = np.repeat(np.arange(events.size), lengths)
-    masked = np.flatnonzero(key >= secrets.warm)
-    contents = np.frombuffer(b"".join(content_keys.values()), np.uint8).reshape(-1, KEY_BYTES)
+    masked = np.flatnonzero(key >= keys.warm)
+    if not masked.size:
+        return _under_ciphers(list(content_keys.items()), nonces, key, starts, lengths, keys)
+    event = np.repeat(np.arange(events.size), lengths)[masked]
     by_mask = labels.mask_many(
-        map(secrets.__getitem__, key[masked].tolist()),
-        map(nonces.__getitem__, events[event[masked]].tolist()),
+        map(keys.secret, key[masked].tolist()),
+        map(nonces.__getitem__, events[event].tolist()),
         WRAP,
-        contents[event[masked]],
+        labels.checked(list(content_keys.values()))[event],
     )
     if masked.size == key.size:
         return by_mask
-    wraps = _under_ciphers(list(content_keys.items()), nonces, key, starts, lengths, sealer, secrets)
+    wraps = _under_ciphers(list(content_keys.items()), nonces, key, starts, lengths, keys)
     for row, wrap in zip(masked.tolist(), by_mask, strict=True):
         wraps[row] = wrap
     return wraps
@@ -87,49 +126,42 @@ def _under_ciphers(
     key: Indices,
     starts: Indices,
     lengths: Indices,
-    sealer: EndpointSealer,
-    secrets: Secrets,
+    keys: PlannedKeys,
 ) -> list[bytes]:
     """Wraps under warm ciphers, and empty ones where a mask belongs."""
-    counts = np.bincount(key, minlength=secrets.warm)[: secrets.warm]
+    counts = np.bincount(key, minlength=keys.warm)[: keys.warm]
     # Only of keys that wrap something: a key that seals bodies itself is another cipher.
     needed = np.flatnonzero(counts)
-    ring = aead.KeyRing([sealer.wrap_key(secrets.ref(i)) for i in needed.tolist()])
+    ring = aead.KeyRing(list(map(keys.wrap_key, needed.tolist())))
     ring.account(counts[needed].tolist())
     place = np.searchsorted(needed, key)
-    warm = key < secrets.warm
+    warm = key < keys.warm
+    if warm.all():
+        made, in_ring, ends = list[bytes](), place.tolist(), (starts + lengths).tolist()
+        for (event, content_key), start, end in zip(content_keys, starts.tolist(), ends, strict=True):
+            made += ring.seal_under(in_ring[start:end], nonces[event], content_key)
+        return made
     wraps = [b""] * key.size
-    rows, in_ring = np.arange(key.size), place.tolist()
-    for (event, content_key), start, length in zip(content_keys, starts.tolist(), lengths.tolist(), strict=True):
-        mine = rows[start : start + length][warm[start : start + length]].tolist()
-        made = ring.seal_under([in_ring[row] for row in mine], nonces[event], content_key)
-        if len(mine) == length:
-            wraps[start : start + length] = made
-        else:
-            for row, wrap in zip(mine, made, strict=True):
-                wraps[row] = wrap
+    which = np.flatnonzero(warm)
+    bounds = np.searchsorted(which, np.append(starts, key.size)).tolist()
+    rows, in_ring = which.tolist(), place[which].tolist()
+    for number, (event, content_key) in enumerate(content_keys):
+        mine = slice(bounds[number], bounds[number + 1])
+        sealed = ring.seal_under(in_ring[mine], nonces[event], content_key)
+        for row, wrap in zip(rows[mine], sealed, strict=True):
+            wraps[row] = wrap
     return wraps
 
 
-def links(plan: KeyPlan, sealer: EndpointSealer, secrets: Secrets) -> list[bytes]:
-    """What each link of a plan carries: a key under a mask, or nothing where the key grows out of the other."""
-    found = [b""] * plan.link_key.size
-    ids: dict[int, bytes] = {}
-    at: list[int] = []
-    under_secret, places, hidden = [], [], []
-    for row, (key, under) in enumerate(zip(plan.link_key.tolist(), plan.link_under.tolist(), strict=True)):
-        ref = secrets.ref(key)
-        if not isinstance(ref, GrownKey):
-            raise Bug("only grown keys are handed out under other keys")
-        if ref.stem == secrets.ref(under):
-            continue
-        if key not in ids:
-            ids[key] = sealer.key_id(ref)
-        at.append(row)
-        under_secret.append(secrets[under])
-        places.append(ids[key])
-        hidden.append(secrets[key])
-    carried = np.frombuffer(b"".join(hidden), np.uint8).reshape(-1, KEY_BYTES)
-    for row, link in zip(at, labels.mask_many(under_secret, places, LINK, carried), strict=True):
-        found[row] = link
-    return found
+def links(plan: KeyPlan, keys: PlannedKeys) -> list[bytes]:
+    """What each link of a plan carries that is no growth: a key under a mask."""
+    rows = np.flatnonzero(~plan.link_grows)
+    if not rows.size:
+        return []
+    carried, which = np.unique(plan.link_key[rows], return_inverse=True)
+    if any(not isinstance(keys.ref(key), GrownKey) for key in carried.tolist()):
+        raise Bug("only grown keys are handed out under other keys")
+    hidden = labels.checked(list(map(keys.secret, carried.tolist())))
+    ids = list(map(keys.id, carried.tolist()))
+    under = map(keys.secret, plan.link_under[rows].tolist())
+    return labels.mask_many(under, [ids[i] for i in which.tolist()], LINK, hidden[which])

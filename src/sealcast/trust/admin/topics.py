@@ -12,6 +12,7 @@ from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model.schema import Schema
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.changes import (
+    DEFAULT_GROUP_KEYS,
     DEFAULT_PARAMETERS,
     EVERYTHING,
     Access,
@@ -43,13 +44,24 @@ class TopicAdministration(Handle):
         center: str = FIRST_CENTER,
         parameters: KeyParameters = DEFAULT_PARAMETERS,
         owner: str = "",
+        group_keys: str = DEFAULT_GROUP_KEYS,
     ) -> Topic:
         """A topic with its schema, registered with its one key center, which makes its keys as `parameters` say."""
         if access not in Access._value2member_map_:
             raise Misuse(f"access is one of {', '.join(Access)}, not {access!r}")
         now, issuer = self.clock(), self.issuer()
         create = CreateTopic(
-            name, os.urandom(16), schema, partitions, protection, Access(access), center, parameters, owner, now
+            name,
+            os.urandom(16),
+            schema,
+            partitions,
+            protection,
+            Access(access),
+            center,
+            parameters,
+            owner,
+            now,
+            group_keys,
         )
 
         def decide(state: RealmState) -> list[Change]:

@@ -1,0 +1,130 @@
+"""What a worker remembers of who holds which key: soft state, true because it follows the ledger.
+
+A planner's plan hands keys out; whether its piece was committed, only the ledger can say. So a plan waits, under a tag,
+until the ledger names a piece for its frames: the very piece, and what it handed out is relied on from then on; another
+one, made by another worker that ran the task again, and it is forgotten. Pieces of one batch never rely on each other:
+they are committed together, but may be read in another order than they were made.
+
+All of this may be lost at any time, and is, with its process: keys are then handed out again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from sealcast.errors import SealcastError
+from sealcast.filters.bits import Indices, Words
+from sealcast.groupkeys.catalog import Setting, make
+from sealcast.groupkeys.handed import MAX_TAG
+from sealcast.groupkeys.interface import KeyPlan, Planner
+from sealcast.groupkeys.mosaic.planner import Mosaic
+from sealcast.groupkeys.naive import Naive
+from sealcast.log.entry import Entry
+from sealcast.log.ledger import LedgerReader
+from sealcast.wire.sealed import SealedPiece
+
+#: Fewer subscribers are served one by one: a key for a group of them costs more to hand out than it saves.
+FEW: Final = 16
+#: Of the paper's algorithms: entries of a cache.
+CACHE: Final = 10_000
+#: Of ours: bytes a worker, at least, and a subscriber.
+MEMORY_BYTES: Final = 1 << 20
+MEMORY_BYTES_EACH: Final = 1 << 10
+#: Ledger records looked at to catch up; whatever waits from before is given up.
+MAX_BEHIND: Final = 64
+
+Frames = tuple[int, int, int]
+
+
+def planner_for(algorithm: str, subscribers: int) -> Planner:
+    """A planner that remembers nothing yet, of a size that fits the topic."""
+    if subscribers < FEW:
+        return Naive()
+    if algorithm == "mosaic":
+        return Mosaic(subscribers, MEMORY_BYTES + MEMORY_BYTES_EACH * subscribers)
+    return make(algorithm, Setting(subscribers, CACHE, policy="tinylfu"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    tag: int
+    digest: bytes
+
+
+class KeyMemory:
+    """One topic and epoch in this process: the planner, and which of its plans wait for their pieces."""
+
+    def __init__(
+        self,
+        ledger: LedgerReader,
+        subscribers: int,
+        algorithm: str,
+        planners: Callable[[str, int], Planner] | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._algorithm = algorithm
+        self._planners = planners or planner_for
+        self._planner = self._planners(algorithm, subscribers)
+        self._made_for = subscribers
+        self._tag = 0
+        self._waiting: dict[Frames, _Waiting] = {}
+        self._latest: int | None = None
+        self._seen = 0
+        self._catch_up()
+
+    def grown_to(self, subscribers: int) -> None:
+        """A planner is made anew when subscribers are many more than it was made for. (Ours grows by itself, too.)"""
+        factor = 4 if isinstance(self._planner, Mosaic) else 2
+        if subscribers >= max(FEW, factor * self._made_for):
+            self._planner = self._planners(self._algorithm, subscribers)
+            self._made_for = subscribers
+            self._waiting.clear()
+
+    def plan(self, groups: Words, group_of: Indices | None = None) -> KeyPlan:
+        self._catch_up()
+        self._tag = self._tag % MAX_TAG + 1
+        # A tag that comes around again: whatever waits under it has waited too long.
+        self._give_up([frames for frames, w in self._waiting.items() if w.tag == self._tag])
+        self._planner.settle(self._tag, False)
+        self._latest = self._tag
+        return self._planner.plan(groups, group_of, self._tag)
+
+    def made(self, piece: SealedPiece, data: bytes) -> None:
+        """The piece of the latest plan, encoded: what the ledger may name."""
+        if self._latest is None:
+            return
+        frames = (piece.partition, piece.first_offset, piece.end_offset)
+        self._give_up([frames] if frames in self._waiting else [])
+        self._waiting[frames] = _Waiting(self._latest, hashlib.sha256(data).digest())
+        self._latest = None
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    def _catch_up(self) -> None:
+        """What became of the plans that wait."""
+        try:
+            end = self._ledger.end()
+            if not self._seen <= end <= self._seen + MAX_BEHIND:
+                self._give_up(list(self._waiting))
+                self._seen = end
+            for committed in self._ledger.entries(self._seen, end) if end > self._seen else ():
+                self._settle(committed.entry)
+                self._seen = committed.index + 1
+        except SealcastError:
+            # Whatever is wrong with the ledger, whoever commits to it will say; here, nothing more is relied on.
+            self._give_up(list(self._waiting))
+
+    def _settle(self, entry: Entry) -> None:
+        for ref in entry.pieces:
+            waiting = self._waiting.pop((ref.partition, ref.first, ref.end), None)
+            if waiting is not None:
+                self._planner.settle(waiting.tag, waiting.digest == ref.digest)
+        reached = entry.end.partitions
+        self._give_up([f for f in self._waiting if f[0] < len(reached) and f[1] < reached[f[0]]])
+
+    def _give_up(self, frames: list[Frames]) -> None:
+        for each in frames:
+            self._planner.settle(self._waiting.pop(each).tag, False)
