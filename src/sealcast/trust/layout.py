@@ -9,6 +9,7 @@ REALM/
   secrets/discovery/NAME.key  a discovery node's keys                                 that node alone
   entities/NAME.key      an entity's private keys                                     that entity alone
   topics/TOPIC/          frames/P, pieces, ledger, cursors, tables, checkpoint        sealed bytes, filters
+  brokers/NAME/          another broker's topics/TOPIC/; every broker's revocations/, knowledge
 """
 
 from __future__ import annotations
@@ -105,9 +106,13 @@ class Layout:
         """Keys, certificates and lists of the authority."""
         return self.secrets / "authority"
 
+    def broker(self, name: str) -> Path:
+        """What a broker keeps for itself."""
+        return self.root / "brokers" / name
+
     def revocations(self, broker: str) -> Path:
         """A broker's own copy of the revocation lists."""
-        return self.root / "brokers" / broker / "revocations"
+        return self.broker(broker) / "revocations"
 
     @property
     def entities(self) -> Path:
@@ -116,11 +121,13 @@ class Layout:
     def entity_key(self, name: str) -> Path:
         return self.entities / f"{name}.key"
 
-    def topic(self, name: str) -> TopicPaths:
-        return TopicPaths(self.root / "topics" / name)
+    def topic(self, name: str, broker: str = FIRST_BROKER) -> TopicPaths:
+        """A topic at one of its brokers. The first broker's are in the realm's own directory, as most have no other."""
+        above = self.root if broker == FIRST_BROKER else self.broker(broker)
+        return TopicPaths(above / "topics" / name)
 
-    def tables(self, topic: str) -> Path:
-        return self.topic(topic).tables
+    def tables(self, topic: str, broker: str = FIRST_BROKER) -> Path:
+        return self.topic(topic, broker).tables
 
 
 @dataclass(frozen=True, slots=True)

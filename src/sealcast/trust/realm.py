@@ -15,6 +15,7 @@ from sealcast.model.names import NAME
 from sealcast.trust.changes import (
     AddAuthority,
     AddSubscription,
+    AttachSubscriber,
     Change,
     CreateTopic,
     EnrolEntity,
@@ -29,8 +30,9 @@ from sealcast.trust.changes import (
     RevokeCertificates,
     RevokeEntity,
     RotateTopic,
+    SettleSubscriber,
 )
-from sealcast.trust.rules import entities, subscriptions, topics
+from sealcast.trust.rules import entities, homes, subscriptions, topics
 from sealcast.trust.rules.draft import Draft
 from sealcast.trust.rules.entities import KEY_BYTES
 from sealcast.trust.rules.subscriptions import MAX_FILTER_CHARACTERS
@@ -75,6 +77,8 @@ RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
     AddSubscription: subscriptions.add_subscription,
     RenewSubscription: subscriptions.renew_subscription,
     RemoveSubscription: subscriptions.remove_subscription,
+    AttachSubscriber: homes.attach_subscriber,
+    SettleSubscriber: homes.settle_subscriber,
 }
 
 

@@ -15,9 +15,10 @@ from typing import Final
 from sealcast.errors import NotFound, Rejected
 from sealcast.model.subscription import Subscription
 from sealcast.trust.changes import Credential, FoundRealm, Right
+from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.revocation import NOTHING_REVOKED, RevocationView
 from sealcast.trust.roles import Role
-from sealcast.trust.topics import Terms, Topic, TopicState
+from sealcast.trust.topics import Stay, Terms, Topic, TopicState
 
 #: Looking for a near name among more than this many costs more than the hint is worth.
 _MAX_NAMES_COMPARED: Final = 2_000
@@ -174,6 +175,39 @@ class RealmState:
         """The tokens that the topic's live subscriptions live by, by subscription."""
         return self.topic_state(topic).credentials
 
+    # --- several brokers --------------------------------------------------------------------------
+
+    def stays_of(self, topic: str, subscriber: str) -> tuple[Stay, ...]:
+        """Where a subscriber is and was, oldest first. The last is its home; the one before may still be served."""
+        return self.topic_state(topic).stays.get(subscriber, _AT_FIRST)
+
+    def home_of(self, topic: str, subscriber: str) -> str:
+        return self.stays_of(topic, subscriber)[-1].broker
+
+    def served_at(self, topic: str, subscriber: str, broker: str) -> bool:
+        """Whether the broker seals for the subscriber at this version."""
+        return any(stay.broker == broker and stay.until is None for stay in self.stays_of(topic, subscriber))
+
+    def subscriptions_at(self, topic: str, broker: str) -> Mapping[str, Subscription]:
+        """Those live subscriptions, oldest first, that the broker seals for."""
+        found = self.topic_state(topic)
+        if not found.stays:
+            return found.subscriptions if broker == FIRST_BROKER else {}
+        return {id: s for id, s in found.subscriptions.items() if self.served_at(topic, s.subscriber, broker)}
+
+    def serving(self, topic: str) -> list[str]:
+        """The brokers that have the topic's current key, in the order in which they came; not those revoked."""
+        epoch = self.topic(topic).epoch
+        return [b.name for b in self.holders(Role.BROKER) if self.topic_key(topic, epoch, b.name) is not None]
+
+    def broker_number(self, name: str) -> int:
+        """Brokers are numbered in the order in which they came; the numbers of those revoked are not given again."""
+        return self.brokers().index(self.entity(name).name)
+
+    def brokers(self) -> list[str]:
+        """Every broker that there ever was, by number."""
+        return [e.name for e in self.entities.values() if Role.BROKER in e.roles]
+
     def topic_key(self, topic: str, epoch: int, broker: str) -> bytes | None:
         """The topic's key, sealed to a broker, if it was handed to it."""
         return self.topic_state(topic).topic_keys.get((epoch, broker))
@@ -184,6 +218,7 @@ class RealmState:
 
 
 EMPTY: Final = RealmState()
+_AT_FIRST: Final = (Stay(FIRST_BROKER),)
 
 
 def _unknown(what: str, name: str, names: Iterable[str], otherwise: str) -> NotFound:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 from sealcast.primitives import hpke, kdf
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.changes import PublishPairKey, PublishTopicKey
+from sealcast.trust.layout import FIRST_BROKER
 
 if TYPE_CHECKING:
     from sealcast.trust.state import Entity
@@ -26,6 +27,15 @@ PAIR_KEY_INFO: Final = b"sealcast pair key"
 def place(topic_id: bytes, epoch: int, name: str) -> bytes:
     """Names one key of one holder. The topic's id has a fixed size, so the parts cannot run into each other."""
     return topic_id + epoch.to_bytes(8, "big") + name.encode()
+
+
+def at_broker(secret: Secret, broker: str) -> Secret:
+    """A secret as one broker seals with it.
+
+    A nonce is a position in a broker's own log, and brokers that serve one topic have its key in common. So no two of
+    them seal under the same keys, or one nonce would meet two events. The realm's first broker uses the secret itself.
+    """
+    return secret if broker == FIRST_BROKER else kdf.derive(secret, b"at broker", broker.encode())
 
 
 class TopicKeys(Unpicklable):
@@ -42,9 +52,13 @@ class TopicKeys(Unpicklable):
         """The key that the brokers and `entity` share."""
         return kdf.derive(self._key, b"pair", place(self.topic_id, self.epoch, entity))
 
-    def content_root(self) -> Secret:
-        """The root of the topic's content and group keys."""
-        return kdf.derive(self._key, b"content root")
+    def mailbox_key(self, entity: str, broker: str) -> Secret:
+        """What a broker's deliveries to `entity` start from: `at_broker` of its pair key."""
+        return at_broker(self.pair_key(entity), broker)
+
+    def content_root(self, broker: str = FIRST_BROKER) -> Secret:
+        """The root of the content and group keys that a broker makes."""
+        return at_broker(kdf.derive(self._key, b"content root"), broker)
 
     def for_entity(self, topic: Topic, entity: Entity) -> PublishPairKey:
         """The entity's pair key, sealed to it alone: a change ready for the registry."""

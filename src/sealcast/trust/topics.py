@@ -77,6 +77,20 @@ class Term:
         return self.not_before_us <= at_us and (self.until_us is None or at_us < self.until_us)
 
 
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A subscriber at one of a topic's brokers, in numbers of that broker's ledger records."""
+
+    broker: str
+    #: The version from which on the broker seals for it, and the records that its ledger had by then.
+    since: int = 0
+    first: int = 0
+    #: The record from which on nothing is its; None while it is served there.
+    until: int | None = None
+    #: For each stay before this one, the first record whose events may come here again; known once it is settled.
+    overlaps: tuple[int, ...] = ()
+
+
 Terms = Mapping[Right, Term]
 _ALWAYS: Final[Terms] = {right: Term() for right in Right}
 _NEVER: Final[Terms] = {}
@@ -99,6 +113,8 @@ class TopicState:
     topic_keys: Mapping[tuple[int, str], bytes] = field(default_factory=dict)
     #: Sealed pair keys by (epoch, entity).
     pair_keys: Mapping[tuple[int, str], bytes] = field(default_factory=dict)
+    #: Where subscribers are and were, oldest first; those who are not named are at the realm's first broker.
+    stays: Mapping[str, tuple[Stay, ...]] = field(default_factory=dict)
 
     def terms_of(self, entity: str, member: bool = True) -> Terms:
         """The rights of an entity with their terms; `member` is whether topics for members let it in."""

@@ -42,7 +42,7 @@ class Table(Generic[K, V]):
 
 
 class TopicTables:
-    __slots__ = ("credentials", "pair_keys", "slots", "subscriptions", "terms", "topic", "topic_keys")
+    __slots__ = ("credentials", "pair_keys", "slots", "stays", "subscriptions", "terms", "topic", "topic_keys")
 
     def __init__(self, base: TopicState) -> None:
         self.topic = base.topic
@@ -52,6 +52,7 @@ class TopicTables:
         self.credentials = Table(base.credentials)
         self.topic_keys = Table(base.topic_keys)
         self.pair_keys = Table(base.pair_keys)
+        self.stays = Table(base.stays)
 
     def terms_of(self, who: Entity) -> Terms:
         return terms_in(self.terms.read, self.topic, who.name, who.member)
@@ -65,6 +66,7 @@ class TopicTables:
             self.credentials.share(),
             self.topic_keys.share(),
             self.pair_keys.share(),
+            self.stays.share(),
         )
 
 

@@ -1,0 +1,131 @@
+"""Frames that came from other brokers: each in the log of the broker that took it in, with where it came from.
+
+    record = "SCO1" | the frame's offset in its origin's log, u64 little-endian | the frame, as it was
+
+The log of a topic has a block of partitions for every broker, in the order of their numbers, so that partition q means
+the same at all of them: origin q // n, partition q % n of that origin, where n is how many partitions the topic has.
+Of its own block a broker's log holds bare frames, as publishers append them; of the others', these records. Whoever
+reads them sees frames: where they came from is asked for apart.
+
+The origin's offsets ascend. So the end of this log says what is next to be forwarded: a forwarder that dies needs no
+note of its own, and one that comes twice appends nothing twice (`ForwardedLog.take`).
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+from sealcast.errors import Corrupt, Misuse
+from sealcast.log import files
+from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
+from sealcast.log.layout import DEFAULT_SEGMENT_BYTES
+from sealcast.log.port import Record
+
+_HEAD: Final = struct.Struct("<4sQ")
+_MAGIC: Final = b"SCO1"
+
+
+class ForwardedLog(EmbeddedLog):
+    """One partition of another broker's, as far as it was forwarded. One forwarder at a time appends."""
+
+    # --- as frames ----------------------------------------------------------------------------------
+
+    def read(self, start: int, end: int | None = None, max_bytes: int | None = None) -> Iterator[Record]:
+        for record in super().read(start, end, max_bytes):
+            yield Record(record.offset, record.time_us, self._split(record)[1])
+
+    def sizes(self, start: int, end: int, max_bytes: int | None = None) -> list[int]:
+        return [max(0, size - _HEAD.size) for size in super().sizes(start, end, max_bytes)]
+
+    def append(self, records: Sequence[bytes]) -> range:
+        raise Misuse(f"{self.directory} holds another broker's frames: they are taken over, not published here")
+
+    # --- as what came from somewhere ----------------------------------------------------------------
+
+    def origin_of(self, offset: int) -> int:
+        """Where the record was in its origin's log."""
+        (record,) = super().read(offset, offset + 1)
+        return self._split(record)[0]
+
+    def next_origin(self) -> int:
+        """One past the last that was taken over; 0 when none was."""
+        end = self.end()
+        return self.origin_of(end - 1) + 1 if end else 0
+
+    def index_of(self, origin: int) -> int:
+        """How many records came from before that offset of the origin."""
+        return bisect_left(range(self.end()), origin, key=self.origin_of)
+
+    def take(self, frames: Sequence[tuple[int, bytes]]) -> int:
+        """Append (origin's offset, frame) pairs, ascending, durably, leaving out what is here already; how many were
+        not."""
+        lock = files.FileLock(self.directory / "forward.lock")
+        try:
+            with lock:
+                begin = self.next_origin()
+                fresh = [(offset, data) for offset, data in frames if offset >= begin]
+                if any(b <= a for (a, _), (b, _) in pairwise(fresh)):
+                    raise Misuse("frames are forwarded in their origin's order")
+                if fresh:
+                    super().append([_HEAD.pack(_MAGIC, offset) + data for offset, data in fresh])
+                return len(fresh)
+        finally:
+            lock.close()
+
+    def _split(self, record: Record) -> tuple[int, bytes]:
+        if len(record.data) < _HEAD.size or record.data[:4] != _MAGIC:
+            raise Corrupt(f"{self.directory}: record {record.offset} does not say where it came from")
+        return int(_HEAD.unpack_from(record.data)[1]), record.data[_HEAD.size :]
+
+
+class BrokerTopic(EmbeddedTopic):
+    """A topic's log at one broker: its own block of partitions, and the other brokers'."""
+
+    def __init__(
+        self,
+        directory: Path | str,
+        each: int,
+        number: int,
+        brokers: int,
+        *,
+        segment_bytes: int = DEFAULT_SEGMENT_BYTES,
+        read_only: bool = False,
+    ) -> None:
+        """Of the broker with that number, among so many; `each` has so many partitions."""
+        self._each, self._number = each, number
+        self.directory = Path(directory)
+        # Others may know of more brokers than whoever opens this does.
+        wanted = None if read_only else max(each * brokers, self._count())
+        super().__init__(directory, wanted, segment_bytes=segment_bytes, read_only=read_only)
+
+    @property
+    def own(self) -> range:
+        """The partitions that publishers append to here."""
+        return range(self._each * self._number, self._each * (self._number + 1))
+
+    @property
+    def partitions(self) -> int:
+        """Brokers come, and their blocks with them."""
+        self._partitions = max(self._partitions, self._count())
+        return self._partitions
+
+    def partition(self, number: int) -> EmbeddedLog:
+        if number in self.own:
+            return super().partition(number)
+        return self.forwarded(number)
+
+    def forwarded(self, number: int) -> ForwardedLog:
+        """A partition of another broker's."""
+        if number in self.own or not 0 <= number < self.partitions:
+            raise Misuse(f"{self.directory}: partition {number} is no other broker's")
+        found = self._open.get(number)
+        if not isinstance(found, ForwardedLog):
+            path = self.directory / str(number)
+            found = ForwardedLog(path, segment_bytes=self._segment_bytes, read_only=self._read_only)
+            self._open[number] = found
+        return found
