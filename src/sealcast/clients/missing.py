@@ -15,6 +15,7 @@ from sealcast.model.event import Position
 from sealcast.primitives.sign import SigningKey
 from sealcast.schemes.endpoint.open import Opener
 from sealcast.schemes.endpoint.requests import MAX_ASKED, KeyRequest, parse_reply
+from sealcast.wire.sealed import SealedPiece
 
 #: Earlier pieces that are looked through, once.
 LOOK_BACK: Final = 256
@@ -40,13 +41,12 @@ class MissingKeys:
             for piece in self._mailbox.pieces_before(delivery.cursor, LOOK_BACK):
                 if piece.epoch == delivery.piece.epoch:
                     opener.missing(piece)
-        missing = opener.missing(delivery.piece)
+        missing = opener.missing(delivery.piece, delivery.event) if self._ask is not None else []
         if missing and self._ask is not None:
-            for start in range(0, len(missing), MAX_ASKED):
-                self._asked(opener, delivery, missing[start : start + MAX_ASKED], self._ask)
+            # As many as are asked for at once, and fit; what is needed first comes last, and is let go last.
+            self._asked(opener, delivery.piece, missing[: min(MAX_ASKED, opener.keyring.room)][::-1], self._ask)
 
-    def _asked(self, opener: Opener, delivery: Delivery, missing: list[Position], ask: Ask) -> None:
-        piece = delivery.piece
+    def _asked(self, opener: Opener, piece: SealedPiece, missing: list[Position], ask: Ask) -> None:
         request = KeyRequest(
             entity=self._name,
             topic=piece.topic,

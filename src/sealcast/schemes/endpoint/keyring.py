@@ -90,6 +90,11 @@ class Keyring(Unpicklable):
         self.measured.asked += len(reply.keys) + len(reply.tables)
 
     @property
+    def room(self) -> int:
+        """How many keys there is room for; one at least."""
+        return max(1, self._most // KEY_BYTES)
+
+    @property
     def room_for_tables(self) -> bool:
         """Is it worth asking for a part of a table rather than for single keys of it?"""
         return self._most >= 4 * (PART_BYTES + part_bytes(0, 12))

@@ -108,17 +108,19 @@ class Opener:
             found[mine] = np.frombuffer(b"".join(opened), np.uint8).reshape(-1, KEY_BYTES)
         return found
 
-    def missing(self, piece: SealedPiece) -> list[Position]:
-        """Of each key that this subscriber needs for a piece and cannot come by: an event that is sealed under it."""
+    def missing(self, piece: SealedPiece, since: int = 0) -> list[Position]:
+        """Of each key that this subscriber needs for a piece, from some event on, and cannot come by: the first event
+        that is sealed under it; in order."""
         events, uses = piece.rows_for(self._slot)
-        needed, first = np.unique(piece.uses[uses], return_index=True)
+        start = int(np.searchsorted(events, since))
+        needed, first = np.unique(piece.uses[uses[start:]], return_index=True)
         found = []
-        for key, at in zip(needed.tolist(), first.tolist(), strict=True):
+        for key, at in zip(needed.tolist(), (start + first).tolist(), strict=True):
             try:
                 self.keyring.secret(piece, key)
             except KeyMissing:
                 found.append(piece.position(int(events[at])))
-        return found
+        return sorted(found)
 
     # --- (1), (2) ----------------------------------------------------------------------------------
 
