@@ -1,0 +1,215 @@
+"""The broker's desk: subscriptions by token, errors back with the reason, and nobody else's subscriptions touched."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from sealcast.clients import requests as ask
+from sealcast.clients.correspondence import Correspondent
+from sealcast.clients.credentials import Wallet
+from sealcast.errors import Rejected, Unavailable
+from sealcast.trust import desk as desks
+from sealcast.trust.broker import BrokerSecrets
+from sealcast.trust.changes import Right
+from sealcast.trust.desk import DeskReason, Renew, Subscribe, Unsubscribe, desk_service
+from sealcast.trust.envelopes import Opened
+from sealcast.trust.service import Answer, ServiceRefused
+from sealcast.trust.tokens import TokenReason
+from sealcast.wire import cbor
+from tests.trust.center_world import SCHEMA, SECOND, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    made.realm.create_topic("quotes", SCHEMA)
+    made.realm.create_topic("others", SCHEMA)
+    yield made
+    made.close()
+
+
+def refusal(act: Callable[[], object]) -> tuple[str, str]:
+    with pytest.raises(ServiceRefused) as caught:
+        act()
+    return caught.value.service_code, caught.value.reason
+
+
+def subscribe(wallet: Wallet, token: bytes, filter: str = "price > 1", id: str = "mine", topic: str = "quotes") -> None:
+    body = Subscribe(topic, filter, id, token).to_bytes()
+    wallet.correspondent.ask_broker("broker", desks.SUBSCRIBE, body)
+
+
+def test_a_subscription_by_its_token(world: World) -> None:
+    alice = world.wallet("alice")
+    made = ask.subscribe(alice, "quotes", "price > 7")
+    state = world.realm.state()
+    assert made == state.subscription("alice-1")
+    credential = state.credentials_of("quotes")["alice-1"]
+    assert credential.token == alice.get("quotes", Right.SUBSCRIBE).token
+    assert ask.subscribe(alice, "quotes", "price < 3").id == "alice-2", "the next number that was never given"
+    # By the same id, topic and filter it is the same subscription, asked for once more.
+    version = state.version
+    subscribe(alice, credential.token, "price > 7", "alice-1")
+    assert world.realm.state().version == version + 1, "of the two, the second subscription alone was new"
+
+
+def test_bad_tokens_get_an_error_back_with_the_reason(world: World) -> None:
+    alice, mallory = world.wallet("alice"), world.wallet("mallory")
+    world.realm.revoke("quotes", "mallory", [Right.SUBSCRIBE])
+    good = alice.get("quotes", Right.SUBSCRIBE).token
+    publish_only = mallory.get("quotes", Right.PUBLISH).token
+    version = world.realm.state().version
+    cases = [
+        (alice, b"", TokenReason.ABSENT, "quotes"),
+        (alice, b"\x01" * 40_000, TokenReason.SIZE, "quotes"),
+        (alice, b"not a token", TokenReason.ENCODING, "quotes"),
+        (alice, good, TokenReason.AUDIENCE, "others"),
+        (alice, good, TokenReason.AUDIENCE, "nothing"),
+        (alice, good[:-1] + bytes([good[-1] ^ 1]), TokenReason.SIGNATURE, "quotes"),
+        (mallory, good, TokenReason.HOLDER, "quotes"),
+        (mallory, publish_only, TokenReason.RIGHT, "quotes"),
+    ]
+    for wallet, token, reason, topic in cases:
+        assert refusal(lambda w=wallet, t=token, n=topic: subscribe(w, t, topic=n)) == ("token", str(reason))
+    assert world.realm.state().version == version
+    subscribe(alice, good)
+
+
+def test_a_token_serves_in_its_time_and_epoch(world: World) -> None:
+    alice = world.wallet("alice", keep=False)
+    old = alice.get("quotes", Right.SUBSCRIBE).token
+    world.realm.rotate("quotes")
+    world.later(world.realm.state().topic("quotes").parameters.grace_s + 1)
+    assert refusal(lambda: subscribe(alice, old)) == ("token", str(TokenReason.EPOCH_ENDED))
+    now = alice.get("quotes", Right.SUBSCRIBE).token
+    world.later(2 * 86_400)
+    assert refusal(lambda: subscribe(alice, now)) == ("token", str(TokenReason.EXPIRED))
+
+
+def test_a_revoked_subscriber_is_not_even_answered(world: World) -> None:
+    alice = world.wallet("alice")
+    token = alice.get("quotes", Right.SUBSCRIBE).token
+    world.realm.revoke_entity("alice")
+    with pytest.raises(Unavailable, match="no answer"):
+        subscribe(alice, token)
+    assert not list(world.realm.state().subscriptions_of("quotes"))
+
+
+def test_a_right_that_was_taken_away_ends_what_the_token_says(world: World) -> None:
+    alice = world.wallet("alice")
+    token = alice.get("quotes", Right.SUBSCRIBE).token
+    world.realm.revoke("quotes", "alice")
+    with pytest.raises(ServiceRefused, match="may not subscribe"):
+        subscribe(alice, token)
+
+
+@pytest.mark.parametrize("filter", ["price >", "colour = 'red'", "price = 'x'", "x" * 70_000, ""])
+def test_bad_filters_are_refused_before_anything_is_stored(world: World, filter: str) -> None:
+    alice = world.wallet("alice")
+    version = world.realm.state().version
+    with pytest.raises(ServiceRefused) as caught:
+        subscribe(alice, alice.get("quotes", Right.SUBSCRIBE).token, filter)
+    assert caught.value.service_code in ("filter", "desk")
+    assert world.realm.state().version == version
+
+
+def test_ids_are_given_once(world: World) -> None:
+    alice, mallory = world.wallet("alice"), world.wallet("mallory")
+    token, hers = alice.get("quotes", Right.SUBSCRIBE).token, mallory.get("quotes", Right.SUBSCRIBE).token
+    subscribe(alice, token)
+    taken = ("desk", str(DeskReason.TAKEN))
+    assert refusal(lambda: subscribe(mallory, hers)) == taken
+    assert refusal(lambda: subscribe(alice, token, "price > 2")) == taken
+    ask.unsubscribe(alice.correspondent, "broker", ["mine"])
+    assert refusal(lambda: subscribe(alice, token)) == taken, "also after it ended"
+    # Mallory sits on the next numbers of alice: alice gets one beyond them.
+    for number in (1, 2, 3):
+        subscribe(mallory, hers, id=f"alice-{number}")
+    assert ask.subscribe(alice, "quotes", "price > 2").id == "alice-4"
+
+
+def test_nobody_renews_or_ends_anothers_subscription(world: World) -> None:
+    alice, mallory = world.wallet("alice"), world.wallet("mallory")
+    subscribe(alice, alice.get("quotes", Right.SUBSCRIBE).token)
+    subscribe(mallory, mallory.get("quotes", Right.SUBSCRIBE).token, id="hers")
+    version = world.realm.state().version
+    told = []
+    for id in ("mine", "nobodys"):
+        with pytest.raises(ServiceRefused) as caught:
+            ask.unsubscribe(mallory.correspondent, "broker", ["hers", id])
+        told.append(caught.value.message.replace(id, "ID"))
+        with pytest.raises(ServiceRefused) as caught:
+            ask.renew_subscriptions(mallory, "quotes", [id])
+        told.append(caught.value.message.replace(id, "ID"))
+    assert len(set(told)) == 1 and world.realm.state().version == version
+    after = ask.unsubscribe(alice.correspondent, "broker", ["mine"])
+    assert after == world.realm.state().version == version + 1
+    assert ask.unsubscribe(alice.correspondent, "broker", ["mine"]) == after, "asked twice, ended once"
+
+
+def test_a_subscription_is_renewed_by_a_later_token(world: World) -> None:
+    alice = world.wallet("alice")
+    subscribe(alice, alice.get("quotes", Right.SUBSCRIBE).token)
+    before = world.realm.state().credentials_of("quotes")["mine"]
+    world.later(43_200)
+    version = ask.renew_subscriptions(alice, "quotes", ["mine"])
+    after = world.realm.state().credentials_of("quotes")["mine"]
+    assert after.expires_us >= before.expires_us + 43_199 * SECOND
+    assert ask.renew_subscriptions(alice, "quotes", ["mine"]) == version
+
+
+def test_how_many_subscriptions_one_may_have(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desks, "MAX_SUBSCRIPTIONS_EACH", 2)
+    alice, bob = world.wallet("alice"), world.wallet("bob")
+    for _ in range(2):
+        ask.subscribe(alice, "quotes", "price > 1")
+    assert refusal(lambda: ask.subscribe(alice, "quotes", "price > 1")) == ("desk", str(DeskReason.QUOTA))
+    ask.subscribe(bob, "quotes", "price > 1")
+
+
+def test_a_broker_that_has_just_come_gets_the_list_of_secure_topics(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desks, "MAX_IDS", 2)
+    world.realm.create_topic("third", SCHEMA)
+    world.realm.add_broker("newcomer")
+    path = world.realm.paths.broker_key_of("newcomer")
+    with Correspondent(world.realm, BrokerSecrets.load(path).identity) as newcomer:
+        listed = ask.secure_topics(newcomer, "broker")
+    state = world.realm.state()
+    assert listed == {n: (state.topic(n).id, "center", 1) for n in ("others", "quotes", "third")}
+    alice = world.asker("alice")
+    assert refusal(lambda: ask.secure_topics(alice, "broker")) == ("desk", str(DeskReason.ROLE))
+
+
+def test_what_is_no_request_changes_nothing(world: World) -> None:
+    alice, version = world.asker("alice"), world.realm.state().version
+    bodies = [b"", b"\xff", cbor.encode([]), cbor.encode([[]]), cbor.encode([["a", "a"]]), cbor.encode([[1]])]
+    for kind in (desks.SUBSCRIBE, desks.RENEW, desks.UNSUBSCRIBE):
+        for body in bodies:
+            world.later(1)
+            assert refusal(lambda k=kind, b=body: alice.ask_broker("broker", k, b)) == ("desk", str(DeskReason.FORM))
+    assert world.realm.state().version == version
+
+
+def test_requests_come_back_as_they_were_written() -> None:
+    for wanted in (Subscribe("quotes", "price > 1", "mine", b"token"), Renew("quotes", ("a", "b"), b"token")):
+        assert type(wanted).from_bytes(wanted.to_bytes()) == wanted
+    assert Unsubscribe.from_bytes(Unsubscribe(("a",)).to_bytes()) == Unsubscribe(("a",))
+
+
+def test_a_desk_learns_further_kinds_of_request(world: World) -> None:
+    def echo(request: Opened, now_us: int, /) -> Answer:
+        if not request.message.body:
+            raise Rejected("nothing to echo")
+        return Answer("echo", request.message.body)
+
+    with Correspondent(world.realm, world.realm.identity("alice"), more=lambda name: {"echo": echo}) as alice:
+        assert alice.ask_broker("broker", "echo", b"hello").message.body == b"hello"
+        assert refusal(lambda: alice.ask_broker("broker", "echo", b"")) == ("rejected", "")
+    service, desk = desk_service(world.realm, world.realm.broker(), advertised=False)
+    assert "echo" not in desk.kinds
+    service.close()

@@ -1,0 +1,557 @@
+"""Key centers: what owners and entities ask of them over their control topics, and what everybody else does not get."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealcast.clients import requests as ask
+from sealcast.clients.correspondence import Correspondent
+from sealcast.errors import CannotOpen, Misuse, Rejected, Unavailable
+from sealcast.trust import claims, envelopes, gates, tokens
+from sealcast.trust.center import requests
+from sealcast.trust.center.requests import Authorise, Challenge, Credentials, Proof, Register, Rotate, Wanted
+from sealcast.trust.center.rules import CenterReason, CenterRejected
+from sealcast.trust.center.service import KeyCenter
+from sealcast.trust.center.standing import MAX_MISSED, Standings
+from sealcast.trust.changes import Access, Right
+from sealcast.trust.clock import SkewBoundedClock
+from sealcast.trust.control import ControlPlane
+from sealcast.trust.deployment import Realm
+from sealcast.trust.discovery.advertisements import What
+from sealcast.trust.discovery.embedded import verifier
+from sealcast.trust.envelopes import EnvelopeReason, EnvelopeRejected, Message, Party, Recipient
+from sealcast.trust.service import Answer, ServiceRefused, unwrap
+from sealcast.trust.state import RealmState
+from sealcast.trust.topic_keys import PAIR_KEY_INFO, place
+from sealcast.wire import cbor
+from tests.trust.center_world import DAY, SCHEMA, SECOND, World, served
+
+BOTH = (Right.PUBLISH, Right.SUBSCRIBE)
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> Iterator[World]:
+    made = World(tmp_path)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def owner(world: World) -> Correspondent:
+    """Has registered `orders`, and let nobody in yet."""
+    made = world.asker("owner")
+    ask.register_topic(made, "orders", SCHEMA)
+    return made
+
+
+def refused(reason: CenterReason) -> Any:
+    class Refused:
+        def __enter__(self) -> Refused:
+            self._raises = pytest.raises(ServiceRefused)
+            self.caught = self._raises.__enter__()
+            return self
+
+        def __exit__(self, *details: Any) -> bool:
+            done = self._raises.__exit__(*details)
+            assert (self.caught.value.service_code, self.caught.value.reason) == ("center", str(reason))
+            return done
+
+    return Refused()
+
+
+# --- registering --------------------------------------------------------------------------------------
+
+
+def test_an_owner_registers_a_topic_with_its_parameters(world: World) -> None:
+    owner = world.asker("owner")
+    given = {"key_bits": 192, "token_hash": "sha-384", "token_lifetime_s": "3600"}
+    assert ask.register_topic(owner, "orders", SCHEMA, partitions=2, parameters=given) == 1
+    state = world.realm.state()
+    topic = state.topic("orders")
+    assert (topic.owner, topic.center, topic.partitions, topic.access) == ("owner", "center", 2, Access.GRANTED)
+    assert (topic.parameters.key_bits, topic.parameters.token_hash) == (192, "sha-384")
+    assert topic.parameters.token_lifetime_s == 3600
+    # Its key is with the broker, and it is the center's own.
+    ours = world.realm.broker().topic_keys(state, topic).pair_key("alice")
+    assert ours == world.realm.center().topic_keys(topic).pair_key("alice")
+    assert state.pair_key("orders", 1, "owner") is None, "who registers a topic is not yet one who may use it"
+
+
+@pytest.mark.parametrize(
+    ("parameter", "value"),
+    [
+        ("algorithm", "DES"),
+        ("key_bits", 64),
+        ("key_bits", "many"),
+        ("token_hash", "sha-1"),
+        ("key_lifetime_s", 1),
+        ("messages_per_key", 0),
+        ("token_lifetime_s", -1),
+        ("grace_s", 10**9),
+        ("challenge_every_s", -1),
+        ("padding", "PKCS7"),
+    ],
+)
+def test_bad_parameters_are_refused_by_name(world: World, parameter: str, value: object) -> None:
+    before = world.realm.state().version
+    with refused(CenterReason.PARAMETER) as refusal:
+        ask.register_topic(world.asker("owner"), "orders", SCHEMA, parameters={parameter: value})
+    assert f"parameter {parameter} " in refusal.caught.value.message
+    assert world.realm.state().version == before
+
+
+def test_one_topic_has_one_center(world: World, owner: Correspondent) -> None:
+    world.realm.add_center("center-2")
+    for asker in (owner, world.asker("mallory")):
+        with refused(CenterReason.CENTER):
+            ask.register_topic(asker, "orders", SCHEMA, center="center-2")
+    with refused(CenterReason.TAKEN):
+        ask.register_topic(world.asker("mallory"), "orders", SCHEMA)
+    with refused(CenterReason.TAKEN):
+        ask.register_topic(owner, "orders", SCHEMA, parameters={"key_bits": 128})
+    assert ask.register_topic(owner, "others", SCHEMA, center="center-2") == 1
+    assert world.realm.state().topic("others").center == "center-2"
+    # A center does nothing about another's topic, also for who may use it.
+    with refused(CenterReason.ELSEWHERE) as refusal:
+        ask.authorise(owner, "center-2", "orders", "alice", BOTH)
+    assert refusal.caught.value.hint == "ask 'center'"
+
+
+class Behind:
+    """A realm as someone sees it who has not looked for a while."""
+
+    def __init__(self, realm: Realm) -> None:
+        self._realm, self._seen = realm, realm.state()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._realm, name)
+
+    def state(self, version: int | None = None) -> RealmState:
+        return self._seen
+
+
+def test_of_two_centers_that_race_for_a_topic_one_gets_it(world: World) -> None:
+    world.realm.add_center("center-2")
+    body = Register("orders", bytes(16), SCHEMA, 1, "granted", {}).to_bytes()
+    behind: Any = Behind(world.realm)
+    late = KeyCenter(behind, world.realm.center("center-2"))
+    world.center()[1].handle(world.opened("owner", requests.REGISTER, body), world.now)
+    version = world.realm.state().version
+    with pytest.raises(CenterRejected) as refusal:
+        late.handle(world.opened("owner", requests.REGISTER, body), world.now)
+    assert refusal.value.reason is CenterReason.CENTER
+    assert world.realm.state().version == version
+    late.close()
+
+
+def test_asked_twice_is_done_once(world: World) -> None:
+    _, center = world.center()
+    body = Register("orders", bytes(16), SCHEMA, 1, "granted", {}).to_bytes()
+    grant = Authorise("orders", "alice", frozenset(BOTH), until_us=world.now + DAY).to_bytes()
+    asked = [(requests.REGISTER, body), (requests.AUTHORISE, grant), (requests.ROTATE, Rotate("orders", 1).to_bytes())]
+    for kind, data in asked:
+        first = center.handle(world.opened("owner", kind, data), world.now)
+        version = world.realm.state().version
+        again = center.handle(world.opened("owner", kind, data), world.now)
+        assert first.kind == again.kind and world.realm.state().version == version
+    assert world.realm.state().topic("orders").epoch == 2
+    center.close()
+
+
+def test_what_is_no_request_changes_nothing(world: World, owner: Correspondent) -> None:
+    version = world.realm.state().version
+    bodies = [b"", b"\xff", cbor.encode([]), cbor.encode({1: 2}), cbor.encode(["orders", -1]), bytes(99)]
+    for kind in sorted(requests.CENTER_KINDS - {requests.TIME}):
+        for body in bodies:
+            world.later(1)
+            with refused(CenterReason.FORM):
+                owner.ask_center("center", kind, body)
+    assert world.realm.state().version == version
+
+
+# --- authorising --------------------------------------------------------------------------------------
+
+
+def test_only_the_owner_decides_and_others_learn_nothing(world: World, owner: Correspondent) -> None:
+    mallory = world.asker("mallory")
+    version = world.realm.state().version
+    told = []
+    for topic in ("orders", "nothing"):
+        for act in (
+            lambda t: ask.authorise(mallory, "center", t, "mallory", BOTH),
+            lambda t: ask.deauthorise(mallory, "center", t, "alice", BOTH),
+            lambda t: ask.rotate(mallory, "center", t, 1),
+        ):
+            with refused(CenterReason.OWNER) as refusal:
+                act(topic)
+            told.append(refusal.caught.value.message.replace(topic, "TOPIC"))
+    assert len(set(told)) == 1, "a topic of someone else's is refused in the words of one that does not exist"
+    assert world.realm.state().version == version
+
+
+def test_rights_terms_and_templates_come_back_in_the_token(world: World, owner: Correspondent) -> None:
+    until = world.now + 600 * SECOND
+    ask.authorise(owner, "center", "orders", "alice", [Right.SUBSCRIBE], until_us=until, template="orders; price=7")
+    alice = world.wallet("alice")
+    held = alice.get("orders", Right.SUBSCRIBE)
+    said = held.claims
+    assert (said.subject, said.rights, str(said.template)) == ("alice", {Right.SUBSCRIBE}, "orders; price=7")
+    assert said.expires_us == until and said.holder_key == bytes(alice.identity.signer.verify_key)
+    state = world.realm.state()
+    gate, topic = gates.gate_of(state), state.topic("orders")
+    gate.verify(held.token, topic, world.now, Right.SUBSCRIBE, said.holder_key, holder="alice")
+    assert alice.pair_key(held) == world.realm.broker().topic_keys(state, topic).pair_key("alice")
+    with pytest.raises(Rejected, match="may not publish"):
+        alice.get("orders", Right.PUBLISH)
+    ask.deauthorise(owner, "center", "orders", "alice", [Right.SUBSCRIBE])
+    with pytest.raises(Rejected, match="may not subscribe"):
+        alice.get("orders", Right.SUBSCRIBE)
+
+
+def credentials(asker: Correspondent, topic: str, right: Right = Right.SUBSCRIBE) -> Credentials:
+    reply = asker.ask_center("center", requests.CREDENTIALS, Wanted(topic, right).to_bytes())
+    assert reply.message.kind == requests.CREDENTIALS
+    return Credentials.from_bytes(reply.message.body)
+
+
+def test_who_may_not_gets_nothing_and_does_not_learn_what_exists(world: World, owner: Correspondent) -> None:
+    mallory, told = world.asker("mallory"), []
+    for topic in ("orders", "nothing"):
+        with refused(CenterReason.RIGHT) as refusal:
+            credentials(mallory, topic)
+        told.append(refusal.caught.value.message.replace(topic, "TOPIC"))
+    assert told[0] == told[1]
+    ask.authorise(owner, "center", "orders", "mallory", [Right.PUBLISH])
+    with refused(CenterReason.RIGHT):
+        credentials(mallory, "orders", Right.SUBSCRIBE)
+
+
+def test_a_right_counts_within_its_term(world: World, owner: Correspondent) -> None:
+    begins, ends = world.now + 60 * SECOND, world.now + 120 * SECOND
+    ask.authorise(owner, "center", "orders", "alice", BOTH, not_before_us=begins, until_us=ends)
+    alice = world.asker("alice")
+    with refused(CenterReason.TERM) as early:
+        credentials(alice, "orders")
+    assert "has not begun" in early.caught.value.message
+    world.later(61)
+    assert claims.parse(credentials(alice, "orders").token).claims.expires_us == ends
+    world.later(60)
+    with refused(CenterReason.TERM) as late:
+        credentials(alice, "orders")
+    assert "has ended" in late.caught.value.message
+
+
+def test_who_was_revoked_is_not_even_answered(world: World, owner: Correspondent) -> None:
+    ask.authorise(owner, "center", "orders", "alice", BOTH)
+    alice = world.asker("alice")
+    credentials(alice, "orders")
+    world.realm.revoke_entity("alice")
+    with pytest.raises(Unavailable, match="no answer"):
+        credentials(alice, "orders")
+
+
+def test_keys_that_the_registry_does_not_know_are_nobodys(world: World, owner: Correspondent) -> None:
+    """A certificate is not enough: the name must be enrolled, with the keys that the certificate is about."""
+    ask.authorise(owner, "center", "orders", "alice", BOTH)
+    _, center = world.center()
+    asked = world.opened("alice", requests.CREDENTIALS, Wanted("orders", Right.PUBLISH).to_bytes())
+    center.handle(asked, world.now)
+    for other in (
+        replace(asked.sender, name="stranger"),
+        replace(asked.sender, verify_key=bytes(32)),
+        replace(asked.sender, kem_public=bytes(32)),
+    ):
+        with pytest.raises(CenterRejected) as refusal:
+            center.handle(replace(asked, sender=other), world.now)
+        assert refusal.value.reason is CenterReason.SENDER
+    center.close()
+
+
+# --- attacks on the way -------------------------------------------------------------------------------
+
+
+def envelope(world: World, sender: Party, kind: str, body: bytes, reply_topic: bytes) -> tuple[bytes, Message]:
+    message = Message.request(kind, body, reply_topic, world.now)
+    center = world.realm.state().entity("center")
+    return envelopes.seal(sender, world.realm.id, Recipient("center", center.kem_public), message), message
+
+
+def test_a_replayed_request_is_not_handled_again(world: World, owner: Correspondent) -> None:
+    service, center = world.center()
+    plane = service._plane
+    answers = plane.create(reply=True)
+    data, _ = envelope(world, world.party("owner"), requests.ROTATE, Rotate("orders", 1).to_bytes(), answers)
+    plane.post(service.topic, data)
+    assert service.serve_once(world.now).answered == 1
+    state = world.realm.state()
+    assert state.topic("orders").epoch == 2
+    for _ in range(8):
+        plane.post(service.topic, data)
+        world.later(5)
+        assert service.serve_once(world.now).answered == 0
+    assert world.realm.state().version == state.version
+    replies = {post.data for post in plane.read(answers, 0)}
+    assert len(replies) == 1, "who replays it gets the very same sealed answer, or none"
+    world.later(3600)
+    plane.post(service.topic, data)
+    assert service.serve_once(world.now).answered == 0 and world.realm.state().version == state.version
+    service.close()
+    center.close()
+
+
+def test_an_answer_opens_for_who_asked_alone(world: World, owner: Correspondent) -> None:
+    ask.authorise(owner, "center", "orders", "alice", BOTH)
+    service, center = world.center()
+    plane, alice, mallory = service._plane, world.party("alice"), world.party("mallory")
+    answers = plane.create(reply=True)
+    body = Wanted("orders", Right.SUBSCRIBE).to_bytes()
+    data, question = envelope(world, alice, requests.CREDENTIALS, body, answers)
+    plane.post(service.topic, data)
+    service.serve_once(world.now)
+    (reply,) = [post.data for post in plane.read(answers, 0)]
+
+    def opened(by: Party) -> Credentials:
+        verify = verifier(world.realm)
+        found = envelopes.open_reply(reply, by, world.realm.id, verify, world.now, question, "center")
+        return Credentials.from_bytes(found.message.body)
+
+    given = opened(alice)
+    with pytest.raises(EnvelopeRejected) as refusal:
+        opened(mallory)
+    assert refusal.value.reason is EnvelopeReason.SEAL
+    # Nor with her name on it: it is bound to alice's, and sealed to her key.
+    with pytest.raises(EnvelopeRejected):
+        opened(Party("alice", alice.certificate, mallory.signer, mallory.kem))
+    # And if alice herself let her see it, the token works with alice's key, the key inside opens with alice's.
+    state = world.realm.state()
+    with pytest.raises(tokens.TokenRejected) as unheld:
+        frame_key = state.entity("mallory").verify_key
+        gates.gate_of(state).verify(given.token, state.topic("orders"), world.now, Right.SUBSCRIBE, frame_key)
+    assert unheld.value.reason == tokens.TokenReason.HOLDER
+    with pytest.raises(CannotOpen):
+        mallory.kem.open(given.pair_keys[1], PAIR_KEY_INFO, place(state.topic("orders").id, 1, "alice"))
+    service.close()
+    center.close()
+
+
+def test_nobody_asks_in_anothers_name(world: World, owner: Correspondent) -> None:
+    ask.authorise(owner, "center", "orders", "alice", BOTH)
+    service, center = world.center()
+    plane, alice, mallory = service._plane, world.party("alice"), world.party("mallory")
+    answers = plane.create(reply=True)
+    body = Wanted("orders", Right.SUBSCRIBE).to_bytes()
+    # Alice's certificate, mallory's signature; then alice's name and mallory's certificate.
+    forged, hers = (
+        Party("alice", alice.certificate, mallory.signer, mallory.kem),
+        Party("alice", mallory.certificate, mallory.signer, mallory.kem),
+    )
+    plane.post(service.topic, envelope(world, forged, requests.CREDENTIALS, body, answers)[0])
+    assert service.serve_once(world.now).counts == {"signature": 1}
+    world.later(10)
+    data, question = envelope(world, hers, requests.CREDENTIALS, body, answers)
+    plane.post(service.topic, data)
+    assert service.serve_once(world.now).counts == {"answered": 1}
+    (reply,) = [post.data for post in plane.read(answers, 0)]
+    verify = verifier(world.realm)
+    said = envelopes.open_reply(reply, mallory, world.realm.id, verify, world.now, question, "center")
+    with refused(CenterReason.RIGHT):
+        unwrap(said)  # it is mallory's own request, whatever name she wrote on it
+    service.close()
+    center.close()
+
+
+def test_ten_times_the_honest_rate_of_noise(world: World, owner: Correspondent) -> None:
+    """Forged, replayed and oversized posts, ten to each honest one: honest ones are answered, the others counted."""
+    ask.authorise(owner, "center", "orders", "alice", BOTH)
+    service, center = world.center()
+    plane = service._plane
+    flood = ControlPlane(world.realm.paths.root, origin="somewhere else")
+    answers, body = plane.create(reply=True), Wanted("orders", Right.SUBSCRIBE).to_bytes()
+    alice, honest, noise, counted = world.party("alice"), 0, 0, 0
+    seen: dict[str, int] = {}
+    for _ in range(12):
+        data, _ = envelope(world, alice, requests.CREDENTIALS, body, answers)
+        junk = [bytes(200), data[:-1] + b"x", b"\x00" * 300_000, data[::-1]]
+        plane.post(service.topic, data)
+        honest += 1
+        for number in range(10):
+            flood.post(service.topic, junk[number % len(junk)])
+            noise += 1
+        turn = service.serve_once(world.now)
+        counted += turn.taken
+        for word, count in turn.counts.items():
+            seen[word] = seen.get(word, 0) + count
+        world.later(0.1)
+    assert seen["answered"] == honest and counted == honest + noise
+    assert seen["origin-waits"] > noise // 2, "most of it was dropped before any cryptography"
+    assert sum(seen.values()) == counted
+    flood.close()
+    service.close()
+    center.close()
+
+
+def test_a_center_under_flood_moves_and_is_found_again(tmp_path: Path) -> None:
+    realm = Realm.create(tmp_path / "market")
+    realm.enrol_many(["owner", "alice"])
+    realm.create_topic("quotes", SCHEMA)
+    with served(realm, "center") as running, Correspondent(realm, realm.identity("alice"), at_hand=False) as alice:
+        service = running.services[0].service
+        before = service.topic
+        credentials(alice, "quotes")
+        service.move(realm.clock())
+        assert service.topic != before
+        # Known by its old place still: the question is asked again at the new one.
+        assert credentials(alice, "quotes").epoch == 1
+    assert not (realm.paths.root / "control" / before.hex()).exists()
+
+
+# --- epochs -------------------------------------------------------------------------------------------
+
+
+def test_rotation_by_its_owner_and_when_it_is_due(world: World) -> None:
+    owner = world.asker("owner")
+    limits = {"key_lifetime_s": 3600, "messages_per_key": 1000}
+    ask.register_topic(owner, "orders", SCHEMA, parameters=limits)
+    ask.authorise(owner, "center", "orders", "alice", BOTH)
+    alice = world.wallet("alice")
+    first = alice.get("orders", Right.PUBLISH)
+    assert ask.rotate(owner, "center", "orders", 1) == 2
+    second = alice.get("orders", Right.PUBLISH)
+    assert (first.epoch, second.epoch) == (1, 2) and sorted(second.given.pair_keys) == [1, 2]
+    assert alice.pair_key(second) != alice.pair_key(second, 1) == alice.pair_key(first)
+    with pytest.raises(ServiceRefused, match="no epoch 7"):
+        ask.rotate(owner, "center", "orders", 7)
+
+    _, center = world.center()
+    assert center.rotate_due(world.now, {"orders": 999}) == {}
+    assert "1000 messages of 1000" in center.rotate_due(world.now, {"orders": 1000})["orders"]
+    world.later(3600)
+    assert "3600 s old" in center.rotate_due(world.now, {})["orders"]
+    assert center.rotate_due(world.now, {}) == {} and world.realm.state().topic("orders").epoch == 4
+    assert alice.get("orders", Right.PUBLISH).epoch == 4
+    center.close()
+
+
+def test_a_center_leaves_anothers_topics_alone(world: World, owner: Correspondent) -> None:
+    world.realm.add_center("center-2")
+    _, other = world.center("center-2")
+    world.later(400 * 86_400)
+    assert other.rotate_due(world.now, {"orders": 2**40}) == {}
+    other.close()
+
+
+# --- challenges ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def challenging(world: World) -> Correspondent:
+    owner = world.asker("owner")
+    limits = {"challenge_every_s": 3600, "challenge_within_s": 30, "token_lifetime_s": 7200}
+    ask.register_topic(owner, "orders", SCHEMA, parameters=limits)
+    ask.authorise(owner, "center", "orders", "alice", BOTH)
+    return owner
+
+
+def challenge(asker: Correspondent) -> Challenge:
+    reply = asker.ask_center("center", requests.CREDENTIALS, Wanted("orders", Right.SUBSCRIBE).to_bytes())
+    assert reply.message.kind == requests.CHALLENGE
+    return Challenge.from_bytes(reply.message.body)
+
+
+def prove(world: World, asker: Correspondent, asked: Challenge, by: str = "alice") -> Any:
+    signed = requests.challenged(world.realm.id, "center", "orders", asked.nonce)
+    proof = Proof("orders", asked.nonce, world.realm.identity(by).signer.sign(signed))
+    return asker.ask_center("center", requests.PROVE, proof.to_bytes())
+
+
+def test_a_challenge_is_answered_once_in_its_interval(world: World, challenging: Correspondent) -> None:
+    alice = world.asker("alice")
+    first = challenge(alice)
+    assert challenge(alice) == first, "one at a time"
+    prove(world, alice, first)
+    assert prove(world, alice, first).message.kind == requests.DONE, "asked twice, proven once"
+    assert credentials(alice, "orders").epoch == 1
+    world.later(3599)
+    credentials(alice, "orders")
+    world.later(1)
+    assert challenge(alice).nonce != first.nonce
+    with refused(CenterReason.CHALLENGE):
+        prove(world, alice, replace(first, nonce=bytes(32)))
+
+
+def test_a_wallet_answers_by_itself(world: World, challenging: Correspondent) -> None:
+    alice = world.wallet("alice")
+    first = alice.get("orders", Right.PUBLISH)
+    world.later(3600)
+    assert alice.get("orders", Right.PUBLISH).token != first.token
+
+
+def test_who_misses_three_gets_no_more_tokens_until_its_owner_says_so(world: World, challenging: Correspondent) -> None:
+    alice = world.asker("alice")
+    # Late; then signed by another's key; then not at all.
+    late = challenge(alice)
+    world.later(31)
+    with refused(CenterReason.LATE):
+        prove(world, alice, late)
+    with refused(CenterReason.PROOF):
+        prove(world, alice, challenge(alice), by="mallory")
+    challenge(alice)
+    world.later(31)
+    with refused(CenterReason.SUSPENDED):
+        credentials(alice, "orders")
+    with refused(CenterReason.SUSPENDED):
+        credentials(alice, "orders")
+    # Also after the center was started anew.
+    store = Standings(world.realm.paths.root / "centers" / "center" / "standing.sqlite")
+    assert store.get(world.realm.state().topic("orders").id, "alice").missed == MAX_MISSED
+    store.close()
+    ask.authorise(challenging, "center", "orders", "alice", BOTH)
+    prove(world, alice, challenge(alice))
+    credentials(alice, "orders")
+
+
+def test_subscriptions_of_who_has_a_challenge_open_are_not_renewed(world: World, challenging: Correspondent) -> None:
+    ask.authorise(challenging, "center", "orders", "bob", BOTH)
+    for name in ("alice", "bob"):
+        ask.subscribe(world.wallet(name), "orders", "price > 1", f"{name}-1")
+    before = dict(world.realm.state().credentials_of("orders"))
+    world.later(3601)
+    world.wallet("bob", keep=False).get("orders", Right.SUBSCRIBE)
+    ask.rotate(challenging, "center", "orders", 1)
+    after = world.realm.state().credentials_of("orders")
+    assert after["alice-1"] == before["alice-1"], "bob has proven himself, alice has not"
+    assert after["bob-1"].epoch == 2
+
+
+# --- time ---------------------------------------------------------------------------------------------
+
+
+def test_a_center_and_a_broker_tell_the_time(tmp_path: Path) -> None:
+    realm = Realm.create(tmp_path / "market")
+    realm.enrol("alice")
+    ahead = Realm(realm.paths.root, clock=lambda: realm.clock() + 12 * SECOND)
+    with served(ahead, "center", "broker"), Correspondent(realm, realm.identity("alice"), at_hand=False) as alice:
+        for what, name in ((What.KEY_CENTER, "center"), (What.BROKER, "broker")):
+            clock = SkewBoundedClock(limit_us=5 * SECOND)
+            for _ in range(3):
+                clock.ask(lambda what=what, name=name: alice.time_of(what, name))  # type: ignore[misc]
+            low, told, error, high = ahead.clock(), clock.now_us(), clock.error_us(), ahead.clock()
+            assert low - error <= told <= high + error
+
+
+def test_a_handlers_misuse_is_an_answer(world: World, owner: Correspondent) -> None:
+    with pytest.raises(ServiceRefused) as refusal:
+        ask.authorise(owner, "center", "orders", "nobody", BOTH)
+    assert refusal.value.service_code == "not-found" and "nobody" in refusal.value.message
+    with pytest.raises(ServiceRefused, match="is no topic name"):
+        ask.register_topic(owner, "/no name/", SCHEMA)
+    _, center = world.center()
+    assert isinstance(center.handle(world.opened("alice", "time", cbor.encode([])), world.now), Answer)
+    with pytest.raises(Misuse, match="another than"):
+        center._rules._issuer.center("center-2")
+    center.close()
