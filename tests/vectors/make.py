@@ -152,7 +152,10 @@ def frames() -> Vector:
     altered = dataclasses.replace(received.header, time=received.header.time + 1)
 
     def outer(*parts: object) -> bytes:
-        return cbor.encode([frame.MAGIC, frame.VERSION, *parts])
+        return cbor.encode([frame.MAGIC, frame.VERSION, received.token, *parts])
+
+    def with_(signed: bytes, body: frame.Frame, token: bytes = received.token) -> bytes:
+        return frame.encode(signed, body.commitment, body.ciphertext, token=token)
 
     def signed(payload: bytes, protected: dict[int, Any], unprotected: dict[int, Any]) -> bytes:
         return cbor.encode(cbor.Tag(18, [cbor.encode(protected), unprotected, payload, received.signature]))
@@ -163,17 +166,18 @@ def frames() -> Vector:
         "truncated": ("frame", data[:-1]),
         "a byte behind the end": ("frame", data + b"\0"),
         "another magic": ("frame", data.replace(b"sealcast-frame", b"sealcast-frome")),
-        "a later version": ("version", cbor.encode([frame.MAGIC, 2, received.signed, received.sealed])),
-        "a later version of another shape": ("version", cbor.encode([frame.MAGIC, 3, {"new": 1}])),
+        "a later version": ("version", cbor.encode([frame.MAGIC, 3, received.token, received.signed, received.sealed])),
+        "an earlier version": ("version", cbor.encode([frame.MAGIC, 1, received.signed, received.sealed])),
+        "a later version of another shape": ("version", cbor.encode([frame.MAGIC, 4, {"new": 1}])),
         "an indefinite array": ("frame", b"\x9f" + data[1:] + b"\xff"),
-        "nested too deep": ("frame", b"\x84" + cbor.encode(frame.MAGIC) + b"\x01" + b"\x81" * 64),
-        "a length that claims the world": ("frame", b"\x84" + cbor.encode(frame.MAGIC) + b"\x01\x5b" + b"\xff" * 8),
+        "nested too deep": ("frame", b"\x85" + cbor.encode(frame.MAGIC) + b"\x02" + b"\x81" * 64),
+        "a length that claims the world": ("frame", b"\x85" + cbor.encode(frame.MAGIC) + b"\x02\x5b" + b"\xff" * 8),
         "EdDSA instead of Ed25519": ("frame", outer(signed(payload, {1: -8}, {}), received.sealed)),
         "no algorithm": ("frame", outer(signed(payload, {}, {1: -19}), received.sealed)),
         "an unprotected key id": ("frame", outer(signed(payload, {1: -19}, {4: b"k"}), received.sealed)),
         "a header with one label more": (
             "frame",
-            outer(signed(cbor.encode({**cbor.decode(payload), 10: 0}), {1: -19}, {}), received.sealed),
+            outer(signed(cbor.encode({**cbor.decode(payload), 11: 0}), {1: -19}, {}), received.sealed),
         ),
         "a nonce that is not the sequence": (
             "frame",
@@ -181,10 +185,12 @@ def frames() -> Vector:
         ),
         "a header changed after signing": (
             "signature",
-            frame.encode(frame.encode_signed(altered, received.signature), received.commitment, received.ciphertext),
+            with_(frame.encode_signed(altered, received.signature), received),
         ),
-        "another publisher's signature": ("signature", frame.encode(other.signed, other.commitment, other.ciphertext)),
-        "another publisher's body": ("seal", frame.encode(received.signed, other.commitment, other.ciphertext)),
+        "another token than was signed for": ("token", with_(received.signed, received, b"another")),
+        "no token, and one was signed for": ("token", with_(received.signed, received, b"")),
+        "another publisher's signature": ("signature", with_(other.signed, other)),
+        "another publisher's body": ("seal", with_(received.signed, other)),
         "a flipped bit in the body": ("seal", data[:-1] + bytes([data[-1] ^ 1])),
         "fewer events than signed": ("seal", publisher.finish(publisher.header(batch, 40), batch[:2])),
         "other events than signed": ("root", publisher.finish(publisher.header(batch, 40), batch[::-1])),

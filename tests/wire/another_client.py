@@ -161,8 +161,10 @@ def verify_header(signed: bytes, verify_key: bytes) -> dict[int, Any]:
 
 
 def read_frame(data: bytes, verify_key: bytes, pair_key: bytes) -> tuple[dict[int, Any], list[bytes]]:
-    _, _, signed, sealed = cbor2.loads(data)
+    _, _, token, signed, sealed = cbor2.loads(data)
     header = verify_header(signed, verify_key)
+    if header[10] != hashlib.sha256(token).digest():
+        raise Refused("token")
     protected, unprotected, ciphertext = cbor2.loads(sealed).value
     key = Key(derive(pair_key, b"frame", header[3]), key_data(header[1], header[8]))
     aad = cbor2.dumps(["Encrypt0", protected, signed])
@@ -182,8 +184,11 @@ def read_frame(data: bytes, verify_key: bytes, pair_key: bytes) -> tuple[dict[in
     return header, messages
 
 
-def write_frame(header: dict[int, Any], messages: list[bytes], signing_seed: bytes, pair_key: bytes) -> bytes:
+def write_frame(
+    header: dict[int, Any], messages: list[bytes], signing_seed: bytes, pair_key: bytes, token: bytes
+) -> bytes:
     header = {**header, 5: len(messages), 9: root_of([hashlib.sha256(m).digest() for m in messages])}
+    header[10] = hashlib.sha256(token).digest()
     payload = cbor2.dumps(header)
     to_be_signed = cbor2.dumps(["Signature1", ED25519, b"sealcast/1 frame", payload])
     signature = Ed25519PrivateKey.from_private_bytes(signing_seed).sign(to_be_signed)
@@ -195,7 +200,7 @@ def write_frame(header: dict[int, Any], messages: list[bytes], signing_seed: byt
     body = cbor2.dumps([cbor2.CBORTag(70, lengths), b"".join(messages)])
     ciphertext = key.gcm.encrypt(nonce, body, cbor2.dumps(["Encrypt0", protected, signed]))
     sealed = cbor2.dumps(cbor2.CBORTag(16, [protected, {5: nonce}, ciphertext]))
-    return cbor2.dumps(["sealcast-frame", 1, signed, sealed])
+    return cbor2.dumps(["sealcast-frame", 2, token, signed, sealed])
 
 
 # --- 7, 8, 9: pieces, and opening what is in them -----------------------------------------------

@@ -37,6 +37,7 @@ class Publisher:
     topic: bytes = seeded("topic", 16)
     boot: bytes = seeded("boot", 16)
     epoch: int = 1
+    token: bytes = seeded("token", 40)
 
     @property
     def signer(self) -> SigningKey:
@@ -59,6 +60,7 @@ class Publisher:
             schema=SCHEMA.digest,
             epoch=self.epoch,
             root=merkle.root(nodes, len(messages)),
+            token=frame.token_digest(self.token),
         )
 
     def publish(self, messages: Sequence[bytes], sequence: int = 0) -> bytes:
@@ -68,13 +70,14 @@ class Publisher:
         signed = frame.encode_signed(header, self.signer.sign(frame.to_be_signed(header)))
         key = self.frame_key
         aad = frame.body_aad(signed, key.commitment)
-        return frame.encode(
-            signed, key.commitment, key.seal(frame.body_nonce(header), frame.encode_body(messages), aad)
-        )
+        sealed = key.seal(frame.body_nonce(header), frame.encode_body(messages), aad)
+        return frame.encode(signed, key.commitment, sealed, token=self.token)
 
     def admit(self, data: bytes) -> list[bytes]:
         """What a broker does with a frame of this publisher, in order; FrameRejected with the reason otherwise."""
         received = frame.parse(data)
+        if not received.names_token:
+            raise FrameRejected("token", "not the token that was signed for")
         if not self.signer.verify_key.verify(received.to_be_signed, received.signature):
             raise FrameRejected("signature", "not this publisher's")
         try:

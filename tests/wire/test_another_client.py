@@ -38,7 +38,9 @@ def test_it_reads_our_frames_and_events() -> None:
 
 
 @pytest.mark.parametrize(
-    "vector", [v for v in FRAMES["vectors"] if v.get("reason") in ("signature", "seal", "root")], ids=lambda v: v["why"]
+    "vector",
+    [v for v in FRAMES["vectors"] if v.get("reason") in ("token", "signature", "seal", "root")],
+    ids=lambda v: v["why"],
 )
 def test_it_refuses_what_must_be_refused(vector: dict[str, str]) -> None:
     with pytest.raises(theirs.Refused, match=vector["reason"]):
@@ -69,7 +71,7 @@ def test_its_frames_are_ours_byte_for_byte() -> None:
         8: us.epoch,
         9: b"",
     }
-    data = theirs.write_frame(header, batch, KEYS["sign_seed"], KEYS["pair_key"])
+    data = theirs.write_frame(header, batch, KEYS["sign_seed"], KEYS["pair_key"], us.token)
     assert data == us.publish(batch, sequence=7)
     assert us.admit(data) == batch
 

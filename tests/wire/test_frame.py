@@ -33,7 +33,7 @@ def test_arrives_as_it_was_published(count: int) -> None:
     assert received.header == ALICE.header(batch, sequence=7)
     assert received.nonce == (7).to_bytes(12, "big")
     assert ALICE.admit(data) == batch
-    assert frame.encode(received.signed, received.commitment, received.ciphertext) == data
+    assert frame.encode(received.signed, received.commitment, received.ciphertext, token=received.token) == data
     about = frame.parse_signed(received.signed)
     assert (about.header, about.signature) == (received.header, received.signature)
     assert about.to_be_signed == frame.to_be_signed(received.header)
@@ -52,7 +52,7 @@ def test_every_altered_byte_is_noticed() -> None:
             altered = bytearray(DATA)
             altered[at] ^= flip
             reasons.add(refusal(bytes(altered)))
-    assert reasons == {"frame", "version", "signature", "seal"}
+    assert reasons == {"frame", "version", "token", "signature", "seal"}
 
 
 def test_every_cut_is_noticed() -> None:
@@ -74,7 +74,7 @@ def test_noise_is_no_frame(data: bytes) -> None:
 def test_nor_is_a_frame_with_something_else_spliced_in(at: int, insert: bytes, drop: int) -> None:
     data = DATA[:at] + insert + DATA[at + drop :]
     if data != DATA:
-        assert refusal(data) in {"frame", "version", "signature", "seal"}
+        assert refusal(data) in {"frame", "version", "token", "signature", "seal"}
 
 
 # --- one field after the other ------------------------------------------------------------------
@@ -87,7 +87,7 @@ def field(**changes: object) -> Callable[[], bytes]:
         received = frame.parse(DATA)
         header = dataclasses.replace(received.header, **changes)  # type: ignore[arg-type]
         signed = frame.encode_signed(header, received.signature)
-        return frame.encode(signed, received.commitment, received.ciphertext)
+        return frame.encode(signed, received.commitment, received.ciphertext, token=received.token)
 
     return make
 
@@ -113,13 +113,13 @@ def test_every_field_of_the_header_is_signed(changes: dict[str, object]) -> None
 
 def test_another_publishers_body_does_not_open_beside_my_header() -> None:
     mine, other = frame.parse(DATA), frame.parse(Publisher(name="ticker-2").publish(THREE, sequence=40))
-    assert refusal(frame.encode(mine.signed, other.commitment, other.ciphertext)) == "seal"
+    assert refusal(frame.encode(mine.signed, other.commitment, other.ciphertext, token=mine.token)) == "seal"
 
 
 def test_a_body_is_bound_to_its_own_header() -> None:
     """Surreptitious forwarding within one boot: the body of one frame under the header of the next."""
     first, second = frame.parse(ALICE.publish(THREE, 40)), frame.parse(ALICE.publish(messages(4)[1:], 43))
-    assert refusal(frame.encode(second.signed, first.commitment, first.ciphertext)) == "seal"
+    assert refusal(frame.encode(second.signed, first.commitment, first.ciphertext, token=second.token)) == "seal"
     with pytest.raises(CannotOpen):
         ALICE.frame_key.open(first.nonce, first.commitment, first.ciphertext, second.body_aad)
 
@@ -137,13 +137,13 @@ def test_a_nonce_that_is_not_the_sequence_is_refused() -> None:
     received = frame.parse(DATA)
     sealed = cose.encode_encrypt0(received.commitment, (41).to_bytes(12, "big"), received.ciphertext)
     with pytest.raises(FrameRejected, match="sequence"):
-        frame.parse(cbor.encode([frame.MAGIC, frame.VERSION, received.signed, sealed]))
+        frame.parse(cbor.encode([frame.MAGIC, frame.VERSION, received.token, received.signed, sealed]))
 
 
 # --- versions and shapes ------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("version", [0, 2, 23, 24, 2**32, 2**64 - 1])
+@pytest.mark.parametrize("version", [0, 1, 3, 23, 24, 2**32, 2**64 - 1])
 def test_another_version_is_told_from_garbage(version: int) -> None:
     received = frame.parse(DATA)
     for rest in ([received.signed, received.sealed], [], [1, 2, 3, {"new": "things"}]):
@@ -154,9 +154,10 @@ def test_another_version_is_told_from_garbage(version: int) -> None:
     "shape",
     [
         ["sealcast-frame"],
-        ["sealcast-frame", 1],
-        ["sealcast-frame", 1, b"", b""],
-        ["sealcast-frame", 1, b"", b"", b""],
+        ["sealcast-frame", 2],
+        ["sealcast-frame", 2, b"", b"", b""],
+        ["sealcast-frame", 2, b"", b""],
+        ["sealcast-frame", 2, b"", b"", b"", b""],
         ["sealcast-frame", "1", b"", b""],
         ["sealcast-frame", -1, b"", b""],
         ["sealcast-frame", True, b"", b""],

@@ -30,6 +30,7 @@ def example() -> dict[str, bytes]:
         "pair key": seeded(f"pair {publisher.name}"),
         "message": message,
         "root": hashlib.sha256(message).digest(),
+        "token": publisher.token,
         "header": cose.parse_sign1(received.signed).payload,
         "to be signed": received.to_be_signed,
         "signed": received.signed,

@@ -119,6 +119,8 @@ def admit(data: bytes) -> tuple[frame.Header, list[bytes]]:
     keys = {name: unhex(value) for name, value in FRAMES["keys"].items()}
     received = frame.parse(data)
     header = received.header
+    if not received.names_token:
+        raise FrameRejected("token", "")
     if not VerifyKey(keys["verify_key"]).verify(received.to_be_signed, received.signature):
         raise FrameRejected("signature", "")
     aad = b"sealcast/endpoint/1" + header.topic + header.epoch.to_bytes(8, "big")
@@ -133,7 +135,7 @@ def admit(data: bytes) -> tuple[frame.Header, list[bytes]]:
     # A good one is written again to the same bytes.
     signed = frame.encode_signed(header, SigningKey(Secret(keys["sign_seed"])).sign(frame.to_be_signed(header)))
     again = key.seal(frame.body_nonce(header), frame.encode_body(batch), frame.body_aad(signed, key.commitment))
-    assert frame.encode(signed, key.commitment, again) == data
+    assert frame.encode(signed, key.commitment, again, token=received.token) == data
     return header, batch
 
 

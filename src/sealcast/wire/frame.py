@@ -1,6 +1,7 @@
 """The frame: one publisher's batch of events, signed once and sealed to the broker. What a topic's log holds.
 
-    frame   = ["sealcast-frame", 1, signed (bytes: COSE_Sign1), sealed (bytes: COSE_Encrypt0)]
+    frame   = ["sealcast-frame", 2, token (bytes), signed (bytes: COSE_Sign1), sealed (bytes: COSE_Encrypt0)]
+    token   : the key center's word that the publisher may; the header names it by its SHA-256
     signed  : the header, by the publisher; its root commits to every message
     sealed  : the body, all messages, to the broker; associated data is `signed`, byte for byte
 
@@ -10,11 +11,14 @@ Making one (the keys live in schemes/):           Reading one:
     signed = encode_signed(header, signature)         open frame.ciphertext under frame.commitment, frame.nonce,
     seal encode_body(messages), nonce body_nonce(     associated data frame.body_aad
       header), associated data body_aad(signed, c)    messages = decode_body(body, frame.header.count)
-    encode(signed, commitment, ciphertext)            recompute the root over them
+    encode(signed, commitment, ciphertext, token=...) recompute the root over them
+
+Brokers read thousands at a time: `wire.frames` takes a whole batch apart at once, and is held to `parse` by its tests.
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -34,14 +38,18 @@ from sealcast.wire.limits import (
     MAX_PUBLISHER_BYTES,
     MAX_SEQUENCE,
     MAX_TIME_MICROS,
+    MAX_TOKEN_BYTES,
 )
 
 MAGIC: Final = "sealcast-frame"
-VERSION: Final = 1
+VERSION: Final = 2
 #: Separates what is signed here from whatever else an entity's key may come to sign.
 SIGNATURE_CONTEXT: Final = b"sealcast/1 frame"
 TOPIC_BYTES: Final = 16
 BOOT_BYTES: Final = 16
+DIGEST_BYTES: Final = 32
+#: What a header names when there is no token. Topics with a key center admit no such frame.
+NO_TOKEN: Final = bytes(DIGEST_BYTES)
 #: RFC 8746: an array of unsigned 32-bit integers, little-endian.
 TAG_UINT32_LE: Final = 70
 
@@ -65,6 +73,8 @@ class Header:
     schema: bytes
     epoch: int
     root: bytes
+    #: SHA-256 of the token that comes with it: the signature is made for this token and no other.
+    token: bytes = NO_TOKEN
 
 
 #: The header on the wire: a map from these labels to the fields.
@@ -78,8 +88,15 @@ _LABELS: Final = {
     7: "schema",
     8: "epoch",
     9: "root",
+    10: "token",
 }
-_BYTES_FIELDS: Final = {"topic": TOPIC_BYTES, "boot": BOOT_BYTES, "schema": 32, "root": HASH_BYTES}
+_BYTES_FIELDS: Final = {
+    "topic": TOPIC_BYTES,
+    "boot": BOOT_BYTES,
+    "schema": DIGEST_BYTES,
+    "root": HASH_BYTES,
+    "token": DIGEST_BYTES,
+}
 _INT_FIELDS: Final = {
     "sequence": (0, MAX_SEQUENCE),
     "count": (1, MAX_EVENTS_PER_FRAME),
@@ -102,6 +119,8 @@ class Frame:
     """A frame, taken apart: well formed, and nothing more is known yet."""
 
     header: Header
+    #: As it came: whether it is the one that the header names is for `names_token` to say.
+    token: bytes
     signature: bytes
     to_be_signed: bytes
     #: The COSE_Sign1, byte for byte.
@@ -114,6 +133,16 @@ class Frame:
     body_aad: bytes
     #: The key size it says it was sealed with.
     key_bits: int
+
+    @property
+    def names_token(self) -> bool:
+        """Whether the token that came along is the one that the publisher signed for."""
+        return self.header.token == token_digest(self.token)
+
+
+def token_digest(token: bytes) -> bytes:
+    """How a header names a token, or that there is none."""
+    return hashlib.sha256(token).digest() if token else NO_TOKEN
 
 
 # --- making -------------------------------------------------------------------------------------
@@ -152,11 +181,15 @@ def encode_body(messages: Sequence[bytes]) -> bytes:
     return body
 
 
-def encode(signed: bytes, commitment: bytes, ciphertext: bytes, key_bits: int = DEFAULT_KEY_BITS) -> bytes:
+def encode(
+    signed: bytes, commitment: bytes, ciphertext: bytes, key_bits: int = DEFAULT_KEY_BITS, *, token: bytes
+) -> bytes:
     """The frame as the log holds it."""
+    if len(token) > MAX_TOKEN_BYTES:
+        raise Misuse(f"a token has at most {MAX_TOKEN_BYTES} bytes, not {len(token)}")
     header = parse_signed(signed).header
     sealed = cose.encode_encrypt0(commitment, body_nonce(header), ciphertext, key_bits)
-    data = cbor.encode([MAGIC, VERSION, signed, sealed])
+    data = cbor.encode([MAGIC, VERSION, token, signed, sealed])
     if len(data) > MAX_FRAME_BYTES:
         raise Misuse(f"a frame has at most {MAX_FRAME_BYTES} bytes, not {len(data)}", hint=_SMALLER)
     return data
@@ -171,17 +204,20 @@ def parse(data: bytes) -> Frame:
         raise cbor.refused(f"a frame has at most {MAX_FRAME_BYTES} bytes, not {len(data)}")
     _check_version(data)
     outer = cbor.decode(data, max_depth=1, max_items=8)
-    if not isinstance(outer, list) or len(outer) != 4 or outer[:2] != [MAGIC, VERSION]:
+    if not isinstance(outer, list) or len(outer) != 5 or outer[:2] != [MAGIC, VERSION]:
         raise cbor.refused("not a frame")
-    signed, sealed = outer[2:]
-    if not isinstance(signed, bytes) or not isinstance(sealed, bytes):
-        raise cbor.refused("a frame holds two byte strings, what is signed and what is sealed")
+    token, signed, sealed = outer[2:]
+    if not isinstance(token, bytes) or not isinstance(signed, bytes) or not isinstance(sealed, bytes):
+        raise cbor.refused("a frame holds three byte strings: the token, what is signed and what is sealed")
+    if len(token) > MAX_TOKEN_BYTES:
+        raise cbor.refused(f"a token has at most {MAX_TOKEN_BYTES} bytes, not {len(token)}")
     about = parse_signed(signed)
     box = cose.parse_encrypt0(sealed)
     if box.nonce != body_nonce(about.header):
         raise cbor.refused("the nonce of a frame's body is its sequence number")
     return Frame(
         header=about.header,
+        token=token,
         signature=about.signature,
         to_be_signed=about.to_be_signed,
         signed=signed,

@@ -28,6 +28,8 @@ class FrameSealer:
         signer: SigningKey,
         boot: bytes | None = None,
         key_bits: int = DEFAULT_KEY_BITS,
+        *,
+        token: bytes = b"",
     ) -> None:
         self._codec = codec
         self._topic_id = topic_id
@@ -37,6 +39,8 @@ class FrameSealer:
         self._boot = boot if boot is not None else os.urandom(frame.BOOT_BYTES)
         self._key = keys.frame_key(pair, self._boot, keys.associated_data(topic_id, epoch), key_bits)
         self._sequence = 0
+        #: That it may publish; exchanged for a newer one while it goes on.
+        self.token = token
 
     def seal(
         self,
@@ -60,6 +64,7 @@ class FrameSealer:
             schema=self._codec.schema.digest,
             epoch=self._epoch,
             root=merkle.root(merkle.build(merkle.hash_messages(messages)), len(messages)),
+            token=frame.token_digest(self.token),
         )
         body = frame.encode_body(messages)
         # Numbers are spent before anything is sealed under them: a failure further on leaves a gap, never a repeat.
@@ -67,4 +72,5 @@ class FrameSealer:
         signed = frame.encode_signed(header, self._signer.sign(frame.to_be_signed(header)))
         key = self._key
         aad = frame.body_aad(signed, key.commitment, key.key_bits)
-        return frame.encode(signed, key.commitment, key.seal(frame.body_nonce(header), body, aad), key.key_bits)
+        sealed = key.seal(frame.body_nonce(header), body, aad)
+        return frame.encode(signed, key.commitment, sealed, key.key_bits, token=self.token)
