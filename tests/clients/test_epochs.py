@@ -66,7 +66,7 @@ def test_a_frame_that_says_another_key_size_than_the_topics_is_refused(tmp_path:
         key = publisher._sealer._key
         body = key.open(got.nonce, got.commitment, got.ciphertext, got.body_aad)
         lie = key.seal(got.nonce, body, frame.body_aad(got.signed, got.commitment, 128))
-        forged = frame.encode(got.signed, got.commitment, lie, 128)
+        forged = frame.encode(got.signed, got.commitment, lie, 128, token=got.token)
         with EmbeddedTopic(realm.paths.topic("quotes").frames_root, 1) as log:
             log.partition(0).append([forged])
     counts = pump(realm, "quotes")
