@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from sealcast.errors import EventRejected
-from sealcast.log.embedded import EmbeddedTopic
+from sealcast.errors import EventRejected, NotFound
 from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, Position
 from sealcast.model.schema import Schema, Value
 from sealcast.schemes.endpoint.publish import FrameSealer
 from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
+from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm import RealmState
 from sealcast.wire.records import RecordCodec
 
@@ -57,7 +57,8 @@ class _Checked:
 class Publisher:
     """One entity publishing on one topic. Threads may share it; a child process makes its own."""
 
-    def __init__(self, realm: Realm | str | Path, topic: str, as_: str) -> None:
+    def __init__(self, realm: Realm | str | Path, topic: str, as_: str, *, broker: str = FIRST_BROKER) -> None:
+        """At one of the brokers that serve the topic: wherever one publishes, subscribers of all of them get it."""
         self.realm = realm if isinstance(realm, Realm) else Realm(realm)
         self.topic = topic
         self.name = as_
@@ -67,8 +68,13 @@ class Publisher:
         state.require(Right.PUBLISH, topic, as_)
         self._identity = self.realm.identity(as_)
         about = state.topic(topic)
-        self._log = EmbeddedTopic(self.realm.paths.topic(topic).frames_root, about.partitions)
-        self.partition = partition_of(as_, about.partitions)
+        if broker not in state.serving(topic):
+            raise NotFound(
+                f"broker {broker!r} does not serve topic {topic!r}",
+                hint=f"those do: {', '.join(state.serving(topic))}; or let it: sealcast topic serve {topic} {broker}",
+            )
+        self._log = self.realm.frames(topic, broker)
+        self.partition = self._log.own[partition_of(as_, about.partitions)]
         self._refresh()
 
     def publish(self, events: Iterable[Event]) -> list[Position]:

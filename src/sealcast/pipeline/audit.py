@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from sealcast.errors import Corrupt, FrameRejected, NotFound, SealcastError
 from sealcast.groupkeys.interface import KeyRef
-from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
+from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import GENESIS, Committed, LedgerReader
 from sealcast.log.offsets import PinnedOffset
@@ -41,6 +41,7 @@ from sealcast.pipeline.order import Order
 from sealcast.pipeline.rulings import received_of, rule_frames
 from sealcast.schemes.endpoint.broker import EndpointSealer
 from sealcast.trust.deployment import Realm
+from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm import FIRST_EPOCH, RealmState
 from sealcast.trust.replay import Windows
 from sealcast.wire import sealed
@@ -117,11 +118,11 @@ class Report:
 class Audit:
     """One topic, from its first record to the last that is there when the audit begins."""
 
-    def __init__(self, realm: Realm, topic: str, *, by_reference: bool = False) -> None:
-        self._broker = realm.broker()
+    def __init__(self, realm: Realm, topic: str, *, broker: str = FIRST_BROKER, by_reference: bool = False) -> None:
+        self._broker = realm.broker(broker)
         self._about = realm.state().topic(topic)
-        self._paths = realm.paths.topic(topic)
-        self._log = EmbeddedTopic(self._paths.frames_root, read_only=True)
+        self._paths = realm.paths.topic(topic, broker)
+        self._log = realm.frames(topic, broker, read_only=True)
         self._journal_key = self._broker.journal_key(self._about.id)
         self._ledger = LedgerReader(self._paths.ledger, self._journal_key)
         self._pieces = Pieces(self._paths.pieces)

@@ -25,6 +25,7 @@ from sealcast.schemes.endpoint import keys
 from sealcast.schemes.endpoint.broker import EndpointSealer
 from sealcast.trust.broker import BrokerSecrets
 from sealcast.trust.deployment import Realm
+from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm import RealmState, Topic
 from sealcast.trust.replay import identify
 from sealcast.wire.records import RecordCodec
@@ -51,12 +52,12 @@ class TopicContext:
 class TopicWorker:
     """One topic in this process: what outlives a version (keys, tables, the planner's memory)."""
 
-    def __init__(self, realm: Realm, topic: str) -> None:
+    def __init__(self, realm: Realm, topic: str, broker: str = FIRST_BROKER) -> None:
         self._realm = realm
         self._name = topic
-        self._broker: BrokerSecrets = realm.broker()
-        self._tables = TableCache(realm.paths.tables(topic))
-        self._ledger = LedgerReader(realm.paths.topic(topic).ledger)
+        self._broker: BrokerSecrets = realm.broker(broker)
+        self._tables = TableCache(realm.paths.tables(topic, broker), broker)
+        self._ledger = LedgerReader(realm.paths.topic(topic, broker).ledger)
         self._memories: dict[int, KeyMemory] = {}
         self._sealers: dict[int, EndpointSealer] = {}
         #: By slot. Slots are never given twice, so that a longer list says all that a shorter one did.
@@ -127,30 +128,30 @@ def sealer_of(state: RealmState, topic: Topic, broker: BrokerSecrets, name_of: C
     ours, bits = broker.topic_keys(state, topic), topic.parameters.key_bits
 
     def pair_of_slot(slot: int) -> Secret:
-        return ours.pair_key(name_of(slot))
+        return ours.mailbox_key(name_of(slot), broker.name)
 
-    return EndpointSealer(topic.id, topic.epoch, ours.content_root(), pair_of_slot, bits)
+    return EndpointSealer(topic.id, topic.epoch, ours.content_root(broker.name), pair_of_slot, bits)
 
 
 #: By process, too: neither SQLite's handles nor locks survive a fork.
-_workers: dict[tuple[int, str, str], TopicWorker] = {}
+_workers: dict[tuple[int, str, str, str], TopicWorker] = {}
 _workers_lock = threading.Lock()
 
 
-def context(realm: str, topic: str, version: int) -> TopicContext:
+def context(realm: str, topic: str, version: int, broker: str = FIRST_BROKER) -> TopicContext:
     """The context of a batch, from this process's memory if it was here before."""
-    return _worker(realm, topic).at(version)
+    return _worker(realm, topic, broker).at(version)
 
 
-def gate(realm: str, topic: str, version: int) -> Gate:
+def gate(realm: str, topic: str, version: int, broker: str = FIRST_BROKER) -> Gate:
     """The gate of a batch, likewise."""
-    return _worker(realm, topic).gate(version)
+    return _worker(realm, topic, broker).gate(version)
 
 
-def _worker(realm: str, topic: str) -> TopicWorker:
-    name = (os.getpid(), realm, topic)
+def _worker(realm: str, topic: str, broker: str) -> TopicWorker:
+    name = (os.getpid(), realm, topic, broker)
     with _workers_lock:
         worker = _workers.get(name)
         if worker is None:
-            worker = _workers[name] = TopicWorker(Realm(realm), topic)
+            worker = _workers[name] = TopicWorker(Realm(realm), topic, broker)
     return worker

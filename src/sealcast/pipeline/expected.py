@@ -93,7 +93,7 @@ class Expectation:
         topic = state.topic(self._topic)
         asked: dict[str, list[int]] = {}
         slots = state.slots_of(topic.name)
-        for subscription in state.subscriptions_of(topic.name):
+        for subscription in state.subscriptions_at(topic.name, self._broker.name).values():
             if state.may_subscribe(topic.name, subscription.subscriber):
                 asked.setdefault(subscription.filter, []).append(slots[subscription.subscriber])
         filters = tuple((self._condition(text, topic.schema), np.unique(who)) for text, who in asked.items())

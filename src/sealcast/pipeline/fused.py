@@ -84,8 +84,8 @@ def _halves(ruled: Ruled) -> tuple[Ruled, Ruled]:
     return first, second
 
 
-def process(realm: str, topic: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """`handle_bounded` as `mapInArrow` wants it, on all rulings of a task. What is captured is two names."""
+def process(name: TopicName) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """`handle_bounded` as `mapInArrow` wants it, on all rulings of a task. What is captured is names."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = [row for batch in batches for row in batch.to_pylist()]
@@ -95,7 +95,7 @@ def process(realm: str, topic: str) -> Callable[[Iterator[pa.RecordBatch]], Iter
         if any(row[name] != value for row in rows for name, value in pinned.items()):
             raise Bug("rulings of several batches came to one task")
         rulings = np.concatenate([np.frombuffer(row["rulings"], RULING) for row in rows])
-        name, at = TopicName(realm, topic), context(realm, topic, pinned["version"])
+        at = context(name.realm, name.topic, pinned["version"], name.broker)
         for ruled in _frames(rulings, name.open().frames, at.table):
             for piece in handle_bounded(ruled, at):
                 data = wire.encode(piece)

@@ -21,7 +21,6 @@ from sealcast.errors import Corrupt, FrameRejected, NotFound
 from sealcast.filters.check import fit
 from sealcast.filters.explain import Part, explain
 from sealcast.filters.parse import parse
-from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import Committed, LedgerReader
 from sealcast.log.pieces import Pieces
@@ -130,7 +129,7 @@ class Reasons:
         self._topic = topic
         self._broker = realm.broker()
         about, paths = realm.state().topic(topic), realm.paths.topic(topic)
-        self._log = EmbeddedTopic(paths.frames_root, read_only=True)
+        self._log = realm.frames(topic, read_only=True)
         self._ledger = LedgerReader(paths.ledger, self._broker.journal_key(about.id))
         self._pieces = Pieces(paths.pieces)
 

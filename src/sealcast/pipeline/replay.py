@@ -75,7 +75,7 @@ class Replay(StatefulProcessor):
         if bucket == REFUSED:
             yield from (_row(row, bytes(row.claims)) for row in given)
             return
-        bounds = gate(self._name.realm, self._name.topic, given[0].version).bounds
+        bounds = gate(self._name.realm, self._name.topic, given[0].version, self._name.broker).bounds
         windows = self._load(bucket, bounds)
         parts = [np.frombuffer(row.claims, CLAIM) for row in given]
         rulings = rule(windows, np.concatenate(parts), given[0].settled)

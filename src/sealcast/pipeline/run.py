@@ -38,6 +38,7 @@ from sealcast.pipeline.session import cores, is_local, session
 from sealcast.pipeline.sources import batch_tasks
 from sealcast.pipeline.topic import TopicName
 from sealcast.trust.deployment import Realm
+from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.replay import Windows
 
 #: How long a stop waits for the micro-batch at hand. What it interrupts is done again at the next start.
@@ -54,7 +55,7 @@ _KILLED: Final = "was it killed, or short of memory? start again: nothing is los
 def sealed(rulings: DataFrame, name: TopicName) -> DataFrame:
     """Rulings -> sealed pieces: admit, match, group, seal and deliver, fused; counted on the way."""
     counts = [F.sum(column).alias(column) for column in (*COUNTS, *REJECTED.values())]
-    pieces = rulings.mapInArrow(fused.process(name.realm, name.topic), ddl(PIECES))
+    pieces = rulings.mapInArrow(fused.process(name), ddl(PIECES))
     return pieces.observe(OBSERVED, *counts)
 
 
@@ -180,7 +181,7 @@ class Pipeline:
                 .transform(sealed, name)
                 .writeStream.format("sealcast-sealed")
                 .options(**_options(name), term=term, checkpointLocation=str(topic.paths.checkpoint))
-                .queryName(f"{OBSERVED}:{name.topic}:{topic.realm.id.hex()[:8]}")
+                .queryName(":".join((OBSERVED, name.topic, topic.realm.id.hex()[:8], *_other(name.broker))))
             )
             if once:
                 writer = writer.trigger(availableNow=True)
@@ -275,7 +276,11 @@ def _explained() -> Iterator[None]:
 
 
 def _options(name: TopicName) -> dict[str, str]:
-    return {"realm": name.realm, "topic": name.topic}
+    return {"realm": name.realm, "topic": name.topic, "broker": name.broker}
+
+
+def _other(broker: str) -> tuple[str, ...]:
+    return () if broker == FIRST_BROKER else (broker,)
 
 
 def _parallelism(spark: SparkSession) -> dict[str, int]:

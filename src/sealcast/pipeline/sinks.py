@@ -158,8 +158,9 @@ def _start_of(ledger: Ledger, partitions: int, query: str, batch: int) -> Pinned
 def _end_of(start: PinnedOffset, refs: Sequence[PieceRef], pinned: tuple[int, int, int]) -> PinnedOffset:
     """Where the pieces lead from there: without a gap, or something was lost between source and sink."""
     reached = list(start.partitions)
+    reached += [0] * (max((ref.partition for ref in refs), default=-1) + 1 - len(reached))  # a topic may gain some
     for ref in refs:
-        if ref.partition >= len(reached) or ref.first != reached[ref.partition]:
+        if ref.first != reached[ref.partition]:
             raise Corrupt(
                 f"frames {ref.first} to {ref.end} of partition {ref.partition} do not follow what the ledger has "
                 f"delivered ({start}); nothing was committed",

@@ -180,6 +180,9 @@ def _pinned(topic: OpenTopic, start: PinnedOffset, ends: tuple[int, ...], now_us
         if end < log.end():  # what waits was appended when its first frame was, or later
             settled = min(settled, next(iter(log.read(end, end + 1))).time_us)
     version = topic.realm.registry.version()
+    # Partitions that came since and have nothing yet are not of this batch: the ledger learns of them with a piece.
+    used = max((n for n, end in enumerate(ends, 1) if end), default=0)
+    ends = ends[: max(used, len(start.partitions))]
     return PinnedOffset(ends, version, max(now_us, start.time_us), max(settled, start.settled_us))
 
 
@@ -192,7 +195,7 @@ def _tasks(
 
 
 def _read(name: TopicName, task: FrameSpans) -> Iterator[pa.RecordBatch]:
-    frames, rules = name.open().frames, gate(name.realm, name.topic, task.end.version)
+    frames, rules = name.open().frames, gate(name.realm, name.topic, task.end.version, name.broker)
     turned = task.turned
     for partition, first, end in task.spans:
         for received in gathered(partition, frames.partition(partition).read(first, end)):

@@ -25,6 +25,7 @@ from sealcast.filters.index.overlay import NEW
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import Condition
 from sealcast.model import Schema, Subscription
+from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm import RealmState, Topic
 
 #: Fewer are compiled sooner than read from a file.
@@ -51,10 +52,11 @@ class SubscriptionTable:
 
 
 class TableCache:
-    """Tables of one topic, the last one kept."""
+    """Tables of one topic at one broker, the last one kept."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, broker: str = FIRST_BROKER) -> None:
         self._directory = directory
+        self._broker = broker
         #: The table last asked for, and the one that was last compiled as a whole.
         self._last: tuple[Subscriptions, Index | Overlay] | None = None
         self._base: tuple[Subscriptions, Index] | None = None
@@ -62,7 +64,7 @@ class TableCache:
     def at(self, state: RealmState, topic: Topic) -> SubscriptionTable:
         """The table at the state's version."""
         slots_by_name = state.slots_of(topic.name)
-        subscriptions = state.topic_state(topic.name).subscriptions
+        subscriptions = state.subscriptions_at(topic.name, self._broker)
         slots = np.array([slots_by_name[s.subscriber] for s in subscriptions.values()], np.int64)
         allowed = np.zeros(len(slots_by_name), np.bool_)
         allowed[list(state.authorised_slots(topic.name))] = True

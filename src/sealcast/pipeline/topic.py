@@ -1,4 +1,4 @@
-"""A topic as the data sources see it: two names that may travel in a plan, and what they stand for where they arrive.
+"""A topic as the data sources see it: three names that may travel in a plan, and what they stand for where they arrive.
 
 Spark pickles readers, writers and their options into plans. So only names are ever attributes of these; keys, logs and
 ledgers are opened by the process that uses them, and kept by it.
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from sealcast.errors import Corrupt, Misuse, NotFound
-from sealcast.log.embedded import EmbeddedTopic
+from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
@@ -23,7 +23,7 @@ from sealcast.pipeline.admit import bounds_of
 from sealcast.pipeline.history import History
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.deployment import Realm
-from sealcast.trust.layout import Layout
+from sealcast.trust.layout import FIRST_BROKER, Layout
 from sealcast.trust.realm import Topic
 
 MAX_OPEN: Final = 16
@@ -35,13 +35,15 @@ class TopicName:
 
     realm: str
     topic: str
+    #: Whose part of it: the broker that seals for its subscribers.
+    broker: str = FIRST_BROKER
 
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> TopicName:
         realm, topic = (options.get(name) for name in ("realm", "topic"))
         if not realm or not topic:
             raise Misuse('name the realm\'s directory and the topic: .option("realm", ...).option("topic", ...)')
-        return cls(os.path.abspath(realm), topic)
+        return cls(os.path.abspath(realm), topic, options.get("broker") or FIRST_BROKER)
 
     def open(self) -> OpenTopic:
         """In this process: opened on first use, kept for the next."""
@@ -66,22 +68,22 @@ class OpenTopic(Unpicklable):
         self.name = name
         self.realm = Realm(name.realm)
         self.about: Topic = self.realm.state().topic(name.topic)
-        self.paths = self.realm.paths.topic(name.topic)
+        self.paths = self.realm.paths.topic(name.topic, name.broker)
         self.pieces = Pieces(self.paths.pieces)
 
     @cached_property
     def journal_key(self) -> Secret:
-        return self.realm.broker().journal_key(self.about.id)
+        return self.realm.broker(self.name.broker).journal_key(self.about.id)
 
     @cached_property
     def ledger(self) -> Ledger:
         return Ledger(self.paths.ledger, self.journal_key)
 
     @cached_property
-    def frames(self) -> EmbeddedTopic:
+    def frames(self) -> BrokerTopic:
         """The frame log. Publishers may not have been here yet: then it is made, empty."""
-        EmbeddedTopic(self.paths.frames_root, self.about.partitions).close()
-        return EmbeddedTopic(self.paths.frames_root, read_only=True)
+        self.realm.frames(self.name.topic, self.name.broker).close()
+        return self.realm.frames(self.name.topic, self.name.broker, read_only=True)
 
     def history(self) -> History:
         """What the ledger says of replay."""
@@ -99,7 +101,7 @@ class OpenTopic(Unpicklable):
     def prepare(self) -> None:
         """Before a run, for whoever runs the topic alone: what crashes left is repaired or removed, what they cannot
         have left is refused."""
-        with EmbeddedTopic(self.paths.frames_root, self.about.partitions) as log:
+        with self.realm.frames(self.name.topic, self.name.broker) as log:
             ends = [log.partition(number).end() for number in range(log.partitions)]
         committed, version = self.committed(), self.realm.registry.version()
         if version < committed.version:

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sealcast.errors import Corrupt
+from sealcast.log.forwarded import BrokerTopic
 from sealcast.trust import gates, layout
 from sealcast.trust.authority import Authority
 from sealcast.trust.broker import BrokerSecrets
@@ -48,6 +49,12 @@ class Handle:
                 hint="one of the two was exchanged: restore both from one copy",
             )
         return gates.trust_of(founding)
+
+    def frames(self, topic: str, broker: str = FIRST_BROKER, *, read_only: bool = False) -> BrokerTopic:
+        """A topic's frame log at one of its brokers."""
+        state = self.state()
+        number, brokers, each = state.broker_number(broker), len(state.brokers()), state.topic(topic).partitions
+        return BrokerTopic(self.paths.topic(topic, broker).frames_root, each, number, brokers, read_only=read_only)
 
     # --- secrets, where they are at hand --------------------------------------------------------------
 
