@@ -36,6 +36,13 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "opyrchal/fig8": Experiment("opyrchal.figures:fig8", "encryptions against cache size"),
     "opyrchal/fig9": Experiment("opyrchal.fig9:run", "throughput against encryptions per message, and key set-up"),
     "opyrchal/auth": Experiment("opyrchal.auth:run", "throughput with integrity, key commitment and signatures"),
+    "pallickara/registration": Experiment(
+        "pallickara.registration:run", "registering a topic, and where the time goes"
+    ),
+    "pallickara/token": Experiment("pallickara.token:run", "asking for a key and a token, and where the time goes"),
+    "pallickara/end-to-end": Experiment("pallickara.end_to_end:run", "a message's delay, secured against unsecured"),
+    "pallickara/discovery": Experiment("pallickara.discovery:run", "finding topics, against how many match"),
+    "pallickara/spacing": Experiment("pallickara.spacing:run", "whether the spacing of messages is preserved"),
 }
 
 

@@ -1,0 +1,1 @@
+"""Paper 004 (Pallickara and others) again: what its section 6 measures, on our trust plane and our path."""

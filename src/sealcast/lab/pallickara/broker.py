@@ -1,0 +1,80 @@
+"""A broker that takes one batch at a time, when it is told to: the pipeline's own kernels, without Spark.
+
+Paper 004 measures what becomes of one message on its way. Spark would answer with the length of its micro-batches, the
+same for a message that is sealed and for one that is not (`sealcast bench pipeline` measures those). So the lab's
+broker does for a batch what the pipeline does, with the same functions and into the same ledger, when it is called.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final, Self
+
+from sealcast.log.embedded import EmbeddedTopic
+from sealcast.log.entry import Entry, PieceRef
+from sealcast.log.ledger import Ledger
+from sealcast.log.offsets import PinnedOffset
+from sealcast.log.pieces import Pieces
+from sealcast.model.stages import Ruled
+from sealcast.pipeline import context, rulings
+from sealcast.pipeline.admit import bounds_of
+from sealcast.pipeline.fused import handle
+from sealcast.pipeline.history import History
+from sealcast.trust.deployment import Realm
+from sealcast.trust.replay import SETTLING_US
+from sealcast.wire import sealed
+
+QUERY: Final = "lab"
+
+
+class Broker:
+    """One topic, in this process and for itself. What it knows of replay it keeps in memory, as Spark's state does."""
+
+    def __init__(self, realm: Realm, topic: str) -> None:
+        self._realm, self._topic = realm, topic
+        about, paths = realm.state().topic(topic), realm.paths.topic(topic)
+        self._log = EmbeddedTopic(paths.frames_root, about.partitions)
+        self._ledger = Ledger(paths.ledger, realm.broker().journal_key(about.id))
+        self._pieces = Pieces(paths.pieces)
+        last = self._ledger.last()
+        history = History(self._ledger, self._pieces, self._log, bounds_of(about))
+        self._windows = history.windows(self._ledger.end())
+        self._batch = 0 if last is None else last.entry.batch + 1
+        self._done = PinnedOffset.initial(about.partitions) if last is None else last.entry.end
+
+    def turn(self) -> Entry | None:
+        """All that is in the log and was not handled yet, as one batch, committed on return; None if there is nothing.
+
+        What is in force is the realm's newest version as of the beginning of the turn.
+        """
+        version, now = self._realm.registry.version(), time.time_ns() // 1000
+        ends = tuple(self._log.partition(p).end() for p in range(self._log.partitions))
+        start = self._done
+        end = PinnedOffset(ends, version, max(now, start.time_us), max(now - SETTLING_US, start.settled_us))
+        waiting = start.ranges(end)
+        if not waiting:
+            return None
+        at = context.context(str(self._realm.paths.root), self._topic, version)
+        codes = rulings.rule_frames(self._windows, self._log, waiting, at.gate, end.settled_us)
+        refs, counts = [], dict[str, int]()
+        for partition, first, stop in waiting:
+            received = rulings.received_of(partition, list(self._log.partition(partition).read(first, stop)))
+            piece = handle(Ruled(received, codes[partition]), at)
+            data = sealed.encode(piece)
+            at.planner.made(piece, data)
+            refs.append(PieceRef.of(self._pieces.stage(partition, first, stop, data), piece))
+            counts = {name: counts.get(name, 0) + piece.counts.get(name, 0) for name in {*counts, *piece.counts}}
+        entry = Entry(QUERY, self._batch, start, end, tuple(refs), counts)
+        self._ledger.commit(entry)
+        self._done, self._batch = end, self._batch + 1
+        return entry
+
+    def close(self) -> None:
+        self._ledger.close()
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()

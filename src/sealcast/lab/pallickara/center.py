@@ -1,0 +1,77 @@
+"""A key center and who asks it, for experiments: what a request takes, and where that time goes.
+
+Everything travels over control topics as it does between machines: signed, sealed to its recipient, queued, journalled.
+Center and asker are one process, so that no network and no waiting is in the numbers. A center answers each entity so
+many times a second and no oftener; the realm's clock is therefore the lab's, and a second of it passes between two
+requests, while what is measured is measured by the machine's.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from sealcast.lab import scratch
+from sealcast.lab.pallickara.parts import REST, Measured, Parts
+from sealcast.trust.deployment import Realm
+from sealcast.trust.registry import now_us
+
+#: Function -> the part that its time counts for. What is in none of them (encoding requests, the service's accounts,
+#: reading the registry's newest version) is the rest.
+PARTS: Final[Mapping[str, str]] = {
+    "sealcast.trust.asking:seal": "sealing the request",
+    "sealcast.trust.control:ControlPlane.post": "queues and journal",
+    "sealcast.trust.control:ControlPlane.read": "queues and journal",
+    "sealcast.trust.control:ControlPlane.take": "queues and journal",
+    "sealcast.trust.journal:Journal.commit": "queues and journal",
+    "sealcast.trust.journal:Journal.sent": "queues and journal",
+    "sealcast.trust.service:open_request": "validating the request",
+    "sealcast.trust.center.rules:Rules.decide": "deciding",
+    "sealcast.trust.issuing:Issuer.opening": "generating keys",
+    "sealcast.trust.issuing:Issuer.missing_pair_keys": "generating keys",
+    "sealcast.trust.minting:token_for": "signing the token",
+    "sealcast.trust.registry:Registry.transact": "registry commit",
+    "sealcast.trust.service:seal": "sealing the reply",
+    "sealcast.trust.asking:open_reply": "opening the reply",
+}
+ORDER: Final = (*dict.fromkeys(PARTS.values()), REST)
+_ROOM: Final = 64 << 20
+_SECOND_US: Final = 1_000_000
+
+
+class Clock:
+    """The realm's time: as long as nobody says otherwise, it stands."""
+
+    def __init__(self) -> None:
+        self._now_us = now_us()
+
+    def __call__(self) -> int:
+        return self._now_us
+
+    def later(self, seconds: int = 1) -> None:
+        self._now_us += seconds * _SECOND_US
+
+
+@contextmanager
+def realm(*names: str) -> Iterator[tuple[Realm, Clock]]:
+    """A realm of these entities, on a clock of the lab's."""
+    with scratch.realm(_ROOM) as made:
+        clock = Clock()
+        ours = Realm(made.paths.root, clock=clock)
+        ours.enrol_many(names)
+        yield ours, clock
+
+
+def ask(request: Callable[[], object], clock: Clock, parts: Parts) -> Measured:
+    """One request, a second of the realm's time after the one before."""
+    clock.later()
+    return parts.measured(request)
+
+
+def shares(runs: Sequence[Measured]) -> dict[str, tuple[float, float]]:
+    """Of each part: its mean seconds, and its share of the whole. The shares add up to one."""
+    means = {part: statistics.fmean(run.parts.get(part, 0.0) for run in runs) for part in ORDER}
+    whole = sum(means.values())
+    return {part: (mean, mean / whole) for part, mean in means.items()}
