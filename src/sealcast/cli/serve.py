@@ -42,6 +42,7 @@ def serve(
     It is for realms whose centers and brokers keep their keys to themselves. Keys of topics are replaced on schedule.
     A server that is killed leaves nothing half done, and answers what was asked meanwhile when it is started again.
     """
+    from sealcast.clients.keydesk import key_requests
     from sealcast.trust.center.service import FOUND_BY
     from sealcast.trust.discovery.restrictions import Restrictions
     from sealcast.trust.running import Running
@@ -49,7 +50,7 @@ def serve(
     here = talk.open_realm(realm)
     found_by = FOUND_BY if restrict is None else Restrictions.parse(restrict)
     stop = _Stop()
-    with Running(here, names or None, found_by=found_by) as running:
+    with Running(here, names or None, found_by=found_by, more=lambda name: key_requests(here, name)) as running:
         running.start()
         for served in running.services:
             talk.note(f"{served.what} {served.name!r} listens on {served.service.topic.hex()}")

@@ -1,0 +1,62 @@
+"""Requests for group keys, over a broker's control topic: its desk takes them, `schemes.endpoint` decides.
+
+    desk/keys      a signed key request (`schemes.endpoint.requests`)     -> desk/keys     the reply to it
+
+Two signatures: the envelope's says who sent it, the request's own says whose keys are asked for. They must be the same:
+nobody spends another's budget by passing its request on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from sealcast.clients.correspondence import Correspondent
+from sealcast.errors import Rejected
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.primitives.sign import VerifyKey
+from sealcast.schemes.endpoint.key_desk import KeyDesk
+from sealcast.schemes.endpoint.requests import parse_request
+from sealcast.trust.broker import BrokerSecrets
+from sealcast.trust.deployment import Realm
+from sealcast.trust.desk import More
+from sealcast.trust.envelopes import Opened
+from sealcast.trust.service import Answer
+
+KEYS: Final = "desk/keys"
+
+
+class KeyRequests(Unpicklable):
+    """Answers them for one broker, on all topics that it serves; what a topic needs is opened when first asked for."""
+
+    def __init__(self, realm: Realm, broker: str) -> None:
+        self._realm, self._name = realm, broker
+        self._broker: BrokerSecrets | None = None
+        self._desks: dict[str, KeyDesk] = {}
+
+    def handle(self, request: Opened, now_us: int, /) -> Answer:
+        state, data = self._realm.state(), request.message.body
+        asked = parse_request(data, lambda name: VerifyKey(state.entity(name).verify_key))
+        if asked.entity != request.sender.name:
+            raise Rejected(f"the key request is {asked.entity!r}'s, and {request.sender.name!r} sent it")
+        topic = next((found.topic.name for found in state.topics.values() if found.topic.id == asked.topic), None)
+        if topic is None or not state.may_subscribe(topic, asked.entity, now_us):
+            raise Rejected("there is no such topic that its asker may read")
+        return Answer(KEYS, self._desk(topic).reply(data, now_us))
+
+    def _desk(self, topic: str) -> KeyDesk:
+        if topic not in self._desks:
+            if self._broker is None:
+                self._broker = BrokerSecrets.load(self._realm.paths.broker_key_of(self._name))
+            self._desks[topic] = KeyDesk(self._realm, topic, self._broker)
+        return self._desks[topic]
+
+
+def key_requests(realm: Realm, broker: str) -> More:
+    """For `trust.desk`: what a broker of that name is asked besides subscriptions."""
+    return {KEYS: KeyRequests(realm, broker).handle}
+
+
+def asking(correspondent: Correspondent, broker: str) -> Callable[[bytes], bytes]:
+    """A signed key request in, the broker's reply out: what a subscriber asks with."""
+    return lambda data: correspondent.ask_broker(broker, KEYS, data).message.body
