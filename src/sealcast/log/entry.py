@@ -126,7 +126,7 @@ class Entry:
                 "batch": self.batch,
                 "start": self.start.to_cbor(),
                 "end": self.end.to_cbor(),
-                "pieces": [_piece_to_cbor(piece) for piece in self.pieces],
+                "pieces": [piece_to_cbor(piece) for piece in self.pieces],
                 "counts": dict(self.counts),
                 "previous": previous,
             }
@@ -150,14 +150,14 @@ class Entry:
         if not isinstance(query, str) or not _natural(batch) or not all(map(_is_count, counts.items())):
             raise Misuse("not an entry")
         start, end = PinnedOffset.from_cbor(body["start"]), PinnedOffset.from_cbor(body["end"])
-        return cls(query, batch, start, end, tuple(map(_piece_from_cbor, pieces)), counts), previous
+        return cls(query, batch, start, end, tuple(map(piece_from_cbor, pieces)), counts), previous
 
 
-def _piece_to_cbor(p: PieceRef) -> list[object]:
+def piece_to_cbor(p: PieceRef) -> list[object]:
     return [p.name, p.digest, p.size, p.partition, p.first, p.end, p.events, p.deliveries, p.encryptions, p.slots]
 
 
-def _piece_from_cbor(body: object) -> PieceRef:
+def piece_from_cbor(body: object) -> PieceRef:
     if not isinstance(body, list) or len(body) != 10:
         raise Misuse("not a piece")
     numbers: list[int]

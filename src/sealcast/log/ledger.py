@@ -16,17 +16,18 @@ import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Self
 
-from sealcast.errors import Corrupt, FrameRejected, Locked, Misuse, NotFound
+from sealcast.errors import Corrupt, FrameRejected, Locked, Misuse, NotFound, Unavailable
 from sealcast.log import files
 from sealcast.log.embedded import EmbeddedLog
-from sealcast.log.entry import Entry
+from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.offsets import PinnedOffset, check_continuity
 from sealcast.log.pieces import Pieces
 from sealcast.log.port import Record
+from sealcast.log.reseals import Resealed, Reseals
 from sealcast.primitives import mac
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.wire import cbor
@@ -43,9 +44,18 @@ class Committed:
 
     index: int
     time_us: int
+    #: With the pieces that are there to be read: those committed, or those that took their place.
     entry: Entry
     previous: bytes
     tag: bytes
+    #: How its pieces were exchanged, if they were, and which they were before.
+    resealed: Resealed | None = None
+    committed_pieces: tuple[PieceRef, ...] = ()
+
+    @property
+    def as_committed(self) -> Entry:
+        """The entry that the tag is of."""
+        return self.entry if self.resealed is None else replace(self.entry, pieces=self.committed_pieces)
 
 
 class LedgerReader(Unpicklable):
@@ -55,6 +65,7 @@ class LedgerReader(Unpicklable):
         self.directory = Path(directory)
         self._key = key
         self._log: EmbeddedLog | None = None
+        self.reseals = Reseals(self.directory.with_name("reseals"), key)
 
     def end(self) -> int:
         """How many batches are committed. Cheap: ask as often as you like."""
@@ -110,6 +121,7 @@ class LedgerReader(Unpicklable):
         return count
 
     def close(self) -> None:
+        self.reseals.close()
         if self._log is not None:
             self._log.close()
             self._log = None
@@ -143,7 +155,9 @@ class LedgerReader(Unpicklable):
             raise Corrupt(f"{where} is not a ledger record: {problem.message}") from None
         if self._key is not None and not mac.verify(self._key, tag, _CONTEXT, body):
             raise Corrupt(f"{where} was not written by this broker: its tag does not verify under the journal key")
-        return Committed(record.offset, record.time_us, entry, previous, tag)
+        committed = Committed(record.offset, record.time_us, entry, previous, tag)
+        resealed = self.reseals.of(record.offset)
+        return committed if resealed is None else _exchanged(committed, resealed, where)
 
 
 class Ledger(LedgerReader):
@@ -183,7 +197,7 @@ class Ledger(LedgerReader):
         return None
 
     def _same(self, entry: Entry, known: Committed) -> bool:
-        if known.entry != entry:
+        if known.as_committed != entry:
             raise Corrupt(
                 f"batch {entry.batch} was committed before with other content (record {known.index} of the ledger): "
                 "a batch that is run again gives the same bytes, so its input, the registry or the code has changed",
@@ -204,6 +218,32 @@ class Ledger(LedgerReader):
                     garbage.difference_update(piece.name for piece in committed.entry.pieces)
                 pieces.remove(garbage)
         return sorted(garbage)
+
+    def reseal(self, resealed: Resealed, pieces: Pieces) -> bool:
+        """Let pieces that are staged take the place of a record's: when this returns, they have. False when they, or
+        others of a later epoch, had.
+
+        Unavailable when one of them is gone: whoever collects garbage does not know it yet. Then stage them again.
+        """
+        with self._commit_lock:
+            known = self.at(resealed.record)
+            _exchanged(replace(known, entry=known.as_committed), resealed, f"{self.directory}: record {known.index}")
+            newer = known.resealed is not None and known.resealed.epoch > resealed.epoch
+            if newer or known.entry.pieces == resealed.pieces:
+                return False
+            for ref in set(resealed.pieces).difference(known.entry.pieces):
+                if not pieces.path(ref.name).exists():
+                    raise Unavailable(f"{ref.name} was collected before it was named", hint="try again")
+            self.reseals.add(resealed)
+            return True
+
+    def superseded(self) -> set[str]:
+        """The names of all pieces whose places others have taken: nothing reads them any more."""
+        names = self.reseals.superseded()
+        for record in self.reseals.newest():
+            known = self.at(record)
+            names.update({ref.name for ref in known.committed_pieces}.difference(r.name for r in known.entry.pieces))
+        return names
 
     @contextmanager
     def exclusive(self) -> Iterator[str]:
@@ -249,6 +289,16 @@ class Ledger(LedgerReader):
     def close(self) -> None:
         self._commit_lock.close()
         super().close()
+
+
+def _exchanged(committed: Committed, resealed: Resealed, where: str) -> Committed:
+    """The record with the pieces that took the place of its own: as many, for the same frames, in the same order."""
+    before = committed.entry.pieces
+    places = [(ref.partition, ref.first, ref.end) for ref in before]
+    if resealed.tag != committed.tag or places != [(ref.partition, ref.first, ref.end) for ref in resealed.pieces]:
+        raise Corrupt(f"{where} and the note on its resealed pieces do not belong together")
+    entry = replace(committed.entry, pieces=resealed.pieces)
+    return replace(committed, entry=entry, resealed=resealed, committed_pieces=before)
 
 
 def _holder(raw: bytes) -> tuple[str, str]:

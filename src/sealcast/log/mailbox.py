@@ -69,10 +69,14 @@ class TopicReader:
         self._guard = threading.Lock()
         self._parsed: OrderedDict[str, tuple[SealedPiece, int]] = OrderedDict()
         self._records: OrderedDict[int, Committed] = OrderedDict()
+        self._reseals = 0
 
     def record(self, index: int) -> Committed:
         """A record of the ledger; walking forward, each is verified to follow the one before."""
         with self._guard:
+            if (reseals := self.ledger.reseals.count()) != self._reseals:
+                self._records.clear()
+                self._reseals = reseals
             known = self._records.get(index)
             if known is None:
                 before = self._records.get(index - 1)
@@ -83,6 +87,16 @@ class TopicReader:
                 while len(self._records) > CACHE_RECORDS:
                     self._records.popitem(last=False)
             return known
+
+    def piece_of(self, index: int, number: int) -> SealedPiece:
+        """A piece by its place, also when another has just taken it: then that one."""
+        while True:
+            before = self.ledger.reseals.count()
+            try:
+                return self.piece(self.record(index).entry.pieces[number])
+            except Corrupt:
+                if self.ledger.reseals.count() == before:
+                    raise
 
     def piece(self, ref: PieceRef) -> SealedPiece:
         """A piece that the ledger names, verified."""
@@ -214,7 +228,7 @@ class Mailbox:
             for number, ref in enumerate(committed.entry.pieces):
                 if (index, number) < (at.entry, at.piece) or not ref.concerns(self.slot):
                     continue
-                piece = self.topic.piece(ref)
+                piece = self.topic.piece_of(index, number)
                 events, uses = piece.rows_for(self.slot)
                 skip = min(at.rank, events.size) if (index, number) == (at.entry, at.piece) else 0
                 yield _Part(index, number, committed.time_us, piece, events, uses, skip)

@@ -1,7 +1,7 @@
 """What has to change when somebody's keys are known to others: worked out from a state, and from nothing else.
 
-Paper 004 (Pallickara and others), section 5.3, asks for three things: new keys for the topics that the entity could use,
-word of it to everybody, and missed messages under the new keys. This is the first: which topics, and why.
+Paper 004 (Pallickara and others), section 5.3, asks for three things: new keys for the topics that the entity could
+use, word of it to everybody, and missed messages under the new keys. This is the first: which topics, and why.
 
     an entity      every topic of which it holds a pair key of the present epoch, also one that it may not use any more
     a broker       every topic whose present key it was handed

@@ -1,0 +1,110 @@
+"""Pieces that took the place of others: what the ledger delivered, sealed again under the keys of a later epoch.
+
+    TOPIC/reseals/    notes: which record of the ledger, and its pieces from now on; the newest note on a record counts
+
+**Exactly once, by keeping every place.** A piece is replaced by one piece, for the same frames, at the same place in
+its record; and whoever still gets something from it gets the same events in the same order. A cursor names record,
+piece and rank. So it means the same event before and after, and a reader in the middle of a piece goes on with the next
+event, whenever the pieces were exchanged. Resealed pieces as new records at the ledger's end would have come after
+later events, and every cursor between would have had to be moved, in other people's files.
+
+The ledger itself is not touched: it says what was delivered then. The pieces it named are garbage from the moment of
+the note on, and are removed (`Ledger.superseded`); that is what takes them away from keys that leaked.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from sealcast.errors import Corrupt, Misuse
+from sealcast.log.annals import Annals
+from sealcast.log.entry import PieceRef, piece_from_cbor, piece_to_cbor
+from sealcast.primitives.secrets import Secret, Unpicklable
+
+FORMAT: Final = 1
+_CONTEXT: Final = b"sealcast reseal 1"
+_NUMBERS: Final = ("record", "version", "epoch", "time")
+
+
+@dataclass(frozen=True, slots=True)
+class Resealed:
+    """What became of the pieces of one record of the ledger."""
+
+    record: int
+    #: Of that record: notes on another ledger are none on this one.
+    tag: bytes
+    #: The realm whose keys and rights the new pieces go by: its version, and the time of the rights.
+    version: int
+    time_us: int
+    epoch: int
+    #: All of them, those that stayed too.
+    pieces: tuple[PieceRef, ...]
+    why: str
+
+    def to_note(self) -> dict[str, Any]:
+        return {
+            "v": FORMAT,
+            "record": self.record,
+            "tag": self.tag,
+            "version": self.version,
+            "time": self.time_us,
+            "epoch": self.epoch,
+            "pieces": [piece_to_cbor(ref) for ref in self.pieces],
+            "why": self.why,
+        }
+
+    @classmethod
+    def from_note(cls, body: dict[str, Any]) -> Resealed:
+        try:
+            record, version, epoch, time_us = (body[name] for name in _NUMBERS)
+            pieces = tuple(map(piece_from_cbor, body["pieces"]))
+            if body["v"] != FORMAT or not all(isinstance(n, int) and n >= 0 for n in (record, version, epoch, time_us)):
+                raise Misuse("numbers")
+            return cls(record, bytes(body["tag"]), version, time_us, epoch, pieces, str(body["why"]))
+        except (KeyError, TypeError, Misuse):
+            raise Corrupt("a note on resealed pieces is not one this release wrote") from None
+
+
+class Reseals(Unpicklable):
+    """The reseals of one topic, by record of its ledger; those of others are seen as they come."""
+
+    def __init__(self, directory: Path, key: Secret | None = None) -> None:
+        self._annals = Annals(directory, _CONTEXT, key)
+        self._known: dict[int, Resealed] = {}
+        #: Every piece that ever took a place.
+        self._names: set[str] = set()
+        self._seen = 0
+
+    def count(self) -> int:
+        """How many notes there are: another number, and what was remembered of a record may be out of date."""
+        return self._annals.end()
+
+    def of(self, record: int) -> Resealed | None:
+        self._catch_up()
+        return self._known.get(record)
+
+    def newest(self) -> dict[int, Resealed]:
+        """All that count, by record."""
+        self._catch_up()
+        return dict(self._known)
+
+    def superseded(self) -> set[str]:
+        """Pieces that took a place and have lost it since."""
+        self._catch_up()
+        return self._names.difference(ref.name for each in self._known.values() for ref in each.pieces)
+
+    def add(self, resealed: Resealed) -> None:
+        self._annals.append([resealed.to_note()])
+
+    def close(self) -> None:
+        self._annals.close()
+
+    def _catch_up(self) -> None:
+        if self._annals.end() > self._seen:
+            for note in self._annals.read(self._seen):
+                found = Resealed.from_note(note.body)
+                self._known[found.record] = found
+                self._names.update(ref.name for ref in found.pieces)
+                self._seen = note.index + 1

@@ -1,0 +1,322 @@
+"""reseal: what was delivered under the keys of an earlier epoch, sealed again under those of the present one.
+
+    a piece of the ledger + its frames --> the same piece, for those who may still read --> a note on its record
+
+After a compromise the keys of the epoch before may be in wrong hands. What subscribers have not fetched yet still lies
+there under those keys: it is sealed again, and the pieces before are removed (paper 004, section 5.3 (c): missed
+messages go by the new key). Nothing is decided again: who was to get which event stands in the piece, in its order, and
+stays; only who may not read now gets nothing any more. So no event comes twice and none is lost (log/reseals.py).
+
+Subscribers are served each under their own pair key: a resealed piece needs no key from another piece, whatever its
+reader has read before. Ciphertexts are functions of position, epoch and keys (`schemes.endpoint.keys`), so a job that
+is run again, or runs twice at once, makes the same bytes.
+
+The messages come from the frame log. Where retention has removed frames, the piece stays as it is, and is counted.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.errors import PySparkException
+
+from sealcast.errors import Corrupt, Unavailable
+from sealcast.filters import bits
+from sealcast.groupkeys.naive import Naive
+from sealcast.log.cursor import Cursor, CursorFile
+from sealcast.log.entry import PieceRef, piece_from_cbor, piece_to_cbor
+from sealcast.log.ledger import Committed, Ledger
+from sealcast.log.reseals import Resealed
+from sealcast.model.stages import Admitted, FrameProof, Grouped
+from sealcast.pipeline.admit import Gate
+from sealcast.pipeline.context import gate_at, sealer_of
+from sealcast.pipeline.deliver import deliver
+from sealcast.pipeline.run import explain
+from sealcast.pipeline.seal import seal
+from sealcast.pipeline.topic import OpenTopic, TopicName
+from sealcast.primitives import merkle
+from sealcast.schemes.endpoint.broker import EndpointSealer
+from sealcast.trust.changes import RotateTopic
+from sealcast.trust.realm import RealmState, Topic
+from sealcast.wire import cbor, frame
+from sealcast.wire import sealed as wire
+from sealcast.wire.sealed import SealedPiece
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Ints = NDArray[np.int64]
+#: Pieces whose resealing is committed together are those of one record; tries, should somebody collect them meanwhile.
+_TRIES: Final = 3
+_DDL: Final = "record INT NOT NULL, number INT NOT NULL, made BINARY"
+_ROW: Final = pa.schema(
+    [
+        pa.field("record", pa.int32(), nullable=False),
+        pa.field("number", pa.int32(), nullable=False),
+        pa.field("made", pa.binary()),
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What is to be sealed again: pieces of a topic by record and number, under the realm as of then."""
+
+    topic: str
+    version: int
+    time_us: int
+    epoch: int
+    places: tuple[tuple[int, int], ...]
+    why: str
+
+
+@dataclass(slots=True)
+class Done:
+    """What became of it."""
+
+    topic: str
+    epoch: int
+    records: int = 0
+    pieces: int = 0
+    deliveries: int = 0
+    #: Pieces that stay as they were, because their frames are no longer kept.
+    kept: int = 0
+    #: Files that nobody can open any more.
+    removed: int = 0
+
+
+# --- what is to be sealed again -----------------------------------------------------------------------
+
+
+def wanted(topic: OpenTopic, why: str, leaked: Iterable[str] | None = None) -> Wanted:
+    """The pieces of earlier epochs that somebody who may still read has not acknowledged, and all that one of `leaked`
+    could open; without `leaked` (whose keys open everything: a broker's, a center's), all pieces of earlier epochs."""
+    state, now = topic.realm.state(), topic.realm.clock()
+    about = state.topic(topic.name.topic)
+    slots = state.slots_of(about.name)
+    missing = {slots[n]: _cursor(topic, n, slots[n]) for n in slots if state.may_subscribe(about.name, n, now)}
+    theirs = None if leaked is None else [slots[name] for name in leaked if name in slots]
+    rotations = [
+        v for v, _, c in topic.realm.registry.changes() if isinstance(c, RotateTopic) and c.topic == about.name
+    ]
+    places = []
+    for committed in topic.ledger.entries():
+        if _epoch_of(committed, rotations) >= about.epoch:
+            continue
+        for number, ref in enumerate(committed.entry.pieces):
+            here = Cursor(committed.index, number)
+            if theirs is None or any(map(ref.concerns, theirs)) or _is_missed(ref, here, missing):
+                places.append((committed.index, number))
+    return Wanted(about.name, state.version, now, about.epoch, tuple(places), why)
+
+
+def _epoch_of(committed: Committed, rotations: list[int]) -> int:
+    """The epoch that a record's pieces are sealed in; of those that were resealed in part, the earlier one."""
+    sealed_in = 1 + bisect_right(rotations, committed.entry.version)
+    return sealed_in if committed.resealed is None else max(sealed_in, committed.resealed.epoch)
+
+
+def _is_missed(ref: PieceRef, here: Cursor, missing: Mapping[int, Cursor]) -> bool:
+    """Whether it holds something that a reader's cursor has not passed, as far as the ledger tells."""
+    return any((at.entry, at.piece) <= (here.entry, here.piece) and ref.concerns(slot) for slot, at in missing.items())
+
+
+def _cursor(topic: OpenTopic, name: str, slot: int) -> Cursor:
+    try:
+        return CursorFile(topic.paths.cursors, name, slot).load().cursor
+    except Corrupt:
+        return Cursor()  # its reader will be told; for us it has read nothing
+
+
+# --- one piece ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Bench:
+    """What resealing needs to know at one version: rights, and keys of all epochs."""
+
+    state: RealmState
+    topic: Topic
+    gate: Gate
+    sealer: EndpointSealer
+    #: By slot: who may read.
+    allowed: NDArray[np.bool_]
+
+
+def bench(topic: OpenTopic, version: int, time_us: int) -> Bench:
+    state = topic.realm.state(version)
+    about, broker = state.topic(topic.name.topic), topic.realm.broker()
+    names = list(state.slots_of(about.name))
+    allowed = np.zeros(len(names), np.bool_)
+    allowed[list(state.authorised_slots(about.name, time_us))] = True
+    sealer = sealer_of(state, about, broker, lambda slot: names[slot])
+    return Bench(state, about, gate_at(state, about, broker), sealer, allowed)
+
+
+def resealed(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> SealedPiece:
+    """The piece under the present epoch's keys: the same events in the same order, for those who may still read."""
+    messages = _messages(piece, frames, at.gate)
+    events = np.asarray(piece.mailbox_event, np.int64)
+    starts = np.asarray(piece.mailbox_start, np.int64)
+    slots = np.repeat(np.asarray(piece.slots, np.int64), starts[1:] - starts[:-1])
+    stays = at.allowed[slots] if slots.size else np.empty(0, np.bool_)
+    words = bits.pack(events[stays], slots[stays], len(messages), at.allowed.size)
+    taken = np.flatnonzero(words.any(axis=1))
+    groups, group_of = bits.unique_rows(words[taken])
+    offsets = np.array([proof.offset for proof in piece.frames], np.int64)
+    frame_index = np.asarray(piece.frame_index, np.int64)
+    admitted = Admitted(
+        partition=piece.partition,
+        first_offset=piece.first_offset,
+        end_offset=piece.end_offset,
+        frames=piece.frames,
+        frame_index=frame_index,
+        offset=offsets[frame_index],
+        row=np.asarray(piece.row, np.int64),
+        messages=messages,
+        # Nothing is matched again: nobody looks at what is in the events.
+        columns=pa.RecordBatch.from_arrays([], []),
+        payload_start=np.zeros(len(messages), np.int64),
+        rejections=tuple(piece.rejected),
+    )
+    sealed = seal(Grouped(admitted, groups, taken, group_of), Naive(), at.sealer)
+    made = deliver(sealed, at.topic.id, at.topic.epoch, at.state.version)
+    # Who counted the batch counted its admission, too.
+    return replace(made, counts={**made.counts, "admitted": piece.counts.get("admitted", 0)})
+
+
+def _messages(piece: SealedPiece, frames: Mapping[int, bytes], gate: Gate) -> list[bytes]:
+    """The very bytes that were published, of every event of the piece."""
+    by_frame = [_opened(proof, frames[proof.offset], gate) for proof in piece.frames]
+    rows = zip(np.asarray(piece.frame_index).tolist(), np.asarray(piece.row).tolist(), strict=True)
+    return [by_frame[index][row] for index, row in rows]
+
+
+def _opened(proof: FrameProof, data: bytes, gate: Gate) -> list[bytes]:
+    received = frame.parse(data)
+    header = received.header
+    key = gate.frame_key(header.publisher, header.epoch, header.boot)
+    messages = frame.decode_body(
+        key.open(received.nonce, received.commitment, received.ciphertext, received.body_aad), header.count
+    )
+    if received.signed != proof.signed or merkle.build(merkle.hash_messages(messages)) != proof.nodes:
+        raise Corrupt(
+            f"frame {proof.offset} is not the one that was delivered", hint="restore the frame log from a copy"
+        )
+    return messages
+
+
+# --- the job --------------------------------------------------------------------------------------------
+
+
+def run(
+    topic: OpenTopic,
+    want: Wanted,
+    spark: SparkSession | None = None,
+    told: Callable[[int], None] = lambda pieces: None,
+) -> Done:
+    """Seals again, and lets the new pieces take the old ones' places, record by record; the old ones are removed.
+
+    With Spark it is one job over all pieces. Killed at any moment, some records are done and the others are not:
+    `wanted` then finds what is left.
+    """
+    done = Done(want.topic, want.epoch)
+    by_record: dict[int, dict[int, PieceRef | None]] = {}
+    for record, number, ref in _in_spark(spark, topic.name, want) if spark is not None else _here(topic, want):
+        by_record.setdefault(record, {})[number] = ref
+        told(1)
+        if len(by_record[record]) == sum(place[0] == record for place in want.places):
+            _commit(topic, want, record, by_record.pop(record), done)
+    done.removed = remove_superseded(topic)
+    return done
+
+
+def remove_superseded(topic: OpenTopic) -> int:
+    """Removes the pieces that lost their places, also those that a job before was killed before it removed."""
+    gone = topic.ledger.superseded().intersection(topic.pieces.names())
+    topic.pieces.remove(gone)
+    return len(gone)
+
+
+def _commit(topic: OpenTopic, want: Wanted, record: int, made: Mapping[int, PieceRef | None], done: Done) -> None:
+    ledger: Ledger = topic.ledger
+    for _ in range(_TRIES):
+        known = ledger.at(record)
+        refs = tuple(made.get(n) or ref for n, ref in enumerate(known.entry.pieces))
+        fresh = [ref for n in made if (ref := made[n]) is not None]
+        try:
+            ledger.reseal(
+                Resealed(record, known.tag, want.version, want.time_us, want.epoch, refs, want.why), topic.pieces
+            )
+        except Unavailable:
+            made = {number: _reseal(topic, want, record, number) for number in made}
+            continue
+        done.records += bool(fresh)
+        done.pieces += len(fresh)
+        done.kept += len(made) - len(fresh)
+        done.deliveries += sum(ref.deliveries for ref in fresh)
+        return
+    raise Unavailable(f"pieces of topic {want.topic!r} are removed as fast as they are made", hint="try again")
+
+
+def _here(topic: OpenTopic, want: Wanted) -> Iterator[tuple[int, int, PieceRef | None]]:
+    for record, number in want.places:
+        yield record, number, _reseal(topic, want, record, number)
+
+
+def _reseal(topic: OpenTopic, want: Wanted, record: int, number: int) -> PieceRef | None:
+    """One piece, staged; None when its frames are no longer kept."""
+    ref = topic.ledger.at(record).entry.pieces[number]
+    piece = wire.parse(topic.pieces.read(ref.name, ref.digest))
+    log = topic.frames.partition(ref.partition)
+    needed = [proof.offset for proof in piece.frames]
+    if needed and needed[0] < log.start():
+        return None
+    records = log.read(needed[0], needed[-1] + 1) if needed else ()
+    frames = {r.offset: r.data for r in records if r.offset in set(needed)}
+    made = resealed(piece, frames, _bench(topic, want.version, want.time_us))
+    staged = topic.pieces.stage(ref.partition, ref.first, ref.end, wire.encode(made))
+    return PieceRef.of(staged, made)
+
+
+@lru_cache(2)
+def _bench(topic: OpenTopic, version: int, time_us: int) -> Bench:
+    return bench(topic, version, time_us)
+
+
+def _in_spark(spark: SparkSession, name: TopicName, want: Wanted) -> Iterator[tuple[int, int, PieceRef | None]]:
+    tasks = max(1, min(len(want.places), 4 * spark.sparkContext.defaultParallelism))
+    places = spark.createDataFrame(want.places, "record INT NOT NULL, number INT NOT NULL").repartition(tasks)
+    job = places.mapInArrow(_resealing(name, replace(want, places=())), _DDL)
+    try:
+        rows = job.toArrow().to_pylist()
+    except PySparkException as failure:
+        raise explain(failure) from failure
+    for row in sorted(rows, key=lambda row: (row["record"], row["number"])):
+        made = row["made"]
+        yield (
+            row["record"],
+            row["number"],
+            None if made is None else piece_from_cbor(cbor.decode(made, max_bytes=len(made))),
+        )
+
+
+def _resealing(name: TopicName, want: Wanted) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """What is captured is names and numbers."""
+
+    def run_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        topic = name.open()
+        for batch in batches:
+            for row in batch.to_pylist():
+                ref = _reseal(topic, want, row["record"], row["number"])
+                made = None if ref is None else cbor.encode(piece_to_cbor(ref))
+                yield pa.RecordBatch.from_pylist([{**row, "made": made}], schema=_ROW)
+
+    return run_task
