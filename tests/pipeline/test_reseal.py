@@ -20,6 +20,8 @@ from sealcast.log.mailbox import Mailbox
 from sealcast.model import Event, OpenedEvent, Schema
 from sealcast.model.event import Position
 from sealcast.pipeline import reseal
+from sealcast.pipeline.audit import Audit, Kind
+from sealcast.pipeline.reasons import Reasons, Verdict
 from sealcast.pipeline.topic import OpenTopic, TopicName
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
@@ -152,6 +154,8 @@ def test_every_reader_goes_on_where_it_was(realm: Realm) -> None:
     assert take(realm, "carol", 1000) == before["carol"]
     for name in ("alice", "bob", "carol"):
         assert everything(realm, name) == before[name] and sorted(before[name]) == wanted_by(name)
+    report = Audit(realm, TOPIC, by_reference=True).run()
+    assert report.ok, report.problems
     with pytest.raises(Rejected, match="was revoked"):
         everything(realm, "mallory")
 
@@ -189,6 +193,33 @@ def test_a_reader_whose_right_was_taken_meanwhile_gets_nothing_of_it(realm: Real
     assert slot is not None
     assert everything(realm, "bob") == []
     assert sorted(everything(realm, "carol")) == wanted_by("carol")
+
+
+def test_the_checker_finds_a_resealed_piece_that_delivers_too_little(
+    realm: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest = reseal.bench
+
+    def forgetful(topic: OpenTopic, version: int, time_us: int) -> reseal.Bench:
+        at = honest(topic, version, time_us)
+        at.allowed[realm.state().slots_of(TOPIC)["carol"]] = False
+        return at
+
+    monkeypatch.setattr(reseal, "bench", forgetful)
+    drill(realm)
+    report = Audit(realm, TOPIC).run()
+    assert report.found[Kind.LOST] == len(wanted_by("carol"))
+
+
+def test_why_says_that_it_was_sealed_again(realm: Realm) -> None:
+    with Subscriber(realm, TOPIC, "mallory", from_=0) as reader:
+        event = reader.poll(1)[0].position
+    drill(realm)
+    reasons = Reasons(realm, TOPIC)
+    answer = reasons.why(event, "mallory")
+    assert answer.verdict is Verdict.NOT_AUTHORISED and "sealed again (mallory was compromised)" in answer.because
+    assert reasons.why(event, "alice").verdict is Verdict.DELIVERED
+    reasons.close()
 
 
 def test_doing_it_again_does_nothing(realm: Realm) -> None:

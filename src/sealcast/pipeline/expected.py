@@ -9,7 +9,7 @@ which shares nothing with the index and takes a thousand times as long.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
 
@@ -74,6 +74,13 @@ class Expectation:
         pinned = self.at(version)
         admitted = admit(ruled, pinned.gate)
         return Expected(admitted, *self._deliveries(admitted, pinned))
+
+    def of_those(self, expected: Expected, version: int, time_us: int) -> Expected:
+        """Of what should have been delivered, what goes to those who may read at another version and time: what should
+        be there after it was sealed again for them."""
+        allowed = list(self._realm.state(version).authorised_slots(self._topic, time_us))
+        stays = np.isin(expected.slot, allowed)
+        return replace(expected, slot=expected.slot[stays], event=expected.event[stays])
 
     def _deliveries(self, admitted: Admitted, pinned: Pinned) -> tuple[Ints, Ints]:
         count = len(admitted.messages)

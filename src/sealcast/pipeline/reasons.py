@@ -161,6 +161,11 @@ class Reasons:
                 Verdict.UNKNOWN, f"{said}; its frame is no longer kept, so the reason cannot be worked out"
             )
         seen = self._admit(record, event, state, self._ruled(committed, event, piece, state))
+        if committed.resealed is not None and not delivered:
+            again = self._realm.state(committed.resealed.version)
+            if not again.may_subscribe(self._topic, subscriber, committed.resealed.time_us):
+                text = f"it was sealed again ({committed.resealed.why}), and then {_unauthorised(again, subscriber)}"
+                return answer.that(Verdict.NOT_AUTHORISED, text)
         return self._decide(answer, seen, state, delivered)
 
     # --- the decision -------------------------------------------------------------------------------

@@ -96,8 +96,8 @@ class Done:
 
 
 def wanted(topic: OpenTopic, why: str, leaked: Iterable[str] | None = None) -> Wanted:
-    """The pieces of earlier epochs that somebody who may still read has not acknowledged, and all that one of `leaked`
-    could open; without `leaked` (whose keys open everything: a broker's, a center's), all pieces of earlier epochs."""
+    """The pieces of earlier epochs from the first on that one of `leaked` could open, or that somebody who may still
+    read has not acknowledged; without `leaked` (whose keys open everything: a center's, say), all of them."""
     state, now = topic.realm.state(), topic.realm.clock()
     about = state.topic(topic.name.topic)
     slots = state.slots_of(about.name)
@@ -106,13 +106,14 @@ def wanted(topic: OpenTopic, why: str, leaked: Iterable[str] | None = None) -> W
     rotations = [
         v for v, _, c in topic.realm.registry.changes() if isinstance(c, RotateTopic) and c.topic == about.name
     ]
-    places = []
+    places: list[tuple[int, int]] = []
     for committed in topic.ledger.entries():
         if _epoch_of(committed, rotations) >= about.epoch:
             continue
         for number, ref in enumerate(committed.entry.pieces):
             here = Cursor(committed.index, number)
-            if theirs is None or any(map(ref.concerns, theirs)) or _is_missed(ref, here, missing):
+            # All after the first: keys that came with one piece are used in later ones, and it will be gone.
+            if places or theirs is None or any(map(ref.concerns, theirs)) or _is_missed(ref, here, missing):
                 places.append((committed.index, number))
     return Wanted(about.name, state.version, now, about.epoch, tuple(places), why)
 
@@ -152,7 +153,7 @@ class Bench:
 
 def bench(topic: OpenTopic, version: int, time_us: int) -> Bench:
     state = topic.realm.state(version)
-    about, broker = state.topic(topic.name.topic), topic.realm.broker()
+    about, broker = state.topic(topic.name.topic), topic.realm.broker(topic.name.broker)
     names = list(state.slots_of(about.name))
     allowed = np.zeros(len(names), np.bool_)
     allowed[list(state.authorised_slots(about.name, time_us))] = True
