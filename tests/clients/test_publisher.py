@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from sealcast.clients.credentials import Wallet
 from sealcast.clients.publisher import EVENTS_PER_FRAME, Publisher, partition_of
 from sealcast.errors import EventRejected, NotFound, Rejected
 from sealcast.log.embedded import EmbeddedTopic
@@ -18,6 +19,7 @@ from sealcast.model import Event, Position, Schema
 from sealcast.primitives import merkle
 from sealcast.primitives.sign import VerifyKey
 from sealcast.schemes.endpoint import keys
+from sealcast.trust import gates
 from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
 from sealcast.wire import frame
@@ -165,6 +167,9 @@ def test_a_right_taken_away_is_noticed_at_the_next_publish(realm: Realm) -> None
 
 
 def test_a_publisher_needs_no_secret_of_the_broker(realm: Realm) -> None:
+    """Nor of the key center: it asked that once, for the token and key that it keeps."""
+    with Wallet(realm, "nyse") as wallet:
+        wallet.get("quotes", Right.PUBLISH)
     elsewhere = realm.paths.root.parent / "elsewhere"
     realm.paths.secrets.rename(elsewhere)
     others = [p for p in realm.paths.entities.iterdir() if p.name != "nyse.key"]
@@ -174,6 +179,18 @@ def test_a_publisher_needs_no_secret_of_the_broker(realm: Realm) -> None:
         publisher.publish_one(event(1))
     elsewhere.rename(realm.paths.secrets)
     assert len(opened(realm, "quotes")) == 1
+
+
+def test_every_frame_carries_the_publishers_token(realm: Realm) -> None:
+    for _ in range(2):
+        with Publisher(realm, "quotes", as_="nyse") as publisher:
+            publisher.publish_one(event(1))
+    log = EmbeddedTopic(realm.paths.topic("quotes").frames_root, read_only=True)
+    frames = [frame.parse(r.data) for r in log.partition(partition_of("nyse", 3)).read(0)]
+    assert len({f.token for f in frames}) == 1 and all(f.names_token for f in frames)
+    state = realm.state()
+    key = state.entity("nyse").verify_key
+    gates.gate_of(state).verify(frames[0].token, state.topic("quotes"), realm.clock(), Right.PUBLISH, key)
 
 
 def test_another_start_is_another_boot(realm: Realm) -> None:

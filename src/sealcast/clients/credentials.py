@@ -106,9 +106,12 @@ class Wallet(Unpicklable):
     def name(self) -> str:
         return self.identity.name
 
-    def get(self, topic: str, right: Right) -> Held:
-        """What is held, or is asked for now; Rejected, with the reason, for who may not."""
-        state, now = self.realm.state(), self.realm.clock()
+    def get(self, topic: str, right: Right, state: RealmState | None = None) -> Held:
+        """What is held, or is asked for now; Rejected, with the reason, for who may not.
+
+        A caller that has just read the realm's newest state can say so.
+        """
+        state, now = self.realm.state() if state is None else state, self.realm.clock()
         state.require(right, topic, self.name, now)
         held = self._held.get((topic, right)) or self._read(state, topic, right)
         if held is not None and held.serves(state, now):

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from sealcast.clients.credentials import Held, Wallet
 from sealcast.errors import EventRejected, NotFound
 from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, Position
 from sealcast.model.schema import Schema, Value
@@ -64,9 +65,11 @@ class Publisher:
         self.name = as_
         self._lock = threading.Lock()
         self._state: RealmState | None = None
+        self._held: Held
         state = self.realm.state()
         state.require(Right.PUBLISH, topic, as_)
         self._identity = self.realm.identity(as_)
+        self._wallet = Wallet(self.realm, as_, identity=self._identity)
         about = state.topic(topic)
         if broker not in state.serving(topic):
             raise NotFound(
@@ -110,6 +113,7 @@ class Publisher:
             return [self._frame(batch) for batch in _batches([_check(schema, event) for event in events])]
 
     def close(self) -> None:
+        self._wallet.close()
         self._log.close()
 
     def __enter__(self) -> Self:
@@ -122,25 +126,26 @@ class Publisher:
 
     def _refresh(self) -> Schema:
         """Goes by the newest registry: a right that was taken away is noticed here, not silently at the broker."""
-        state = self.realm.state()
-        state.require(Right.PUBLISH, self.topic, self.name, self.realm.clock())
-        if state is not self._state:
-            about = state.topic(self.topic)
-            if self._state is None or self._state.topic(self.topic) != about:
-                pair = self._identity.pair_key(state, self.topic)
-                codec = RecordCodec(about.schema)
-                # A new sealer draws a new boot: its numbers and nonces share nothing with those before.
-                self._sealer = FrameSealer(
-                    codec,
-                    about.id,
-                    about.epoch,
-                    self.name,
-                    pair,
-                    self._identity.signer,
-                    key_bits=about.parameters.key_bits,
-                )
-            self._state = state
+        state, now = self.realm.state(), self.realm.clock()
+        state.require(Right.PUBLISH, self.topic, self.name, now)
+        if state is not self._state or self._held.half_over(now):
+            self._take(state)
         return state.topic(self.topic).schema
+
+    def _take(self, state: RealmState) -> None:
+        """Token and key from the wallet: a sealer goes on with a newer token, another epoch has another sealer."""
+        about = state.topic(self.topic)
+        held = self._wallet.get(self.topic, Right.PUBLISH, state)
+        if self._state is None or self._held.epoch != held.epoch or self._state.topic(self.topic) != about:
+            pair = self._wallet.pair_key(held)
+            bits = about.parameters.key_bits
+            codec = RecordCodec(about.schema)
+            # A new sealer draws a new boot: its numbers and nonces share nothing with those before.
+            self._sealer = FrameSealer(
+                codec, about.id, held.epoch, self.name, pair, self._identity.signer, key_bits=bits
+            )
+        self._sealer.token = held.token
+        self._state, self._held = state, held
 
     def _append(self, events: Sequence[_Checked]) -> list[Position]:
         log, positions = self._log.partition(self.partition), list[Position]()
