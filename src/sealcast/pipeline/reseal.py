@@ -19,7 +19,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -35,13 +35,14 @@ from sealcast.log.entry import PieceRef, piece_from_cbor, piece_to_cbor
 from sealcast.log.ledger import Committed, Ledger
 from sealcast.log.reseals import Resealed
 from sealcast.model.stages import Admitted, FrameProof, Grouped
-from sealcast.pipeline.admit import Gate
-from sealcast.pipeline.context import gate_at, sealer_of
+from sealcast.pipeline.context import sealer_of
 from sealcast.pipeline.deliver import deliver
 from sealcast.pipeline.run import explain
 from sealcast.pipeline.seal import seal
 from sealcast.pipeline.topic import OpenTopic, TopicName
 from sealcast.primitives import merkle
+from sealcast.primitives.aead import SealingKey
+from sealcast.schemes.endpoint import keys
 from sealcast.schemes.endpoint.broker import EndpointSealer
 from sealcast.trust.changes import RotateTopic
 from sealcast.trust.realm import RealmState, Topic
@@ -145,7 +146,8 @@ class Bench:
 
     state: RealmState
     topic: Topic
-    gate: Gate
+    #: The key that opens what a publisher sealed in an epoch and in one of its boots.
+    frame_key: Callable[[str, int, bytes], SealingKey]
     sealer: EndpointSealer
     #: By slot: who may read.
     allowed: NDArray[np.bool_]
@@ -158,12 +160,18 @@ def bench(topic: OpenTopic, version: int, time_us: int) -> Bench:
     allowed = np.zeros(len(names), np.bool_)
     allowed[list(state.authorised_slots(about.name, time_us))] = True
     sealer = sealer_of(state, about, broker, lambda slot: names[slot])
-    return Bench(state, about, gate_at(state, about, broker), sealer, allowed)
+    topic_keys, bits_ = cache(lambda epoch: broker.topic_keys(state, about, epoch)), about.parameters.key_bits
+
+    def frame_key(name: str, epoch: int, boot: bytes) -> SealingKey:
+        aad = keys.associated_data(about.id, epoch)
+        return keys.frame_key(topic_keys(epoch).pair_key(name), boot, aad, bits_)
+
+    return Bench(state, about, frame_key, sealer, allowed)
 
 
 def resealed(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> SealedPiece:
     """The piece under the present epoch's keys: the same events in the same order, for those who may still read."""
-    messages = _messages(piece, frames, at.gate)
+    messages = _messages(piece, frames, at)
     events = np.asarray(piece.mailbox_event, np.int64)
     starts = np.asarray(piece.mailbox_start, np.int64)
     slots = np.repeat(np.asarray(piece.slots, np.int64), starts[1:] - starts[:-1])
@@ -193,17 +201,17 @@ def resealed(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> Seal
     return replace(made, counts={**made.counts, "admitted": piece.counts.get("admitted", 0)})
 
 
-def _messages(piece: SealedPiece, frames: Mapping[int, bytes], gate: Gate) -> list[bytes]:
+def _messages(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> list[bytes]:
     """The very bytes that were published, of every event of the piece."""
-    by_frame = [_opened(proof, frames[proof.offset], gate) for proof in piece.frames]
+    by_frame = [_opened(proof, frames[proof.offset], at) for proof in piece.frames]
     rows = zip(np.asarray(piece.frame_index).tolist(), np.asarray(piece.row).tolist(), strict=True)
     return [by_frame[index][row] for index, row in rows]
 
 
-def _opened(proof: FrameProof, data: bytes, gate: Gate) -> list[bytes]:
+def _opened(proof: FrameProof, data: bytes, at: Bench) -> list[bytes]:
     received = frame.parse(data)
     header = received.header
-    key = gate.frame_key(header.publisher, header.epoch, header.boot)
+    key = at.frame_key(header.publisher, header.epoch, header.boot)
     messages = frame.decode_body(
         key.open(received.nonce, received.commitment, received.ciphertext, received.body_aad), header.count
     )
