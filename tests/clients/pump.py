@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import Entry, PieceRef, slot_bits
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
@@ -17,6 +16,7 @@ from sealcast.pipeline.fused import handle
 from sealcast.pipeline.history import History
 from sealcast.pipeline.rulings import received_of, rule_frames
 from sealcast.trust.deployment import Realm
+from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.replay import SETTLING_US, Windows
 from sealcast.wire import sealed
 from sealcast.wire.sealed import SealedPiece
@@ -28,19 +28,20 @@ def pump(
     tamper: Callable[[SealedPiece], SealedPiece] = lambda piece: piece,
     *,
     forgetful: bool = False,
+    broker: str = FIRST_BROKER,
 ) -> dict[str, int]:
     """All that is in the topic's log and not handled yet, as one batch; its counts. `tamper` and `forgetful` play a bad
     broker, one that alters what it made or remembers nothing it saw."""
-    about, paths = realm.state().topic(topic), realm.paths.topic(topic)
+    about, paths = realm.state().topic(topic), realm.paths.topic(topic, broker)
     version = realm.registry.version()
-    log = EmbeddedTopic(paths.frames_root, about.partitions)
-    ledger = Ledger(paths.ledger, realm.broker().journal_key(about.id))
+    log = realm.frames(topic, broker)
+    ledger = Ledger(paths.ledger, realm.broker(broker).journal_key(about.id))
     last = ledger.last()
     start = last.entry.end if last else PinnedOffset.initial(about.partitions)
     now = time.time_ns() // 1000
-    ends = tuple(log.partition(p).end() for p in range(about.partitions))
+    ends = tuple(log.partition(p).end() for p in range(log.partitions))
     end = PinnedOffset(ends, version, max(now, start.time_us), max(now - SETTLING_US, start.settled_us))
-    at = context(str(realm.paths.root), topic, version)
+    at = context(str(realm.paths.root), topic, version, broker)
     history = History(ledger, Pieces(paths.pieces), log, bounds_of(about))
     windows = Windows(bounds_of(about)) if forgetful else history.windows(ledger.end())
     codes = rule_frames(windows, log, start.ranges(end), at.gate, end.settled_us)

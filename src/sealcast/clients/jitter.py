@@ -35,8 +35,8 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
+    from sealcast.clients.stays import StayDelivery
     from sealcast.clients.subscriber import Subscriber
-    from sealcast.log.mailbox import Delivery
     from sealcast.model.event import OpenedEvent
 
 E = TypeVar("E")
@@ -201,7 +201,7 @@ class SpacedReader:
 
     def ack(self) -> None:
         """Durably done with what was handed out so far, as far as nothing before it still waits."""
-        mark: Delivery | None = None
+        mark: StayDelivery | None = None
         while self._polls and not self._polls[0].left:
             mark = self._polls.popleft().mark
             self._first += 1
@@ -236,4 +236,4 @@ class SpacedReader:
 @dataclass(slots=True)
 class _Poll:
     left: int
-    mark: Delivery | None
+    mark: StayDelivery | None

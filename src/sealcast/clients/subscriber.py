@@ -18,16 +18,19 @@ from pathlib import Path
 from typing import Final, Self
 
 from sealcast.clients.missing import Ask, MissingKeys
+from sealcast.clients.stays import Place, StayDelivery, Stays
 from sealcast.errors import CannotOpen, KeyMissing, NotFound
 from sealcast.log.cursor import Cursor
-from sealcast.log.mailbox import Delivery, Mailbox
+from sealcast.log.mailbox import Delivery
 from sealcast.model.event import OpenedEvent, Position
+from sealcast.overlay import moves
 from sealcast.primitives.sign import VerifyKey
 from sealcast.schemes.endpoint.keyring import DEFAULT_BYTES, Measured
 from sealcast.schemes.endpoint.open import Opener
 from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm import RealmState
+from sealcast.trust.topic_keys import at_broker
 
 EVENTS_PER_POLL: Final = 1_000
 #: How often a waiting subscriber looks for new batches.
@@ -47,8 +50,10 @@ class Subscriber:
         unopenable: Callable[[Position, CannotOpen], None] | None = None,
         key_memory: int = DEFAULT_BYTES,
         ask: Ask | None = None,
+        broker: str | None = None,
     ) -> None:
-        """Starts at the durable cursor, or at `from_` (see `log.mailbox`), which leaves the cursor where it is.
+        """Starts at the durable cursor, or at `from_` (see `log.mailbox`), which leaves the cursor where it is. With a
+        `broker` that is not its home it moves there, and goes on where it was.
 
         An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it. Keys
         take at most `key_memory` bytes; those that it has let go, it asks for by `ask`, the way to the broker's desk,
@@ -68,12 +73,15 @@ class Subscriber:
                 hint=f'add one: sealcast subscription add {topic} --as {as_} --filter "..."',
             )
         self._slot = slot
-        self._openers: dict[int, Opener] = {}
-        self._opener(state.topic(topic).epoch)
-        self._mailbox = Mailbox(self.realm.paths.topic(topic).root, slot, as_)
-        self._missing = MissingKeys(self._mailbox, as_, self._identity.signer, self.realm.clock, ask)
-        self._next: Cursor = self._mailbox.cursor() if from_ is None else self._mailbox.locate(_place(from_))
-        self._handed_out: Delivery | None = None
+        self._ask = ask
+        self._openers: dict[tuple[str, int], Opener] = {}
+        self._missing: dict[str, MissingKeys] = {}
+        if broker is not None and broker != state.home_of(topic, as_):
+            state = moves.move(self.realm, topic, as_, broker)
+        self._opener(state.home_of(topic, as_), state.topic(topic).epoch)
+        self._stays = Stays(self.realm, topic, slot, as_)
+        self._next: Place = self._stays.start() if from_ is None else self._stays.locate(_place(from_))
+        self._handed_out: StayDelivery | None = None
 
     def poll(self, max_events: int = EVENTS_PER_POLL, timeout: float = 0.0) -> list[OpenedEvent]:
         """The next events, at most so many; waits up to `timeout` seconds for the first, and may return none."""
@@ -99,19 +107,20 @@ class Subscriber:
     def events_of(self, first: int, end: int) -> Iterator[OpenedEvent]:
         """What the ledger's records `first` to before `end` hold for it: for a reader that keeps its place itself."""
         self._current()
-        for delivery in self._mailbox.deliveries(Cursor(first), end=end):
-            yield self._open(delivery)
+        home = self._current().home_of(self.topic, self.name)
+        for delivery in self._stays.mailbox(home).deliveries(Cursor(first), end=end):
+            yield self._open(delivery, home)
 
     @property
-    def handed_out(self) -> Delivery | None:
+    def handed_out(self) -> StayDelivery | None:
         """The last event that was handed out and not acknowledged: how far `ack` goes, now or later."""
         return self._handed_out
 
-    def ack(self, upto: Delivery | None = None) -> None:
+    def ack(self, upto: StayDelivery | None = None) -> None:
         """Durably done with everything that was handed out so far, or up to what was `handed_out` before."""
         done = upto or self._handed_out
         if done is not None:
-            self._mailbox.acknowledge(done)
+            self._stays.acknowledge(done)
             self._handed_out = None if done is self._handed_out else self._handed_out
 
     @property
@@ -121,10 +130,10 @@ class Subscriber:
 
     def lag(self) -> int:
         """How many events wait after the durable cursor."""
-        return self._mailbox.lag()
+        return self._stays.lag()
 
     def close(self) -> None:
-        self._mailbox.close()
+        self._stays.close()
 
     def __enter__(self) -> Self:
         return self
@@ -136,11 +145,11 @@ class Subscriber:
 
     def _take(self, max_events: int) -> list[OpenedEvent]:
         events: list[OpenedEvent] = []
-        for delivery in self._mailbox.deliveries(self._next):
+        for delivery in self._stays.deliveries(self._next):
             if len(events) >= max_events:
                 break
             try:
-                event = self._open(delivery)
+                event = self._open(delivery, delivery.broker)
             except CannotOpen as error:
                 if self._unopenable is None and events:
                     break  # hand out what is good; the next poll says what is wrong with this one
@@ -149,16 +158,15 @@ class Subscriber:
                 self._unopenable(delivery.position, error)
             else:
                 events.append(event)
-            at = delivery.cursor
-            self._next, self._handed_out = Cursor(at.entry, at.piece, at.rank + 1), delivery
+            self._next, self._handed_out = delivery.after, delivery
         return events
 
-    def _open(self, delivery: Delivery) -> OpenedEvent:
-        opener = self._opener(delivery.piece.epoch)
+    def _open(self, delivery: Delivery, broker: str) -> OpenedEvent:
+        opener = self._opener(broker, delivery.piece.epoch)
         try:
             return opener.open(delivery.piece, delivery.event, delivery.use)
         except KeyMissing:
-            self._missing.find(opener, delivery)
+            self._missing_at(broker).find(opener, delivery)
             return opener.open(delivery.piece, delivery.event, delivery.use)
 
     def _current(self) -> RealmState:
@@ -167,16 +175,23 @@ class Subscriber:
         state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
         return state
 
-    def _opener(self, epoch: int) -> Opener:
-        opener = self._openers.get(epoch)
+    def _missing_at(self, broker: str) -> MissingKeys:
+        if broker not in self._missing:
+            mailbox, signer = self._stays.mailbox(broker), self._identity.signer
+            self._missing[broker] = MissingKeys(mailbox, self.name, signer, self.realm.clock, self._ask)
+        return self._missing[broker]
+
+    def _opener(self, broker: str, epoch: int) -> Opener:
+        opener = self._openers.get((broker, epoch))
         if opener is None:
             state = self._current()
             about, pair = state.topic(self.topic), self._identity.pair_key(state, self.topic, epoch)
+            pair = at_broker(pair, broker)
             bits = about.parameters.key_bits
             opener = Opener(
                 about.schema, about.id, epoch, self._slot, pair, self._verify_key_of, bits, self._key_memory
             )
-            self._openers[epoch] = opener
+            self._openers[broker, epoch] = opener
         return opener
 
     def _verify_key_of(self, publisher: str) -> VerifyKey:

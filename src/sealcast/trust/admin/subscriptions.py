@@ -6,12 +6,14 @@ a token that the center signed in the same act, and is checked like any other be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from sealcast.errors import Misuse
+from sealcast.log.ledger import LedgerReader
 from sealcast.model.subscription import Subscription
 from sealcast.trust import minting, vetting
 from sealcast.trust.admin.handle import Handle
-from sealcast.trust.changes import AddSubscription, Change, RemoveSubscription, Right
+from sealcast.trust.changes import AddSubscription, AttachSubscriber, Change, RemoveSubscription, Right
 from sealcast.trust.realm import RealmState
 
 #: A subscription as it is asked for: subscriber, filter, and an id or None.
@@ -21,12 +23,14 @@ Wanted = tuple[str, str, str | None]
 class SubscriptionAdministration(Handle):
     """What an administrator does about who wants what."""
 
-    def subscribe(self, topic: str, subscriber: str, filter: str, id: str | None = None) -> Subscription:
+    def subscribe(
+        self, topic: str, subscriber: str, filter: str, id: str | None = None, *, broker: str | None = None
+    ) -> Subscription:
         """A subscription; without an id it gets the subscriber's name and a number."""
-        return self.subscribe_many(topic, [(subscriber, filter, id)])[0]
+        return self.subscribe_many(topic, [(subscriber, filter, id)], broker=broker)[0]
 
-    def subscribe_many(self, topic: str, wanted: Sequence[Wanted]) -> list[Subscription]:
-        """(subscriber, filter, id or None) each: all of them, or none."""
+    def subscribe_many(self, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None) -> list[Subscription]:
+        """(subscriber, filter, id or None) each: all of them, or none. Whoever is new on the topic is at `broker`."""
         now, issuer, made = self.clock(), self.issuer(), list[Subscription]()
 
         def decide(state: RealmState) -> list[Change]:
@@ -34,10 +38,23 @@ class SubscriptionAdministration(Handle):
             subscribers = dict.fromkeys(s.subscriber for s in made)
             tokens = {name: issuer.credential(state, topic, name, now) for name in subscribers}
             adds = [AddSubscription(s.id, topic, s.subscriber, s.filter, tokens[s.subscriber]) for s in made]
-            return [*adds, *issuer.missing_pair_keys(state, topic, subscribers)]
+            homes = () if broker is None else self._homes(state, topic, subscribers, broker)
+            return [*homes, *adds, *issuer.missing_pair_keys(state, topic, subscribers)]
 
         self.registry.transact(decide)
         return made
+
+    def _homes(self, state: RealmState, topic: str, subscribers: Iterable[str], broker: str) -> Iterator[Change]:
+        with LedgerReader(self.paths.topic(topic, broker).ledger) as ledger:
+            first = ledger.end()
+        for name in subscribers:
+            if state.slot_of(topic, name) is None:
+                yield AttachSubscriber(topic, name, broker, first)
+            elif state.home_of(topic, name) != broker:
+                raise Misuse(
+                    f"{name!r} is at broker {state.home_of(topic, name)!r}",
+                    hint=f"it can move: sealcast subscription move {topic} --as {name} --to {broker}",
+                )
 
     def renew_subscriptions(self, topic: str | None = None, *, at_half_life: bool = True) -> int:
         """New tokens for live subscriptions whose tokens have had half of their life, or for all; how many changes.

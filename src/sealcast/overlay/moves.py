@@ -1,0 +1,124 @@
+"""Subscribers move between brokers, and lose or double nothing.
+
+    attach   at version v: from its next batch on the new broker seals for the subscriber, too, and the old one goes on
+    settle   when the old broker has sealed all that the new one took in before v: the old one is done with
+
+Between the two, both seal. The new broker's first batch at v or later begins somewhere (*the cut*, in offsets of the
+origins): everything from the cut on is with the new broker, everything before it with the old one, once that is as far.
+What the old one sealed beyond the cut comes twice; from which record of its ledger on that may be so is noted, and the
+subscriber leaves those out that it had (`clients.stays`). The same for brokers that it was at before: a broker that
+lags behind may bring what was read there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+
+from sealcast.errors import Misuse
+from sealcast.log.ledger import LedgerReader
+from sealcast.overlay.parts import Part
+from sealcast.overlay.routing import since
+from sealcast.trust.changes import AttachSubscriber, Change, SettleSubscriber
+from sealcast.trust.deployment import Realm
+from sealcast.trust.state import RealmState
+from sealcast.trust.topics import Stay
+
+
+def move(realm: Realm, topic: str, subscriber: str, broker: str) -> RealmState:
+    """A subscriber gets another home. It goes on reading where it was, and then there."""
+    with LedgerReader(realm.paths.topic(topic, broker).ledger) as ledger:
+        first = ledger.end()
+
+    def decide(state: RealmState) -> list[Change]:
+        if state.slot_of(topic, subscriber) is None:
+            raise Misuse(
+                f"{subscriber!r} has no subscription on topic {topic!r}",
+                hint=f"it can begin there: sealcast subscription add {topic} --as {subscriber} --broker {broker}",
+            )
+        return [AttachSubscriber(topic, subscriber, broker, first)]
+
+    return realm.registry.transact(decide)
+
+
+def moving(state: RealmState) -> list[tuple[str, str]]:
+    """(topic, subscriber) of all who are on their way."""
+    return [
+        (topic, subscriber)
+        for topic, found in state.topics.items()
+        for subscriber, stays in found.stays.items()
+        if len(stays) > 1 and stays[-2].until is None
+    ]
+
+
+def settle(realm: Realm, *, abandon: Sequence[tuple[str, str]] = ()) -> list[tuple[str, str]]:
+    """Ends every move that can be ended; (topic, subscriber) of each.
+
+    A move away from a broker that is gone for good never can. Those in `abandon` end where that broker stopped: what it
+    had not sealed yet, and the new one had taken in before the move, is lost to the subscriber.
+    """
+    state, done = realm.state(), list[tuple[str, str]]()
+    for topic, subscriber in moving(state):
+        change = settlement(realm, state, topic, subscriber, abandon=(topic, subscriber) in abandon)
+        if change is None:
+            continue
+
+        def decide(newest: RealmState, change: SettleSubscriber = change) -> list[Change]:
+            same = newest.stays_of(change.topic, change.subscriber) == state.stays_of(change.topic, change.subscriber)
+            return [change] if same else []
+
+        realm.registry.transact(decide)
+        done.append((topic, subscriber))
+    return done
+
+
+def settlement(
+    realm: Realm, state: RealmState, topic: str, subscriber: str, *, abandon: bool = False
+) -> SettleSubscriber | None:
+    """How a move ends, if it can by now."""
+    stays = state.stays_of(topic, subscriber)
+    before, home = stays[:-1], stays[-1]
+    with ExitStack() as held:
+        served = {broker for _, broker in state.topic_state(topic).topic_keys}
+        parts = {name: held.enter_context(Part(realm, topic, name)) for name in served}
+        brokers = state.brokers()
+        each = state.topic(topic).partitions
+        new, left = parts[home.broker], parts[before[-1].broker]
+        records = left.ledger.end()
+        first = new.first_since(home.since, home.first)
+        if first is None:
+            if not abandon:
+                return None
+            first = new.ledger.end()
+        cut, caught_up = dict[int, int](), True
+        for partition in range(each * len(brokers)):
+            origin = brokers[partition // each]
+            if origin not in parts:
+                continue
+            begins = [_begin(state, topic, parts[origin], to, partition) for to in (new.broker, left.broker)]
+            cut[partition] = new.through(first, partition, begins[0])
+            reached = left.through(records, partition, begins[1])
+            missing = next(parts[origin].admitted(partition, reached), None) if reached < cut[partition] else None
+            caught_up &= missing is None or missing.offset >= cut[partition]
+        if not caught_up and not abandon:
+            return None
+        overlaps = [_overlap(parts[stay.broker], stay, cut, records) for stay in before]
+        return SettleSubscriber(topic, subscriber, max(records, before[-1].first), tuple(overlaps))
+
+
+def _begin(state: RealmState, topic: str, origin: Part, to: str, partition: int) -> int:
+    """Where the link from an origin to a broker begins, in one of the origin's partitions."""
+    version = since(state, topic, to)
+    if to == origin.broker or version is None:
+        return 0
+    return origin.starts(version)[partition - origin.log.own.start]
+
+
+def _overlap(part: Part, stay: Stay, cut: dict[int, int], records: int) -> int:
+    """The first record of a stay that took a frame from beyond the cut; its end, when none did."""
+    until = records if stay.until is None else stay.until
+    limits = {partition: part.index_of(partition, origin) for partition, origin in cut.items()}
+    at = until
+    while at > stay.first and any(part.consumed(at, partition) > limit for partition, limit in limits.items()):
+        at -= 1
+    return max(at, min(stay.first, until))

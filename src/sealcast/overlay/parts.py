@@ -1,0 +1,95 @@
+"""A topic at one of its brokers, to be read: its log, its ledger, and which of its frames were admitted.
+
+Offsets of a frame are those of the log that it was published to, its origin's. Every broker's log holds other brokers'
+frames with these (`log.forwarded`), so brokers can be compared: how far is each, of everything that was published?
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from typing import Self
+
+from sealcast.log.entry import Entry
+from sealcast.log.ledger import LedgerReader
+from sealcast.log.pieces import Pieces
+from sealcast.log.port import Record
+from sealcast.trust.deployment import Realm
+from sealcast.wire import sealed
+
+#: A frame that was refused as a whole has no row (`pipeline.admit`).
+_WHOLE_FRAME = -1
+
+
+class Part:
+    """One broker's part of a topic. Opening its log repairs what a crash left, as any writer does."""
+
+    def __init__(self, realm: Realm, topic: str, broker: str) -> None:
+        self.broker = broker
+        paths = realm.paths.topic(topic, broker)
+        self.log = realm.frames(topic, broker)
+        self.ledger = LedgerReader(paths.ledger)
+        self._pieces = Pieces(paths.pieces)
+
+    # --- how far it is ------------------------------------------------------------------------------
+
+    def consumed(self, records: int, partition: int) -> int:
+        """Records of a partition of its log that the first so many batches took."""
+        return _reached(self.ledger.at(records - 1).entry, partition) if records else 0
+
+    def first_since(self, version: int, first: int = 0) -> int | None:
+        """The first batch, not before number `first`, that was pinned to that version or a later one."""
+        end = self.ledger.end()
+        found = bisect_left(range(end), version, lo=min(first, end), key=lambda i: self.ledger.at(i).entry.version)
+        return found if found < end else None
+
+    def starts(self, version: int) -> tuple[int, ...]:
+        """Where, in its own log, the batches of that version and later ones begin."""
+        index = self.first_since(version)
+        ends = self.ledger.end() if index is None else index
+        return tuple(self.consumed(ends, partition) for partition in self.log.own)
+
+    def through(self, records: int, partition: int, begin: int) -> int:
+        """How far the first so many batches went, in offsets of the partition's origin, which sends from `begin`."""
+        taken = self.consumed(records, partition)
+        if partition in self.log.own:
+            return taken
+        return self.log.forwarded(partition).origin_of(taken - 1) + 1 if taken else begin
+
+    def index_of(self, partition: int, origin: int) -> int:
+        """Records of a partition of its log that lie before an offset of the partition's origin."""
+        return origin if partition in self.log.own else self.log.forwarded(partition).index_of(origin)
+
+    # --- what it admitted ---------------------------------------------------------------------------
+
+    def batch_of(self, partition: int, offset: int) -> int:
+        """The batch that took, or will take, that record of its log."""
+        end = self.ledger.end()
+        return bisect_right(range(end), offset, key=lambda i: _reached(self.ledger.at(i).entry, partition))
+
+    def admitted(self, partition: int, first: int) -> Iterator[Record]:
+        """The frames of one of its own partitions, from `first` on, that were delivered and not refused as a whole."""
+        log = self.log.partition(partition)
+        for index in range(self.batch_of(partition, first), self.ledger.end()):
+            for ref in self.ledger.at(index).entry.pieces:
+                if ref.partition != partition or ref.end <= first:
+                    continue
+                piece = sealed.parse(self._pieces.read(ref.name, ref.digest))
+                refused = {r.position.offset for r in piece.rejected if r.position.row == _WHOLE_FRAME}
+                for record in log.read(max(first, ref.first), ref.end):
+                    if record.offset not in refused:
+                        yield record
+
+    def close(self) -> None:
+        self.log.close()
+        self.ledger.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+
+def _reached(entry: Entry, partition: int) -> int:
+    return entry.end.partitions[partition] if partition < len(entry.end.partitions) else 0

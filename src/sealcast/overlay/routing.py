@@ -1,0 +1,159 @@
+"""Frames on their way between brokers: from the broker that took them in, once, to every other that has subscribers.
+
+    origin's ledger: admitted -->  the block of its partitions in the destination's log, in order, each with its offset
+
+**Once.** Where to go on is read from the end of the destination's own log, under its lock: a forwarder that is killed,
+started twice, or whose answer was lost, appends nothing twice and leaves nothing out. **Only the origin forwards**:
+what came from elsewhere is in other partitions than its own, so there is no loop, whatever brokers are connected.
+**Only what was admitted** goes on (paper 004, section 4.8.3), so that a flood stops at the broker that it reaches. The
+destination believes none of it: a forwarded frame passes all checks of admission again, its replay windows included, so
+that a frame that was published at two brokers is delivered by each of them once.
+
+A destination needs nothing from before it had its first subscriber: the link begins with the origin's first batch that
+was pinned to that version or a later one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol, Self
+
+from sealcast.errors import Misuse
+from sealcast.log.forwarded import BrokerTopic
+from sealcast.overlay.parts import Part
+from sealcast.trust.deployment import Realm
+from sealcast.trust.layout import FIRST_BROKER
+from sealcast.trust.roles import Role
+from sealcast.trust.state import RealmState
+
+#: Frames that are made durable at the destination by one sync.
+BYTES_PER_TAKE: Final = 8 << 20
+FRAMES_PER_TAKE: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Link:
+    """One broker that sends what it admits on a topic to another."""
+
+    topic: str
+    origin: str
+    destination: str
+
+
+class Destination(Protocol):
+    """What a forwarder asks of where it forwards to. The embedded one is the destination's own log."""
+
+    def next_from(self, partition: int) -> int:
+        """The origin's offset after the last frame that is here, durably."""
+
+    def take(self, partition: int, frames: Sequence[tuple[int, bytes]]) -> int:
+        """Keep frames with their offsets, durably, in order; those that are here already are left out. How many."""
+
+    def close(self) -> None: ...
+
+
+class EmbeddedDestination:
+    """The log of a broker in the same realm directory."""
+
+    def __init__(self, log: BrokerTopic) -> None:
+        self._log = log
+
+    def next_from(self, partition: int) -> int:
+        return self._log.forwarded(partition).next_origin()
+
+    def take(self, partition: int, frames: Sequence[tuple[int, bytes]]) -> int:
+        return self._log.forwarded(partition).take(frames)
+
+    def close(self) -> None:
+        self._log.close()
+
+
+def since(state: RealmState, topic: str, broker: str) -> int | None:
+    """The version from which on a broker has, or had, subscribers on the topic; None if it never had any."""
+    found = state.topic_state(topic)
+    known = [stay.since for stays in found.stays.values() for stay in stays if stay.broker == broker]
+    if broker == FIRST_BROKER and any(name not in found.stays for name in found.slots):
+        return 0
+    return min(known, default=None)
+
+
+def links(state: RealmState, origin: str, topics: Sequence[str] = ()) -> list[Link]:
+    """Where a broker forwards to: brokers that serve the topic, are not revoked, and have live subscriptions on it."""
+    who = state.entity(origin)
+    if Role.BROKER not in who.roles:
+        raise Misuse(f"entity {origin!r} is no broker")
+    if who.revoked:
+        return []
+    return [
+        Link(topic, origin, broker)
+        for topic in topics or sorted(state.topics)
+        for broker in state.serving(topic)
+        if broker != origin and state.subscriptions_at(topic, broker)
+    ]
+
+
+class Forwarder:
+    """What one broker forwards, over all of its links. One process at a time does any good; two do no harm."""
+
+    def __init__(self, realm: Realm, origin: str, topics: Sequence[str] = ()) -> None:
+        self._realm, self._origin, self._topics = realm, origin, tuple(topics)
+        self._parts: dict[str, Part] = {}
+        self._destinations: dict[Link, Destination] = {}
+        #: Where each link is, by partition of the origin: only so that nothing is looked at twice.
+        self._reached: dict[tuple[Link, int], int] = {}
+
+    def once(self) -> dict[Link, int]:
+        """Forwards what there is; how many frames went over each link."""
+        state = self._realm.state()
+        return {link: self._forward(state, link) for link in links(state, self._origin, self._topics)}
+
+    def _forward(self, state: RealmState, link: Link) -> int:
+        part, sent = self._part(link.topic), 0
+        version = since(state, link.topic, link.destination)
+        if version is None or not part.ledger.end():
+            return 0
+        destination = self._destination(link)
+        for partition, begin in zip(part.log.own, part.starts(version), strict=True):
+            at = self._reached.get((link, partition)) or max(begin, destination.next_from(partition))
+            end = part.consumed(part.ledger.end(), partition)
+            if at < end:
+                sent += _send(part, destination, partition, at, end)
+                self._reached[link, partition] = end
+        return sent
+
+    def _part(self, topic: str) -> Part:
+        if topic not in self._parts:
+            self._parts[topic] = Part(self._realm, topic, self._origin)
+        return self._parts[topic]
+
+    def _destination(self, link: Link) -> Destination:
+        if link not in self._destinations:
+            log = self._realm.frames(link.topic, link.destination)
+            self._destinations[link] = EmbeddedDestination(log)
+        return self._destinations[link]
+
+    def close(self) -> None:
+        while self._parts:
+            self._parts.popitem()[1].close()
+        while self._destinations:
+            self._destinations.popitem()[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+
+def _send(part: Part, destination: Destination, partition: int, first: int, end: int) -> int:
+    held, size, sent = list[tuple[int, bytes]](), 0, 0
+    for record in part.admitted(partition, first):
+        if record.offset >= end:
+            break
+        if held and (size + len(record.data) > BYTES_PER_TAKE or len(held) == FRAMES_PER_TAKE):
+            sent += destination.take(partition, held)
+            held, size = [], 0
+        held.append((record.offset, record.data))
+        size += len(record.data)
+    return sent + (destination.take(partition, held) if held else 0)
