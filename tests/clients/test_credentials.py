@@ -10,7 +10,9 @@ import pytest
 
 from sealcast.clients import requests as ask
 from sealcast.clients.credentials import Wallet
-from sealcast.errors import CannotOpen, Rejected, Unavailable
+from sealcast.clients.keepalive import KeepAlive
+from sealcast.clients.subscriber import Subscriber
+from sealcast.errors import CannotOpen, NotFound, Rejected, Unavailable
 from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
 from tests.trust.center_world import SCHEMA, World, served
@@ -141,3 +143,28 @@ def test_over_discovery_from_whoever_serves(tmp_path: Path) -> None:
         assert realm.state().subscription(made.id).filter == "price > 3"
         ask.unsubscribe(alice.correspondent, "broker", [made.id])
     assert not list(realm.state().subscriptions_of("quotes"))
+
+
+def test_a_reader_keeps_its_subscriptions_alive(world: World) -> None:
+    alice = world.wallet("alice")
+    made = ask.subscribe(alice, "quotes", "price > 3")
+
+    def ends() -> int:
+        return world.realm.state().credentials_of("quotes")[made.id].expires_us
+
+    first, kept = ends(), KeepAlive(world.realm, "quotes", world.realm.identity("alice"))
+    kept.look(world.realm.state())
+    kept.wait()
+    assert ends() == first
+    world.later(43_201)
+    with Subscriber(world.realm, "quotes", "alice") as reader:
+        reader.poll()
+        reader._alive.wait()
+        assert reader._alive.trouble is None and ends() > first
+    # Nobody answers: it is tried again a little later, and the reader goes on.
+    center_away(world)
+    (world.realm.paths.root / "wallets" / "alice").rename(world.realm.paths.root / "gone")
+    world.later(50_000)
+    kept.look(world.realm.state())
+    kept.wait()
+    assert isinstance(kept.trouble, NotFound | Unavailable)

@@ -17,6 +17,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Final, Self
 
+from sealcast.clients.keepalive import KeepAlive
 from sealcast.clients.missing import Ask, MissingKeys
 from sealcast.clients.stays import Place, StayDelivery, Stays
 from sealcast.errors import CannotOpen, KeyMissing, NotFound
@@ -73,6 +74,7 @@ class Subscriber:
                 hint=f'add one: sealcast subscription add {topic} --as {as_} --filter "..."',
             )
         self._slot = slot
+        self._alive = KeepAlive(self.realm, topic, self._identity)
         self._ask = ask
         self._openers: dict[tuple[str, int], Opener] = {}
         self._missing: dict[str, MissingKeys] = {}
@@ -87,7 +89,7 @@ class Subscriber:
         """The next events, at most so many; waits up to `timeout` seconds for the first, and may return none."""
         deadline = time.monotonic() + timeout
         while True:
-            self._current()
+            self._alive.look(self._current())
             events = self._take(max_events)
             left = deadline - time.monotonic()
             if events or left <= 0:

@@ -26,6 +26,9 @@ from sealcast.trust.topics import FIRST_EPOCH, Topic
 class Issuer(Unpicklable):
     """The key centers whose secrets are here."""
 
+    #: Whether it knows who has lately answered a challenge (`center.standing`).
+    vouches = False
+
     def __init__(self, paths: Layout) -> None:
         self.center = cache(lambda name: CenterSecrets.load(paths.center_key(name)))
 
@@ -69,8 +72,13 @@ class Issuer(Unpicklable):
         *,
         at_half_life: bool = False,
     ) -> list[Change]:
-        """New tokens for live subscriptions, all or those of some subscribers, of everyone who may subscribe now."""
+        """New tokens for live subscriptions, all or those of some subscribers, of everyone who may subscribe now.
+
+        On a topic whose owner asks for proof of life, nobody gets one unasked, but from who knows of the proofs.
+        """
         found, only = state.topic_state(topic), None if subscribers is None else frozenset(subscribers)
+        if only is None and found.topic.parameters.challenge_every_s and not self.vouches:
+            return []
         ids: dict[str, list[str]] = {}
         for id, its in found.credentials.items():
             who = found.subscriptions[id].subscriber

@@ -116,7 +116,9 @@ StandingOf = Callable[[bytes, str], Standing]
 
 
 class OwnIssuer(Issuer):
-    """Hands out what one center may hand out."""
+    """Hands out what one center may hand out; which of it goes to whom, the rules decide by who was challenged."""
+
+    vouches = True
 
     def __init__(self, secrets: CenterSecrets) -> None:
         def mine(name: str) -> CenterSecrets:
