@@ -54,6 +54,13 @@ def settle_subscriber(draft: Draft, change: SettleSubscriber) -> None:
     tables.stays.write()[change.subscriber] = settled
 
 
+def settle_in(draft: Draft, tables: TopicTables, subscriber: str) -> None:
+    """Someone new, who was put nowhere else, is at the first broker: since when matters only where there are others."""
+    several = any(broker != FIRST_BROKER for _, broker in tables.topic_keys.read)
+    if several and subscriber not in tables.stays.read:
+        tables.stays.write()[subscriber] = (Stay(FIRST_BROKER, draft.version + 1),)
+
+
 def _stays(tables: TopicTables, subscriber: str) -> tuple[Stay, ...]:
     """Who never subscribed is nowhere yet; who did is at the first broker, unless something else was decided."""
     found = tables.stays.read.get(subscriber)

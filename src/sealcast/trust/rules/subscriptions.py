@@ -15,6 +15,7 @@ from sealcast.trust.changes import (
     Revoke,
     Right,
 )
+from sealcast.trust.rules import homes
 from sealcast.trust.rules.draft import Draft
 from sealcast.trust.rules.names import check_name
 from sealcast.trust.topics import Term
@@ -54,6 +55,7 @@ def add_subscription(draft: Draft, change: AddSubscription) -> None:
         draft.state().require(Right.SUBSCRIBE, change.topic, change.subscriber)
     credential = _check_credential(draft, change.id, change.credential)
     if who.name not in tables.slots.read:
+        homes.settle_in(draft, tables, who.name)
         tables.slots.write()[who.name] = len(tables.slots.read)
     subscription = Subscription(change.id, change.topic, change.subscriber, change.filter)
     tables.subscriptions.write()[change.id] = subscription
