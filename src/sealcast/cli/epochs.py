@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sealcast.cli import talk
+from sealcast.cli import owners, talk
 from sealcast.cli.times import moment
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ def rotate(
     due: Annotated[
         bool, typer.Option("--due", help="Rotate every topic whose key is too old or has sealed enough.")
     ] = False,
+    as_: owners.OwnerOption = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
@@ -29,9 +30,13 @@ def rotate(
     """
     if bool(topics) == due:
         raise typer.BadParameter("name topics, or say --due")
+    if as_ is not None and due:
+        raise typer.BadParameter("an owner names the topics: their key center sees to what is due")
     here = talk.open_realm(realm)
     reasons = here.rotate_due(counts=messages(here)) if due else dict.fromkeys(topics or (), "asked for")
-    if not due:
+    if as_ is not None:
+        owners.rotate(here, as_, list(reasons))
+    elif not due:
         here.rotate_many(list(reasons))
     state = here.state()
     if json:

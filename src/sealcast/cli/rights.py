@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sealcast.cli import talk, times
+from sealcast.cli import owners, talk, times
 from sealcast.cli.topic import term_json
 
 if TYPE_CHECKING:
@@ -35,6 +35,7 @@ def grant(
     template: Annotated[
         str, typer.Option(metavar="TEMPLATE", help="For these events only: 'symbol=IBM, venue=*' [default: all].")
     ] = "*",
+    as_: owners.OwnerOption = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
@@ -51,20 +52,33 @@ def grant(
     if span is not None:
         ends = (begins or here.clock()) + times.seconds(span, "--for") * 1_000_000
     with talk.about_filter(template):
-        state = here.grant(topic, entity, rights, not_before_us=begins, until_us=ends, template=template)
-    _report(state, topic, entity, json)
+        if as_ is None:
+            here.grant(topic, entity, rights, not_before_us=begins, until_us=ends, template=template)
+        else:
+            owners.authorise(here, as_, topic, entity, rights, begins, ends, template)
+    _report(here.state(), topic, entity, json)
 
 
 @revoke_app.command(epilog="Example: sealcast revoke orders alice publish")
 def revoke(
-    topic: str, entity: str, rights: Rights, realm: talk.RealmOption = None, json: talk.JsonOption = False
+    topic: str,
+    entity: str,
+    rights: Rights,
+    as_: owners.OwnerOption = None,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
 ) -> None:
     """Take an entity's rights on a topic away, from the next batch on.
 
     Its subscriptions stay and sleep until the right comes back. To end an entity on every topic, see
     `sealcast entity revoke`.
     """
-    _report(talk.open_realm(realm).revoke(topic, entity, rights), topic, entity, json)
+    here = talk.open_realm(realm)
+    if as_ is None:
+        here.revoke(topic, entity, rights)
+    else:
+        owners.deauthorise(here, as_, topic, entity, rights)
+    _report(here.state(), topic, entity, json)
 
 
 def _report(state: RealmState, topic: str, entity: str, json: bool) -> None:

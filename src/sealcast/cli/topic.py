@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sealcast.cli import epochs, talk
+from sealcast.cli import epochs, owners, talk
 from sealcast.cli.times import moment, seconds
 from sealcast.errors import SchemaRejected
 
@@ -92,6 +92,9 @@ def create(
     talk.say(f"topic {name!r} created ({access}, {partitions} partition{'s' if partitions != 1 else ''})")
 
 
+app.command(epilog="Example: sealcast topic register orders --schema quotes.json --as alice --set key_bits=192")(
+    owners.register
+)
 app.command(epilog="Example: sealcast topic rotate quotes")(epochs.rotate)
 app.command(epilog="Example: sealcast topic serve quotes broker-2")(epochs.serve)
 
