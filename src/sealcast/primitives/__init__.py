@@ -9,4 +9,5 @@ p256      SigningKey, VerifyKey: ECDSA over P-256
 x509      certificates, made and taken apart; x509_lists has requests for them and CRLs
 merkle    one signature for a batch of events, each verifiable alone
 hpke      seal something to one entity
+groups    Group, Element, Exponent: commutative encryption; curve and modular are two groups, sswu hashes onto the curve
 """
