@@ -44,7 +44,7 @@ class Response:
 
 def respond(realm: Realm, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, center: str | None = None) -> Response:
     """All of it, or nothing. Done before, it does nothing more."""
-    _ensure_center(realm, name, center)
+    ensure_center(realm, name, center)
     authority, issuer, now = realm.authority(), realm.issuer(), realm.clock()
     made: list[Change] = []
     planned: list[Plan] = []
@@ -94,7 +94,7 @@ def _changes(
     return made
 
 
-def _ensure_center(realm: Realm, name: str, center: str | None) -> None:
+def ensure_center(realm: Realm, name: str, center: str | None) -> None:
     """Another key center, when the only one is compromised. One that is made and then not needed does no harm."""
     state = realm.state()
     centers = [each.name for each in state.holders(Role.KEY_CENTER)]

@@ -1,0 +1,224 @@
+"""sealcast audit: who could read and publish what, when and why, from the registry's history; and who did receive."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sealcast.cli import talk
+from sealcast.cli.times import microseconds, moment
+from sealcast.errors import Misuse
+
+if TYPE_CHECKING:
+    from sealcast.trust.audit import Held, History, Key, Moment, Span, Subscribed
+    from sealcast.trust.deployment import Realm
+
+app = typer.Typer(**talk.SETTINGS)
+
+
+@app.command(epilog="Example: sealcast audit --topic quotes --at 2026-08-01T09:30:00Z", no_args_is_help=False)
+def audit(
+    entity: Annotated[str | None, typer.Option(metavar="NAME", help="Of this entity alone.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Of this topic alone.")] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="TIME|VERSION", help="What was so then: a time, or a version of the registry.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(metavar="TIME|VERSION", help="Only what was still so then, or began later.")
+    ] = None,
+    received: Annotated[
+        bool, typer.Option("--received", help="Also who was sent how much, by the topics' ledgers.")
+    ] = False,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Who could read and publish what, when and why: every right as a span of time, and the changes that began and
+    ended it.
+
+    With --json also the keys and tokens that went with it: an entity can open what was sealed in the epochs of which it
+    has a key, if it gets at the sealed bytes, and a subscription lives by its tokens.
+    """
+    from sealcast.trust.audit import history
+
+    here = talk.open_realm(realm)
+    state = here.state()
+    if entity is not None:
+        state.entity(entity)
+    if topic is not None:
+        state.topic(topic)
+    found = history(here.registry.changes(), entity=entity, topic=topic)
+    _narrow(found, at, since)
+    counts = _received(here, entity, topic) if received else None
+    if json:
+        talk.emit(_document(found, counts))
+        return
+    talk.table(
+        ["entity", "topic", "right", "from", "until", "because of", "ended by"],
+        [_row(held) for held in found.rights],
+        "nobody could do anything",
+    )
+    if counts is not None:
+        talk.say("")
+        talk.table(
+            ["entity", "topic", "broker", "deliveries", "first", "last", "sealed again", "replayed"],
+            [tuple("" if value is None else value for value in row.values()) for row in counts],
+            "nobody was sent anything",
+        )
+
+
+# --- which --------------------------------------------------------------------------------------------
+
+
+def _narrow(found: History, at: str | None, since: str | None) -> None:
+    if at is not None:
+        version, at_us = _point(found, at, "--at")
+        found.rights = [held for held in found.rights if held.allows(version, at_us)]
+        found.subscriptions = [made for made in found.subscriptions if made.span.includes(version)]
+        found.keys = [key for key in found.keys if key.issued.version <= version]
+    if since is not None:
+        version, at_us = _point(found, since, "--since")
+        found.rights = [
+            h for h in found.rights if _lasts(h.span, version) and (h.until_us is None or h.until_us > at_us)
+        ]
+        found.subscriptions = [made for made in found.subscriptions if _lasts(made.span, version)]
+        found.keys = [key for key in found.keys if key.ended is None or key.ended.version > version]
+
+
+def _lasts(span: Span, version: int) -> bool:
+    return span.until is None or span.until.version > version
+
+
+def _point(found: History, text: str, option: str) -> tuple[int, int]:
+    """A version and a time: of a version, the time it was made; of a time, the version that was in force."""
+    if text.isascii() and text.isdigit():
+        version = int(text)
+        if not 1 <= version <= len(found.times):
+            raise Misuse(f"{option}: the registry has versions 1 to {len(found.times)}, not {version}")
+        return version, found.times[version - 1]
+    at_us = microseconds(text, option)
+    return found.version_at(at_us), at_us
+
+
+# --- as people read it --------------------------------------------------------------------------------
+
+
+def _row(held: Held) -> tuple[object, ...]:
+    until = held.until_us
+    template = "" if held.term.template == "*" else f", for {held.term.template}"
+    return (
+        held.entity,
+        held.topic,
+        str(held.right),
+        moment(held.from_us),
+        "" if until is None else moment(until),
+        f"{held.why}{template} (version {held.span.since.version}, {held.span.since.what})",
+        _end(held),
+    )
+
+
+def _end(held: Held) -> str:
+    if held.span.until is not None and held.until_us == held.span.until.at_us:
+        return f"version {held.span.until.version}, {held.span.until.what}"
+    return "" if held.until_us is None else "its term"
+
+
+# --- as programs read it ------------------------------------------------------------------------------
+
+
+def _document(found: History, counts: list[dict[str, Any]] | None) -> dict[str, object]:
+    document: dict[str, object] = {
+        "version": len(found.times),
+        "rights": [_right(held) for held in found.rights],
+        "keys": [_key(key) for key in found.keys],
+        "subscriptions": [_subscription(made) for made in found.subscriptions],
+        "revoked": [{"entity": gone.entity, "at": _moment(gone.at)} for gone in found.revoked],
+    }
+    return document if counts is None else document | {"received": counts}
+
+
+def _moment(at: Moment | None) -> dict[str, object] | None:
+    return None if at is None else {"version": at.version, "time": moment(at.at_us), "change": at.what}
+
+
+def _right(held: Held) -> dict[str, object]:
+    until = held.until_us
+    return {
+        "entity": held.entity,
+        "topic": held.topic,
+        "right": str(held.right),
+        "from": moment(held.from_us),
+        "until": None if until is None else moment(until),
+        "why": held.why,
+        "template": held.term.template,
+        "began": _moment(held.span.since),
+        "ended": _moment(held.span.until),
+    }
+
+
+def _key(key: Key) -> dict[str, object]:
+    about = {"entity": key.entity, "topic": key.topic, "epoch": key.epoch}
+    return about | {"issued": _moment(key.issued), "epoch_ended": _moment(key.ended)}
+
+
+def _subscription(made: Subscribed) -> dict[str, object]:
+    return {
+        "subscription": made.id,
+        "entity": made.entity,
+        "topic": made.topic,
+        "filter": made.filter,
+        "began": _moment(made.span.since),
+        "ended": _moment(made.span.until),
+        "tokens": [
+            {
+                "epoch": token.credential.epoch,
+                "template": token.credential.template,
+                "not_before": moment(token.credential.not_before_us),
+                "expires": moment(token.credential.expires_us),
+                "began": _moment(token.span.since),
+                "ended": _moment(token.span.until),
+            }
+            for token in made.tokens
+        ],
+    }
+
+
+# --- who did receive ----------------------------------------------------------------------------------
+
+
+def _received(here: Realm, entity: str | None, topic: str | None) -> list[dict[str, Any]]:
+    """By the ledgers that are on this machine: what lies there for each subscriber, and what was replayed for it."""
+    from sealcast.log.received import received
+    from sealcast.log.replays import Replays
+
+    state, rows = here.state(), list[dict[str, Any]]()
+    for name in state.topics if topic is None else [topic]:
+        replayed: dict[str, int] = {}
+        for broker in state.brokers():
+            paths = here.paths.topic(name, broker)
+            for each in Replays(paths.root).all():
+                replayed[each.reader] = replayed.get(each.reader, 0) + each.events
+            for slot, got in received(paths.root, len(state.slots_of(name))).items():
+                who = list(state.slots_of(name))[slot]
+                rows += _counted(who, name, broker, got.as_row(), replayed.pop(who, 0), entity)
+        for who, events in replayed.items():
+            rows += _counted(who, name, "", (0, None, None, 0), events, entity)
+    return rows
+
+
+def _counted(
+    who: str, topic: str, broker: str, got: tuple[int, int | None, int | None, int], replayed: int, only: str | None
+) -> Iterable[dict[str, Any]]:
+    deliveries, first, last, again = got
+    if only in (None, who) and (deliveries or replayed):
+        yield {
+            "entity": who,
+            "topic": topic,
+            "broker": broker,
+            "deliveries": deliveries,
+            "first": None if first is None else moment(first),
+            "last": None if last is None else moment(last),
+            "sealed_again": again,
+            "replayed": replayed,
+        }

@@ -1,0 +1,121 @@
+"""sealcast compromise: what to do at once when somebody's keys may be in wrong hands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from sealcast.cli import talk
+from sealcast.trust.lists import Cause
+
+if TYPE_CHECKING:
+    from sealcast.lab.drill import Report
+
+app = typer.Typer(**talk.SETTINGS)
+
+
+@app.command(epilog="Example: sealcast compromise mallory")
+def compromise(
+    entity: Annotated[str, typer.Argument(metavar="ENTITY", help="An entity, a broker or a key center.")],
+    cause: Annotated[Cause, typer.Option(help="What the revocation list says.")] = Cause.KEY_COMPROMISE,
+    center: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Of a key center: the one that takes its topics [default: any other]."),
+    ] = None,
+    others: Annotated[
+        int, typer.Option("--others", metavar="N", min=0, help="How many others try what they can, before and after.")
+    ] = 20,
+    master: Annotated[
+        str, typer.Option(metavar="MASTER", help="Where Spark runs, if there is much to seal again.")
+    ] = "local[*]",
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Respond to a compromise: revoke, give new keys to everybody else, and seal again what waits to be read.
+
+    In one transaction the entity's certificates are revoked, its subscriptions end, and every topic it could use gets a
+    new epoch, with new keys and tokens for all who may still use it. What was delivered before and can be opened with
+    the old keys is sealed again under the new ones, for those who may still read, and the old pieces are removed:
+    nobody loses an event or gets one twice. Before and after, everybody really tries what it can do: the table.
+
+    Interrupted, run it again: it goes on. A key center's topics move to another center; one is made if there is none.
+    """
+    from sealcast.lab.drill import drill
+    from sealcast.pipeline.session import session
+
+    here = talk.open_realm(realm)
+    report = drill(here, entity, cause=cause, center=center, others=others, spark=lambda: session(master))
+    if json:
+        talk.emit(as_json(report))
+    else:
+        _say(report)
+    if not report.over or not report.unharmed:
+        talk.warn("not everything is as it should be: see the table; run it again if batches were under way")
+        raise typer.Exit(1)
+
+
+def as_json(report: Report) -> dict[str, object]:
+    done, plan = report.response, report.response.plan
+    cells = dict.fromkeys((*report.before, *report.after))
+    return {
+        "entity": report.entity,
+        "version": done.version,
+        "revocation_list": done.list,
+        "done_before": plan.done,
+        "continued": report.continued,
+        "subscriptions_ended": list(plan.subscriptions),
+        "topics": [{"topic": t.topic, "epoch": t.epoch + 1, "why": t.why, "center": t.center} for t in plan.topics],
+        "pair_keys": done.pair_keys,
+        "tokens": done.tokens,
+        "brokers": done.brokers,
+        "unserved": list(done.unserved),
+        "resealed": [
+            {"topic": d.topic, "epoch": d.epoch, "pieces": d.pieces, "deliveries": d.deliveries}
+            | {"kept": d.kept, "removed": d.removed}
+            for d in report.resealed
+        ],
+        "matrix": [
+            {"entity": entity, "topic": topic}
+            | {
+                when: cell.as_json()
+                for when, found in (("before", report.before), ("after", report.after))
+                if (cell := found.get((entity, topic)))
+            }
+            for entity, topic in cells
+        ],
+        "tried": not report.untried,
+        "over": report.over,
+        "unharmed": report.unharmed,
+    }
+
+
+def _say(report: Report) -> None:
+    from sealcast.lab.matrix import rows
+
+    done, plan = report.response, report.response.plan
+    if plan.done:
+        talk.say(f"{report.entity!r} is revoked, and has no key that counts (version {done.version})")
+    else:
+        ended = len(plan.subscriptions)
+        talk.say(
+            f"{report.entity!r} is revoked by list {done.list}, at version {done.version}; "
+            f"{ended} subscription{'s' * (ended != 1)} ended"
+        )
+    for each in plan.topics:
+        moved = f", managed by {each.center!r} now" if each.center else ""
+        talk.say(f"topic {each.topic!r} is in epoch {each.epoch + 1} ({each.why}){moved}")
+    if plan.topics:
+        talk.say(f"{done.pair_keys} new pair keys, {done.tokens} new tokens for those who may still use them")
+    for again in report.resealed:
+        kept = f"; {again.kept} stay as they are, their frames are no longer kept" if again.kept else ""
+        talk.say(
+            f"topic {again.topic!r}: {again.pieces} pieces with {again.deliveries} deliveries sealed again, "
+            f"{again.removed} removed{kept}"
+        )
+    for topic in done.unserved:
+        talk.warn(f"no broker has the new key of topic {topic!r}: sealcast topic serve {topic} BROKER")
+    if report.untried:
+        talk.warn(f"the keys of {report.entity!r} are not on this machine: nobody tried them")
+    columns = ["entity", "topic", "opened before", "opened after", "publishes before", "publishes after"]
+    talk.table(columns, list(rows(report.before, report.after)), "nobody has anything to try")

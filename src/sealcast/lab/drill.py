@@ -1,0 +1,174 @@
+"""Responding to a compromise from end to end, with the proof: what could be done before, and what can be done after.
+
+    before   everybody's attempts (matrix.py), kept in a file without a secret in it
+    respond  one transaction (trust/admin/compromise.py): from here on the keys are good for nothing that is to come
+    reseal   what lies there under the old keys, topic by topic (pipeline/reseal.py), and the old pieces are removed
+    after    the same attempts, and the thief's with all that it took
+
+Killed at any moment, it is run again: each part finds what is left of it, and the file has what was before.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from sealcast.errors import Corrupt, NotFound
+from sealcast.lab import matrix
+from sealcast.lab.matrix import Cell, Loot, Matrix
+from sealcast.log import files
+from sealcast.pipeline import reseal
+from sealcast.pipeline.reseal import Done
+from sealcast.pipeline.topic import OpenTopic, TopicName
+from sealcast.trust import compromise
+from sealcast.trust.admin.compromise import Response, ensure_center, respond
+from sealcast.trust.deployment import Realm
+from sealcast.trust.lists import Cause
+from sealcast.trust.roles import Role
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+#: Batches that were under way when the keys changed commit under the old ones: looked for again, so many times.
+_ROUNDS: Final = 3
+FORMAT: Final = 1
+
+
+@dataclass(slots=True)
+class Report:
+    """What was done about an entity, and what came of it."""
+
+    entity: str
+    response: Response
+    #: All topics that had to change, also in runs before this one.
+    topics: tuple[str, ...]
+    resealed: list[Done] = field(default_factory=list)
+    before: Matrix = field(default_factory=dict)
+    after: Matrix = field(default_factory=dict)
+    #: Its key file is not on this machine: nobody could play the thief.
+    untried: bool = False
+    #: A run before this one was cut short, and this one has finished it.
+    continued: bool = False
+
+    @property
+    def over(self) -> bool:
+        """Nothing opens and nothing is admitted any more."""
+        mine = [cell for (name, _), cell in self.after.items() if name == self.entity]
+        return all(not cell.opened and cell.publishes != matrix.ADMITTED for cell in mine)
+
+    @property
+    def unharmed(self) -> bool:
+        """Everybody else can do what it could."""
+        others = [(was, self.after.get(at, Cell())) for at, was in self.before.items() if at[0] != self.entity]
+        return all(
+            now.opened >= was.opened and (was.publishes != matrix.ADMITTED or now.publishes == matrix.ADMITTED)
+            for was, now in others
+        )
+
+
+def drill(
+    realm: Realm,
+    name: str,
+    *,
+    cause: Cause = Cause.KEY_COMPROMISE,
+    center: str | None = None,
+    others: int = matrix.OTHERS_TRIED,
+    spark: Callable[[], SparkSession] | None = None,
+    spark_above: int = 64 << 20,
+) -> Report:
+    """All of it. With `spark`, what is resealed is a job of Spark's when it has more bytes than `spark_above`."""
+    path = realm.paths.root / "compromises" / f"{realm.state().entity(name).name}.json"
+    ensure_center(realm, name, center)
+    loot, kept = _steal(realm, name), _read(path)
+    planned = [each.topic for each in compromise.plan(realm.state(), name, center).topics] if kept is None else []
+    topics: list[str] = planned if kept is None else kept["topics"]
+    asked: list[str] = matrix.others(realm, topics, name, others) if kept is None else kept["others"]
+    before = matrix.attempts(realm, asked, topics, loot) if kept is None else _matrix(kept["before"])
+    if kept is None:
+        _write(path, {"format": FORMAT, "topics": topics, "others": asked, "before": _plain(before), "after": None})
+    response = respond(realm, name, cause=cause, center=center)
+    topics += [each.topic for each in response.plan.topics if each.topic not in topics]
+    report = Report(name, response, tuple(topics), before=before, untried=loot is None)
+    report.continued = kept is not None and kept["after"] is None
+    for topic in _served(realm, topics, name):
+        report.resealed += _reseal(topic, name, spark, spark_above)
+    report.after = matrix.attempts(realm, asked, topics, loot)
+    body = {
+        "format": FORMAT,
+        "topics": topics,
+        "others": asked,
+        "before": _plain(before),
+        "after": _plain(report.after),
+    }
+    _write(path, body)
+    return report
+
+
+def _steal(realm: Realm, name: str) -> Loot | None:
+    try:
+        return matrix.steal(realm, name)
+    except NotFound:
+        return None
+
+
+def _served(realm: Realm, topics: list[str], name: str) -> Iterator[OpenTopic]:
+    """The parts of these topics that can be sealed again here: where the broker has the new key and its files are."""
+    state = realm.state()
+    for topic in topics:
+        for broker in state.serving(topic):
+            ledger = realm.paths.topic(topic, broker).ledger
+            if broker != name and realm.paths.broker_key_of(broker).exists() and ledger.is_dir():
+                yield TopicName(str(realm.paths.root), topic, broker).open()
+
+
+def _reseal(topic: OpenTopic, name: str, spark: Callable[[], SparkSession] | None, spark_above: int) -> list[Done]:
+    who = topic.realm.state().entity(name)
+    # A broker's and a center's keys open whatever anybody was sent.
+    leaked = [name] if who.roles <= {Role.ENTITY, Role.DISCOVERY} else None
+    done = []
+    for _ in range(_ROUNDS):
+        want = reseal.wanted(topic, f"{name} was compromised", leaked)
+        if not want.places:
+            break
+        size = sum(topic.ledger.at(record).entry.pieces[number].size for record, number in want.places)
+        session = spark() if spark is not None and size > spark_above else None
+        done.append(reseal.run(topic, want, session))
+        if not done[-1].pieces:
+            break  # the frames of those that are left are no longer kept
+    removed = reseal.remove_superseded(topic)
+    if removed and done:
+        done[-1].removed += removed
+    return done
+
+
+# --- the file -----------------------------------------------------------------------------------------
+
+
+def _plain(cells: Matrix) -> list[dict[str, Any]]:
+    return [{"entity": entity, "topic": topic, **asdict(cell)} for (entity, topic), cell in cells.items()]
+
+
+def _matrix(body: list[dict[str, Any]]) -> Matrix:
+    return {(row.pop("entity"), row.pop("topic")): Cell(**row) for row in map(dict, body)}
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """What a run before has kept, if there was one: what could be done before is what that one saw."""
+    try:
+        body = json.loads(path.read_bytes())
+        if body["format"] != FORMAT:
+            raise ValueError(FORMAT)
+        _matrix(body["before"])
+        return dict(body)
+    except FileNotFoundError:
+        return None
+    except (ValueError, KeyError, TypeError):
+        raise Corrupt(f"{path} cannot be read", hint="remove it: it only keeps what could be done before") from None
+
+
+def _write(path: Path, body: dict[str, Any]) -> None:
+    files.make_directory(path.parent)
+    files.replace_file(path, json.dumps(body, indent=1).encode() + b"\n")

@@ -1,0 +1,272 @@
+"""Who can read and publish what: tried, not looked up. Before and after a compromise it is the proof that it is over.
+
+Those who have done nothing wrong read as they always do, with the client, some of their mailbox; and publish a frame
+that admission is asked about, and that no log ever sees. Whoever is compromised is played by a thief who has taken all
+it had while it was good: key file, pair keys of all epochs, tokens; from a broker the topics' keys, from a center the
+secret that they follow from. The thief obeys nothing: it tries every delivery to its victim in every file of sealed
+pieces, and publishes with what it took.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from sealcast.clients.credentials import Wallet
+from sealcast.clients.subscriber import Subscriber
+from sealcast.errors import CannotOpen, FrameRejected, Misuse, NotFound, Rejected, Unavailable
+from sealcast.groupkeys.interface import PairKey
+from sealcast.log.port import Record
+from sealcast.model.stages import Ruled
+from sealcast.pipeline.admit import admit
+from sealcast.pipeline.authenticate import check_one
+from sealcast.pipeline.context import gate_at
+from sealcast.pipeline.rulings import received_of
+from sealcast.primitives import aead
+from sealcast.primitives.aead import SealingKey
+from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.primitives.sign import VerifyKey
+from sealcast.schemes.endpoint.broker import EndpointSealer
+from sealcast.schemes.endpoint.open import Opener
+from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.trust.changes import Right
+from sealcast.trust.deployment import Realm
+from sealcast.trust.identity import Identity
+from sealcast.trust.roles import Role
+from sealcast.trust.state import RealmState
+from sealcast.trust.topic_keys import TopicKeys, at_broker
+from sealcast.wire import sealed
+from sealcast.wire.records import RecordCodec
+from sealcast.wire.sealed import SealedPiece
+
+#: Events that one who did nothing wrong opens of its mailbox, at most.
+EVENTS_TRIED: Final = 200
+#: How many of those are asked.
+OTHERS_TRIED: Final = 20
+ADMITTED: Final = "admitted"
+NO: Final = "no"
+
+KeysOf = Callable[[int], TopicKeys]
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """What one entity can do on one topic."""
+
+    #: Events that it opened, of those that it found for itself.
+    opened: int = 0
+    tried: int = 0
+    #: `admitted`, the reason of the check that refused it, or `no`: it has nothing to try it with.
+    publishes: str = NO
+
+    def as_json(self) -> dict[str, object]:
+        return {"opened": self.opened, "tried": self.tried, "publishes": self.publishes}
+
+
+Matrix = dict[tuple[str, str], Cell]
+
+
+@dataclass(slots=True)
+class Loot(Unpicklable):
+    """What a thief has of one entity. It stays in this process."""
+
+    name: str
+    roles: frozenset[Role]
+    identity: Identity
+    pairs: dict[tuple[str, int], Secret] = field(default_factory=dict)
+    tokens: dict[str, bytes] = field(default_factory=dict)
+    #: Of brokers and centers: the keys of topics, by topic and epoch.
+    topic_keys: dict[str, KeysOf] = field(default_factory=dict)
+
+
+def steal(realm: Realm, name: str) -> Loot:
+    """All that whoever copied an entity's files can come by; NotFound when they are not here."""
+    state = realm.state()
+    who = state.entity(name)
+    loot = Loot(name, who.roles, _identity(realm, name, who.roles))
+    for topic, found in state.topics.items():
+        for epoch in range(1, found.topic.epoch + 1):
+            if state.pair_key(topic, epoch, name) is not None:
+                loot.pairs[topic, epoch] = loot.identity.pair_key(state, topic, epoch)
+        if Role.BROKER in who.roles:
+            loot.topic_keys[topic] = partial(realm.broker(name).topic_keys, state, found.topic)
+        if Role.KEY_CENTER in who.roles:
+            # Who has its secret derives whatever it likes, also for topics and epochs that are not its own.
+            loot.topic_keys[topic] = partial(
+                realm.center(name).topic_keys, replace(found.topic, center=name, center_since=1)
+            )
+        if Role.ENTITY in who.roles and state.may_publish(topic, name, realm.clock()):
+            with suppress(Rejected, Unavailable), Wallet(realm, name, identity=loot.identity, keep=False) as wallet:
+                loot.tokens[topic] = wallet.get(topic, Right.PUBLISH, state).token
+    return loot
+
+
+def _identity(realm: Realm, name: str, roles: frozenset[Role]) -> Identity:
+    if Role.BROKER in roles:
+        return realm.broker(name).identity
+    if Role.KEY_CENTER in roles:
+        return realm.center(name).identity
+    return realm.discovery_node(name) if Role.DISCOVERY in roles else realm.identity(name)
+
+
+def attempts(realm: Realm, others: Iterable[str], topics: Sequence[str], loot: Loot | None) -> Matrix:
+    """Everybody's attempts on these topics: the others' as themselves, the thief's with what it has taken."""
+    found: Matrix = {}
+    for name in others:
+        for topic in topics:
+            with suppress(NotFound):  # its keys are not on this machine: nobody can try
+                found[name, topic] = _honest(realm, name, topic)
+    if loot is not None:
+        found.update({(loot.name, topic): _thief(realm, loot, topic) for topic in topics})
+    return found
+
+
+def others(realm: Realm, topics: Sequence[str], but: str, most: int = OTHERS_TRIED) -> list[str]:
+    """Whom to ask beside: those who subscribe first, then whoever else may use one of the topics."""
+    state, now = realm.state(), realm.clock()
+    subscribed = [s.subscriber for topic in topics for s in state.subscriptions_of(topic)]
+    entitled = (who.name for topic in topics for who in state.entitled(topic, now))
+    found = dict.fromkeys(name for name in (*subscribed, *entitled) if name != but and state.entity(name).member)
+    return list(found)[:most]
+
+
+# --- those who did nothing wrong ----------------------------------------------------------------------
+
+
+def _honest(realm: Realm, name: str, topic: str) -> Cell:
+    state, refused = realm.state(), list[object]()
+    identity, opened = realm.identity(name), 0
+    if state.slot_of(topic, name) is not None and state.may_subscribe(topic, name, realm.clock()):
+        with Subscriber(realm, topic, name, from_=0, unopenable=lambda *about: refused.append(about)) as reader:
+            opened = len(reader.poll(EVENTS_TRIED))
+    loot = Loot(name, frozenset({Role.ENTITY}), identity)
+    epoch = state.topic(topic).epoch
+    if state.may_publish(topic, name, realm.clock()):
+        loot.pairs[topic, epoch] = identity.pair_key(state, topic, epoch)
+        with Wallet(realm, name, identity=identity, keep=False) as wallet:
+            loot.tokens[topic] = wallet.get(topic, Right.PUBLISH, state).token
+    return Cell(opened, opened + len(refused), _publish(realm, loot, topic))
+
+
+# --- the thief ----------------------------------------------------------------------------------------
+
+
+def _thief(realm: Realm, loot: Loot, topic: str) -> Cell:
+    opened = tried = 0
+    state = realm.state()
+    for broker in state.brokers():
+        pieces = realm.paths.topic(topic, broker).pieces
+        if topic in loot.topic_keys:
+            good, all_of_them = _open_with_topic_keys(state, loot.topic_keys[topic], topic, broker, pieces)
+        else:
+            good, all_of_them = _open_own(state, loot, topic, broker, pieces)
+        opened, tried = opened + good, tried + all_of_them
+    return Cell(opened, tried, _publish(realm, loot, topic))
+
+
+def _pieces(directory: Path) -> Iterator[SealedPiece]:
+    """Every file, named by a ledger or not, the oldest first: keys come with the first event that needs them."""
+    for path in sorted(directory.glob("*.piece")) if directory.is_dir() else ():
+        with suppress(FrameRejected):
+            yield sealed.parse(path.read_bytes())
+
+
+def _open_own(state: RealmState, loot: Loot, topic: str, broker: str, directory: Path) -> tuple[int, int]:
+    """What was sealed for the victim, under the pair keys that the thief has of any epoch."""
+    slot, about = state.slot_of(topic, loot.name), state.topic(topic)
+    if slot is None:
+        return 0, 0
+
+    def verify_key(name: str) -> VerifyKey:
+        return VerifyKey(state.entity(name).verify_key)
+
+    openers = {
+        epoch: Opener(
+            about.schema, about.id, epoch, slot, at_broker(pair, broker), verify_key, about.parameters.key_bits
+        )
+        for (where, epoch), pair in loot.pairs.items()
+        if where == topic
+    }
+    opened = tried = 0
+    for piece in _pieces(directory):
+        for event, use in zip(*(rows.tolist() for rows in piece.rows_for(slot)), strict=True):
+            tried += 1
+            with suppress(CannotOpen):
+                if piece.epoch in openers:
+                    openers[piece.epoch].open(piece, event, use)
+                    opened += 1
+    return opened, tried
+
+
+def _open_with_topic_keys(
+    state: RealmState, keys_of: KeysOf, topic: str, broker: str, directory: Path
+) -> tuple[int, int]:
+    """Every event that anybody was sent, under the topic's own keys: of its position, or of the one subscriber's that
+    it is sealed for. (Bodies that are under one group's key alone are tried as well, and do not open this way.)"""
+    about, names, opened, tried = state.topic(topic), list(state.slots_of(topic)), 0, 0
+    bits = about.parameters.key_bits
+    for piece in _pieces(directory):
+        tried += len(piece)
+        try:
+            keys = keys_of(piece.epoch)
+        except (NotFound, Misuse, CannotOpen):
+            continue
+        pairs = [keys.mailbox_key(name, broker) for name in names]
+        sealer = EndpointSealer(about.id, piece.epoch, keys.content_root(broker), pairs.__getitem__, bits)
+        offsets = np.array([proof.offset for proof in piece.frames], np.int64)[piece.frame_index]
+        raw = aead.nonces(piece.partition, offsets, piece.row)
+        nonces = [raw[at : at + aead.NONCE_BYTES] for at in range(0, len(raw), aead.NONCE_BYTES)]
+        for event, content in enumerate(sealer.content_keys(nonces)):
+            with suppress(CannotOpen):
+                if piece.wrapped[event]:
+                    key = SealingKey(Secret(content), sealer.associated_data, bits)
+                else:
+                    key = sealer.body_key(PairKey(_only_reader(piece, event)))
+                key.open(nonces[event], piece.commitment(event), piece.body(event))
+                opened += 1
+    return opened, tried
+
+
+def _only_reader(piece: SealedPiece, event: int) -> int:
+    at = int(np.flatnonzero(np.asarray(piece.mailbox_event) == event)[0])
+    return int(piece.slots[int(np.searchsorted(np.asarray(piece.mailbox_start), at, "right")) - 1])
+
+
+# --- publishing ---------------------------------------------------------------------------------------
+
+
+def _publish(realm: Realm, loot: Loot, topic: str) -> str:
+    """What admission says to a frame of an empty event, signed and sealed with the newest keys there are."""
+    state = realm.state()
+    about, now = state.topic(topic), time.time_ns() // 1000
+    epochs = [epoch for where, epoch in loot.pairs if where == topic]
+    serving = [name for name in state.serving(topic) if realm.paths.broker_key_of(name).exists()]
+    if not epochs or not serving:
+        return NO
+    pair, bits = loot.pairs[topic, max(epochs)], about.parameters.key_bits
+    codec, signer = RecordCodec(about.schema), loot.identity.signer
+    sealer = FrameSealer(codec, about.id, max(epochs), loot.name, pair, signer, key_bits=bits)
+    sealer.token = loot.tokens.get(topic, b"")
+    data = sealer.seal([about.schema.parse({})], [b""], ["text/plain"], now)
+    gate = gate_at(state, about, realm.broker(serving[0]))
+    try:
+        check_one(data, now, gate)
+    except FrameRejected as refused:
+        return str(refused.reason)
+    admitted = admit(Ruled(received_of(0, [Record(0, now, data)]), np.zeros(1, np.uint8)), gate)
+    return ADMITTED if admitted.messages else str(admitted.rejections[0].reason)
+
+
+def rows(before: Mapping[tuple[str, str], Cell], after: Mapping[tuple[str, str], Cell]) -> Iterator[tuple[str, ...]]:
+    """For people: entity, topic, and both cells side by side."""
+    for entity, topic in dict.fromkeys((*before, *after)):
+        was, now = before.get((entity, topic), Cell()), after.get((entity, topic), Cell())
+        reads = (f"{cell.opened} of {cell.tried}" for cell in (was, now))
+        yield entity, topic, *reads, was.publishes, now.publishes
