@@ -36,7 +36,7 @@ class KeyDesk(Unpicklable):
         self._realm, self._topic, self._broker = realm, topic, broker
         self._budgets = budgets or Budgets(ALLOWANCE)
         self._about = realm.state().topic(topic)
-        self._reader = TopicReader(realm.paths.topic(topic).root, key=broker.journal_key(self._about.id))
+        self._reader = TopicReader(realm.paths.topic(topic, broker.name).root, key=broker.journal_key(self._about.id))
         self._sealer = lru_cache(MAX_EPOCHS)(self._load)
 
     def reply(self, data: bytes, now_us: int) -> bytes:
@@ -75,6 +75,6 @@ class KeyDesk(Unpicklable):
 
         def pair_of_slot(slot: int) -> Secret:
             # Slots are never given twice: a newer state says of old ones what an older one did.
-            return ours.pair_key(list(self._realm.state().slots_of(self._topic))[slot])
+            return ours.mailbox_key(list(self._realm.state().slots_of(self._topic))[slot], self._broker.name)
 
-        return EndpointSealer(self._about.id, epoch, ours.content_root(), pair_of_slot, bits)
+        return EndpointSealer(self._about.id, epoch, ours.content_root(self._broker.name), pair_of_slot, bits)

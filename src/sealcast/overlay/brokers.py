@@ -1,0 +1,262 @@
+"""One broker among others: what it is asked by them and by entities, and how it comes to know what they know.
+
+    peer/message       [topic, body, token], by a broker        -> peer/taken []       or peer/secure [topic]
+    plain/publish      [topic, body]                            -> plain/done []
+    plain/subscribe    [topic]                                  -> plain/done []       or refused: it needs a token
+    plain/unsubscribe  [topic]                                  -> plain/done []
+    plain/notices      []                                       -> plain/notices [[topic, ...]]
+    desk/move          [topic's name], by a subscriber          -> desk/done [version]
+
+Over the control topics of the brokers' desks (`trust.desk`), which they find through the discovery nodes; the rules are
+`knowledge`. `peer/secure` is the error that a knowing broker returns: the one that sent a message without a token
+learns from it, and removes its subscriptions without tokens. What is published on plain topics lies in a log of its
+own, open to everyone: nothing protects it, and nothing that is protected gets there.
+
+A broker's revocation lists are its own, on stable storage: after a restart it fetches what is new (section 4.8.1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, Self
+
+from sealcast.clients.correspondence import Correspondent
+from sealcast.errors import FrameRejected, NotFound, Rejected, TokenRejected, Unavailable
+from sealcast.log.embedded import EmbeddedLog
+from sealcast.overlay import knowledge, moves
+from sealcast.overlay.knowledge import Deliver, Effect, Knowledge, Learnt, Message, Propagate, Refuse, Source
+from sealcast.overlay.memory import KnowledgeStore
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.trust.certificates import Certificate, Role
+from sealcast.trust.changes import DEFAULT_PARAMETERS
+from sealcast.trust.claims import Token
+from sealcast.trust.deployment import Realm
+from sealcast.trust.desk import DONE, TOPICS, More
+from sealcast.trust.discovery.advertisements import What
+from sealcast.trust.discovery.embedded import RealmDiscovery, nodes
+from sealcast.trust.envelopes import Opened
+from sealcast.trust.revocation import Fetched, RevocationStore
+from sealcast.trust.service import Answer
+from sealcast.trust.state import RealmState
+from sealcast.trust.tokens import TokenGate, VerifiedTokens
+from sealcast.wire import cbor
+
+MESSAGE: Final = "peer/message"
+TAKEN: Final = "peer/taken"
+SECURE: Final = "peer/secure"
+PUBLISH: Final = "plain/publish"
+SUBSCRIBE: Final = "plain/subscribe"
+UNSUBSCRIBE: Final = "plain/unsubscribe"
+NOTICES: Final = "plain/notices"
+PLAIN_DONE: Final = "plain/done"
+MOVE: Final = "desk/move"
+#: Of one plain topic at one broker.
+PLAIN_LOG_BYTES: Final = 64 << 20
+#: Pages of a list that is read from another broker.
+MAX_PAGES: Final = 64
+
+
+class Node(Unpicklable):
+    """A broker, with its keys at hand."""
+
+    def __init__(self, realm: Realm, name: str, *, at_hand: bool = True) -> None:
+        """`at_hand` says whether other brokers whose keys are here, too, are run a turn at a time from here."""
+        self._realm, self.name, self._at_hand = realm, name, at_hand
+        state = realm.state()
+        self.store = KnowledgeStore(realm.paths.broker(name) / "knowledge")
+        self._revoked = RevocationStore(realm.paths.revocations(name), realm.trust(state))
+        #: What was new in the revocation lists when it started.
+        self.fetched: Fetched = self._revoked.update(state)
+        self._tokens = VerifiedTokens()
+        self._asking: Correspondent | None = None
+        self.learn_served(state)
+
+    @property
+    def known(self) -> Knowledge:
+        return self.store.read()
+
+    def learn_served(self, state: RealmState | None = None) -> None:
+        """The topics whose keys it was handed are secure."""
+        state = self._realm.state() if state is None else state
+        mine = [t.topic.id for t in state.topics.values() if state.topic_key(t.topic.name, t.topic.epoch, self.name)]
+        self.store.update(lambda known: knowledge.learn(known, mine, Learnt(Source.SERVED, self.name)))
+
+    # --- others -------------------------------------------------------------------------------------
+
+    def peers(self) -> list[str]:
+        """The other brokers that can be found: advertised by themselves, under certificates that count. Those whose
+        keys are at hand are there without being advertised: whoever asks them takes their turn."""
+        here = [b.name for b in self._realm.state().holders(Role.BROKER)] if self._at_hand else []
+        names = {name for name in here if self._realm.paths.broker_key_of(name).exists()}
+        if nodes(self._realm):
+            with RealmDiscovery(self._realm, self._realm.broker(self.name).identity) as discovery:
+                names |= {found.owner for found in discovery.find("*", What.BROKER)}
+        return sorted(names - {self.name})
+
+    def join(self, through: str) -> int:
+        """Takes over the list of secure topics of the broker that it connects to; how many were news."""
+        before, after = len(self.known.secure), ""
+        for _ in range(MAX_PAGES):
+            reply = self._ask(through, TOPICS, cbor.encode([after]))
+            page, more, last = _page(reply)
+            self._learn_list(reply.sender, page)
+            if not more or not page:
+                break
+            after = last
+        return len(self.known.secure) - before
+
+    def publish(self, message: Message) -> tuple[Effect, ...]:
+        """What an entity publishes here; it goes on to the other brokers where the rules say so."""
+        return self._take(message, None)
+
+    # --- asked --------------------------------------------------------------------------------------
+
+    def more(self) -> More:
+        """For the broker's desk."""
+        return {
+            MESSAGE: self._message,
+            PUBLISH: self._publish,
+            SUBSCRIBE: lambda request, now: self._plain(request, knowledge.subscribe),
+            UNSUBSCRIBE: lambda request, now: self._plain(request, knowledge.unsubscribe),
+            NOTICES: self._notices,
+            MOVE: self._move,
+        }
+
+    def _message(self, request: Opened, now_us: int) -> Answer:
+        if Role.BROKER not in request.sender.roles:
+            raise Rejected(f"{request.sender.name!r} is no broker", hint="entities publish: plain/publish")
+        match _read(request):
+            case [bytes(topic), bytes(body), bytes(token)]:
+                effects = self._take(Message(topic, body, token), request.sender.name)
+            case _:
+                raise Rejected(f"the fields are not those of {MESSAGE}")
+        told = next((effect for effect in effects if isinstance(effect, Refuse)), None)
+        return Answer(TAKEN, cbor.encode([])) if told is None else Answer(SECURE, cbor.encode([told.topic]))
+
+    def _publish(self, request: Opened, now_us: int) -> Answer:
+        match _read(request):
+            case [bytes(topic), bytes(body)]:
+                effects = self.publish(Message(topic, body))
+            case _:
+                raise Rejected(f"the fields are not those of {PUBLISH}")
+        if any(isinstance(effect, knowledge.Discard) for effect in effects):
+            raise Rejected("this topic is secure: what has no token is discarded", hint="publish it with a token")
+        return Answer(PLAIN_DONE, cbor.encode([]))
+
+    def _plain(self, request: Opened, rule: Callable[[Knowledge, bytes, str], knowledge.Step]) -> Answer:
+        match _read(request):
+            case [bytes(topic)]:
+                self.store.update(lambda known: rule(known, topic, request.sender.name))
+                return Answer(PLAIN_DONE, cbor.encode([]))
+            case _:
+                raise Rejected(f"the fields are not those of {request.message.kind}")
+
+    def _notices(self, request: Opened, now_us: int) -> Answer:
+        return Answer(NOTICES, cbor.encode([list(self.known.notices_for(request.sender.name))]))
+
+    def _move(self, request: Opened, now_us: int) -> Answer:
+        """A subscriber comes to this broker, by its own signed word."""
+        match _read(request):
+            case [str(topic)] if topic in self._realm.state().topics:
+                state = self._realm.state()
+                if state.home_of(topic, request.sender.name) != self.name:
+                    state = moves.move(self._realm, topic, request.sender.name, self.name)
+                return Answer(DONE, cbor.encode([state.version]))
+            case _:
+                raise Rejected(f"the fields are not those of {MOVE}, or there is no such topic")
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    def _take(self, message: Message, sender: str | None) -> tuple[Effect, ...]:
+        valid = self._valid(message.token)
+        effects = self.store.update(lambda known: knowledge.take(known, message, sender, valid))
+        for effect in effects:
+            match effect:
+                case Deliver():
+                    with EmbeddedLog(self.plain_log(message.topic)) as log:
+                        log.append([message.body])
+                        log.retain(max_bytes=PLAIN_LOG_BYTES)
+                case Propagate():
+                    self._propagate(message)
+                case _:
+                    pass
+        return effects
+
+    def plain_log(self, topic: bytes) -> Path:
+        """Where what was published on a plain topic lies."""
+        return self._realm.paths.broker(self.name) / "plain" / topic.hex()
+
+    def _valid(self, token: bytes) -> Token | None:
+        if not token:
+            return None
+        state = self._realm.state()
+        self._revoked.update(state)
+        centers = [e for e in state.entities.values() if Role.KEY_CENTER in e.roles]
+        known = [der for center in centers for der in (*center.former, center.certificate)]
+        gate = TokenGate(self._realm.trust(state), known, self._revoked.view, self._tokens)
+        try:
+            return gate.learn(token, self._realm.clock(), DEFAULT_PARAMETERS)
+        except TokenRejected:
+            return None
+
+    def _propagate(self, message: Message) -> None:
+        """To every other broker. One that is away misses it: nobody promised anything of plain topics."""
+        body = cbor.encode([message.topic, message.body, message.token])
+        for peer in self.peers():
+            try:
+                reply = self._ask(peer, MESSAGE, body)
+            except (Unavailable, NotFound, Rejected):
+                continue
+            if reply.message.kind == SECURE:
+                self._learn_error(reply.sender, message.topic)
+
+    def _learn_list(self, sender: Certificate, topics: list[bytes]) -> None:
+        self.store.update(lambda known: knowledge.learn_list(known, sender, topics))
+
+    def _learn_error(self, sender: Certificate, topic: bytes) -> None:
+        self.store.update(lambda known: knowledge.learn_error(known, sender, topic))
+
+    def _ask(self, broker: str, kind: str, body: bytes) -> Opened:
+        if self._asking is None:
+            me = self._realm.broker(self.name).identity
+            self._asking = Correspondent(self._realm, me, more=self._more_of, at_hand=self._at_hand)
+        return self._asking.ask_broker(broker, kind, body)
+
+    def _more_of(self, broker: str) -> More:
+        return Node(self._realm, broker, at_hand=False).more()
+
+    def close(self) -> None:
+        if self._asking is not None:
+            self._asking.close()
+            self._asking = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+
+def requests_of(realm: Realm, broker: str) -> More:
+    """What a broker of that name is asked by other brokers and on plain topics: for its desk."""
+    return Node(realm, broker).more()
+
+
+def _read(request: Opened) -> object:
+    try:
+        return cbor.decode(request.message.body, max_depth=1, max_items=8)
+    except FrameRejected:
+        return None
+
+
+def _page(reply: Opened) -> tuple[list[bytes], bool, str]:
+    try:
+        match cbor.decode(reply.message.body, max_depth=4, max_items=16_384):
+            case [list(listed), bool(more)]:
+                ids = [topic[1] for topic in listed]
+                if all(isinstance(id, bytes) for id in ids):
+                    return ids, more, str(listed[-1][0]) if listed else ""
+    except (FrameRejected, TypeError, IndexError, KeyError):
+        pass
+    raise Unavailable(f"broker {reply.sender.name!r} lists topics in a way that this release does not know")
