@@ -11,9 +11,9 @@ import pytest
 
 from sealcast.clients import requests as ask
 from sealcast.clients.correspondence import Correspondent
-from sealcast.errors import CannotOpen, Misuse, Rejected, Unavailable
+from sealcast.errors import CannotOpen, Misuse, NotFound, Rejected, Unavailable
 from sealcast.trust import claims, envelopes, gates, tokens
-from sealcast.trust.center import requests
+from sealcast.trust.center import requests, rules
 from sealcast.trust.center.requests import Authorise, Challenge, Credentials, Proof, Register, Rotate, Wanted
 from sealcast.trust.center.rules import CenterReason, CenterRejected
 from sealcast.trust.center.service import KeyCenter
@@ -25,6 +25,7 @@ from sealcast.trust.deployment import Realm
 from sealcast.trust.discovery.advertisements import What
 from sealcast.trust.discovery.embedded import verifier
 from sealcast.trust.envelopes import EnvelopeReason, EnvelopeRejected, Message, Party, Recipient
+from sealcast.trust.running import Running
 from sealcast.trust.service import Answer, ServiceRefused, unwrap
 from sealcast.trust.state import RealmState
 from sealcast.trust.topic_keys import PAIR_KEY_INFO, place
@@ -80,6 +81,30 @@ def test_an_owner_registers_a_topic_with_its_parameters(world: World) -> None:
     ours = world.realm.broker().topic_keys(state, topic).pair_key("alice")
     assert ours == world.realm.center().topic_keys(topic).pair_key("alice")
     assert state.pair_key("orders", 1, "owner") is None, "who registers a topic is not yet one who may use it"
+
+
+def test_nobody_chooses_the_id_of_anothers_topic(world: World, owner: Correspondent) -> None:
+    """Keys and tokens are for an id: a second topic under the first one's id would have its keys."""
+    first = world.realm.state().topic("orders")
+    for nonce in (first.id, bytes(16)):
+        for name in ("mine", "mine-too"):
+            wanted = Register(f"{name}-{nonce.hex()[:4]}", nonce, SCHEMA, 1, "granted", {})
+            world.asker("mallory").ask_center("center", requests.REGISTER, wanted.to_bytes())
+    ids = [found.topic.id for found in world.realm.state().topics.values()]
+    assert len(set(ids)) == len(ids) == 5
+
+
+def test_a_topic_for_all_members_of_a_large_realm_is_the_administrators(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "MAX_MEMBERS", 3)
+    owner = world.asker("owner")
+    with refused(CenterReason.QUOTA):
+        ask.register_topic(owner, "orders", SCHEMA, access="members")
+    ask.register_topic(owner, "orders", SCHEMA, access="granted")
+    monkeypatch.setattr(rules, "MAX_TOPICS_EACH", 1)
+    with refused(CenterReason.QUOTA):
+        ask.register_topic(owner, "more", SCHEMA)
 
 
 @pytest.mark.parametrize(
@@ -395,7 +420,28 @@ def test_ten_times_the_honest_rate_of_noise(world: World, owner: Correspondent) 
     center.close()
 
 
-def test_a_center_under_flood_moves_and_is_found_again(tmp_path: Path) -> None:
+def test_a_flood_makes_it_move(world: World) -> None:
+    planes = [ControlPlane(world.realm.paths.root, origin=f"somewhere {n}") for n in range(4)]
+    with Running(world.realm, ["center"]) as running:
+        running.start()
+        (center,) = running.services
+        before = center.service.topic
+        world.later(60)
+        for turn in range(600):
+            planes[turn % 4].post(before, bytes(100))
+            if turn % 200 == 199:
+                running.turn()
+        assert center.counts["moved"] == 1 and center.service.topic != before
+        assert sum(center.counts.values()) == 601, "all of it was counted"
+        with pytest.raises(NotFound):
+            planes[0].post(before, b"more")
+        world.realm.create_topic("quotes", SCHEMA)
+        assert credentials(world.asker("alice"), "quotes").epoch == 1
+    for plane in planes:
+        plane.close()
+
+
+def test_a_center_that_moved_is_found_again(tmp_path: Path) -> None:
     realm = Realm.create(tmp_path / "market")
     realm.enrol_many(["owner", "alice"])
     realm.create_topic("quotes", SCHEMA)

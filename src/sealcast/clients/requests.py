@@ -40,7 +40,9 @@ def register_topic(
     parameters: Mapping[str, object] | None = None,
 ) -> int:
     """Make a topic secure, under a key center; its first epoch. The center refuses parameters by their names."""
-    wanted = Register(name, os.urandom(requests.TOPIC_ID_BYTES), schema, partitions, str(access), parameters or {})
+    wanted = Register(
+        name, os.urandom(requests.REGISTER_NONCE_BYTES), schema, partitions, str(access), parameters or {}
+    )
     return _number(owner.ask_center(center, requests.REGISTER, wanted.to_bytes()))
 
 

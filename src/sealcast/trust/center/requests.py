@@ -1,6 +1,6 @@
 """What a key center is asked, and what it answers: each a list of CBOR with exactly these fields.
 
-    center/register      [name, id, schema, partitions, access, parameters]         -> center/registered  [epoch]
+    center/register      [name, nonce, schema, partitions, access, parameters]      -> center/registered  [epoch]
     center/authorise     [topic, entity, rights, from, until or null, template]     -> center/done        [version]
     center/deauthorise   [topic, entity, rights]                                    -> center/done        [version]
     center/rotate        [topic, the epoch that is to end]                          -> center/registered  [epoch]
@@ -15,6 +15,7 @@ wrote them: it is the center that refuses them.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -43,6 +44,7 @@ DONE: Final = "center/done"
 CHALLENGE: Final = "center/challenge"
 
 TOPIC_ID_BYTES: Final = 16
+REGISTER_NONCE_BYTES: Final = 16
 NONCE_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
 MAX_NAME: Final = 64
@@ -52,16 +54,17 @@ MAX_KEYS: Final = 64
 MAX_SEALED_BYTES: Final = 512
 MAX_JSON_BYTES: Final = 262_144
 _CHALLENGE: Final = b"sealcast/1 challenge"
+_TOPIC_ID: Final = b"sealcast/1 topic id"
 
 R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A topic that its owner wants to be secure. The id is the owner's choice, so that asking twice is asking once."""
+    """A topic that its owner wants to be secure. The topic's id follows from the nonce: asking twice is asking once."""
 
     name: str
-    id: bytes
+    nonce: bytes
     schema: Schema
     partitions: int
     access: str
@@ -70,19 +73,19 @@ class Register:
 
     def to_bytes(self) -> bytes:
         schema, parameters = _to_json(self.schema.to_json()), _to_json(dict(self.parameters))
-        return cbor.encode([self.name, self.id, schema, self.partitions, str(self.access), parameters])
+        return cbor.encode([self.name, self.nonce, schema, self.partitions, str(self.access), parameters])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Register:
         match _read(data):
-            case [str(name), bytes(id), bytes(schema), int(partitions), str(access), bytes(parameters)]:
+            case [str(name), bytes(nonce), bytes(schema), int(partitions), str(access), bytes(parameters)]:
                 if (
                     _name(name)
-                    and len(id) == TOPIC_ID_BYTES
+                    and len(nonce) == REGISTER_NONCE_BYTES
                     and access in tuple(Access)
                     and _natural(partitions, MAX_PARTITIONS)
                 ):
-                    return cls(name, id, _schema(schema), partitions, access, _parameters(parameters))
+                    return cls(name, nonce, _schema(schema), partitions, access, _parameters(parameters))
         raise _no(REGISTER)
 
 
@@ -233,6 +236,12 @@ class Challenge:
                 if _natural(before, MAX_TIME_MICROS):
                     return cls(topic, nonce, before)
         raise cbor.refused("a challenge is a topic, a nonce and a time")
+
+
+def topic_id(realm: bytes, center: str, owner: str, name: str, nonce: bytes) -> bytes:
+    """The id of a registered topic. Keys and tokens are for an id: nobody may choose that of another's topic."""
+    parts = (_TOPIC_ID, realm, center.encode(), owner.encode(), name.encode(), nonce)
+    return hashlib.sha256(joined(parts)).digest()[:TOPIC_ID_BYTES]
 
 
 def challenged(realm: bytes, center: str, topic: str, nonce: bytes) -> bytes:

@@ -17,8 +17,8 @@ Then, numbered, the first failure wins, each with its own reason:
     14 proof       not signed by the key that frames are signed with
 
 "No such topic" and "not yours" are the same words: who has no right on a topic does not learn from its center that it
-exists. Every request can be asked twice and is done once: a registration brings the topic's id, a rotation names the
-epoch that it ends, rights are what they are.
+exists. Every request can be asked twice and is done once: a topic's id follows from its registration, a rotation names
+the epoch that it ends, rights are what they are.
 """
 
 from __future__ import annotations
@@ -60,6 +60,8 @@ from sealcast.wire import cbor
 
 #: Topics that one owner can register with one center.
 MAX_TOPICS_EACH: Final = 1_024
+#: Members of a realm up to which anyone may register a topic for all of them.
+MAX_MEMBERS: Final = 1_000
 
 
 class CenterReason(StrEnum):
@@ -172,15 +174,23 @@ class Rules(Unpicklable):
     def _register(self, wanted: Register, who: Entity, state: RealmState, now_us: int) -> Decision:
         # (3)
         parameters = KeyParameters.parse(wanted.parameters)
+        id = requests.topic_id(self._realm, self.name, who.name, wanted.name, wanted.nonce)
         create = CreateTopic(
-            wanted.name, wanted.id, wanted.schema, wanted.partitions,
+            wanted.name, id, wanted.schema, wanted.partitions,
             access=Access(wanted.access), center=self.name, parameters=parameters, owner=who.name, at_us=now_us,
         )  # fmt: skip
         found = state.topics.get(wanted.name)
         if found is not None:
             self._check_taken(create, found.topic)
             return Decision(_registered(found.topic))
-        # (6)
+        # (6) what one request may cost the realm is bounded: a key for every member is not everyone's to ask for
+        members = sum(e.member and not e.revoked for e in state.entities.values())
+        if create.access is Access.MEMBERS and members > MAX_MEMBERS:
+            raise _no(
+                CenterReason.QUOTA,
+                f"this realm has {members} members: a topic for all of them is made by its administrator",
+                "register it for those who are granted rights, and authorise them",
+            )
         if sum(t.topic.owner == who.name for t in state.topics.values()) >= MAX_TOPICS_EACH:
             raise _no(CenterReason.QUOTA, f"{who.name!r} has registered {MAX_TOPICS_EACH} topics, which is all it may")
         after = apply(state, create)
