@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Final, overload
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
+from sealcast.groupkeys.clusters import fit
 from sealcast.groupkeys.interface import KeyPlan, KeyRef, PairKey, TableKey
 from sealcast.groupkeys.mosaic.cover import NEW, THROUGH, TILE, WHOLE, Cover
 from sealcast.groupkeys.mosaic.layout import MAX_TILE, Layout, Patterns
@@ -23,6 +23,8 @@ from sealcast.groupkeys.mosaic.naming import Namer
 from sealcast.groupkeys.mosaic.tables import Tables
 
 _PATTERN_BITS: Final = 16
+#: From one member in so many slots on, groups are unpacked whole.
+_DENSE: Final = 16
 
 
 class PlanKeys(Sequence[KeyRef]):
@@ -76,21 +78,27 @@ class Batch:
 
 def assemble(batch: Batch) -> KeyPlan:
     """The plan. Marks the tables that it hands out as given."""
-    cover, tiles = batch.cover, len(batch.layout.tiles)
-    group, slot = bits.pairs(batch.groups)
-    unit, outside = _units(batch.layout, slot)
+    cover, tiles, count = batch.cover, len(batch.layout.tiles), batch.groups.shape[0]
+    member_start, slot = _members(batch.groups)
+    beyond, without = bits.pairs(_without_tile(batch.layout, batch.groups))
     keyed = np.flatnonzero(cover.kind != THROUGH)
-    keys, key, outside_key = _keys(batch, keyed, slot[outside])
+    keys, key, outside_key = _keys(batch, keyed, without)
     above = _nearest_with_key(cover)
 
     # Uses in the order of what they cover: a member's is the last one that begins at or before its own place.
     stride = MAX_TILE * tiles + int(slot.max(initial=0)) + 1
     used = keyed[above[keyed] == WHOLE]
-    place = np.concatenate((cover.group[used] * stride + _begins(cover, used), (group * stride + unit)[outside]))
+    outside = beyond * stride + MAX_TILE * tiles + without
+    place = np.concatenate((cover.group[used] * stride + _begins(cover, used), outside))
     order = np.argsort(place, kind="stable")
     uses = np.concatenate((key[used], outside_key))[order]
-    use_start = np.searchsorted(place[order], np.arange(batch.groups.shape[0] + 1) * stride)
-    via = np.searchsorted(place[order], group * stride + unit, side="right") - 1 - use_start[group]
+    use_start = np.searchsorted(place[order], np.arange(count + 1) * stride)
+    via = np.zeros(slot.size, np.int64)
+    # Where one key serves the whole group, as it mostly does, there is nothing to look for.
+    rows = _rows(member_start, np.flatnonzero(np.diff(use_start) > 1))
+    group = np.searchsorted(member_start, rows, side="right") - 1
+    here = group * stride + _units(batch.layout, slot[rows])
+    via[rows] = np.searchsorted(place[order], here, side="right") - 1 - use_start[group]
 
     linked = keyed[above[keyed] != WHOLE]
     rented = np.flatnonzero((cover.kind == NEW) & (cover.node == TILE))
@@ -100,7 +108,7 @@ def assemble(batch: Batch) -> KeyPlan:
         keys=keys,
         use_start=use_start,
         uses=uses,
-        member_start=np.searchsorted(group, np.arange(batch.groups.shape[0] + 1)),
+        member_start=member_start,
         members=slot,
         via=via,
         handout_slot=handout_slot,
@@ -176,13 +184,37 @@ def _nearest_with_key(cover: Cover) -> Indices:
         above[skip] = cover.parent[above[skip]]
 
 
-def _units(layout: Layout, slot: Indices) -> tuple[Indices, NDArray[np.bool_]]:
+def _members(groups: Words) -> tuple[Indices, Indices]:
+    """Where each group's members begin, and all of them in order."""
+    counts = bits.count(groups)
+    raw = np.ascontiguousarray(groups).astype("<u8", copy=False).view(np.uint8)
+    if int(counts.sum()) * _DENSE < raw.size * 8:
+        slot = bits.pairs(groups)[1]
+    else:
+        flat = np.flatnonzero(np.unpackbits(raw, axis=1, bitorder="little").view(np.bool_))
+        slot = flat - np.repeat(np.arange(groups.shape[0]) * (64 * groups.shape[1]), counts)
+    return np.concatenate(([0], np.cumsum(counts))), slot
+
+
+def _without_tile(layout: Layout, groups: Words) -> Words:
+    """Of each group: the members that have no tile."""
+    covered = fit(layout.covered[None, :], 64 * groups.shape[1])
+    return groups & ~covered
+
+
+def _rows(start: Indices, groups: Indices) -> Indices:
+    """The places of all members of some groups."""
+    lengths = (start[1:] - start[:-1])[groups]
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(start[groups] - before, lengths) + np.arange(lengths.sum())
+
+
+def _units(layout: Layout, slot: Indices) -> Indices:
     """The place of each member; those without one get places of their own behind all tiles."""
     placed = np.full(slot.size, -1, np.int64)
     known = slot < layout.place_of.size
     placed[known] = layout.place_of[slot[known]]
-    outside = placed < 0
-    return np.where(outside, MAX_TILE * len(layout.tiles) + slot, placed), outside
+    return np.where(placed < 0, MAX_TILE * len(layout.tiles) + slot, placed)
 
 
 def _begins(cover: Cover, parts: Indices) -> Indices:

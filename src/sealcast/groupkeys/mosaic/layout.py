@@ -70,6 +70,11 @@ class Layout:
         return places
 
     @cached_property
+    def covered(self) -> Words:
+        """The slots that have a tile, packed."""
+        return bits.mask(self.place_of >= 0)
+
+    @cached_property
     def meet(self) -> NDArray[np.int32]:
         """Of each two tiles, the node where they first lie on different sides; on the diagonal, nothing of use."""
         table = np.zeros((len(self.tiles), len(self.tiles)), np.int32)
@@ -91,6 +96,11 @@ class Layout:
             flags = np.packbits((tile_of >= low) & (tile_of < high), bitorder="little")
             rows[node, : flags.size] = flags
         return rows.view("<u8").astype(np.uint64, copy=False)
+
+    @cached_property
+    def below_numbers(self) -> list[int]:
+        """The same, each as one number."""
+        return [int.from_bytes(row.astype("<u8").tobytes(), "little") for row in self.below]
 
     @cached_property
     def shapes(self) -> list[bytes]:

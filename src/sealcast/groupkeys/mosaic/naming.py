@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -21,7 +22,10 @@ class Namer:
     def __init__(self, layout: Layout, groups: Words, patterns: Patterns) -> None:
         self._layout = layout
         self._patterns = patterns
-        self._groups = fit(groups, 64 * layout.below.shape[1])
+        self._groups = fitted = fit(groups, 64 * layout.below.shape[1])
+        # One key after the other: numbers of any length, and lists, are faster than arrays of one.
+        self._whole = lru_cache(1)(lambda group: int.from_bytes(fitted[group].astype("<u8").tobytes(), "little"))
+        self._tiles = lru_cache(1)(lambda group: patterns[group].nonzero()[0].tolist())
 
     def grown(self, group: Indices, first: Indices, last: Indices) -> list[KeyRef]:
         """The keys of the members of groups between two tiles each, in both of which the group has some."""
@@ -38,15 +42,22 @@ class Namer:
     def part(self, group: int, first: int, last: int) -> KeyRef:
         if first == last:
             return self._in_tile(first, int(self._patterns[group, first]))
-        return self.grown(*(np.array([i], np.int64) for i in (group, first, last)))[0]
+        node = int(self._layout.meet[first, last])
+        packed = (
+            (self._whole(group) & self._layout.below_numbers[node])
+            .to_bytes(8 * self._groups.shape[1], "little")
+            .rstrip(b"\0")
+        )
+        return GrownKey(self._layout.shapes[node], packed, partial(self._stem, group, first, last))
 
     def _stem(self, group: int, first: int, last: int) -> KeyRef:
         node = int(self._layout.meet[first, last])
         middle = int(self._layout.middle[node])
-        row = self._patterns[group]
+        tiles = self._tiles(group)
+        at = bisect_left(tiles, middle)
         if self._layout.stem_is_left[node]:
-            return self.part(group, first, first + int(row[first:middle].nonzero()[0][-1]))
-        return self.part(group, middle + int(row[middle : last + 1].nonzero()[0][0]), last)
+            return self.part(group, first, tiles[at - 1])
+        return self.part(group, tiles[at], last)
 
     def _in_tile(self, tile: int, pattern: int) -> KeyRef:
         slots = self._layout.tiles[tile]

@@ -70,6 +70,12 @@ class PlannedKeys(Unpicklable):
             return self._tables[key - self.warm]
         return self._sealer.secret(self._refs[key], self._warm_ids[key])
 
+    def secrets(self, positions: Indices) -> list[bytes]:
+        """`secret` for each of many."""
+        if positions.size and int(positions.min()) >= self.warm:
+            return list(map(self._tables.__getitem__, (positions - self.warm).tolist()))
+        return list(map(self.secret, positions.tolist()))
+
     def wrap_key(self, key: int) -> SealingKey:
         return self._sealer.wrap_key(self._refs[key], self.id(key))
 
@@ -107,7 +113,7 @@ def wrap_content_keys(
         return _under_ciphers(list(content_keys.items()), nonces, key, starts, lengths, keys)
     event = np.repeat(np.arange(events.size), lengths)[masked]
     by_mask = labels.mask_many(
-        map(keys.secret, key[masked].tolist()),
+        keys.secrets(key[masked]),
         map(nonces.__getitem__, events[event].tolist()),
         WRAP,
         labels.checked(list(content_keys.values()))[event],
@@ -163,5 +169,5 @@ def links(plan: KeyPlan, keys: PlannedKeys) -> list[bytes]:
         raise Bug("only grown keys are handed out under other keys")
     hidden = labels.checked(list(map(keys.secret, carried.tolist())))
     ids = list(map(keys.id, carried.tolist()))
-    under = map(keys.secret, plan.link_under[rows].tolist())
+    under = keys.secrets(plan.link_under[rows])
     return labels.mask_many(under, [ids[i] for i in which.tolist()], LINK, hidden[which])
