@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,6 +11,7 @@ from sealcast.cli.times import microseconds, moment
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
+    from sealcast.log.received import Received
     from sealcast.trust.audit import Held, History, Key, Moment, Span, Subscribed
     from sealcast.trust.deployment import Realm
 
@@ -62,7 +62,7 @@ def audit(
     if counts is not None:
         talk.say("")
         talk.table(
-            ["entity", "topic", "broker", "deliveries", "first", "last", "sealed again", "replayed"],
+            ["entity", "topic", "broker", "deliveries", "first", "last", "sealed again", "withdrawn", "replayed"],
             [tuple("" if value is None else value for value in row.values()) for row in counts],
             "nobody was sent anything",
         )
@@ -188,37 +188,32 @@ def _subscription(made: Subscribed) -> dict[str, object]:
 
 
 def _received(here: Realm, entity: str | None, topic: str | None) -> list[dict[str, Any]]:
-    """By the ledgers that are on this machine: what lies there for each subscriber, and what was replayed for it."""
-    from sealcast.log.received import received
+    """By the ledgers that are on this machine: what lay and lies there for each, and what was replayed for it."""
+    from sealcast.log.received import Received, received
     from sealcast.log.replays import Replays
 
     state, rows = here.state(), list[dict[str, Any]]()
     for name in state.topics if topic is None else [topic]:
-        replayed: dict[str, int] = {}
+        subscribers = list(state.slots_of(name))
         for broker in state.brokers():
             paths = here.paths.topic(name, broker)
+            got = {subscribers[slot]: each for slot, each in received(paths.root, len(subscribers)).items()}
+            replayed: dict[str, int] = {}
             for each in Replays(paths.root).all():
                 replayed[each.reader] = replayed.get(each.reader, 0) + each.events
-            for slot, got in received(paths.root, len(state.slots_of(name))).items():
-                who = list(state.slots_of(name))[slot]
-                rows += _counted(who, name, broker, got.as_row(), replayed.pop(who, 0), entity)
-        for who, events in replayed.items():
-            rows += _counted(who, name, "", (0, None, None, 0), events, entity)
+            for who in dict.fromkeys((*got, *replayed)) if entity is None else [entity]:
+                if who in got or who in replayed:
+                    about = {"entity": who, "topic": name, "broker": broker}
+                    rows.append(about | _counted(got.get(who, Received()), replayed.get(who, 0)))
     return rows
 
 
-def _counted(
-    who: str, topic: str, broker: str, got: tuple[int, int | None, int | None, int], replayed: int, only: str | None
-) -> Iterable[dict[str, Any]]:
-    deliveries, first, last, again = got
-    if only in (None, who) and (deliveries or replayed):
-        yield {
-            "entity": who,
-            "topic": topic,
-            "broker": broker,
-            "deliveries": deliveries,
-            "first": None if first is None else moment(first),
-            "last": None if last is None else moment(last),
-            "sealed_again": again,
-            "replayed": replayed,
-        }
+def _counted(got: Received, replayed: int) -> dict[str, Any]:
+    return {
+        "deliveries": got.deliveries,
+        "first": None if got.first_us is None else moment(got.first_us),
+        "last": None if got.last_us is None else moment(got.last_us),
+        "sealed_again": got.again,
+        "withdrawn": got.withdrawn,
+        "replayed": replayed,
+    }

@@ -20,9 +20,8 @@ class Received:
     last_us: int | None = None
     #: Of the deliveries, those that were sealed again since.
     again: int = 0
-
-    def as_row(self) -> tuple[int, int | None, int | None, int]:
-        return self.deliveries, self.first_us, self.last_us, self.again
+    #: Beside the deliveries: those that lay there once, and do not since others were sealed in their place.
+    withdrawn: int = 0
 
 
 def received(topic: Path, slots: int) -> dict[int, Received]:
@@ -30,6 +29,8 @@ def received(topic: Path, slots: int) -> dict[int, Received]:
     reader, found = TopicReader(topic), dict[int, Received]()
     for index in range(reader.ledger.end()):
         committed = reader.record(index)
+        for slot, count in committed.resealed.withdrawn if committed.resealed is not None else ():
+            found.setdefault(slot, Received()).withdrawn += count
         for number, ref in enumerate(committed.entry.pieces):
             if not ref.deliveries:
                 continue

@@ -42,6 +42,8 @@ class Resealed:
     #: All of them, those that stayed too.
     pieces: tuple[PieceRef, ...]
     why: str
+    #: Who got how many deliveries from the pieces before, and gets none of them any more: (slot, deliveries).
+    withdrawn: tuple[tuple[int, int], ...] = ()
 
     def to_note(self) -> dict[str, Any]:
         return {
@@ -53,6 +55,7 @@ class Resealed:
             "epoch": self.epoch,
             "pieces": [piece_to_cbor(ref) for ref in self.pieces],
             "why": self.why,
+            "withdrawn": [list(each) for each in self.withdrawn],
         }
 
     @classmethod
@@ -62,8 +65,9 @@ class Resealed:
             pieces = tuple(map(piece_from_cbor, body["pieces"]))
             if body["v"] != FORMAT or not all(isinstance(n, int) and n >= 0 for n in (record, version, epoch, time_us)):
                 raise Misuse("numbers")
-            return cls(record, bytes(body["tag"]), version, time_us, epoch, pieces, str(body["why"]))
-        except (KeyError, TypeError, Misuse):
+            withdrawn = tuple((int(slot), int(count)) for slot, count in body["withdrawn"])
+            return cls(record, bytes(body["tag"]), version, time_us, epoch, pieces, str(body["why"]), withdrawn)
+        except (KeyError, TypeError, ValueError, Misuse):
             raise Corrupt("a note on resealed pieces is not one this release wrote") from None
 
 

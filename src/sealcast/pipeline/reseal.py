@@ -17,10 +17,11 @@ The messages come from the frame log. Where retention has removed frames, the pi
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import numpy as np
 import pyarrow as pa
@@ -222,6 +223,28 @@ def _opened(proof: FrameProof, data: bytes, at: Bench) -> list[bytes]:
     return messages
 
 
+@dataclass(frozen=True, slots=True)
+class Made:
+    """A piece that was staged, if one was; and how many deliveries it has no more, by slot."""
+
+    ref: PieceRef | None = None
+    withdrawn: Mapping[int, int] = field(default_factory=dict)
+
+    def encode(self) -> bytes | None:
+        body = None if self.ref is None else [piece_to_cbor(self.ref), [list(each) for each in self.withdrawn.items()]]
+        return None if body is None else cbor.encode(body)
+
+    @classmethod
+    def decode(cls, raw: bytes | None) -> Made:
+        if raw is None:
+            return _UNTOUCHED
+        ref, withdrawn = cast("list[list[Any]]", cbor.decode(raw, max_bytes=len(raw)))
+        return cls(piece_from_cbor(ref), {int(slot): int(count) for slot, count in withdrawn})
+
+
+_UNTOUCHED: Final = Made()
+
+
 # --- the job --------------------------------------------------------------------------------------------
 
 
@@ -237,9 +260,9 @@ def run(
     `wanted` then finds what is left.
     """
     done = Done(want.topic, want.epoch)
-    by_record: dict[int, dict[int, PieceRef | None]] = {}
-    for record, number, ref in _in_spark(spark, topic.name, want) if spark is not None else _here(topic, want):
-        by_record.setdefault(record, {})[number] = ref
+    by_record: dict[int, dict[int, Made]] = {}
+    for record, number, made in _in_spark(spark, topic.name, want) if spark is not None else _here(topic, want):
+        by_record.setdefault(record, {})[number] = made
         told(1)
         if len(by_record[record]) == sum(place[0] == record for place in want.places):
             _commit(topic, want, record, by_record.pop(record), done)
@@ -254,19 +277,23 @@ def remove_superseded(topic: OpenTopic) -> int:
     return len(gone)
 
 
-def _commit(topic: OpenTopic, want: Wanted, record: int, made: Mapping[int, PieceRef | None], done: Done) -> None:
+def _commit(topic: OpenTopic, want: Wanted, record: int, made: Mapping[int, Made], done: Done) -> None:
     ledger: Ledger = topic.ledger
     for _ in range(_TRIES):
         known = ledger.at(record)
-        refs = tuple(made.get(n) or ref for n, ref in enumerate(known.entry.pieces))
-        fresh = [ref for n in made if (ref := made[n]) is not None]
+        refs = tuple(made.get(n, _UNTOUCHED).ref or ref for n, ref in enumerate(known.entry.pieces))
+        gone = Counter(dict(known.resealed.withdrawn) if known.resealed is not None else {})
+        for each in made.values():
+            gone.update(each.withdrawn)
+        note = Resealed(
+            record, known.tag, want.version, want.time_us, want.epoch, refs, want.why, tuple(sorted(gone.items()))
+        )
         try:
-            ledger.reseal(
-                Resealed(record, known.tag, want.version, want.time_us, want.epoch, refs, want.why), topic.pieces
-            )
+            ledger.reseal(note, topic.pieces)
         except Unavailable:
             made = {number: _reseal(topic, want, record, number) for number in made}
             continue
+        fresh = [each.ref for each in made.values() if each.ref is not None]
         done.records += bool(fresh)
         done.pieces += len(fresh)
         done.kept += len(made) - len(fresh)
@@ -275,24 +302,29 @@ def _commit(topic: OpenTopic, want: Wanted, record: int, made: Mapping[int, Piec
     raise Unavailable(f"pieces of topic {want.topic!r} are removed as fast as they are made", hint="try again")
 
 
-def _here(topic: OpenTopic, want: Wanted) -> Iterator[tuple[int, int, PieceRef | None]]:
+def _here(topic: OpenTopic, want: Wanted) -> Iterator[tuple[int, int, Made]]:
     for record, number in want.places:
         yield record, number, _reseal(topic, want, record, number)
 
 
-def _reseal(topic: OpenTopic, want: Wanted, record: int, number: int) -> PieceRef | None:
-    """One piece, staged; None when its frames are no longer kept."""
+def _reseal(topic: OpenTopic, want: Wanted, record: int, number: int) -> Made:
+    """One piece, staged; nothing when its frames are no longer kept."""
     ref = topic.ledger.at(record).entry.pieces[number]
     piece = wire.parse(topic.pieces.read(ref.name, ref.digest))
     log = topic.frames.partition(ref.partition)
     needed = [proof.offset for proof in piece.frames]
     if needed and needed[0] < log.start():
-        return None
+        return _UNTOUCHED
     records = log.read(needed[0], needed[-1] + 1) if needed else ()
     frames = {r.offset: r.data for r in records if r.offset in set(needed)}
     made = resealed(piece, frames, _bench(topic, want.version, want.time_us))
     staged = topic.pieces.stage(ref.partition, ref.first, ref.end, wire.encode(made))
-    return PieceRef.of(staged, made)
+    return Made(PieceRef.of(staged, made), dict(_received(piece) - _received(made)))
+
+
+def _received(piece: SealedPiece) -> Counter[int]:
+    starts = np.asarray(piece.mailbox_start, np.int64)
+    return Counter(dict(zip(np.asarray(piece.slots).tolist(), (starts[1:] - starts[:-1]).tolist(), strict=True)))
 
 
 @lru_cache(2)
@@ -300,7 +332,7 @@ def _bench(topic: OpenTopic, version: int, time_us: int) -> Bench:
     return bench(topic, version, time_us)
 
 
-def _in_spark(spark: SparkSession, name: TopicName, want: Wanted) -> Iterator[tuple[int, int, PieceRef | None]]:
+def _in_spark(spark: SparkSession, name: TopicName, want: Wanted) -> Iterator[tuple[int, int, Made]]:
     tasks = max(1, min(len(want.places), 4 * spark.sparkContext.defaultParallelism))
     places = spark.createDataFrame(want.places, "record INT NOT NULL, number INT NOT NULL").repartition(tasks)
     job = places.mapInArrow(_resealing(name, replace(want, places=())), _DDL)
@@ -309,12 +341,7 @@ def _in_spark(spark: SparkSession, name: TopicName, want: Wanted) -> Iterator[tu
     except PySparkException as failure:
         raise explain(failure) from failure
     for row in sorted(rows, key=lambda row: (row["record"], row["number"])):
-        made = row["made"]
-        yield (
-            row["record"],
-            row["number"],
-            None if made is None else piece_from_cbor(cbor.decode(made, max_bytes=len(made))),
-        )
+        yield row["record"], row["number"], Made.decode(row["made"])
 
 
 def _resealing(name: TopicName, want: Wanted) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -324,8 +351,7 @@ def _resealing(name: TopicName, want: Wanted) -> Callable[[Iterator[pa.RecordBat
         topic = name.open()
         for batch in batches:
             for row in batch.to_pylist():
-                ref = _reseal(topic, want, row["record"], row["number"])
-                made = None if ref is None else cbor.encode(piece_to_cbor(ref))
+                made = _reseal(topic, want, row["record"], row["number"]).encode()
                 yield pa.RecordBatch.from_pylist([{**row, "made": made}], schema=_ROW)
 
     return run_task
