@@ -1,0 +1,438 @@
+"""Random histories of a realm against an oracle of who may publish and who may read what: no disagreement.
+
+The machine does to a real realm (`model_world`) and to the oracle (`oracle`, plain Python) what hypothesis makes up,
+and compares: what was refused, whom a broker sealed each event for, what each client opens, and, at the end of every
+history, what each entity can open with everything that it ever had.
+"""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
+
+from sealcast.errors import SealcastError, TokenRejected
+from sealcast.trust import gates, tokens, topics
+from sealcast.trust.admin import compromise
+from sealcast.trust.changes import Right
+from sealcast.trust.replay import Windows
+from sealcast.trust.revocation import RevocationView
+from sealcast.trust.state import RealmState
+from sealcast.trust.topic_keys import TopicKeys
+from sealcast.trust.topics import Terms
+from tests.trust.model_world import GRACE, SECOND, SKEW, STALE, TOKEN, TOPICS, World, founded
+from tests.trust.oracle import PUBLISH, RIGHTS, SUBSCRIBE, Frame, Oracle, Said, Taken, Term, Ticket, Topic
+
+EVERYONE = ("ann", "ben", "cid", "dot", "eve", "fay")
+NAMES = st.sampled_from(EVERYONE)
+TOPIC = st.sampled_from(list(TOPICS))
+SOME_RIGHTS = st.sampled_from([(PUBLISH,), (SUBSCRIBE,), RIGHTS])
+SYMBOLS = ("IBM", "XYZ")
+WANTED = st.sampled_from([None, *SYMBOLS])
+#: Sums of these and the limits (grace, skew, staleness, lives) never meet within a second.
+WAITS = st.sampled_from([3, 37, 211, 1_903, 4_507])
+FOREVER_S = 400 * 86_400
+#: How long a certificate is for: longer than any history, or not.
+CERTIFIED = st.sampled_from([FOREVER_S, FOREVER_S, 3_001])
+
+SAID = st.lists(st.sampled_from(SYMBOLS), min_size=1, max_size=2)
+#: Whether a batch follows at once.
+THEN = st.sampled_from([True, True, False])
+
+_template: list[Path] = []
+
+
+def template() -> Path:
+    if not _template:
+        _template.append(founded(Path(tempfile.mkdtemp(prefix="sealcast-model-"))))
+    return _template[0]
+
+
+class Histories(RuleBasedStateMachine):
+    """One history."""
+
+    numbers = itertools.count()
+
+    def __init__(self) -> None:
+        super().__init__()
+        path = template()
+        self.world = World(path, path.parent / f"history-{next(self.numbers)}")
+        self.oracle = Oracle(grace=GRACE * SECOND, skew=SKEW * SECOND, stale=STALE * SECOND, token=TOKEN)
+        state = self.world.realm.state()
+        for name, access in TOPICS.items():
+            starts = list(state.topic(name).epoch_starts)
+            self.oracle.topics[name] = Topic(name, access == "members", starts)
+        self.events = itertools.count()
+        self.places: dict[tuple[str, int, int], int] = {}
+        self.frames: list[tuple[Frame, bytes]] = []
+        self.tickets: list[tuple[Ticket, bytes]] = []
+        #: The tokens that frames came with.
+        self.wallet: dict[bytes, Ticket] = {}
+
+    def teardown(self) -> None:
+        try:
+            for topic in TOPICS:
+                for who in self.oracle.entities:
+                    assert self.world.loot(topic, who) == self.oracle.can_open(topic, who), (topic, who)
+        finally:
+            self.world.close()
+
+    # --- helpers ------------------------------------------------------------------------------------
+
+    @property
+    def now(self) -> int:
+        return self.world.clock.now
+
+    @property
+    def living(self) -> int:
+        return sum(map(self.oracle.alive, EVERYONE))
+
+    def attempt(self, allowed: bool, act: Any, *args: Any, **kwargs: Any) -> Any:
+        """Done if it is allowed; else refused, and nothing has changed."""
+        if allowed:
+            return act(*args, **kwargs)
+        before = self.world.realm.registry.version()
+        with pytest.raises(SealcastError):
+            act(*args, **kwargs)
+        assert self.world.realm.registry.version() == before
+        return None
+
+    def said(self, symbols: list[str]) -> tuple[Said, ...]:
+        return tuple(Said(next(self.events), symbol) for symbol in symbols)
+
+    def arrived(self, topic: str, frame: Frame) -> None:
+        offset, time_us = self.world.last(topic)
+        self.oracle.topics[topic].waiting.append(Taken(frame, offset, time_us))
+        for row, event in enumerate(frame.events):
+            self.places[topic, offset, row] = event.number
+
+    # --- who is here --------------------------------------------------------------------------------
+
+    @initialize(who=st.permutations(EVERYONE), certified=CERTIFIED)
+    def begin(self, who: list[str], certified: int) -> None:
+        for name in who[:3]:
+            self.enrol(name, certified)
+        self.grant("shut", who[0], RIGHTS, 0, None, None)
+        for topic, name in (("open", who[0]), ("open", who[1]), ("shut", who[0])):
+            self.subscribe(topic, name, None)
+            self.ask_for_token(topic, name, PUBLISH)
+
+    @rule(certified=CERTIFIED)
+    def enrol_another(self, certified: int) -> None:
+        strangers = [who for who in EVERYONE if who not in self.oracle.entities]
+        if strangers:
+            self.enrol(strangers[0], certified)
+
+    def enrol(self, who: str, certified: int) -> None:
+        self.world.realm.enrol_many([who], lifetime_us=certified * SECOND)
+        self.oracle.enrol(who, self.world.realm.state().entity(who).expires_us)
+
+    @precondition(lambda self: self.living > 2)
+    @rule(who=NAMES, betrayed=st.booleans())
+    def lose(self, who: str, betrayed: bool) -> None:
+        """Somebody leaves, or somebody's keys are known to others; also somebody who had left before."""
+        if betrayed:
+            known = who in self.oracle.entities
+            self.attempt(known, compromise.respond, self.world.realm, who)
+            if known:
+                self.oracle.compromise(who, self.now)
+        else:
+            allowed = self.oracle.alive(who)
+            self.attempt(allowed, self.world.realm.revoke_entity, who)
+            if allowed:
+                self.oracle.entities[who].revoked = True
+        self.show_tokens()
+
+    @rule(who=NAMES)
+    def enrol_twice(self, who: str) -> None:
+        if who in self.oracle.entities:
+            self.attempt(False, self.world.realm.enrol, who)
+
+    @precondition(lambda self: not self.oracle.revoked_centers)
+    @rule()
+    def lose_the_center(self) -> None:
+        gone = self.oracle.topics["open"].center
+        compromise.respond(self.world.realm, gone)
+        self.oracle.replace_center(gone, self.world.realm.state().topic("open").center, self.now)
+
+    @rule(who=NAMES)
+    def renew_certificate(self, who: str) -> None:
+        allowed = self.oracle.alive(who)
+        self.attempt(allowed, self.world.realm.renew, who, lifetime_us=FOREVER_S * SECOND)
+        if allowed:
+            self.oracle.entities[who].certified_until = self.world.realm.state().entity(who).expires_us
+
+    # --- rights -------------------------------------------------------------------------------------
+
+    @rule(
+        topic=TOPIC,
+        who=NAMES,
+        rights=SOME_RIGHTS,
+        after=st.sampled_from([0, 0, 0, 601]),
+        length=st.sampled_from([None, None, 307, 2_503]),
+        symbol=WANTED,
+    )
+    def grant(
+        self, topic: str, who: str, rights: tuple[str, ...], after: int, length: int | None, symbol: str | None
+    ) -> None:
+        allowed, start = self.oracle.alive(who), self.now + after * SECOND if after else 0
+        end = None if length is None else self.now + (after + length) * SECOND
+        terms = {"not_before_us": start, "until_us": end, "template": f"symbol={symbol}" if symbol else "*"}
+        self.attempt(allowed, self.world.realm.grant, topic, who, [Right(r) for r in rights], **terms)
+        if allowed:
+            self.oracle.grant(topic, who, rights, Term(start, end, symbol), self.now)
+
+    @rule(topic=TOPIC, who=NAMES, rights=SOME_RIGHTS)
+    def revoke(self, topic: str, who: str, rights: tuple[str, ...]) -> None:
+        known = who in self.oracle.entities
+        self.attempt(known, self.world.realm.revoke, topic, who, [Right(r) for r in rights])
+        if known:
+            self.oracle.revoke(topic, who, rights)
+
+    @rule(topic=TOPIC, who=NAMES, symbol=WANTED)
+    def subscribe(self, topic: str, who: str, symbol: str | None) -> None:
+        ticket = self.oracle.ticket(SUBSCRIBE, topic, who, self.now)
+        text = f"symbol = '{symbol}'" if symbol else "number >= 0"
+        made = self.attempt(ticket is not None, self.world.realm.subscribe, topic, who, text)
+        if ticket is not None:
+            self.oracle.subscribe(made.id, topic, who, symbol, self.now)
+
+    @precondition(lambda self: self.oracle.interests)
+    @rule(data=st.data())
+    def unsubscribe(self, data: st.DataObject) -> None:
+        id = data.draw(st.sampled_from(sorted(self.oracle.interests)))
+        self.world.realm.unsubscribe(id)
+        del self.oracle.interests[id]
+        self.attempt(False, self.world.realm.unsubscribe, id)
+
+    # --- time, epochs, tokens -----------------------------------------------------------------------
+
+    @rule(seconds=WAITS)
+    def wait(self, seconds: int) -> None:
+        self.world.clock.wait(seconds)
+
+    @rule(topic=TOPIC)
+    def rotate(self, topic: str) -> None:
+        self.world.realm.rotate(topic)
+        self.oracle.rotate(topic, self.now)
+
+    @rule()
+    def renew_tokens(self) -> None:
+        self.world.realm.renew_subscriptions()
+        self.oracle.renew_tickets(self.now)
+
+    @rule(topic=TOPIC, who=NAMES, right=st.sampled_from(RIGHTS))
+    def ask_for_token(self, topic: str, who: str, right: str) -> None:
+        ticket = self.oracle.ticket(right, topic, who, self.now)
+        token = self.attempt(ticket is not None, self.world.realm.token, topic, who, Right(right))
+        if ticket is not None:
+            self.tickets.append((self.told(token, ticket), token))
+
+    @rule()
+    def show_tokens(self) -> None:
+        """Everyone shows every token that it ever got, for either right."""
+        state, at = self.world.realm.state(), self.now
+        gate = gates.gate_of(state)
+        for (ticket, token), right in itertools.product(self.tickets, RIGHTS):
+            topic, holder = state.topic(ticket.topic), state.entity(ticket.who).verify_key
+            try:
+                gate.verify(token, topic, at, Right(right), holder, holder=ticket.who)
+                taken = True
+            except TokenRejected:
+                taken = False
+            assert taken == self.oracle.counts(ticket, right, at), (ticket, right)
+
+    @rule()
+    def crash(self) -> None:
+        self.world.crash()
+
+    # --- events -------------------------------------------------------------------------------------
+
+    def sealed(self, topic: str, who: str, symbols: list[str], act: Any) -> tuple[Frame, bytes] | None:
+        ticket, events = self.oracle.ticket(PUBLISH, topic, who, self.now), self.said(symbols)
+        data = self.attempt(ticket is not None, act, topic, who, [(e.number, e.symbol) for e in events])
+        if ticket is None:
+            return None
+        token = self.world.token_of(data)
+        shown = self.wallet.get(token)
+        if shown is None:
+            # Asked for just now: it says what the oracle says. Else it is one that the publisher had.
+            shown = self.wallet[token] = self.told(token, ticket)
+        frame = Frame(len(self.frames), topic, who, self.oracle.topics[topic].epoch, self.now, events, shown)
+        self.frames.append((frame, data))
+        self.tickets.append((shown, token))
+        return self.frames[-1]
+
+    def told(self, token: bytes, ticket: Ticket) -> Ticket:
+        claims = tokens.parse(token).claims
+        rights = frozenset(map(str, claims.rights))
+        assert (claims.subject, claims.not_before, claims.expires) == (ticket.who, ticket.begins, ticket.ends)
+        assert (rights, claims.epoch, claims.issuer) == (ticket.rights, ticket.epoch, ticket.center)
+        assert str(claims.template) == (f"symbol={ticket.symbol}" if ticket.symbol else "*")
+        return ticket
+
+    @rule(topic=TOPIC, who=NAMES, symbols=SAID, then=THEN)
+    def publish(self, topic: str, who: str, symbols: list[str], then: bool) -> None:
+        made = self.sealed(topic, who, symbols, self.world.publish)
+        if made is not None:
+            self.arrived(topic, made[0])
+        if then:
+            self.deliver(topic)
+
+    @rule(topic=TOPIC, data=st.data(), symbols=SAID)
+    def publish_by_who_may(self, topic: str, data: st.DataObject, symbols: list[str]) -> None:
+        """Most who publish may: so that there is something to read."""
+        may = self.publishers(topic)
+        if may:
+            self.publish(topic, data.draw(st.sampled_from(may)), symbols, True)
+
+    @rule(topic=TOPIC, data=st.data(), symbols=SAID, rotated=st.booleans(), seconds=WAITS)
+    def publish_late(self, topic: str, data: st.DataObject, symbols: list[str], rotated: bool, seconds: int) -> None:
+        """Sealed now, and in the log only after a while: by whoever was cut off, or by somebody who kept it back."""
+        may = self.publishers(topic)
+        made = self.sealed(topic, data.draw(st.sampled_from(may)), symbols, self.world.seal) if may else None
+        if rotated:
+            self.rotate(topic)
+        self.wait(seconds)
+        if made is not None:
+            self.append(topic, made, True)
+
+    def publishers(self, topic: str) -> list[str]:
+        return [who for who in EVERYONE if self.oracle.ticket(PUBLISH, topic, who, self.now) is not None]
+
+    def append(self, topic: str, made: tuple[Frame, bytes], then: bool) -> None:
+        self.world.append(topic, made[1])
+        self.arrived(topic, made[0])
+        if then:
+            self.deliver(topic)
+
+    @precondition(lambda self: self.frames)
+    @rule(data=st.data(), topic=TOPIC, then=THEN)
+    def replay(self, data: st.DataObject, topic: str, then: bool) -> None:
+        self.append(topic, data.draw(st.sampled_from(self.frames)), then)
+
+    @rule(topic=TOPIC)
+    def deliver(self, topic: str) -> None:
+        if not self.oracle.topics[topic].waiting:
+            return
+        due = self.oracle.deliver(topic, self.now)
+        sealed = dict[int, set[str]]()
+        for who, places in self.world.deliver(topic).items():
+            for place in places:
+                sealed.setdefault(self.places[topic, *place], set()).add(who)
+        assert sealed == {number: set(readers) for number, readers in due.items() if readers}
+        for who in set().union(*due.values()):
+            self.read(topic, who)
+
+    @rule(topic=TOPIC, who=NAMES)
+    def read(self, topic: str, who: str) -> None:
+        allowed = self.oracle.may(SUBSCRIBE, topic, who, self.now) and who in self.oracle.topics[topic].mailboxes
+        got = self.attempt(allowed, self.world.read, topic, who)
+        if allowed:
+            assert got == self.oracle.can_open(topic, who)
+
+    # --- at every moment ------------------------------------------------------------------------------
+
+    @invariant()
+    def everyone_may_what_it_may(self) -> None:
+        state, now = self.world.realm.state(), self.now
+        for topic, who, right in itertools.product(TOPICS, EVERYONE, RIGHTS):
+            assert state.may(Right(right), topic, who, now) == self.oracle.may(right, topic, who, now)
+
+
+def run(examples: int, steps: int, *phases: Phase) -> None:
+    checks = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
+    chosen = settings(
+        max_examples=examples,
+        stateful_step_count=steps,
+        suppress_health_check=checks,
+        database=None,
+        report_multiple_bugs=False,
+        phases=phases or tuple(Phase),
+    )
+    run_state_machine_as_test(Histories, settings=chosen)
+
+
+def test_no_history_and_the_oracle_disagree() -> None:
+    run(20, 40)
+
+
+@pytest.mark.soak
+def test_no_long_history_and_the_oracle_disagree() -> None:
+    run(300, 120)
+
+
+# --- and it would notice ----------------------------------------------------------------------------------------
+
+
+def _revoked_but_not_really(patch: pytest.MonkeyPatch) -> None:
+    """A revoked entity keeps its rights."""
+
+    def terms_of(self: RealmState, topic: str, entity: str) -> Terms:
+        who, where = self.entities.get(entity), self.topics.get(topic)
+        return {} if who is None or where is None else where.terms_of(entity, who.member)
+
+    patch.setattr(RealmState, "terms_of", terms_of)
+
+
+def _interested_is_authorised(patch: pytest.MonkeyPatch) -> None:
+    """A subscription is enough to be sealed for."""
+    patch.setattr(RealmState, "authorised_slots", lambda self, topic, at_us=None: iter(self.slots_of(topic).values()))
+
+
+def _nothing_was_here_before(patch: pytest.MonkeyPatch) -> None:
+    """A replayed frame is as good as new."""
+    patch.setattr(Windows, "decide", lambda self, claims: np.zeros(claims.size, np.uint8))
+
+
+def _one_key_for_all(patch: pytest.MonkeyPatch) -> None:
+    """Everyone's pair key is the same: what is sealed for one opens for all."""
+    real = TopicKeys.pair_key
+    patch.setattr(TopicKeys, "pair_key", lambda self, entity: real(self, "everyone"))
+
+
+def _old_epochs_for_ever(patch: pytest.MonkeyPatch) -> None:
+    """What was sealed before a rotation is admitted, however late it comes."""
+    patch.setattr(topics.Topic, "epoch_admissible", lambda self, epoch, log_time_us: True)
+
+
+def _no_list_is_read(patch: pytest.MonkeyPatch) -> None:
+    """Revoked certificates count."""
+    patch.setattr(RevocationView, "is_revoked", lambda self, serial: False)
+
+
+def _rights_without_end(patch: pytest.MonkeyPatch) -> None:
+    """A right that was given for an hour stays."""
+    patch.setattr(topics.Term, "holds", lambda self, at_us: self.not_before_us <= at_us)
+
+
+SOON_FOUND = (_revoked_but_not_really, _nothing_was_here_before, _one_key_for_all)
+FOUND = (_interested_is_authorised, _old_epochs_for_ever, _no_list_is_read, _rights_without_end)
+MISTAKES = [*SOON_FOUND, *(pytest.param(mistake, marks=pytest.mark.soak) for mistake in FOUND)]
+
+
+def _name(mistake: Callable[..., None]) -> str:
+    return mistake.__name__.strip("_")
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=_name)
+def test_a_mistake_in_a_rule_is_found(mistake: Callable[[pytest.MonkeyPatch], None]) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        mistake(patch)
+        with pytest.raises((AssertionError, pytest.fail.Exception, SealcastError)):
+            run(40, 50, Phase.generate)
