@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from sealcast.model import Schema
 from sealcast.trust.center.service import KeyCenter, center_service
 from sealcast.trust.certificates import Certificate, parse
 from sealcast.trust.deployment import Realm
+from sealcast.trust.desk import More
 from sealcast.trust.discovery import embedded
 from sealcast.trust.envelopes import Message, Opened, Party
 from sealcast.trust.running import Running
@@ -71,10 +72,10 @@ class World:
 
 
 @contextmanager
-def served(realm: Realm, *names: str) -> Iterator[Running]:
+def served(realm: Realm, *names: str, more: Callable[[str], More] | None = None) -> Iterator[Running]:
     """The realm's services in a thread of their own, as `sealcast serve` has them in a process."""
     over = threading.Event()
-    with Running(Realm(realm.paths.root, clock=realm.clock), names or None) as running:
+    with Running(Realm(realm.paths.root, clock=realm.clock), names or None, more=more) as running:
         running.start()
 
         def serve() -> None:

@@ -61,6 +61,7 @@ def sub(
     it is not text). Events are acknowledged once their lines are written, and not printed again. With --json: one
     document {"events": [...]}.
     """
+    from sealcast.clients.keydesk import AskDesk
     from sealcast.clients.subscriber import Subscriber
 
     if json and follow:
@@ -76,7 +77,10 @@ def sub(
         failed.append(str(position))
         talk.warn(f"event {position} does not open: {error.message}")
 
-    with Subscriber(here, topic, as_=as_, from_=from_, unopenable=report if skip else None) as subscriber:
+    with (
+        AskDesk(here, topic, as_) as desk,
+        Subscriber(here, topic, as_=as_, from_=from_, unopenable=report if skip else None, ask=desk) as subscriber,
+    ):
         if json:
             events = _collect(subscriber, max_)
             talk.emit({"events": [describe(e) for e in events], "unopenable": failed})

@@ -8,8 +8,7 @@ nobody spends another's budget by passing its request on.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Self
 
 from sealcast.clients.correspondence import Correspondent
 from sealcast.errors import Rejected
@@ -57,6 +56,30 @@ def key_requests(realm: Realm, broker: str) -> More:
     return {KEYS: KeyRequests(realm, broker).handle}
 
 
-def asking(correspondent: Correspondent, broker: str) -> Callable[[bytes], bytes]:
-    """A signed key request in, the broker's reply out: what a subscriber asks with."""
-    return lambda data: correspondent.ask_broker(broker, KEYS, data).message.body
+class AskDesk(Unpicklable):
+    """A signed key request in, the broker's reply out: what a subscriber asks with, when it has to."""
+
+    def __init__(self, realm: Realm, topic: str, as_: str, *, at_hand: bool = True) -> None:
+        """At the broker that is the subscriber's home; without `at_hand`, over discovery in any case."""
+        self._realm, self._topic, self._name, self._at_hand = realm, topic, as_, at_hand
+        self._correspondent: Correspondent | None = None
+
+    def __call__(self, data: bytes) -> bytes:
+        if self._correspondent is None:
+            identity = self._realm.identity(self._name)
+            self._correspondent = Correspondent(
+                self._realm, identity, more=lambda name: key_requests(self._realm, name), at_hand=self._at_hand
+            )
+        home = self._realm.state().home_of(self._topic, self._name)
+        return self._correspondent.ask_broker(home, KEYS, data).message.body
+
+    def close(self) -> None:
+        if self._correspondent is not None:
+            self._correspondent.close()
+            self._correspondent = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()

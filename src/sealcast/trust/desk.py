@@ -24,6 +24,7 @@ from sealcast.errors import FrameRejected, Rejected
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust import claims, gates, vetting
 from sealcast.trust.broker import BrokerSecrets
+from sealcast.trust.budgets import Allowance
 from sealcast.trust.center.requests import TIME
 from sealcast.trust.center.service import tell_time
 from sealcast.trust.certificates import Certificate, Role
@@ -52,6 +53,8 @@ MAX_SUBSCRIPTIONS_EACH: Final = 4_096
 #: Subscriptions named in one request, and topics in one answer.
 MAX_IDS: Final = 1_024
 MAX_NAME: Final = 64
+#: A reader with little memory asks for keys again and again; who answers that has a budget of its own for it.
+ALLOWANCE: Final = Allowance(per_second=50, burst=500)
 
 
 class DeskReason(StrEnum):
@@ -296,7 +299,8 @@ def desk_service(
 ) -> tuple[Service, Desk]:
     """A broker's desk and its service, ready to `start`; `more` are kinds of request that others answer."""
     desk = Desk(realm, more)
-    return listening(realm, What.BROKER, broker.identity, desk, restrictions if advertised else None), desk
+    found_by = restrictions if advertised else None
+    return listening(realm, What.BROKER, broker.identity, desk, found_by, senders=ALLOWANCE), desk
 
 
 # --- reading ------------------------------------------------------------------------------------------

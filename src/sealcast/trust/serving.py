@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Final, Protocol
 
+from sealcast.trust.budgets import Allowance, Budgets
 from sealcast.trust.control import ControlPlane
 from sealcast.trust.discovery import embedded
 from sealcast.trust.discovery.advertisements import DEFAULT_LIFETIME_US, What
@@ -16,7 +17,7 @@ from sealcast.trust.discovery.embedded import RealmHandle
 from sealcast.trust.discovery.restrictions import Restrictions
 from sealcast.trust.identity import Identity
 from sealcast.trust.registry import Registry
-from sealcast.trust.service import Handler, Service
+from sealcast.trust.service import SENDER_ALLOWANCE, Handler, Service
 
 ANNOUNCE_EVERY_US: Final = DEFAULT_LIFETIME_US // 4
 
@@ -29,7 +30,13 @@ class RealmWriter(RealmHandle, Protocol):
 
 
 def listening(
-    realm: RealmWriter, what: What, identity: Identity, handler: Handler, found_by: Restrictions | None
+    realm: RealmWriter,
+    what: What,
+    identity: Identity,
+    handler: Handler,
+    found_by: Restrictions | None,
+    *,
+    senders: Allowance = SENDER_ALLOWANCE,
 ) -> Service:
     """A service behind a control topic, ready to `start`; `found_by` is None for one that is not advertised."""
 
@@ -45,5 +52,6 @@ def listening(
         handler,
         embedded.service_journal(realm, identity.name),
         announce=announce,
+        senders=Budgets(senders),
         announce_every_us=None if found_by is None else ANNOUNCE_EVERY_US,
     )

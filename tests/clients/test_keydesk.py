@@ -1,0 +1,86 @@
+"""Group keys over the broker's control topic: a reader that cannot keep them all asks, as itself and nobody else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from sealcast.clients.correspondence import Correspondent
+from sealcast.clients.keydesk import KEYS, AskDesk, key_requests
+from sealcast.clients.subscriber import Subscriber
+from sealcast.groupkeys.interface import Planner
+from sealcast.groupkeys.mosaic.planner import Mosaic
+from sealcast.model import Position
+from sealcast.pipeline import memory
+from sealcast.schemes.endpoint.keyring import KEY_BYTES
+from sealcast.schemes.endpoint.requests import KeyRequest
+from sealcast.trust.service import ServiceRefused
+from tests.pipeline.crowd import TOPIC, Crowd
+from tests.trust.center_world import served
+
+SUBSCRIBERS = 12
+
+
+@pytest.fixture(scope="module")
+def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowd]:
+    def planner(algorithm: str, subscribers: int) -> Planner:
+        return Mosaic(subscribers, 40_000, tile=5)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(memory, "planner_for", planner)
+        made = Crowd(tmp_path_factory.mktemp("asking"), SUBSCRIBERS)
+        names, rng = list(made.wishes), made.rng
+        made.want({g: rng.sample(names, rng.randint(2, SUBSCRIBERS)) for g in range(1, 20)})
+        for _ in range(3):
+            made.publish(rng.choices(range(1, 20), k=12))
+            made.pump()
+    yield made
+
+
+def wanted(crowd: Crowd, name: str) -> list[Position]:
+    return sorted(position for position, members in crowd.groups.items() if name in members)
+
+
+def test_a_reader_with_little_memory_asks_over_the_control_topic(crowd: Crowd) -> None:
+    asked, room = 0, 2 * KEY_BYTES
+    for name in list(crowd.wishes)[:3]:
+        with (
+            AskDesk(crowd.realm, TOPIC, name) as desk,
+            Subscriber(crowd.realm, TOPIC, as_=name, from_=0, key_memory=room, ask=desk) as subscriber,
+        ):
+            assert [event.position for event in subscriber] == wanted(crowd, name)
+            asked += subscriber.keys.asked
+    assert asked > 0
+
+
+def test_the_server_answers_key_requests_too(crowd: Crowd) -> None:
+    name = next(iter(crowd.wishes))
+    with (
+        served(crowd.realm, "broker", more=lambda broker: key_requests(crowd.realm, broker)),
+        AskDesk(crowd.realm, TOPIC, name, at_hand=False) as desk,
+        Subscriber(crowd.realm, TOPIC, as_=name, from_=0, key_memory=2 * KEY_BYTES, ask=desk) as subscriber,
+    ):
+        assert [event.position for event in subscriber] == wanted(crowd, name)
+
+
+def test_nobody_passes_on_anothers_request(crowd: Crowd) -> None:
+    realm, (first, second, *_) = crowd.realm, list(crowd.wishes)
+    about, now = realm.state().topic(TOPIC), realm.clock()
+    positions = wanted(crowd, first)[:1]
+    events = tuple((p.offset, p.row) for p in positions)
+    hers = KeyRequest(first, about.id, about.epoch, positions[0].partition, events, False, now)
+    data = hers.signed(realm.identity(first).signer)
+
+    def ask(name: str, request: bytes) -> str:
+        with Correspondent(realm, realm.identity(name), more=lambda broker: key_requests(realm, broker)) as asker:
+            with pytest.raises(ServiceRefused) as refusal:
+                asker.ask_broker("broker", KEYS, request)
+            return refusal.value.message
+
+    assert f"the key request is {first!r}'s, and {second!r} sent it" in ask(second, data)
+    forged = hers.signed(realm.identity(second).signer)
+    assert "not signed by" in ask(second, forged)
+    elsewhere = KeyRequest(first, bytes(16), 1, 0, events, False, now).signed(realm.identity(first).signer)
+    assert "no such topic" in ask(first, elsewhere)
+    assert "malformed" in ask(first, b"nothing")
