@@ -27,6 +27,10 @@ def run(
     every: Annotated[
         str | None, typer.Option("--every", metavar="TIME", help='Batches no closer than this, e.g. "5 seconds".')
     ] = None,
+    node: Annotated[
+        str | None,
+        typer.Option("--node", metavar="BROKER", help="Run this broker alone [default: all whose keys are here]."),
+    ] = None,
     prometheus: Annotated[
         int | None, typer.Option("--prometheus", metavar="PORT", help="Serve metrics on this port of the loopback.")
     ] = None,
@@ -36,12 +40,15 @@ def run(
     """Run the pipeline: admit, match, group, seal, deliver, until Ctrl-C, or with --once until all is done.
 
     Subscriptions, rights and revocations that change meanwhile count from the next batch on. A run that was killed
-    goes on where it was: nothing is lost, nothing is delivered twice.
+    goes on where it was: nothing is lost, nothing is delivered twice. What a broker admits it forwards to the others
+    that have subscribers; an event that two brokers handle counts twice.
     """
     here = talk.open_realm(realm)
     state = here.state()
     for name in topics or ():
         state.topic(name)
+    if node is not None:
+        state.broker_number(node)
     talk.note("starting Spark ...")
     from sealcast.pipeline.metrics import Metrics
     from sealcast.pipeline.run import run as run_pipeline
@@ -56,7 +63,7 @@ def run(
         if not once:
             talk.note("running; Ctrl-C stops in good order")
         totals = run_pipeline(
-            here, topics or (), once=once, spark=spark, every=every, metrics=metrics, on_batch=shown.batch
+            here, topics or (), once=once, spark=spark, every=every, metrics=metrics, on_batch=shown.batch, node=node
         )
     shown.end()
     document = {**totals, "batches": shown.batches, "seconds": round(time.monotonic() - begin, 3)}

@@ -31,6 +31,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sealcast import errors
 from sealcast.errors import HINT, Corrupt, DiskFull, Misuse, Rejected, SealcastError, Unavailable
+from sealcast.overlay.relay import Relay, brokers_here
 from sealcast.pipeline import fused, replay
 from sealcast.pipeline.columns import COUNTS, PIECES, REJECTED, ddl
 from sealcast.pipeline.metrics import OBSERVED, Batch, Metrics
@@ -86,19 +87,23 @@ def start(
     every: str | None = None,
     metrics: Metrics | None = None,
     on_batch: Callable[[Batch], None] | None = None,
+    node: str | None = None,
 ) -> Pipeline:
-    """Runs the topics (all, without names), each as one streaming query, until stopped; `once` drains and ends.
+    """Runs the topics (all, without names), each as one streaming query, until stopped; `once` drains and ends. Of the
+    brokers, all whose keys are here, a query each, or one (`node`); frames go between them meanwhile, but not `once`.
 
     `limits` are the source's options, `every` is Spark's processing-time trigger ("1 second"; as soon as there is
     something, without one).
     """
     opened = realm if isinstance(realm, Realm) else Realm(realm)
-    names = _names(opened, topics)
+    names = _names(opened, topics, node)
     spark = session(master) if spark is None else spark
     pipeline = Pipeline(spark, metrics or Metrics(), on_batch)
     try:
         for name in names:
             pipeline.add(name, once=once, limits=limits or {}, every=every)
+        if not once and len(opened.state().brokers()) > 1:
+            pipeline.relay(Relay(opened, list(dict.fromkeys(name.broker for name in names)), topics))
     except BaseException:
         pipeline.stop()
         raise
@@ -116,28 +121,51 @@ def run(
     every: str | None = None,
     metrics: Metrics | None = None,
     on_batch: Callable[[Batch], None] | None = None,
+    node: str | None = None,
 ) -> dict[str, int]:
-    """`start`, and wait: until everything is drained (`once`), or until SIGINT or SIGTERM. What was done, in counts."""
-    pipeline = start(
-        realm,
-        topics,
-        once=once,
-        spark=spark,
-        master=master,
-        limits=limits,
-        every=every,
-        metrics=metrics,
-        on_batch=on_batch,
-    )
-    with pipeline:
-        if threading.current_thread() is threading.main_thread():
-            pipeline.wait_for_signal()
-        else:
-            pipeline.wait()
-    return dict(pipeline.totals)
+    """`start`, and wait: until everything is drained (`once`), or until SIGINT or SIGTERM. What was done, in counts.
+
+    Several brokers are drained when what each of them admitted was forwarded, and is drained there.
+    """
+    opened, metrics, totals = realm if isinstance(realm, Realm) else Realm(realm), metrics or Metrics(), Counter[str]()
+    again = True
+    while again:
+        pipeline = start(
+            opened,
+            topics,
+            once=once,
+            spark=spark,
+            master=master,
+            limits=limits,
+            every=every,
+            metrics=metrics,
+            on_batch=on_batch,
+            node=node,
+        )
+        with pipeline:
+            if threading.current_thread() is threading.main_thread():
+                pipeline.wait_for_signal()
+            else:
+                pipeline.wait()
+        totals.update(pipeline.totals)
+        again = once and not pipeline.interrupted and _relayed(opened, topics, node)
+    return dict(totals)
 
 
-def _names(realm: Realm, topics: Sequence[str]) -> list[TopicName]:
+def _relayed(realm: Realm, topics: Sequence[str], node: str | None) -> bool:
+    """Forwards what there is; whether any of it went to a broker that runs here."""
+    state = realm.state()
+    if len(state.brokers()) < 2:
+        return False
+    here = brokers_here(realm, state, node)
+    relay = Relay(realm, here, topics)
+    try:
+        return any(frames and link.destination in here for link, frames in relay.once().items())
+    finally:
+        relay.close()
+
+
+def _names(realm: Realm, topics: Sequence[str], node: str | None = None) -> list[TopicName]:
     state = realm.state()
     wanted = topics or sorted(state.topics)
     if not wanted:
@@ -148,7 +176,18 @@ def _names(realm: Realm, topics: Sequence[str]) -> list[TopicName]:
         protection = state.topic(topic).protection
         if protection != "endpoint":
             raise Misuse(f"topic {topic!r} has protection {protection!r}; this pipeline runs `endpoint` topics")
-    return [TopicName(str(realm.paths.root), topic) for topic in wanted]
+    here = brokers_here(realm, state, node)
+    names = [
+        TopicName(str(realm.paths.root), topic, broker)
+        for topic in wanted
+        for broker in here
+        if broker == FIRST_BROKER or broker in state.serving(topic)
+    ]
+    if not names:
+        raise Misuse(
+            f"broker {node!r} serves none of these topics", hint=f"let it: sealcast topic serve {wanted[0]} {node}"
+        )
+    return names
 
 
 class Pipeline:
@@ -161,6 +200,9 @@ class Pipeline:
         self._spark = spark
         self._held = ExitStack()
         self._queries: list[StreamingQuery] = []
+        self._relay: Relay | None = None
+        #: Whether a signal ended the wait.
+        self.interrupted = False
         self._on_batch = on_batch
         listener = metrics.listener(self._count)
         spark.streams.addListener(listener)
@@ -189,6 +231,10 @@ class Pipeline:
                 writer = writer.trigger(processingTime=every)
             self._queries.append(writer.start())
 
+    def relay(self, relay: Relay) -> None:
+        """Has frames forwarded for as long as this runs."""
+        self._relay = self._held.enter_context(relay)
+
     def _count(self, batch: Batch) -> None:
         self.totals.update(batch.counts)
         if self._on_batch is not None:
@@ -210,6 +256,7 @@ class Pipeline:
         """`wait`, until SIGINT or SIGTERM; then stops in good order."""
         with _signals() as asked:
             self.wait(asked)
+            self.interrupted = asked()
         self.stop()
 
     def stop(self) -> None:
@@ -230,6 +277,8 @@ class Pipeline:
         self.stop()
 
     def _raise_failure(self) -> None:
+        if self._relay is not None and self._relay.failure is not None:
+            raise self._relay.failure
         for query in self._queries:
             failure = query.exception() if not query.isActive else None
             if failure is not None:

@@ -202,7 +202,9 @@ class RealmState:
 
     def broker_number(self, name: str) -> int:
         """Brokers are numbered in the order in which they came; the numbers of those revoked are not given again."""
-        return self.brokers().index(self.entity(name).name)
+        if Role.BROKER not in self.entity(name).roles:
+            raise NotFound(f"entity {name!r} is no broker", hint="those that are: sealcast broker list")
+        return self.brokers().index(name)
 
     def brokers(self) -> list[str]:
         """Every broker that there ever was, by number."""
