@@ -33,7 +33,7 @@ def test_case(case: str) -> None:
 
 
 def test_python() -> None:
-    (source,) = blocks("python")
+    source = "\n".join(blocks("python"))
     exec(compile(source, "README.md", "exec"), {})  # noqa: S102
 
 
