@@ -56,6 +56,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
     "Events": {
         "pub": Command("pub:app", "publish events, one JSON object a line, from stdin"),
         "sub": Command("sub:app", "open the events a subscriber gets, one JSON object a line"),
+        "replay": Command("replay:app", "a span of the past for a reader, by its rights of now"),
         "run": Command("run:app", "run the pipeline on Spark: admit, match, group, seal, deliver"),
         "serve": Command("serve:app", "answer for key centers, brokers and discovery nodes"),
     },

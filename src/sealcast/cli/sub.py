@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.times import microseconds
 
 if TYPE_CHECKING:
     from sealcast.clients.subscriber import Subscriber
@@ -40,6 +41,10 @@ def sub(
             help="Instead of at the cursor: a number of deliveries (0: all), an event, a time, or end.",
         ),
     ] = None,
+    to: Annotated[
+        str | None,
+        typer.Option("--to", metavar="TIME", help="Only what was delivered before this time; the cursor stays."),
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
     max_: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="Stop after so many events.")] = None,
     ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Move the cursor past what was printed.")] = True,
@@ -66,6 +71,10 @@ def sub(
 
     if json and follow:
         raise typer.BadParameter("one document cannot follow: leave --json away, lines are JSON already")
+    if to is not None and follow:
+        raise typer.BadParameter("--follow has no end, --to is one: give one of them")
+    until = None if to is None else microseconds(to, "--to")
+    ack = ack and to is None  # a look at the past is no reason to skip what lies before it
     if spacing is not None and not follow:
         raise typer.BadParameter("spacing is for a stream: add --follow")
     delay_us = None if spacing is None else _delay_us(spacing)
@@ -77,9 +86,10 @@ def sub(
         failed.append(str(position))
         talk.warn(f"event {position} does not open: {error.message}")
 
+    skipped = report if skip else None
     with (
         AskDesk(here, topic, as_) as desk,
-        Subscriber(here, topic, as_=as_, from_=from_, unopenable=report if skip else None, ask=desk) as subscriber,
+        Subscriber(here, topic, as_, from_=from_, until_us=until, unopenable=skipped, ask=desk) as subscriber,
     ):
         if json:
             events = _collect(subscriber, max_)

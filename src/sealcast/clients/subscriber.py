@@ -48,13 +48,15 @@ class Subscriber:
         as_: str,
         *,
         from_: str | int | Position | datetime | None = None,
+        until_us: int | None = None,
         unopenable: Callable[[Position, CannotOpen], None] | None = None,
         key_memory: int = DEFAULT_BYTES,
         ask: Ask | None = None,
         broker: str | None = None,
     ) -> None:
-        """Starts at the durable cursor, or at `from_` (see `log.mailbox`), which leaves the cursor where it is. With a
-        `broker` that is not its home it moves there, and goes on where it was.
+        """Starts at the durable cursor, or at `from_` (see `log.mailbox`), which leaves the cursor where it is. Ends
+        before what was committed at `until_us` or later. With a `broker` that is not its home it moves there, and goes
+        on where it was.
 
         An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it. Keys
         take at most `key_memory` bytes; those that it has let go, it asks for by `ask`, the way to the broker's desk,
@@ -64,6 +66,7 @@ class Subscriber:
         self.topic = topic
         self.name = as_
         self._unopenable = unopenable
+        self._until_us = until_us
         self._key_memory = key_memory
         state = self._current()
         self._identity = self.realm.identity(as_)
@@ -148,7 +151,7 @@ class Subscriber:
     def _take(self, max_events: int) -> list[OpenedEvent]:
         events: list[OpenedEvent] = []
         for delivery in self._stays.deliveries(self._next):
-            if len(events) >= max_events:
+            if len(events) >= max_events or (self._until_us is not None and delivery.committed_us >= self._until_us):
                 break
             try:
                 event = self._open(delivery, delivery.broker)

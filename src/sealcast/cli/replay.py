@@ -1,0 +1,55 @@
+"""sealcast replay: a span of the past for a reader, sealed for it anew by its rights of now."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from sealcast.cli import talk
+from sealcast.cli.times import microseconds, moment
+
+app = typer.Typer(**talk.SETTINGS)
+
+
+@app.command(
+    epilog="Example: sealcast replay quotes --as alice --filter 'price > 100' --from 2026-08-01 --to 2026-08-02"
+)
+def replay(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    as_: talk.AsOption,
+    filter: Annotated[str, typer.Option("--filter", metavar="TEXT", help="What to replay; its right may say less.")],
+    from_: Annotated[str, typer.Option("--from", metavar="TIME", help="What was delivered at this time or later.")],
+    to: Annotated[str | None, typer.Option("--to", metavar="TIME", help="And before this [default: now].")] = None,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Replay a span of time for a reader, also of events that it was not subscribed to then.
+
+    The reader must have the right to subscribe now; what its right's template leaves out it does not get. The events
+    are sealed once more, for this reader alone, with the broker's secrets; that is kept on record (`sealcast audit
+    --received`). A mailbox and its cursor are not touched. What was delivered to the reader itself, `sealcast sub
+    --from TIME --to TIME` shows without the broker.
+    """
+    from sealcast.cli.sub import describe
+    from sealcast.clients.recalled import opened
+    from sealcast.pipeline.recall import recall
+    from sealcast.pipeline.topic import TopicName
+
+    here = talk.open_realm(realm)
+    state = here.state()
+    state.entity(as_)
+    broker = state.home_of(state.topic(topic).name, as_)
+    first, last = microseconds(from_, "--from"), here.clock() if to is None else microseconds(to, "--to")
+    with talk.about_filter(filter):
+        done = recall(TopicName(str(here.paths.root), topic, broker).open(), as_, filter, first, last)
+    events = map(describe, opened(here, topic, broker, done))
+    if json:
+        about = {"topic": topic, "reader": as_, "filter": filter, "template": done.template}
+        span = {"from": moment(first), "to": moment(last), "version": done.version}
+        talk.emit(about | span | {"events": list(events)})
+        return
+    for event in events:
+        sys.stdout.write(talk.line(event) + "\n")
+    talk.note(f"{done.events} events replayed for {as_!r}, by its rights of now (version {done.version})")
