@@ -51,6 +51,8 @@ class Stays:
         self._mailboxes: dict[str, Mailbox] = {}
         #: Of each stay that was come to: what was read in those before it and may come again.
         self._had: dict[int, frozenset[_Identity]] = {}
+        #: Told where to start: what was acknowledged is read again, in later stays, too.
+        self._again = False
 
     def list(self) -> tuple[Stay, ...]:
         return self._realm.state().stays_of(self._topic, self._name)
@@ -90,6 +92,7 @@ class Stays:
     def locate(self, text: str) -> Place:
         """The place that `--from` names (`log.mailbox`): a number counts over all stays, the others mean where it is
         served now."""
+        self._again = True
         if text.isascii() and text.isdigit():
             return self._at_ordinal(int(text))
         number, stay = _served(self.list())
@@ -116,7 +119,8 @@ class Stays:
     # --- inside -------------------------------------------------------------------------------------
 
     def _begin(self, stay: Stay) -> Cursor:
-        return max(self.mailbox(stay.broker).cursor(), Cursor(stay.first))
+        begin = Cursor(stay.first)
+        return begin if self._again else max(self.mailbox(stay.broker).cursor(), begin)
 
     def _before(self, number: int, stays: tuple[Stay, ...]) -> frozenset[_Identity]:
         if number not in self._had:
