@@ -86,7 +86,7 @@ class Worked:
 
 def test_a_part_within_a_part_counts_once_and_all_of_them_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = [0.0]
-    monkeypatch.setattr("sealcast.lab.pallickara.parts.time.perf_counter", lambda: clock[0])
+    monkeypatch.setattr("sealcast.lab.pallickara.parts.time.process_time", lambda: clock[0])
     worked = Worked(clock)
     original = Worked.outer
 
@@ -257,7 +257,7 @@ def test_discovery_finds_what_matches_at_both_nodes(tmp_path: Path) -> None:
 def test_a_discovery_that_finds_less_is_no_measurement() -> None:
     with scratch.realm(64 << 20) as realm:
         world = discovery.World(realm, (2, 4))
-        world.grow(3)
+        world.advertise(3)
         with world.seeker() as seeker:
             assert discovery.find(seeker, 2) > 0
             with pytest.raises(Bug):

@@ -99,6 +99,8 @@ _STYLES: Final[dict[Look, dict[str, Any]]] = {
 }
 _MARKERS: Final = "os^vDP*X"
 _ACROSS: Final = 2
+#: Up to which ratio of the ends of an axis there is room for three numbers a power of ten.
+_FEW_DECADES: Final = 20_000
 
 
 def _draw(panels: Sequence[Panel], title: str, path: Path) -> None:
@@ -148,9 +150,10 @@ def _plot(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
 
 
 def _readable(axis: Axis) -> None:
-    """Numbers, and more of them than the powers of ten."""
+    """Numbers, and more of them than the powers of ten, where there is room for them."""
     from matplotlib.ticker import LogLocator
 
-    axis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    low, high = axis.get_view_interval()
+    axis.set_major_locator(LogLocator(subs=(1, 2, 5) if high < _FEW_DECADES * low else (1,)))
     axis.set_major_formatter("{x:,.10g}")
     axis.set_minor_formatter("")

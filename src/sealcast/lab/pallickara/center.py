@@ -1,9 +1,9 @@
 """A key center and who asks it, for experiments: what a request takes, and where that time goes.
 
 Everything travels over control topics as it does between machines: signed, sealed to its recipient, queued, journalled.
-Center and asker are one process, so that no network and no waiting is in the numbers. A center answers each entity so
-many times a second and no oftener; the realm's clock is therefore the lab's, and a second of it passes between two
-requests, while what is measured is measured by the machine's.
+Center and asker are one process, so that no network and no waiting is in the numbers, which are CPU time. A center
+answers each entity so many times a second and no oftener; the realm's clock is therefore the lab's, and a second of it
+passes between two requests.
 """
 
 from __future__ import annotations

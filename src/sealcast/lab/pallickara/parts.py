@@ -1,5 +1,7 @@
 """Where the time of an operation goes, without a word about it in the code that is measured.
 
+Time is CPU time: nothing in these operations waits for anything but the processor, and others may be using that.
+
 Functions are named as `module:name` or `module:Class.method`, each with the part that its time counts for. For the time
 of a measurement they are replaced by ones that also look at the clock. A part within a part counts for the inner one
 alone, so that the parts and the rest add up to the whole. What looking costs, about a microsecond a call, is in there.
@@ -21,10 +23,10 @@ REST: Final = "the rest"
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """One run: seconds, the CPU's among them, and seconds by part, what is in none included."""
+    """One run: CPU seconds, and by part, what is in none included; and how long it took by the clock on the wall."""
 
     seconds: float
-    cpu: float
+    wall: float
     parts: Mapping[str, float]
 
 
@@ -42,13 +44,13 @@ class Parts:
         return spent
 
     def begin(self, name: str) -> None:
-        now = time.perf_counter()
+        now = time.process_time()
         if self._open:
             self._count(now)
         self._open.append((name, now))
 
     def end(self) -> None:
-        now = time.perf_counter()
+        now = time.process_time()
         self._count(now)
         self._open.pop()
         if self._open:
@@ -61,11 +63,11 @@ class Parts:
     def measured(self, run: Callable[[], object]) -> Measured:
         """One run."""
         self.take()
-        began, busy = time.perf_counter(), time.process_time()
+        wall, began = time.perf_counter(), time.process_time()
         run()
-        whole, busy = time.perf_counter() - began, time.process_time() - busy
+        whole, wall = time.process_time() - began, time.perf_counter() - wall
         spent = self.take()
-        return Measured(whole, busy, {**spent, REST: max(0.0, whole - sum(spent.values()))})
+        return Measured(whole, wall, {**spent, REST: max(0.0, whole - sum(spent.values()))})
 
 
 @contextmanager

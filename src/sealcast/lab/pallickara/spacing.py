@@ -47,6 +47,8 @@ PRESERVED: Final = 0.1
 MARGIN_MS: Final = 100
 READERS: Final = ("direct", "jitter buffer")
 _WARM: Final = 5
+#: Where a curve of errors is drawn.
+_PERCENT: Final = tuple(range(5, 100, 5))
 _ROOM: Final = 128 << 20
 
 T = TypeVar("T")
@@ -240,7 +242,7 @@ def _against_gaps(rows: list[Row]) -> Panel:
 def _errors(case: Case, heard: Mapping[str, Heard]) -> Panel:
     lines = []
     for reader, each in heard.items():
-        errors = sorted(each.errors())
-        lines.append(Line(reader, errors, [100 * (i + 1) / len(errors) for i in range(len(errors))]))
+        errors = statistics.quantiles(each.errors(), n=len(_PERCENT) + 1)
+        lines.append(Line(reader, errors, _PERCENT))
     title = f"{_broker(case[0])}, {case[1]} ms apart"
     return Panel(title, "a gap's error, milliseconds", "gaps that are off by at most that, %", lines)
