@@ -72,16 +72,19 @@ class Stays:
 
     def start(self) -> Place:
         """After what was acknowledged."""
-        return Place(0, self._begin(self.list()[0]))
+        return Place(0, self._begin(self.list()[0], again=False))
 
     def deliveries(self, place: Place) -> Iterator[StayDelivery]:
         """Everything from there on that is committed by now."""
+        return self._walk(place, again=self._again)
+
+    def _walk(self, place: Place, *, again: bool) -> Iterator[StayDelivery]:
         stays, start = self.list(), place.cursor
         for number in range(place.stay, len(stays)):
             stay = stays[number]
             mailbox = self.mailbox(stay.broker)
             if number > place.stay:
-                start = self._begin(stay)
+                start = self._begin(stay, again=again)
             for delivery in mailbox.deliveries(start, end=stay.until):
                 if _identity(delivery) not in self._before(number, stays):
                     given = {field.name: getattr(delivery, field.name) for field in fields(Delivery)}
@@ -102,7 +105,8 @@ class Stays:
         """How many events wait after what was acknowledged."""
         if len(self.list()) == 1:
             return self.current.lag()
-        return sum(1 for _ in self.deliveries(self.start()))
+        place = Place(0, self._begin(self.list()[0], again=False))
+        return sum(1 for _ in self._walk(place, again=False))
 
     def acknowledge(self, delivery: StayDelivery) -> None:
         """Durably done with this and all before it."""
@@ -118,9 +122,9 @@ class Stays:
 
     # --- inside -------------------------------------------------------------------------------------
 
-    def _begin(self, stay: Stay) -> Cursor:
+    def _begin(self, stay: Stay, *, again: bool) -> Cursor:
         begin = Cursor(stay.first)
-        return begin if self._again else max(self.mailbox(stay.broker).cursor(), begin)
+        return begin if again else max(self.mailbox(stay.broker).cursor(), begin)
 
     def _before(self, number: int, stays: tuple[Stay, ...]) -> frozenset[_Identity]:
         if number not in self._had:
