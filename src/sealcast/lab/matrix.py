@@ -20,6 +20,7 @@ from typing import Final
 import numpy as np
 
 from sealcast.clients.credentials import Wallet
+from sealcast.clients.recalled import READER_SLOT
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import CannotOpen, FrameRejected, Misuse, NotFound, Rejected, Unavailable
 from sealcast.groupkeys.interface import PairKey
@@ -162,11 +163,11 @@ def _thief(realm: Realm, loot: Loot, topic: str) -> Cell:
     opened = tried = 0
     state = realm.state()
     for broker in state.brokers():
-        pieces = realm.paths.topic(topic, broker).pieces
+        paths = realm.paths.topic(topic, broker)
         if topic in loot.topic_keys:
-            good, all_of_them = _open_with_topic_keys(state, loot.topic_keys[topic], topic, broker, pieces)
+            good, all_of_them = _open_with_topic_keys(state, loot.topic_keys[topic], topic, broker, paths.pieces)
         else:
-            good, all_of_them = _open_own(state, loot, topic, broker, pieces)
+            good, all_of_them = _open_own(state, loot, topic, broker, paths.root)
         opened, tried = opened + good, tried + all_of_them
     return Cell(opened, tried, _publish(realm, loot, topic))
 
@@ -178,31 +179,38 @@ def _pieces(directory: Path) -> Iterator[SealedPiece]:
             yield sealed.parse(path.read_bytes())
 
 
-def _open_own(state: RealmState, loot: Loot, topic: str, broker: str, directory: Path) -> tuple[int, int]:
-    """What was sealed for the victim, under the pair keys that the thief has of any epoch."""
+def _open_own(state: RealmState, loot: Loot, topic: str, broker: str, root: Path) -> tuple[int, int]:
+    """What was sealed for the victim, delivered or replayed, under the pair keys that the thief has of any epoch."""
     slot, about = state.slot_of(topic, loot.name), state.topic(topic)
-    if slot is None:
-        return 0, 0
 
     def verify_key(name: str) -> VerifyKey:
         return VerifyKey(state.entity(name).verify_key)
 
-    openers = {
-        epoch: Opener(
-            about.schema, about.id, epoch, slot, at_broker(pair, broker), verify_key, about.parameters.key_bits
-        )
-        for (where, epoch), pair in loot.pairs.items()
-        if where == topic
-    }
     opened = tried = 0
-    for piece in _pieces(directory):
-        for event, use in zip(*(rows.tolist() for rows in piece.rows_for(slot)), strict=True):
-            tried += 1
-            with suppress(CannotOpen):
-                if piece.epoch in openers:
-                    openers[piece.epoch].open(piece, event, use)
-                    opened += 1
+    for directory, place in ((root / "pieces", slot), (root / "replays" / "pieces", READER_SLOT)):
+        if place is None:
+            continue
+        openers = {
+            epoch: Opener(
+                about.schema, about.id, epoch, place, at_broker(pair, broker), verify_key, about.parameters.key_bits
+            )
+            for (where, epoch), pair in loot.pairs.items()
+            if where == topic
+        }
+        for piece in _pieces(directory):
+            for event, use in zip(*(rows.tolist() for rows in piece.rows_for(place)), strict=True):
+                # What was replayed lies there for everybody: others' attempts fail and are no deliveries of its own.
+                good = piece.epoch in openers and _opens(openers[piece.epoch], piece, event, use)
+                opened, tried = opened + good, tried + (good or directory.parent == root)
     return opened, tried
+
+
+def _opens(opener: Opener, piece: SealedPiece, event: int, use: int) -> bool:
+    try:
+        opener.open(piece, event, use)
+    except CannotOpen:
+        return False
+    return True
 
 
 def _open_with_topic_keys(

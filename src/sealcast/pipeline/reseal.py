@@ -34,6 +34,7 @@ from sealcast.groupkeys.naive import Naive
 from sealcast.log.cursor import Cursor, CursorFile
 from sealcast.log.entry import PieceRef, piece_from_cbor, piece_to_cbor
 from sealcast.log.ledger import Committed, Ledger
+from sealcast.log.replays import Replays
 from sealcast.log.reseals import Resealed
 from sealcast.model.stages import Admitted, FrameProof, Grouped
 from sealcast.pipeline.context import sealer_of
@@ -271,10 +272,18 @@ def run(
 
 
 def remove_superseded(topic: OpenTopic) -> int:
-    """Removes the pieces that lost their places, also those that a job before was killed before it removed."""
+    """Removes the pieces that lost their places, also those that a job before was killed before it removed; and what
+    was replayed in earlier epochs, which its reader can ask for again."""
     gone = topic.ledger.superseded().intersection(topic.pieces.names())
     topic.pieces.remove(gone)
-    return len(gone)
+    replays, epoch = Replays(topic.paths.root), topic.realm.state().topic(topic.name.topic).epoch
+    past = {ref.name for each in replays.all() if each.epoch < epoch for ref in each.pieces}
+    current = {ref.name for each in replays.all() if each.epoch == epoch for ref in each.pieces}
+    old = (past - current).intersection(replays.pieces.names())
+    if old:
+        replays.pieces.remove(old)
+    replays.close()
+    return len(gone) + len(old)
 
 
 def _commit(topic: OpenTopic, want: Wanted, record: int, made: Mapping[int, Made], done: Done) -> None:
