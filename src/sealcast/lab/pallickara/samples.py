@@ -52,9 +52,3 @@ def within(values: Sequence[float]) -> list[float]:
     low, _, high = statistics.quantiles(values, n=4, method="inclusive")
     reach = FENCE * (high - low)
     return [value for value in values if low - reach <= value <= high + reach]
-
-
-def slope(x: Sequence[float], y: Sequence[float]) -> tuple[float, float]:
-    """The line through points: what it adds a step, and where it begins."""
-    fitted = statistics.linear_regression(x, y)
-    return fitted.slope, fitted.intercept
