@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import shlex
+import time
 from pathlib import Path
 
 import pytest
 
+from sealcast.cli.maintain import upkeep
 from sealcast.trust.deployment import Realm
 from tests.cli.shell import sealcast, write_lines
 from tests.clients.pump import pump
@@ -137,6 +139,26 @@ def test_maintenance_does_what_is_due(home: Path) -> None:
     assert not later.maintain()
     (home / "secrets").rename(home / "elsewhere")
     assert not Realm(home, clock=lambda: at + 200 * 86_400 * 1_000_000).maintain(), "who has no secrets does nothing"
+
+
+def test_a_run_does_what_is_due_meanwhile(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert sealcast("subscription", "add", "quotes", "--as", "alice", "--filter", "TRUE").code == 0
+    at = [Realm(home).clock()]
+    realm = Realm(home, clock=lambda: at[0])
+
+    def expires() -> int:
+        return realm.state().credentials_of("quotes")["alice-1"].expires_us
+
+    before, deadline = expires(), time.monotonic() + 30
+    with upkeep(realm, every_s=0.01):
+        assert expires() == before, "nothing was due yet"
+        at[0] += 20 * 3600 * 1_000_000
+        while expires() == before and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert expires() > before and "new tokens for 1 subscriber" in capsys.readouterr().err
+    (home / "registry.sqlite").rename(home / "registry.gone")
+    with upkeep(Realm(home)):
+        assert "what is due was not done" in capsys.readouterr().err, "said, and no reason to stop"
 
 
 def test_the_documents_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

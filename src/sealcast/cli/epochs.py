@@ -64,20 +64,38 @@ def serve(
     talk.say(f"broker {broker!r} has the key of topic {topic!r} in epoch {', '.join(map(str, epochs))}")
 
 
-def messages(here: Realm) -> dict[str, int]:
-    """How many messages each topic's key has sealed in its present epoch, by the topics' ledgers."""
-    from sealcast.log.ledger import LedgerReader
+class Messages:
+    """How many messages each topic's key has sealed in its present epoch, by the topics' ledgers.
 
-    counts: dict[str, int] = {}
-    for name, found in here.state().topics.items():
-        ledger = LedgerReader(here.paths.topic(name).ledger)
-        try:
-            first = ledger.index_at(found.topic.epoch_starts[-1])
-            records = (ledger.at(index).entry.pieces for index in range(first, ledger.end()))
-            counts[name] = sum(piece.events for pieces in records for piece in pieces)
-        finally:
-            ledger.close()
-    return counts
+    Asked again, it reads only what the ledgers have gained: a pipeline that runs for weeks asks every minute.
+    """
+
+    def __init__(self, here: Realm) -> None:
+        self._here = here
+        #: By topic: the epoch, how far its ledger was read, and the messages up to there.
+        self._read: dict[str, tuple[int, int, int]] = {}
+
+    def counts(self) -> dict[str, int]:
+        from sealcast.log.ledger import LedgerReader
+
+        for name, found in self._here.state().topics.items():
+            ledger = LedgerReader(self._here.paths.topic(name).ledger)
+            try:
+                epoch, first, count = self._read.get(name, (0, 0, 0))
+                if epoch != found.topic.epoch:
+                    epoch, first, count = found.topic.epoch, ledger.index_at(found.topic.epoch_starts[-1]), 0
+                end = ledger.end()
+                records = (ledger.at(index).entry.pieces for index in range(first, end))
+                count += sum(piece.events for pieces in records for piece in pieces)
+                self._read[name] = epoch, end, count
+            finally:
+                ledger.close()
+        return {name: count for name, (_, _, count) in self._read.items()}
+
+
+def messages(here: Realm) -> dict[str, int]:
+    """`Messages`, asked once."""
+    return Messages(here).counts()
 
 
 def _described(state: RealmState, name: str, why: str) -> dict[str, object]:

@@ -2,9 +2,23 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
 import typer
 
 from sealcast.cli import talk
+from sealcast.errors import SealcastError
+
+if TYPE_CHECKING:
+    from sealcast.cli.epochs import Messages
+    from sealcast.trust.admin.maintenance import Maintained
+    from sealcast.trust.deployment import Realm
+
+#: How often a long run looks for what is due. Half-lives are hours: a minute late is on time.
+EVERY_S: Final = 60.0
 
 app = typer.Typer(**talk.SETTINGS)
 
@@ -13,8 +27,8 @@ app = typer.Typer(**talk.SETTINGS)
 def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
     """Do what is due: renew certificates and tokens that have had half of their life, replace keys that are worn out.
 
-    Run it now and then, once an hour say: tokens live a day unless their topic says otherwise, and a subscription ends
-    with its token. It does what the secrets on this machine allow.
+    A pipeline that runs does it by itself. Where none does, run it now and then, once an hour say: tokens live a day
+    unless their topic says otherwise, and a subscription ends with its token. It does what the secrets here allow.
     """
     from sealcast.cli.epochs import messages
 
@@ -23,11 +37,48 @@ def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> N
     if json:
         talk.emit({"certificates": list(done.certificates), "rotated": dict(done.rotated), "tokens": dict(done.tokens)})
         return
-    for name in done.certificates:
-        talk.say(f"{name!r} has a new certificate")
-    for topic, why in done.rotated.items():
-        talk.say(f"topic {topic!r} has new keys: {why}")
-    for topic, count in done.tokens.items():
-        talk.say(f"topic {topic!r}: new tokens for {count} subscriber{'s' if count != 1 else ''}")
+    for line in _lines(done):
+        talk.say(line)
     if not done:
         talk.note("nothing is due")
+
+
+@contextmanager
+def upkeep(realm: Realm, every_s: float = EVERY_S) -> Iterator[None]:
+    """Does what is due, before the block and every now and then while it lasts: a pipeline that runs for weeks must
+    not see its subscribers' tokens end one after the other."""
+    from sealcast.cli.epochs import Messages
+
+    stop, sealed = threading.Event(), Messages(realm)
+    _once(realm, sealed)
+
+    def again() -> None:
+        while not stop.wait(every_s):
+            _once(realm, sealed)
+
+    thread = threading.Thread(target=again, name="upkeep", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _once(realm: Realm, sealed: Messages) -> None:
+    try:
+        for line in _lines(realm.maintain(sealed.counts())):
+            talk.note(line)
+    except SealcastError as error:
+        # A registry that is away, keys under another lock: it may pass, and what is due now is still due in a minute.
+        # Nobody's events should wait for it.
+        talk.warn(f"what is due was not done: {error.message}")
+
+
+def _lines(done: Maintained) -> Iterator[str]:
+    for name in done.certificates:
+        yield f"{name!r} has a new certificate"
+    for topic, why in done.rotated.items():
+        yield f"topic {topic!r} has new keys: {why}"
+    for topic, count in done.tokens.items():
+        yield f"topic {topic!r}: new tokens for {count} subscriber{'s' if count != 1 else ''}"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.maintain import upkeep
 
 if TYPE_CHECKING:
     from sealcast.pipeline.metrics import Batch
@@ -60,6 +61,7 @@ def run(
             served = held.enter_context(metrics.serve(prometheus))
             talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
         spark = session(master, short_lived=once)
+        held.enter_context(upkeep(here))
         if not once:
             talk.note("running; Ctrl-C stops in good order")
         totals = run_pipeline(

@@ -43,6 +43,7 @@ def serve(
     A server that is killed leaves nothing half done, and answers what was asked meanwhile when it is started again.
     """
     from sealcast.clients.keydesk import key_requests
+    from sealcast.overlay.brokers import requests_of
     from sealcast.trust.center.service import FOUND_BY
     from sealcast.trust.discovery.restrictions import Restrictions
     from sealcast.trust.running import Running
@@ -50,7 +51,8 @@ def serve(
     here = talk.open_realm(realm)
     found_by = FOUND_BY if restrict is None else Restrictions.parse(restrict)
     stop = _Stop()
-    with Running(here, names or None, found_by=found_by, more=lambda name: key_requests(here, name)) as running:
+    more = lambda name: {**key_requests(here, name), **requests_of(here, name)}  # noqa: E731
+    with Running(here, names or None, found_by=found_by, more=more) as running:
         running.start()
         for served in running.services:
             talk.note(f"{served.what} {served.name!r} listens on {served.service.topic.hex()}")
@@ -83,12 +85,15 @@ class _Stop:
 
 
 def _serve(here: Realm, running: Running, stop: _Stop) -> dict[str, str]:
+    from sealcast.cli.epochs import Messages
+
+    sealed = Messages(here)
     rotated, tick = dict[str, str](), time.monotonic() + TICK_S
     while not stop.asked:
         try:
             taken = running.turn()
             if time.monotonic() >= tick:
-                due = running.rotate_due(_messages(here))
+                due = running.rotate_due(sealed.counts())
                 for topic, why in due.items():
                     talk.note(f"topic {topic!r} has new keys: {why}")
                 rotated |= due
