@@ -186,6 +186,18 @@ def _judged(data: bytes, token: Token, moment: int, realm: Realm | None) -> dict
     except TokenRejected as error:
         judged = {"verifies": False, "reason": str(error.reason), "why": error.message, "hint": error.hint}
         return {**judged, "check": TokenReason(error.reason).step, "topic_name": topic.name}
+    held = state.rights_of(topic.name, claims.subject, moment)
+    if not claims.rights & held:
+        # Brokers go by what was decided since, too: a token that nobody recalled is no right that nobody took away.
+        rights = " and ".join(sorted(map(str, claims.rights)))
+        return {
+            "verifies": False,
+            "reason": str(TokenReason.RIGHT),
+            "why": f"{claims.subject!r} may not {rights} on {topic.name!r} any more, whatever its token says",
+            "hint": f"let it: sealcast grant {topic.name} {claims.subject} {' '.join(sorted(map(str, claims.rights)))}",
+            "check": TokenReason.RIGHT.step,
+            "topic_name": topic.name,
+        }
     return {"verifies": True, "topic_name": topic.name}
 
 

@@ -126,7 +126,14 @@ class Wallet(Unpicklable):
 
     def ask(self, topic: str, right: Right) -> Held:
         """A new token, whatever is held; ServiceRefused when the center says no, Unavailable when it says nothing."""
-        center = self.realm.state().topic(topic).center
+        state = self.realm.state()
+        center, ends_us = state.topic(topic).center, state.entity(self.name).expires_us
+        if ends_us <= self.realm.clock():
+            # Nobody answers whoever signs under a certificate that is over: better said here than waited for.
+            raise Rejected(
+                f"the certificate of entity {self.name!r} is over: no center answers it",
+                hint=f"the authority issues the next one: sealcast entity renew {self.name}",
+            )
         for _ in range(_ROUNDS):
             reply = self.correspondent.ask_center(center, requests.CREDENTIALS, Wanted(topic, right).to_bytes())
             if reply.message.kind != requests.CHALLENGE:
