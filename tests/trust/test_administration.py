@@ -14,6 +14,7 @@ import pytest
 from sealcast.errors import CertificateRejected, Corrupt, Misuse, NotFound, Rejected, RevocationRejected, TokenRejected
 from sealcast.model import Schema
 from sealcast.trust import certificates, gates, layout
+from sealcast.trust.admin.compromise import respond
 from sealcast.trust.authority import DAY_US, LIFETIME_US, Authority
 from sealcast.trust.changes import (
     AddSubscription,
@@ -475,6 +476,10 @@ ACTS: dict[str, tuple[Callable[[Realm], object], Callable[[RealmState], bool]]] 
     "create": (lambda realm: realm.create_topic("new", SCHEMA), lambda state: "new" in state.topics),
     "rotate": (lambda realm: realm.rotate("quotes"), lambda state: state.topic("quotes").epoch == 2),
     "revoke": (lambda realm: realm.revoke_entity("bob"), lambda state: state.entity("bob").revoked),
+    "compromise": (
+        lambda realm: respond(realm, "bob"),
+        lambda state: state.entity("bob").revoked and state.topic("quotes").epoch == 2,
+    ),
     "renew": (lambda realm: realm.renew("alice"), lambda state: len(state.entity("alice").serials) == 2),
     "broker": (lambda realm: realm.add_broker("broker-2", ["quotes"]), lambda state: "broker-2" in state.entities),
 }

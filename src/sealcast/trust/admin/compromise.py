@@ -8,13 +8,16 @@ A reader of the registry sees the realm before, or the realm after.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sealcast.trust import compromise
+from sealcast.errors import Unavailable
+from sealcast.trust import compromise, notices
 from sealcast.trust.authority import Authority
 from sealcast.trust.changes import Change, PublishPairKey, RemoveSubscription, RenewSubscription, RevokeEntity
 from sealcast.trust.compromise import Plan
+from sealcast.trust.control import ControlPlane
 from sealcast.trust.issuing import Issuer
 from sealcast.trust.lists import Cause
 from sealcast.trust.realm import Fold, RealmState
@@ -54,8 +57,13 @@ def respond(realm: Realm, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, cen
         made[:] = _changes(realm, state, planned[0], authority, issuer, cause, now)
         return made
 
+    known = realm.state().revoked.number
     after = realm.registry.transact(decide)
     authority.lists.accept(after.revocations(authority.lists.view.number))
+    if made:
+        # A convenience: whoever misses it learns the same from the registry.
+        with suppress(Unavailable), ControlPlane(realm.paths.root) as plane:
+            notices.post(plane, realm.id, after, [each.topic for each in planned[0].topics], known)
     return Response(
         plan=planned[0],
         version=after.version,
