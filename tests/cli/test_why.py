@@ -6,7 +6,6 @@ import os
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from sealcast.clients.publisher import Publisher
@@ -16,6 +15,7 @@ from sealcast.primitives.secrets import Secret
 from sealcast.schemes.endpoint.publish import FrameSealer
 from sealcast.trust.deployment import Realm
 from sealcast.wire.records import RecordCodec
+from sealcast.wire.mailboxes import of_deliveries
 from sealcast.wire.sealed import SealedPiece
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
@@ -162,8 +162,7 @@ def test_a_single_refused_event(delivered: Path) -> None:
 
 def test_a_broker_that_withholds_an_event_is_told_apart_from_a_filter(home: Path) -> None:
     def withhold(piece: SealedPiece) -> SealedPiece:
-        empty = np.empty(0, np.int64)
-        return replace(piece, slots=empty, mailbox_start=np.zeros(1, np.int64), mailbox_event=empty, mailbox_use=empty)
+        return replace(piece, **of_deliveries([], piece.use_start))
 
     sealcast("subscription", "add", "quotes", "--as", "bob", "--filter", "symbol = 'IBM'")
     (event,) = publish(home, {"symbol": "IBM"})

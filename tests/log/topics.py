@@ -18,6 +18,7 @@ from sealcast.primitives.aead import COMMITMENT_BYTES, TAG_BYTES, WRAPPED_BYTES
 from sealcast.primitives.secrets import Secret
 from sealcast.wire import sealed
 from sealcast.wire.limits import KEY_ID_BYTES
+from sealcast.wire.mailboxes import of_deliveries
 from sealcast.wire.sealed import SealedPiece
 
 KEY = Secret(bytes(range(32)))
@@ -34,8 +35,7 @@ def make_piece(partition: int, first: int, end: int, gets: Deliveries) -> Sealed
     slots = sorted({slot for slots in gets.values() for slot in slots})
     use_start = np.cumsum([0, *(len(gets[position]) for position in events)])
     boxes = {slot: [i for i, position in enumerate(events) if slot in gets[position]] for slot in slots}
-    mailbox_event = [i for slot in slots for i in boxes[slot]]
-    mailbox_use = [use_start[i] + sorted(gets[events[i]]).index(slot) for slot in slots for i in boxes[slot]]
+    rows = [(slot, i, use_start[i] + sorted(gets[events[i]]).index(slot)) for slot in slots for i in boxes[slot]]
     uses = [slots.index(slot) for position in events for slot in sorted(gets[position])]
     none = np.zeros(0, np.int64)
     return SealedPiece(
@@ -57,10 +57,7 @@ def make_piece(partition: int, first: int, end: int, gets: Deliveries) -> Sealed
         use_start=use_start,
         uses=np.array(uses, np.int64),
         wraps=bytes(WRAPPED_BYTES * len(uses)),
-        slots=np.array(slots, np.int64),
-        mailbox_start=np.cumsum([0, *(len(boxes[slot]) for slot in slots)]),
-        mailbox_event=np.array(mailbox_event, np.int64),
-        mailbox_use=np.array(mailbox_use, np.int64),
+        **of_deliveries(rows, use_start),
         handout_slot=none,
         handout_key=none,
         handout_event=none,

@@ -34,6 +34,7 @@ from sealcast.schemes.endpoint.publish import FrameSealer
 from sealcast.trust.deployment import Realm
 from sealcast.wire import cbor, sealed
 from sealcast.wire.records import RecordCodec
+from sealcast.wire.mailboxes import of_deliveries
 from sealcast.wire.sealed import SealedPiece
 from tests.clients.pump import pump
 
@@ -172,17 +173,8 @@ def mailboxes(piece: SealedPiece) -> list[tuple[int, int, int]]:
 
 
 def with_mailboxes(piece: SealedPiece, rows: list[tuple[int, int, int]]) -> SealedPiece:
-    rows = sorted(rows)
-    slots = sorted({slot for slot, _, _ in rows})
-    starts = [sum(slot < wanted for slot, _, _ in rows) for wanted in slots]
-    return replace(
-        piece,
-        slots=np.array(slots),
-        mailbox_start=np.array([*starts, len(rows)]),
-        mailbox_event=np.array([event for _, event, _ in rows]),
-        mailbox_use=np.array([use for _, _, use in rows]),
-        counts={**piece.counts, "deliveries": len(rows)},
-    )
+    counts = {**piece.counts, "deliveries": len(rows)}
+    return replace(piece, **of_deliveries(rows, piece.use_start), counts=counts)
 
 
 # --- nothing is wrong -----------------------------------------------------------------------------------

@@ -256,6 +256,24 @@ class Holder:
         return None
 
 
+def mailbox(f: dict[int, Any], a: dict[int, list[int]], slot: int) -> list[tuple[int, int]]:
+    """The events that a slot gets, each with the use through which it opens."""
+    members, width = [], len(f[43]) // max(1, len(a[19]) - 1)
+    for group in range(len(a[19]) - 1):
+        if f[43]:
+            row = f[43][width * group :][:width]
+            members.append([s for s in range(8 * width) if row[s // 8] >> s % 8 & 1])
+        else:
+            members.append(a[20][a[19][group] : a[19][group + 1]])
+    found = []
+    for event, group in enumerate(a[18]):
+        if slot in members[group]:
+            rank, uses = members[group].index(slot), a[15][event + 1] - a[15][event]
+            said = a[21][a[44][group] : a[44][group + 1]]
+            found.append((event, a[15][event] + (said[rank] if said else rank if uses > 1 else 0)))
+    return found
+
+
 def slots_of_tile(a: dict[int, list[int]], tile: int) -> list[int]:
     slots = [first + i for first, count in zip(a[41][::2], a[41][1::2], strict=True) for i in range(count)]
     start = sum(a[40][:tile])
@@ -304,7 +322,7 @@ def unmask(under: bytes, purpose: bytes, place: bytes, masked: bytes) -> bytes:
 
 
 NUMBERS = {
-    **dict.fromkeys((8, 9, 15, 16, 18, 19, 20, 21, 22, 23, 24, 29, 30, 31, 34, 35, 36, 41, 42), "I"),
+    **dict.fromkeys((8, 9, 15, 16, 18, 19, 20, 21, 22, 23, 24, 29, 30, 31, 34, 35, 36, 41, 42, 44), "I"),
     **dict.fromkeys((10, 38), "Q"),
     **dict.fromkeys((13, 28, 32, 40), "B"),
 }
@@ -317,9 +335,7 @@ def open_piece(data: bytes, holder: Holder, verify_keys: dict[str, bytes], schem
     data_of_keys = key_data(f[1], f[2])
     holder.take(f, a, data_of_keys)
     opened = []
-    box = a[18].index(holder.slot) if holder.slot in a[18] else None
-    for d in range(a[19][box], a[19][box + 1]) if box is not None else ():
-        event, use = a[20][d], a[21][d]
+    for event, use in mailbox(f, a, holder.slot):
         offset, count, signed, nodes = f[7][a[8][event]]
         row = a[9][event]
         nonce = position_nonce(f[4], offset, row)

@@ -11,6 +11,7 @@ from sealcast.model.rejection import Reason, Rejection
 from sealcast.model.stages import FrameProof
 from sealcast.primitives import merkle
 from sealcast.wire import frame
+from sealcast.wire.mailboxes import of_deliveries
 from sealcast.wire.sealed import GROUP, GROWN, PAIR, TABLE, SealedPiece
 from tests.wire.frames import Publisher, messages
 
@@ -45,7 +46,6 @@ def piece(seed: int = 1, frames: int = 3, subscribers: int = 4) -> SealedPiece:
                 wraps.append(rng.randbytes(48))
         use_start.append(len(uses))
     slots = sorted(boxes)
-    deliveries = [d for slot in slots for d in boxes[slot]]
     handouts = [(slot, subscribers, boxes[slot][0][0]) for slot in slots[:2]]
     links = [(subscribers + 2, 0, 0, 0), (subscribers + 2, subscribers + 1, 0, 1)] if row else []
     parts = [rng.randbytes(16 + 32 * n) for n in range(1, 1 + len(slots[:2]))]
@@ -68,10 +68,7 @@ def piece(seed: int = 1, frames: int = 3, subscribers: int = 4) -> SealedPiece:
         use_start=np.array(use_start),
         uses=np.array(uses, np.int64),
         wraps=b"".join(wraps),
-        slots=np.array(slots, np.int64),
-        mailbox_start=np.cumsum([0, *(len(boxes[s]) for s in slots)]),
-        mailbox_event=np.array([e for e, _ in deliveries], np.int64),
-        mailbox_use=np.array([u for _, u in deliveries], np.int64),
+        **of_deliveries(((slot, event, use) for slot in slots for event, use in boxes[slot]), np.array(use_start)),
         handout_slot=np.array([s for s, _, _ in handouts], np.int64),
         handout_key=np.array([k for _, k, _ in handouts], np.int64),
         handout_event=np.array([e for _, _, e in handouts], np.int64),

@@ -16,6 +16,7 @@ from sealcast.errors import Bug, FrameRejected
 from sealcast.model.event import Position
 from sealcast.model.rejection import Reason, Rejection
 from sealcast.wire import cbor, limits, sealed
+from sealcast.wire.mailboxes import of_deliveries
 from sealcast.wire.sealed import SealedPiece
 from tests.wire.pieces import piece
 
@@ -65,13 +66,13 @@ def test_a_piece_without_events_accounts_for_its_frames() -> None:
     empty = dataclasses.replace(
         PIECE,
         frames=(),
-        **dict.fromkeys(("frame_index", "row", "wrapped", "uses", "slots", "mailbox_event", "mailbox_use"), none),
+        **dict.fromkeys(("frame_index", "row", "wrapped", "uses", "group_of", "members", "via"), none),
         **dict.fromkeys(("handout_slot", "handout_key", "handout_event", "key_kind"), none),
         **dict.fromkeys(("link_key", "link_under", "link_event", "link_grows"), none),
         **dict.fromkeys(("table_slot", "table_tile", "table_event", "tile_size", "tile_run", "tile_join"), none),
-        **dict.fromkeys(("body_start", "use_start", "mailbox_start", "table_start"), start),
+        **dict.fromkeys(("body_start", "use_start", "member_start", "via_start", "table_start"), start),
         **dict.fromkeys(("bodies", "commitments", "key_ids", "wraps", "handouts"), b""),
-        **dict.fromkeys(("links", "table_names", "table_parts"), b""),
+        **dict.fromkeys(("links", "table_names", "table_parts", "member_bits"), b""),
     )
     read = sealed.parse(sealed.encode(empty))
     assert len(read) == 0
@@ -131,6 +132,29 @@ def test_the_readers_of_a_use_are_those_who_open_through_it(seed: int) -> None:
         assert read.readers(use) == sorted(through.get(use, []))
 
 
+@given(st.integers(0, 1000), st.integers(1, 9))
+@settings(max_examples=30)
+def test_members_as_bits_or_one_by_one_and_ways_to_open_said_or_not_are_the_same(seed: int, subscribers: int) -> None:
+    made = piece(seed, 3, subscribers)
+    truth = sorted(
+        zip(made.slots.repeat(np.diff(made.mailbox_start)), made.mailbox_event, made.mailbox_use, strict=True)
+    )
+    boxes = made.mailboxes
+    for members in ({}, {"member_bits": b"", "members": boxes._all_members}):
+        for via in ({}, {"via": boxes._via_by_member, "via_start": made.member_start}):
+            read = sealed.parse(sealed.encode(dataclasses.replace(made, **members, **via)))
+            assert read.deliveries == len(truth) and read.slots.tolist() == made.slots.tolist()
+            slots = read.slots.repeat(np.diff(read.mailbox_start))
+            assert sorted(zip(slots, read.mailbox_event, read.mailbox_use, strict=True)) == truth
+            by_box = [(s, e, u) for s in range(40) for e, u in zip(*read.rows_for(s), strict=True)]
+            assert sorted(by_box) == truth
+            again = dataclasses.replace(read, **of_deliveries(truth, read.use_start))
+            assert sorted((s, e, u) for s in range(40) for e, u in zip(*again.rows_for(s), strict=True)) == truth
+            slot, event = np.meshgrid(np.arange(40), np.arange(len(read)))
+            has = read.mailboxes.has(slot.reshape(-1), event.reshape(-1)).reshape(slot.shape)
+            assert {(s, e) for e, s in np.argwhere(has)} == {(s, e) for s, e, _ in truth}
+
+
 # --- must fail ----------------------------------------------------------------------------------
 
 
@@ -147,6 +171,14 @@ def proof(**changes: Any) -> dict[str, Any]:
 def rejection(position: Position, detail: str = "x") -> dict[str, Any]:
     return {"rejected": (Rejection(position, Reason.EVENT, detail, 1),)}
 
+
+GROUPS = len(PIECE.member_start) - 1
+WIDTH = len(PIECE.member_bits) // GROUPS
+#: The same with members one by one, and with every way to open said.
+LISTED: dict[str, Any] = {"member_bits": b"", "members": PIECE.mailboxes._all_members}
+WITH_VIA = dataclasses.replace(PIECE, via=PIECE.mailboxes._via_by_member, via_start=PIECE.member_start)
+#: An event with another number of uses than the first one has.
+OTHER = next(e for e in range(len(PIECE)) if np.diff(PIECE.use_start)[e] != np.diff(PIECE.use_start)[0])
 
 CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "topic too short": {"topic": b"t"},
@@ -181,17 +213,28 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "a wrap too few": {"wraps": PIECE.wraps[:-48]},
     "a wrap cut": {"wraps": PIECE.wraps[:-1]},
     "a wrap too many": {"wraps": PIECE.wraps + bytes(48)},
-    "slots out of order": {"slots": PIECE.slots[::-1]},
-    "a slot twice": {"slots": bent(PIECE.slots, 1, 0)},
-    "a mailbox past the end": {"mailbox_start": bent(PIECE.mailbox_start, -1, 999)},
-    "a delivery of no event": {"mailbox_event": bent(PIECE.mailbox_event, 0, 999)},
-    "a delivery through another event's use": {"mailbox_use": bent(PIECE.mailbox_use, 0, int(PIECE.mailbox_use[1]))},
-    "a delivery through no use": {"mailbox_use": bent(PIECE.mailbox_use, -1, 9999)},
-    "a use missing from a mailbox": {"mailbox_use": PIECE.mailbox_use[:-1]},
-    "an event twice in a mailbox": {
-        "mailbox_event": bent(PIECE.mailbox_event, 1, int(PIECE.mailbox_event[0])),
-        "mailbox_use": bent(PIECE.mailbox_use, 1, int(PIECE.mailbox_use[0])),
+    "an event without a group": {"group_of": PIECE.group_of[:-1]},
+    "an event of no group": {"group_of": bent(PIECE.group_of, 0, 99)},
+    "a group without an event": {"member_start": np.append(PIECE.member_start, PIECE.member_start[-1])},
+    "no groups at all": {"member_start": np.empty(0, np.int64)},
+    "members that are not counted": {"member_start": bent(PIECE.member_start, -1, 99)},
+    "members counted backwards": {"member_start": bent(PIECE.member_start, 1, 99)},
+    "members too many": {"member_bits": b"\xff" * len(PIECE.member_bits)},
+    "bits of members cut": {"member_bits": PIECE.member_bits[:-1]},
+    "members as bits and one by one": {"members": np.arange(PIECE.member_start[-1])},
+    "bytes of members that nobody needs": {
+        "member_bits": b"".join(
+            bytes(PIECE.member_bits)[i : i + WIDTH] + b"\0" for i in range(0, GROUPS * WIDTH, WIDTH)
+        )
     },
+    "no members": {"member_bits": b""},
+    "members out of order": {**LISTED, "members": LISTED["members"][::-1]},
+    "a member twice": {**LISTED, "members": bent(LISTED["members"], 1, int(LISTED["members"][0]))},
+    "a member too few": {**LISTED, "members": LISTED["members"][:-1]},
+    "a way to open that is none": {"via": bent(WITH_VIA.via, -1, 9), "via_start": WITH_VIA.via_start},
+    "a way to open too few": {"via": WITH_VIA.via[:-1], "via_start": WITH_VIA.via_start},
+    "a way to open for some members": {"via": np.zeros(1, np.int64), "via_start": bent(WITH_VIA.via_start * 0, -1, 1)},
+    "events of a group with different uses": {"group_of": bent(PIECE.group_of, OTHER, int(PIECE.group_of[0]))},
     "a handout of no key": {"handout_key": bent(PIECE.handout_key, 0, 7)},
     "a handout of a pair key": {"handout_key": bent(PIECE.handout_key, 0, 1)},
     "a handout to nobody": {"handout_slot": bent(PIECE.handout_slot, 0, 77)},
@@ -308,7 +351,7 @@ def test_other_types_and_bounds_are_refused(field: str, value: object) -> None:
 
 def test_labels_are_exactly_ours() -> None:
     raw = fields()
-    for other in ({**raw, 43: 0}, {k: v for k, v in raw.items() if k != 16}, {}):
+    for other in ({**raw, 45: 0}, {k: v for k, v in raw.items() if k != 16}, {}):
         with pytest.raises(FrameRejected, match="labels"):
             sealed.parse(cbor.encode([sealed.MAGIC, sealed.VERSION, other]))
 

@@ -269,7 +269,7 @@ def _piece(path: Path) -> Found:
         version=piece.version,
         frames=f"{piece.partition}/{piece.first_offset} to before {piece.partition}/{piece.end_offset}",
         events=len(piece),
-        deliveries=len(piece.mailbox_event),
+        deliveries=piece.deliveries,
         subscribers=len(piece.slots),
         keys_used=len(piece.uses),
         sealed_bytes=len(piece.bodies),

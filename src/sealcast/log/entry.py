@@ -59,7 +59,7 @@ class PieceRef:
             first=piece.first_offset,
             end=piece.end_offset,
             events=len(piece),
-            deliveries=len(piece.mailbox_event),
+            deliveries=piece.deliveries,
             encryptions=piece.counts.get("encryptions", 0),
             # A key that is handed out concerns its receiver as much as an event does.
             slots=slot_bits([*piece.slots.tolist(), *piece.handout_slot.tolist()]),

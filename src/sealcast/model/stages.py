@@ -110,10 +110,11 @@ class GroupSealed:
     use_start: Ints
     uses: Ints
     wraps: Sequence[bytes]
-    #: Every delivery: to which slot, which event, through which use; ordered by slot, then by event.
-    slots: Ints
-    delivered_event: Ints
-    delivered_use: Ints
+    #: Of each group: its members, ascending, through which of the uses each opens, and how many uses there are.
+    member_start: Ints
+    members: Ints
+    via: Ints
+    group_uses: Ints
     handout_slot: Ints
     handout_key: Ints
     handout_event: Ints

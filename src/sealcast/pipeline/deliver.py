@@ -1,6 +1,6 @@
 """deliver: GroupSealed -> a sealed piece. The last thing a worker does: one immutable piece, ready to be committed.
 
-An event is in it once, whoever gets it; who gets what is an index by subscriber (decision 6). Events that nobody
+An event is in it once, whoever gets it; who gets what is an index by group and member (decision 6). Events that nobody
 wanted leave no trace but their count.
 """
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from sealcast.model.rejection import Rejection
 from sealcast.model.stages import GroupSealed
+from sealcast.wire import mailboxes
 from sealcast.wire.sealed import SealedPiece
 
 Ints = NDArray[np.int64]
@@ -23,7 +24,6 @@ def deliver(sealed: GroupSealed, topic_id: bytes, epoch: int, version: int) -> S
     admitted, events = sealed.grouped.admitted, sealed.grouped.events
     # Frames none of whose events anybody wanted are not carried along.
     kept, frame_index = np.unique(admitted.frame_index[events], return_inverse=True)
-    slots, mailbox_start = _runs(sealed.slots)
     return SealedPiece(
         topic=topic_id,
         epoch=epoch,
@@ -43,10 +43,14 @@ def deliver(sealed: GroupSealed, topic_id: bytes, epoch: int, version: int) -> S
         use_start=sealed.use_start,
         uses=sealed.uses,
         wraps=b"".join(sealed.wraps),
-        slots=slots,
-        mailbox_start=mailbox_start,
-        mailbox_event=sealed.delivered_event,
-        mailbox_use=sealed.delivered_use,
+        **mailboxes.of_groups(
+            sealed.grouped.groups,
+            sealed.grouped.group_of,
+            sealed.member_start,
+            sealed.members,
+            sealed.via,
+            sealed.group_uses,
+        ),
         handout_slot=sealed.handout_slot,
         handout_key=sealed.handout_key,
         handout_event=sealed.handout_event,
@@ -77,7 +81,7 @@ def counts(sealed: GroupSealed) -> dict[str, int]:
         "frames": admitted.end_offset - admitted.first_offset,
         "admitted": len(admitted.messages),
         "matched": int(sealed.grouped.events.size),
-        "deliveries": int(sealed.delivered_event.size),
+        "deliveries": int(np.diff(sealed.member_start)[sealed.grouped.group_of].sum()),
         "encryptions": sealed.encryptions,
         **rejected_by_reason(admitted.rejections),
     }
@@ -90,12 +94,6 @@ def rejected_by_reason(rejections: tuple[Rejection, ...]) -> dict[str, int]:
         name = f"rejected_{rejection.reason}"
         totals[name] = totals.get(name, 0) + max(1, rejection.events)
     return totals
-
-
-def _runs(ordered: Ints) -> tuple[Ints, Ints]:
-    """Distinct values of an ordered array, and where the run of each starts (and the last one ends)."""
-    values, first = np.unique(ordered, return_index=True)
-    return values, np.append(first, ordered.size)
 
 
 def _starts(bodies: Sequence[bytes]) -> Ints:

@@ -13,7 +13,7 @@ planned otherwise, never uses a nonce for two plaintexts.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,9 +27,6 @@ from sealcast.schemes.endpoint.wraps import PlannedKeys, links, wrap_content_key
 from sealcast.wire.sealed import GROUP, PAIR
 
 Ints = NDArray[np.int64]
-#: From one delivery in so many slots and events on, deliveries are found among flags for all of them, if not too many.
-_DENSE: Final = 16
-_MOST_FLAGS: Final = 1 << 28
 
 
 class Plans(Protocol):
@@ -51,7 +48,6 @@ def seal(grouped: Grouped, planner: Plans, sealer: EndpointSealer) -> GroupSeale
     sealed = _seal_bodies(messages, nonces, use_start, uses, direct, keys, sealer)
     wraps = wrap_content_keys(sealed.content_keys, nonces, use_start, uses, keys)
 
-    slots, event, use = _deliveries(plan, grouped.groups, group_of, use_start)
     first_event = _first_event_of(group_of, grouped.groups.shape[0])
     handouts = list(map(keys.hand_out, plan.handout_slot.tolist(), plan.handout_key.tolist()))
     hidden, tables = links(plan, keys), _hand_out_tables(plan, sealer)
@@ -66,9 +62,10 @@ def seal(grouped: Grouped, planner: Plans, sealer: EndpointSealer) -> GroupSeale
         use_start=use_start,
         uses=uses,
         wraps=wraps,
-        slots=slots,
-        delivered_event=event,
-        delivered_use=use,
+        member_start=plan.member_start,
+        members=plan.members,
+        via=plan.via,
+        group_uses=np.diff(plan.use_start),
         handout_slot=plan.handout_slot,
         handout_key=plan.handout_key,
         handout_event=first_event[plan.handout_group],
@@ -159,34 +156,6 @@ def _rows_of(start: Ints, values: Ints, rows: Ints) -> tuple[Ints, Ints]:
     picked_start = np.concatenate(([0], np.cumsum(lengths)))
     within = np.arange(picked_start[-1]) - np.repeat(picked_start[:-1], lengths)
     return picked_start, values[np.repeat(start[rows], lengths) + within]
-
-
-def _deliveries(plan: KeyPlan, groups: Words, group_of: Ints, use_start: Ints) -> tuple[Ints, Ints, Ints]:
-    """To which slot, which event, through which use; ordered by slot, then by event."""
-    width = 64 * groups.shape[1]
-    deliveries = int(np.diff(plan.member_start)[group_of].sum())
-    if deliveries * _DENSE < group_of.size * width or group_of.size * width > _MOST_FLAGS:
-        return _few_deliveries(plan, group_of, use_start)
-    # A flag for each slot and event, slot by slot, is in the right order as it is.
-    raw = np.ascontiguousarray(groups).astype("<u8", copy=False).view(np.uint8)
-    flags = np.ascontiguousarray(np.unpackbits(raw, axis=1, bitorder="little").T[:, group_of])
-    slot, event = np.divmod(np.flatnonzero(flags.view(np.bool_)), group_of.size)
-    use = use_start[event]
-    if plan.via.any():
-        through = np.zeros(groups.shape[0] * width, np.int64)
-        through[np.repeat(np.arange(groups.shape[0]) * width, np.diff(plan.member_start)) + plan.members] = plan.via
-        use += through[group_of[event] * width + slot]
-    return slot, event, use
-
-
-def _few_deliveries(plan: KeyPlan, group_of: Ints, use_start: Ints) -> tuple[Ints, Ints, Ints]:
-    member_start, members = _rows_of(plan.member_start, plan.members, group_of)
-    _, via = _rows_of(plan.member_start, plan.via, group_of)
-    event = np.repeat(np.arange(group_of.size), np.diff(member_start))
-    # Small numbers are sorted by their digits, which is five times as fast.
-    small = members.astype(np.uint16) if members.size and int(members.max()) < 1 << 16 else members
-    order = np.argsort(small, kind="stable")
-    return members[order], event[order], (use_start[event] + via)[order]
 
 
 def _first_event_of(group_of: Ints, n_groups: int) -> Ints:

@@ -19,6 +19,7 @@ from sealcast.wire.limits import (
     MAX_DETAIL_BYTES,
     MAX_EVENTS_PER_FRAME,
     MAX_MESSAGE_BYTES,
+    MAX_PIECE_DELIVERIES,
     MAX_PIECE_EVENTS,
     MAX_PIECE_FRAMES,
     MAX_PIECE_REJECTIONS,
@@ -94,17 +95,39 @@ def _check_uses(piece: SealedPiece) -> None:
 
 
 def _check_mailboxes(piece: SealedPiece) -> None:
-    deliveries, slots = len(piece.mailbox_event), _wide(piece.slots)
-    _require(len(piece.mailbox_use) == deliveries, "mailbox_event and mailbox_use differ in length")
-    _within("slots", slots, 2**32)
-    _require(_all(np.diff(slots) > 0), "slots are out of order or twice")
-    _runs("mailbox_start", piece.mailbox_start, len(slots), deliveries)
-    _within("mailbox_event", piece.mailbox_event, len(piece))
-    event, use, start = _wide(piece.mailbox_event), _wide(piece.mailbox_use), _wide(piece.use_start)
-    _require(_all(start[event] <= use) and _all(use < start[event + 1]), "a delivery through another event's use")
-    mailbox = np.repeat(np.arange(len(slots)), np.diff(_wide(piece.mailbox_start)))
-    in_order = np.diff(mailbox * (len(piece) + 1) + event) > 0
-    _require(_all(in_order), "a mailbox is out of order or has an event twice")
+    groups, start, group_of = len(piece.member_start) - 1, _wide(piece.member_start), _wide(piece.group_of)
+    _require(groups >= 0 and len(group_of) == len(piece), "an event without a group")
+    _runs("member_start", start, groups, int(start[-1]))
+    _within("group_of", group_of, groups)
+    _require(np.unique(group_of).size == groups, "a group without an event")
+    sizes = np.diff(start)
+    _check_members(piece, start, sizes)
+    _require(int(sizes[group_of].sum()) <= MAX_PIECE_DELIVERIES, f"over {MAX_PIECE_DELIVERIES} deliveries")
+    per_event, uses = np.diff(_wide(piece.use_start)), np.zeros(groups, np.int64)
+    uses[group_of] = per_event
+    _require(_all(uses[group_of] == per_event), "events of one group with different numbers of uses")
+    _runs("via_start", piece.via_start, groups, len(piece.via))
+    said = np.diff(_wide(piece.via_start))
+    plain = (uses == 1) | (uses == sizes)
+    _require(_all((said == sizes) | ((said == 0) & plain)), "members of whom it is not said how they open")
+    _require(_all((_wide(piece.via) >= 0) & (_wide(piece.via) < np.repeat(uses, said))), "a way to open that is none")
+
+
+def _check_members(piece: SealedPiece, start: Ints, sizes: Ints) -> None:
+    if not len(piece.member_bits):
+        members = _wide(piece.members)
+        _require(len(members) == int(start[-1]), "other members than are counted")
+        _within("members", members, 2**32)
+        rises = np.diff(members) > 0
+        rises[start[1:-1][(start[1:-1] > 0) & (start[1:-1] < len(members))] - 1] = True
+        _require(_all(rises), "members are out of order or twice")
+        return
+    bits = np.frombuffer(piece.member_bits, np.uint8)
+    _require(not len(piece.members), "members twice, as bits and one by one")
+    _require(len(sizes) > 0 and bits.size % max(1, len(sizes)) == 0, "as many bytes of members for each group")
+    rows = bits.reshape(len(sizes), -1)
+    _require(rows.shape[1] <= 2**29 and bool(rows[:, -1].any()), "bytes of members that nobody needs")
+    _require(_all(np.bitwise_count(rows).sum(axis=1, dtype=np.int64) == sizes), "other members than are counted")
 
 
 def _check_handouts(piece: SealedPiece) -> None:
@@ -166,12 +189,8 @@ def _comes_with_an_event(name: str, piece: SealedPiece, slot: npt.NDArray[Any], 
         return
     _within(f"{name}'s slot", slot, 2**32)
     _within(f"{name}'s event", event, len(piece))
-    box = np.repeat(_wide(piece.slots), np.diff(_wide(piece.mailbox_start)))
-    delivered = box * (len(piece) + 1) + _wide(piece.mailbox_event)
-    given = _wide(slot) * (len(piece) + 1) + _wide(event)
-    at = np.minimum(np.searchsorted(delivered, given), len(delivered) - 1)
-    found = len(delivered) > 0 and _all(delivered[at] == given)
-    _require(bool(found), f"{name} comes with an event that is not its receiver's")
+    fine = piece.mailboxes.has(_wide(slot), _wide(event))
+    _require(_all(fine), f"{name} comes with an event that is not its receiver's")
 
 
 def _check_rejections(piece: SealedPiece) -> None:
@@ -196,7 +215,7 @@ def _all(holds: npt.NDArray[np.bool_]) -> bool:
 
 def _wide(array: npt.NDArray[Any]) -> Ints:
     """As signed 64-bit numbers: nothing wraps, and what does not fit comes out negative, which no check lets pass."""
-    return np.asarray(array).astype(np.int64)
+    return np.asarray(array).astype(np.int64, copy=False)
 
 
 def _within(name: str, array: npt.NDArray[Any], end: int) -> None:

@@ -48,6 +48,7 @@ MAX_PIECE_FRAMES: Final = 1 << 17
 MAX_PIECE_REJECTIONS: Final = 1 << 17
 MAX_DETAIL_BYTES: Final = 1024
 MAX_COUNTS: Final = 64
+MAX_PIECE_DELIVERIES: Final = 1 << 30
 MAX_PIECE_TILES: Final = 1 << 16
 MAX_TILE_SLOTS: Final = 16
 #: A subscriber's part of a table, sealed: 5,875 labels at the most.

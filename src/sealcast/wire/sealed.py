@@ -7,8 +7,8 @@ A sealed event is in a piece once, whoever gets it (decision 6). Everything else
     keys        key_ids and key_kind: of a pair, of a group, of a tile's table, or grown over tiles
     uses        event i uses the keys uses[use_start[i] : use_start[i + 1]], indices into key_ids
     wraps       48 bytes for each use of a wrapped event, in the order of the uses: its content key under that key
-    mailboxes   slots, ascending; the j-th has the deliveries mailbox_start[j] : mailbox_start[j + 1], each an event
-                (mailbox_event) through one of its uses (mailbox_use)
+    mailboxes   who gets which event, through which of its uses: group_of, member_start, member_bits or members,
+                via_start and via (wire/mailboxes.py)
     handouts    keys given to a slot with this piece: handout_slot, handout_key, handout_event, 48 bytes each
     links       grown keys under other keys: link_key, link_under, link_event; 48 bytes each, none where link_grows
     tables      parts of tables given to a slot: table_slot, table_tile, table_event, table_names, table_start and parts
@@ -46,6 +46,7 @@ from sealcast.wire.limits import (
     MAX_PIECE_REJECTIONS,
     TABLE_NAME_BYTES,
 )
+from sealcast.wire.mailboxes import FIELDS, Mailboxes
 
 __all__ = ["FrameProof", "SealedPiece", "encode", "parse"]
 
@@ -56,6 +57,7 @@ VERSION: Final = 2
 PAIR, GROUP, TABLE, GROWN = range(4)
 
 Array = npt.NDArray[Any]
+Ints = npt.NDArray[np.int64]
 Raw = bytes | memoryview
 
 
@@ -88,10 +90,12 @@ class SealedPiece:
     use_start: Array
     uses: Array
     wraps: Raw
-    slots: Array
-    mailbox_start: Array
-    mailbox_event: Array
-    mailbox_use: Array
+    group_of: Array
+    member_start: Array
+    member_bits: Raw
+    members: Array
+    via_start: Array
+    via: Array
     handout_slot: Array
     handout_key: Array
     handout_event: Array
@@ -117,13 +121,36 @@ class SealedPiece:
     def __len__(self) -> int:
         return len(self.frame_index)
 
-    def rows_for(self, slot: int) -> tuple[Array, Array]:
+    @cached_property
+    def mailboxes(self) -> Mailboxes:
+        return Mailboxes(**{name: getattr(self, name) for name in FIELDS}, use_start=self.use_start)
+
+    @property
+    def slots(self) -> Ints:
+        """The subscribers that get something, ascending."""
+        return self.mailboxes.slots
+
+    @property
+    def deliveries(self) -> int:
+        return self.mailboxes.deliveries
+
+    @property
+    def mailbox_start(self) -> Ints:
+        """All deliveries one by one, ordered by slot and then by event: where those of each slot begin, and the end.
+        `mailbox_event` and `mailbox_use` are the event and the use of each."""
+        return self.mailboxes.listed[0]
+
+    @property
+    def mailbox_event(self) -> Ints:
+        return self.mailboxes.listed[1]
+
+    @property
+    def mailbox_use(self) -> Ints:
+        return self.mailboxes.listed[2]
+
+    def rows_for(self, slot: int) -> tuple[Ints, Ints]:
         """A subscriber's mailbox: which events, each through which use, in order."""
-        at = int(np.searchsorted(self.slots, slot))
-        if at == len(self.slots) or self.slots[at] != slot:
-            return self.mailbox_event[:0], self.mailbox_use[:0]
-        start, end = int(self.mailbox_start[at]), int(self.mailbox_start[at + 1])
-        return self.mailbox_event[start:end], self.mailbox_use[start:end]
+        return self.mailboxes.rows_for(slot)
 
     def handouts_for(self, slot: int) -> Iterator[tuple[int, bytes]]:
         """Keys given to a subscriber: index of the key, and the key sealed for it."""
@@ -152,9 +179,7 @@ class SealedPiece:
 
     def readers(self, use: int) -> list[int]:
         """The slots that open an event through one of its uses, ascending: the holders of the key used."""
-        at = np.flatnonzero(self.mailbox_use == use)
-        boxes = np.searchsorted(self.mailbox_start, at, side="right") - 1
-        return [int(slot) for slot in self.slots[boxes]]
+        return self.mailboxes.readers(use)
 
     def position(self, event: int) -> Position:
         """Where an event stands in its topic: its nonce and its id."""
@@ -234,10 +259,10 @@ _ARRAYS: Final = {
     13: ("wrapped", _UINT8),
     15: ("use_start", _UINT32),
     16: ("uses", _UINT32),
-    18: ("slots", _UINT32),
-    19: ("mailbox_start", _UINT32),
-    20: ("mailbox_event", _UINT32),
-    21: ("mailbox_use", _UINT32),
+    18: ("group_of", _UINT32),
+    19: ("member_start", _UINT32),
+    20: ("members", _UINT32),
+    21: ("via", _UINT32),
     22: ("handout_slot", _UINT32),
     23: ("handout_key", _UINT32),
     24: ("handout_event", _UINT32),
@@ -253,6 +278,7 @@ _ARRAYS: Final = {
     40: ("tile_size", _UINT8),
     41: ("tile_run", _UINT32),
     42: ("tile_join", _UINT32),
+    44: ("via_start", _UINT32),
 }
 _RAW: Final = {
     1: "topic",
@@ -264,6 +290,7 @@ _RAW: Final = {
     33: "links",
     37: "table_names",
     39: "table_parts",
+    43: "member_bits",
 }
 _INTS: Final = {
     2: ("epoch", MAX_EPOCH),
