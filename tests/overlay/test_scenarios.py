@@ -26,7 +26,9 @@ steps = st.one_of(
     st.tuples(st.just("forward"), brokers),
     st.tuples(st.just("forward"), brokers),
     st.tuples(st.just("move"), names, brokers),
-    st.tuples(st.just("settle")),
+    st.tuples(st.just("move"), names, brokers),
+    st.just(("settle",)),
+    st.just(("settle",)),
     st.tuples(st.just("read"), names, st.integers(1, 3)),
     st.tuples(st.just("restart"), names),
     st.tuples(st.just("inject"), brokers, brokers),
@@ -60,7 +62,7 @@ def play(world: World, step: tuple[object, ...]) -> None:
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
-@given(st.lists(steps, min_size=5, max_size=40))
+@given(st.lists(steps, min_size=20, max_size=40))
 def test_everyone_gets_everything_once(day: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
         world = World(Path(directory) / "realm", brokers=3)
@@ -68,6 +70,7 @@ def test_everyone_gets_everything_once(day: list[tuple[object, ...]]) -> None:
             world.subscribe(name, above, broker=broker)
         for step in day:
             play(world, step)
+        world.settle()
         world.rest()
         world.publish("p0", "b1", [9])
         world.rest()

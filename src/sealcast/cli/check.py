@@ -40,12 +40,19 @@ def check(
     Also verified: the ledger's chain and its authenticity, the digest of every piece, all counts, and that each
     delivery opens for its receiver. Needs the broker's secrets. Exit code 1 if anything is wrong.
     """
+    from sealcast.overlay.relay import brokers_here
     from sealcast.pipeline.audit import Audit
+    from sealcast.trust.layout import FIRST_BROKER
 
     here = talk.open_realm(realm)
     state = here.state()
     names = [state.topic(name).name for name in topics] if topics else sorted(state.topics)
-    audits = [Audit(here, name, by_reference=reference) for name in names]
+    audits = [
+        Audit(here, name, broker=broker, by_reference=reference)
+        for name in names
+        for broker in brokers_here(here, state)
+        if broker == FIRST_BROKER or here.paths.topic(name, broker).ledger.exists()
+    ]
     reports: list[Report] = []
     with talk.progress("checking", sum(audit.frames() for audit in audits)) as bar:
         for audit in audits:

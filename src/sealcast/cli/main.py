@@ -43,6 +43,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "init": Command("init:app", "make a new realm"),
         "topic": Command("topic:app", "create, list, show, find and rotate topics"),
         "entity": Command("entity:app", "enrol, list, renew and revoke entities"),
+        "broker": Command("broker:app", "add, list and show end-point brokers"),
         "grant": Command("rights:grant_app", "give an entity rights on a topic"),
         "revoke": Command("rights:revoke_app", "take an entity's rights on a topic away"),
         "maintain": Command("maintain:app", "renew certificates and tokens, rotate keys: what is due"),
@@ -51,7 +52,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "token": Command("token:app", "ask for a token; what one says, and whether this realm takes it"),
         "relock": Command("relock:app", "seal private keys under another lock, to hand them over"),
         "registry": Command("registry:app", "where the registry is; bring its schema up to date"),
-        "subscription": Command("subscription:app", "add, list and remove subscriptions"),
+        "subscription": Command("subscription:app", "add, list, move and remove subscriptions"),
     },
     "Events": {
         "pub": Command("pub:app", "publish events, one JSON object a line, from stdin"),

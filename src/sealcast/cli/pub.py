@@ -43,6 +43,9 @@ def pub(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     as_: talk.AsOption,
     file: Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Read this instead of stdin.")] = None,
+    broker: Annotated[
+        str, typer.Option("--broker", metavar="BROKER", help="Where to publish: a broker that serves the topic.")
+    ] = "broker",
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
@@ -59,7 +62,10 @@ def pub(
     job = _Job(json)
     descriptor = sys.stdin.fileno() if file is None else os.open(file, os.O_RDONLY)
     size = os.fstat(descriptor).st_size or None
-    with Publisher(talk.open_realm(realm), topic, as_=as_) as publisher, talk.progress("publishing", size) as bar:
+    with (
+        Publisher(talk.open_realm(realm), topic, as_=as_, broker=broker) as publisher,
+        talk.progress("publishing", size) as bar,
+    ):
         read = 0
         for batch in _batches(descriptor):
             job.publish(publisher, batch)

@@ -1,4 +1,4 @@
-"""sealcast subscription: add (one, or many from a file), list, remove."""
+"""sealcast subscription: add (one, or many from a file), list, move, remove."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sealcast.model.subscription import Subscription
     from sealcast.trust.deployment import Realm
 
-app = typer.Typer(help="Add, list and remove subscriptions.", **talk.SETTINGS)
+app = typer.Typer(help="Add, list, move and remove subscriptions.", **talk.SETTINGS)
 
 #: Of the lines of a file that are refused, so many are shown.
 SHOWN = 20
@@ -54,6 +54,9 @@ def add(
         Path | None,
         typer.Option("--file", metavar="FILE", help='Many at once: a line each {"subscriber", "filter", "id"?}.'),
     ] = None,
+    broker: Annotated[
+        str | None, typer.Option("--broker", metavar="BROKER", help="Where a new subscriber is [default: the first].")
+    ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
@@ -66,10 +69,10 @@ def add(
         raise typer.BadParameter("give --as ENTITY and --filter TEXT, or --file FILE")
     here = talk.open_realm(realm)
     if filter is not None and as_ is not None:
-        made = [subscribe(here, topic, as_, filter, id)]
+        made = [subscribe(here, topic, as_, filter, id, broker)]
     else:
         assert file is not None
-        made = _add_file(here, topic, file, as_)
+        made = _add_file(here, topic, file, as_, broker)
     if json:
         talk.emit({"subscriptions": [describe(here, s) for s in made]})
         return
@@ -79,7 +82,9 @@ def add(
         talk.say(f"... and {len(made) - SHOWN:,} more")
 
 
-def subscribe(here: Realm, topic: str, subscriber: str, filter: str, id: str | None = None) -> Subscription:
+def subscribe(
+    here: Realm, topic: str, subscriber: str, filter: str, id: str | None = None, broker: str | None = None
+) -> Subscription:
     """One subscription; a filter that can never be true is added, and remarked on.
 
     The subscriber asks for it by itself, with its token, at a broker's desk; where its keys are not here, the
@@ -92,8 +97,8 @@ def subscribe(here: Realm, topic: str, subscriber: str, filter: str, id: str | N
     with talk.about_filter(filter):
         for remark in here.remarks(topic, filter):
             talk.warn(remark)
-        if not here.paths.entity_key(subscriber).exists():
-            return here.subscribe(topic, subscriber, filter, id)
+        if broker is not None or not here.paths.entity_key(subscriber).exists():
+            return here.subscribe(topic, subscriber, filter, id, broker=broker)
         with Wallet(here, subscriber) as wallet:
             return ask(wallet, topic, filter, id)
 
@@ -107,6 +112,7 @@ def describe(here: Realm, subscription: Subscription) -> dict[str, object]:
         "filter": subscription.filter,
         "slot": state.slot_of(subscription.topic, subscription.subscriber),
         "authorised": state.may_subscribe(subscription.topic, subscription.subscriber),
+        "broker": state.home_of(subscription.topic, subscription.subscriber),
     }
 
 
@@ -135,6 +141,38 @@ def list_(
     talk.table(["id", "topic", "subscriber", "may read", "filter"], rows, empty)
 
 
+@app.command(epilog="Example: sealcast subscription move quotes --as alice --to paris")
+def move(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC")],
+    as_: talk.AsOption,
+    to: Annotated[str | None, typer.Option("--to", metavar="BROKER", help="A broker that serves the topic.")] = None,
+    abandon: Annotated[
+        bool, typer.Option("--abandon", help="The broker that it leaves is gone for good: do not wait for it.")
+    ] = False,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Move a subscriber to another broker. It goes on where it was: no event is lost, none comes twice.
+
+    Both brokers seal for it until the one that it leaves has caught up; `sealcast run` sees to that. With --abandon,
+    what that one had not delivered yet is given up.
+    """
+    from sealcast.overlay import moves
+
+    if to is None and not abandon:
+        raise typer.BadParameter("say where to: --to BROKER")
+    here = talk.open_realm(realm)
+    if to is not None:
+        moves.move(here, topic, as_, to)
+    moves.settle(here, abandon=[(topic, as_)] if abandon else ())
+    state = here.state()
+    home, under_way = state.home_of(topic, as_), (topic, as_) in moves.moving(state)
+    if json:
+        talk.emit({"topic": topic, "subscriber": as_, "broker": home, "moving": under_way})
+        return
+    talk.say(f"{as_!r} is at broker {home!r}" + (", and still served where it was" if under_way else ""))
+
+
 @app.command(epilog="Example: sealcast subscription remove alice-1")
 def remove(
     ids: Annotated[list[str], typer.Argument(metavar="ID")],
@@ -154,7 +192,7 @@ def remove(
 # --- many at once ---------------------------------------------------------------------------------------
 
 
-def _add_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[Subscription]:
+def _add_file(here: Realm, topic: str, file: Path, as_: str | None, broker: str | None = None) -> list[Subscription]:
     from sealcast.trust.changes import Right
     from sealcast.trust.vetting import vet_filter
 
@@ -180,7 +218,7 @@ def _add_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[Subs
         raise LinesRefused(f"{len(refused)} of {len(lines)} lines of {file} were refused; nothing was added", refused)
     if not wanted:
         raise Misuse(f"{file} has no subscriptions in it")
-    return here.subscribe_many(topic, wanted)
+    return here.subscribe_many(topic, wanted, broker=broker)
 
 
 def _parse(line: bytes, as_: str | None) -> Wanted:

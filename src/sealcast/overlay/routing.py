@@ -146,6 +146,16 @@ class Forwarder:
         self.close()
 
 
+def waiting(realm: Realm, state: RealmState, link: Link) -> int:
+    """Frames that were admitted and did not go over a link yet."""
+    version = since(state, link.topic, link.destination)
+    if version is None:
+        return 0
+    with Part(realm, link.topic, link.origin) as part, realm.frames(link.topic, link.destination) as log:
+        starts = zip(part.log.own, part.starts(version), strict=True)
+        return sum(sum(1 for _ in part.admitted(p, max(b, log.forwarded(p).next_origin()))) for p, b in starts)
+
+
 def _send(part: Part, destination: Destination, partition: int, first: int, end: int) -> int:
     held, size, sent = list[tuple[int, bytes]](), 0, 0
     for record in part.admitted(partition, first):

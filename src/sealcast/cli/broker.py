@@ -1,0 +1,131 @@
+"""sealcast broker: add, list, show."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from sealcast.cli import talk
+
+if TYPE_CHECKING:
+    from sealcast.trust.deployment import Realm
+    from sealcast.trust.realm import RealmState
+
+app = typer.Typer(help="Add, list and show end-point brokers.", **talk.SETTINGS)
+
+
+@app.command(epilog="Example: sealcast broker add paris --serve quotes")
+def add(
+    name: Annotated[str, typer.Argument(metavar="BROKER", help="A new name.")],
+    serve: Annotated[
+        list[str] | None, typer.Option("--serve", metavar="TOPIC", help="A topic that it serves; may be repeated.")
+    ] = None,
+    join: Annotated[
+        str | None, typer.Option("--join", metavar="BROKER", help="Whose list of secure topics it takes over.")
+    ] = None,
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Add a broker: its keys in a file of its own, its certificate, and the keys of the topics that it serves.
+
+    Publishers publish at one broker and subscribers are at one; events reach subscribers at all of them. A running
+    `sealcast run` takes a new broker in when it is started again; `sealcast run --node BROKER` runs it alone.
+    """
+    from sealcast.overlay.brokers import Node
+    from sealcast.trust.layout import FIRST_BROKER
+
+    here = talk.open_realm(realm)
+    here.add_broker(name, serve or ())
+    through = join or (FIRST_BROKER if here.paths.broker_key_of(FIRST_BROKER).exists() else None)
+    with Node(here, name) as node:
+        learnt = node.join(through) if through is not None else 0
+    described = _described(here, here.state(), name)
+    if json:
+        talk.emit({**described, "learnt": learnt})
+        return
+    talk.say(f"broker {name!r} added; its keys are in {here.paths.broker_key_of(name)}")
+    serving = ", ".join(described["serves"]) or "no topic yet: sealcast topic serve TOPIC " + name
+    talk.say(f"it serves {serving}")
+    if through is not None:
+        talk.say(f"it knows {len(node.known.secure)} secure topics, {learnt} of them from {through!r}")
+
+
+@app.command("list", epilog="Example: sealcast broker list --json")
+def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+    """List all brokers, in the order of their numbers."""
+    here = talk.open_realm(realm)
+    state = here.state()
+    found = [_described(here, state, name) for name in state.brokers()]
+    if json:
+        talk.emit({"brokers": found})
+        return
+    rows = [
+        (b["number"], b["name"], "yes" if b["keys_here"] else "no", ", ".join(b["serves"]) or "-", b["subscribers"])
+        if not b["revoked"]
+        else (b["number"], b["name"], "revoked", "-", b["subscribers"])
+        for b in found
+    ]
+    talk.table(["number", "name", "keys here", "serves", "subscribers"], rows, "no brokers")
+
+
+@app.command(epilog="Example: sealcast broker show paris")
+def show(
+    name: Annotated[str, typer.Argument(metavar="BROKER")],
+    realm: talk.RealmOption = None,
+    json: talk.JsonOption = False,
+) -> None:
+    """Show a broker: what it serves, where it forwards to and what waits, what it knows of topics, who is moving."""
+    from sealcast.overlay.memory import KnowledgeStore
+
+    here = talk.open_realm(realm)
+    state = here.state()
+    known = KnowledgeStore(here.paths.broker(name) / "knowledge").read() if name in state.brokers() else None
+    document = {**_described(here, state, name), "links": _links(here, state, name), "knows": []}
+    names = {found.topic.id: topic for topic, found in state.topics.items()}
+    if known is not None:
+        document["knows"] = [
+            {"topic": names.get(topic), "id": topic.hex(), "source": str(how.source), "by": how.by}
+            for topic, how in known.secure.items()
+        ]
+    if json:
+        talk.emit(document)
+        return
+    talk.pairs(
+        [
+            ("broker", f"{name} (number {document['number']}{', revoked' if document['revoked'] else ''})"),
+            ("serves", ", ".join(document["serves"]) or "nothing"),
+            ("subscribers", f"{document['subscribers']}, {document['moving']} of them on their way"),
+            *((f"forwards {e['topic']}", f"to {e['to']}, {e['waiting']} frames wait") for e in document["links"]),
+            *(("knows", f"{e['topic'] or e['id']} is secure: {e['source']}, {e['by']}") for e in document["knows"]),
+        ]
+    )
+
+
+def _described(here: Realm, state: RealmState, name: str) -> dict[str, Any]:
+    number = state.broker_number(name)
+    serves = [topic for topic in state.topics if name in state.serving(topic)]
+    there = [
+        state.stays_of(topic, subscriber)
+        for topic, found in state.topics.items()
+        for subscriber in found.slots
+        if state.served_at(topic, subscriber, name)
+    ]
+    return {
+        "name": name,
+        "number": number,
+        "revoked": state.entity(name).revoked,
+        "keys_here": here.paths.broker_key_of(name).exists(),
+        "serves": serves,
+        "subscribers": len(there),
+        "moving": sum(sum(stay.until is None for stay in stays) > 1 for stays in there),
+    }
+
+
+def _links(here: Realm, state: RealmState, name: str) -> list[dict[str, Any]]:
+    from sealcast.overlay.routing import links, waiting
+
+    return [
+        {"topic": link.topic, "to": link.destination, "waiting": waiting(here, state, link)}
+        for link in links(state, name)
+    ]
