@@ -4,8 +4,8 @@ One publisher, one broker, one subscriber and one message at a time, as in the p
 keys of 128, 192 and 256 bits, and the same path in the clear (`plain`). Each case is run 15 times, all cases in turn so
 that they see the same machine; outliers are left out (`samples`).
 
-    publisher    checks and encodes the event, seals and signs it, appends it durably
-    broker       verifies and opens it, matches it, seals it for its group, commits it durably
+    publisher    checks and encodes the event, seals it, signs it, adds its token, and appends it durably
+    broker       checks token and signature, opens it, matches it, seals it for its group, and commits it durably
     subscriber   finds it, opens it, verifies the publisher's signature
 
 A party's overhead is its time with security less its time without. Time is CPU time: all parties are in one process on
