@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,8 +15,8 @@ from sealcast.model import Event
 from sealcast.primitives.secrets import Secret
 from sealcast.schemes.endpoint.publish import FrameSealer
 from sealcast.trust.deployment import Realm
-from sealcast.wire.records import RecordCodec
 from sealcast.wire.mailboxes import of_deliveries
+from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import SealedPiece
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
@@ -128,9 +129,10 @@ def test_a_refused_frame_names_the_check(delivered: Path) -> None:
     realm = Realm(delivered)
     about, identity = realm.state().topic("quotes"), realm.identity("nyse")
     codec = RecordCodec(about.schema)
-    stranger = FrameSealer(codec, about.id, about.epoch, "nyse", Secret.random(), identity.signer)
+    token = realm.token("quotes", "nyse")
+    stranger = FrameSealer(codec, about.id, about.epoch, "nyse", Secret.random(), identity.signer, token=token)
     values = [about.schema.parse({"symbol": "IBM"})]
-    frame = stranger.seal(values, [b""], ["text/plain"], 1)
+    frame = stranger.seal(values, [b""], ["text/plain"], time.time_ns() // 1000)
     log = EmbeddedTopic(realm.paths.topic("quotes").frames_root).partition(0)
     (sealed_for_another,) = log.append([frame])
     (rubbish,) = log.append([b"rubbish"])
@@ -138,7 +140,7 @@ def test_a_refused_frame_names_the_check(delivered: Path) -> None:
     answer = why(f"0/{sealed_for_another}/0", "bob")
     assert answer["verdict"] == "refused"
     assert isinstance(answer["refused"], dict) and (answer["refused"]["check"], answer["refused"]["reason"]) == (
-        11,
+        18,
         "seal",
     )
     assert why(f"0/{rubbish}/0", "bob")["refused"]["check"] == 1  # type: ignore[index]
@@ -150,14 +152,15 @@ def test_a_single_refused_event(delivered: Path) -> None:
     state = realm.state()
     about, identity = state.topic("quotes"), realm.identity("nyse")
     codec = RecordCodec(about.schema)
-    sealer = FrameSealer(codec, about.id, about.epoch, "nyse", identity.pair_key(state, "quotes"), identity.signer)
+    pair, token = identity.pair_key(state, "quotes"), realm.token("quotes", "nyse")
+    sealer = FrameSealer(codec, about.id, about.epoch, "nyse", pair, identity.signer, token=token)
     good, bad = about.schema.parse({"symbol": "IBM"}), {**about.schema.parse({"symbol": "IBM"}), "volume": -1}
-    frame = sealer.seal([good, bad], [b"", b""], ["text/plain"] * 2, 1)
+    frame = sealer.seal([good, bad], [b"", b""], ["text/plain"] * 2, time.time_ns() // 1000)
     (offset,) = EmbeddedTopic(realm.paths.topic("quotes").frames_root).partition(0).append([frame])
     pump(realm, "quotes")
     assert why(f"0/{offset}/0", "bob")["verdict"] == "delivered"
     refused = why(f"0/{offset}/1", "bob")
-    assert refused["refused"]["check"] == 13 and "volume" in str(refused["because"])  # type: ignore[index]
+    assert refused["refused"]["check"] == 20 and "volume" in str(refused["because"])  # type: ignore[index]
 
 
 def test_a_broker_that_withholds_an_event_is_told_apart_from_a_filter(home: Path) -> None:

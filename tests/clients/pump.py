@@ -10,9 +10,9 @@ from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.stages import Ruled
-from sealcast.pipeline.admit import bounds_of
 from sealcast.pipeline.context import context
 from sealcast.pipeline.fused import handle
+from sealcast.pipeline.gate import bounds_of
 from sealcast.pipeline.history import History
 from sealcast.pipeline.rulings import received_of, rule_frames
 from sealcast.trust.deployment import Realm

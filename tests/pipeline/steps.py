@@ -25,7 +25,7 @@ import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from sealcast.pipeline import fused, run, sinks
-from sealcast.pipeline.admit import bounds_of
+from sealcast.pipeline.gate import bounds_of
 from sealcast.pipeline.rulings import rule_rows
 from sealcast.pipeline.sinks import SealedStreamWriter
 from sealcast.pipeline.sources import FramesStream, Limits
@@ -70,7 +70,7 @@ class MicroBatches:
         windows = self._windows(batch)
         rulings = rule(self._source, start, end, windows)
         _put(self._state / str(batch), windows.pack().hex())
-        kernel = fused.process(self._name.realm, self._name.topic)
+        kernel = fused.process(self._name)
         messages = [self._sink.write(kernel(iter(mine))) for mine in rulings]
         self._sink.commit([*messages], batch)
         _put(self._commits / str(batch), {})
@@ -101,7 +101,7 @@ def stage(name: TopicName, sink: SealedStreamWriter) -> list[Any]:
     start = source.initialOffset()
     end = source.latestOffset(start, ReadMaxRows(1000))
     rulings = rule(source, start, end, name.open().history().windows(name.open().ledger.end()))
-    kernel, asked = fused.process(name.realm, name.topic), sinks.TaskContext
+    kernel, asked = fused.process(name), sinks.TaskContext
     sinks.TaskContext = Task  # type: ignore[misc,assignment]
     try:
         return [sink.write(kernel(iter(mine))) for mine in rulings]

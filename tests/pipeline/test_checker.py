@@ -33,8 +33,8 @@ from sealcast.primitives.secrets import Secret
 from sealcast.schemes.endpoint.publish import FrameSealer
 from sealcast.trust.deployment import Realm
 from sealcast.wire import cbor, sealed
-from sealcast.wire.records import RecordCodec
 from sealcast.wire.mailboxes import of_deliveries
+from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import SealedPiece
 from tests.clients.pump import pump
 
@@ -339,7 +339,9 @@ def test_a_publishers_events_in_the_wrong_order_are_found(realm: Realm) -> None:
     state = realm.state()
     about, identity = state.topic("t"), realm.identity(PUBLISHERS[0])
     pair, codec = identity.pair_key(state, "t"), RecordCodec(SCHEMA)
-    sealer = FrameSealer(codec, about.id, about.epoch, identity.name, pair, identity.signer)
+    sealer = FrameSealer(
+        codec, about.id, about.epoch, identity.name, pair, identity.signer, token=realm.token("t", identity.name)
+    )
     frames = []
     for seed in (1, 2):
         some = events(seed, 10)

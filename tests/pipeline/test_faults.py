@@ -23,19 +23,20 @@ import pytest
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Corrupt, DiskFull, EventRejected, FilterRejected, Locked, NotFound, Unavailable
-from sealcast.lab.attacks import Attack, Insider, attacks
+from sealcast.lab.attacks import Attack, Cast, Insider, attacks, outdated
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.layout import RECORD
 from sealcast.log.ledger import LedgerReader
 from sealcast.model import Event, Reason
 from sealcast.pipeline import fused
-from sealcast.pipeline.admit import MAX_NAMED_PER_FRAME, RULING
+from sealcast.pipeline.admit import MAX_NAMED_PER_FRAME
 from sealcast.pipeline.columns import RULINGS
+from sealcast.pipeline.gate import RULING
 from sealcast.pipeline.run import run, start
 from sealcast.pipeline.sinks import SealedStreamWriter
 from sealcast.pipeline.topic import TopicName
-from sealcast.primitives.secrets import Secret
 from sealcast.trust import keyfile
+from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
 from sealcast.trust.registry import Registry
 from sealcast.wire import sealed
@@ -62,21 +63,23 @@ def field(tmp_path: Path) -> Iterator[Field]:
 def hostile(field: Field) -> list[Attack]:
     """An attack on each of admission's checks, and parsers' nightmares."""
     realm = field.realm
-    realm.enrol_many(["mallory", "gone"])
-    state = realm.state()
-    ann, mallory, gone = (realm.identity(name) for name in ("ann", "mallory", "gone"))
-    pair = gone.pair_key(state, TOPIC)
+    realm.enrol_many(["mallory", "gone", "narrow"])
+    realm.grant(TOPIC, "narrow", [Right.PUBLISH], template="symbol=ACME")
     realm.revoke(TOPIC, "mallory")
+    # A topic for members gives both rights; this one keeps one of them.
+    realm.revoke(TOPIC, "all", [Right.PUBLISH])
+    gone = Insider.of(realm, TOPIC, "gone")
     realm.revoke_entity("gone")
-    state = realm.state()
+    cast = Cast(
+        publisher=Insider.of(realm, TOPIC, "ann"),
+        reader=Insider.of(realm, TOPIC, "all", Right.SUBSCRIBE),
+        narrow=Insider.of(realm, TOPIC, "narrow"),
+        revoked=gone,
+        stranger=Insider.without(realm, "mallory"),
+        outdated=outdated(realm, TOPIC, "ann"),
+    )
     return [
-        *attacks(
-            state.topic(TOPIC),
-            Insider("ann", ann.pair_key(state, TOPIC), ann.signer),
-            Insider("mallory", Secret.random(), mallory.signer),
-            Insider("gone", pair, gone.signer),
-            time.time_ns() // 1000,
-        ),
+        *attacks(realm.state().topic(TOPIC), cast, time.time_ns() // 1000),
         Attack(Reason.FRAME, "nothing at all", b"", 1),
         Attack(Reason.FRAME, "arrays within arrays", b"\x81" * 100_000 + b"\x00", 1),
         Attack(Reason.FRAME, "maps within maps", b"\xa1\x00" * 100_000 + b"\x00", 1),
@@ -106,9 +109,9 @@ def test_every_attack_is_counted_by_its_reason_and_harms_nobody(spark: SparkSess
 
 def test_a_flood_of_refused_events_is_not_the_end_of_the_stream(field: Field) -> None:
     """An insider's frames, of little but refusals: more of them in one batch than a piece may name."""
-    frames, events, ann = 1400, MAX_NAMED_PER_FRAME + 1, field.realm.identity("ann")
+    frames, events = 1400, MAX_NAMED_PER_FRAME + 1
     state = field.realm.state()
-    insider = Insider("ann", ann.pair_key(state, TOPIC), ann.signer)
+    insider = Insider.of(field.realm, TOPIC, "ann")
     outside = {"number": 1, "price": 1000, "symbol": "ACME"}
     messages = RecordCodec(SCHEMA).encode([outside] * events, [b""] * events)
     sealer = insider.sealer(state.topic(TOPIC))
@@ -117,7 +120,7 @@ def test_a_flood_of_refused_events_is_not_the_end_of_the_stream(field: Field) ->
     rulings = np.zeros(frames, RULING)
     rulings["offset"] = np.arange(frames)
     row = {"task": 0, "version": state.version, "time": 0, "settled": 0, "rulings": rulings.tobytes()}
-    kernel = fused.process(str(field.realm.paths.root), TOPIC)
+    kernel = fused.process(TopicName(str(field.realm.paths.root), TOPIC))
     pieces = list(kernel(iter([pa.RecordBatch.from_pylist([row], schema=RULINGS)])))
     parsed = [sealed.parse(row["piece"]) for piece in pieces for row in piece.to_pylist()]
     assert sum(piece.counts["rejected_event"] for piece in parsed) == frames * events

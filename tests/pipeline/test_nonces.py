@@ -20,8 +20,8 @@ from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model.stages import Grouped, Ruled
 from sealcast.pipeline import fused
-from sealcast.pipeline.admit import bounds_of
 from sealcast.pipeline.context import TopicContext, TopicWorker
+from sealcast.pipeline.gate import bounds_of
 from sealcast.pipeline.rulings import received_of, rule_frames
 from sealcast.pipeline.seal import seal
 from sealcast.primitives import aead, labels

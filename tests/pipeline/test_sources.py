@@ -23,8 +23,8 @@ from sealcast.log.ledger import LedgerReader
 from sealcast.log.pieces import Pieces
 from sealcast.model import Schema
 from sealcast.pipeline import sources
-from sealcast.pipeline.admit import RULING
 from sealcast.pipeline.columns import COUNTS, PIECES, PINNED, REFUSED, REJECTED, ddl
+from sealcast.pipeline.gate import RULING
 from sealcast.pipeline.sources import FramesSource, FramesStream, Limits
 from sealcast.pipeline.topic import TopicName
 from sealcast.trust import keyfile

@@ -22,7 +22,7 @@ from sealcast.lab import scratch
 from sealcast.log.offsets import PinnedOffset
 from sealcast.model.stages import Ruled
 from sealcast.pipeline import fused
-from sealcast.pipeline.admit import authenticate
+from sealcast.pipeline.authenticate import authenticate
 from sealcast.pipeline.context import context
 from sealcast.pipeline.rulings import gathered
 from sealcast.pipeline.run import run_batch

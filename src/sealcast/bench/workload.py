@@ -47,7 +47,15 @@ class Source:
         self._log = EmbeddedTopic(realm.paths.topic(TOPIC).frames_root, topic.partitions)
         identities = [realm.identity(name) for name in PUBLISHERS]
         self._sealers = [
-            FrameSealer(self._codec, topic.id, topic.epoch, i.name, i.pair_key(state, TOPIC), i.signer)
+            FrameSealer(
+                self._codec,
+                topic.id,
+                topic.epoch,
+                i.name,
+                i.pair_key(state, TOPIC),
+                i.signer,
+                token=realm.token(TOPIC, i.name),
+            )
             for i in identities
         ]
         self._seed = 1

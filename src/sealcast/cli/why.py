@@ -74,7 +74,7 @@ def _event(text: str, topic: str | None, state: RealmState) -> tuple[str, Positi
 
 def _document(answer: Answer) -> dict[str, Any]:
     from sealcast.model.schema import value_to_json
-    from sealcast.pipeline.admit import CHECK
+    from sealcast.pipeline.gate import CHECK
 
     batch, refused, sealing = answer.batch, answer.refused, answer.sealing
     return {

@@ -1,7 +1,8 @@
 """Frames that must not pass: one for each of admission's checks, made the way an attacker would make them.
 
-The attacker here is generous to itself: it knows the frame format, holds keys of its own, can write to the log, and
-may have a publisher's own client with its checks taken out. `sealcast demo` mounts these attacks, and so do the tests.
+The attacker here is generous to itself: it knows the frame format, holds keys of its own, can write to the log, has
+others' tokens, which are no secrets, and may have a publisher's own client with its checks taken out. `sealcast demo`
+mounts these attacks, and so do the tests.
 """
 
 from __future__ import annotations
@@ -14,11 +15,16 @@ from typing import Final
 
 from sealcast.model import Reason, Schema
 from sealcast.model.event import MAX_PAYLOAD_BYTES
-from sealcast.primitives import merkle
+from sealcast.primitives import merkle, p256
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
 from sealcast.schemes.endpoint import keys
 from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.trust import tokens
+from sealcast.trust.changes import Right
+from sealcast.trust.claims import Claims
+from sealcast.trust.deployment import Realm
+from sealcast.trust.minting import token_for
 from sealcast.trust.parameters import KeyParameters
 from sealcast.trust.realm import Topic
 from sealcast.wire import frame
@@ -41,45 +47,123 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Insider:
-    """Someone with keys: a real publisher's own, or an attacker's."""
+    """Someone with keys and a token: a real publisher's own, or an attacker's."""
 
     name: str
     pair: Secret
     signer: SigningKey
+    token: bytes
+
+    @classmethod
+    def of(cls, realm: Realm, topic: str, name: str, right: Right = Right.PUBLISH) -> Insider:
+        """An entity as it is now: whoever loses a right later keeps what it has."""
+        identity = realm.identity(name)
+        return cls(name, identity.pair_key(realm.state(), topic), identity.signer, realm.token(topic, name, right))
+
+    @classmethod
+    def without(cls, realm: Realm, name: str) -> Insider:
+        """One that is enrolled and has nothing to do with the topic."""
+        return cls(name, Secret.random(), realm.identity(name).signer, b"")
 
     def sealer(self, topic: Topic, schema: Schema | None = None) -> FrameSealer:
         codec = RecordCodec(schema or topic.schema)
-        return FrameSealer(codec, topic.id, topic.epoch, self.name, self.pair, self.signer)
+        return FrameSealer(codec, topic.id, topic.epoch, self.name, self.pair, self.signer, token=self.token)
 
 
-def attacks(topic: Topic, publisher: Insider, stranger: Insider, revoked: Insider, now_us: int) -> Iterator[Attack]:
-    """One attack a reason. `publisher` may publish, `stranger` is enrolled without a right, `revoked` was revoked. A
-    publisher's rate on the topic must be so low that one frame can be too much (`RATES`)."""
-    honest = _frame(topic, publisher, now_us)
+@dataclass(frozen=True, slots=True)
+class Cast:
+    """Who is there to attack with: a publisher, a reader who may not publish, a publisher of other events alone, one
+    who was revoked, and a stranger without a right; and a token of the publisher's whose time is over."""
+
+    publisher: Insider
+    reader: Insider
+    narrow: Insider
+    revoked: Insider
+    stranger: Insider
+    outdated: bytes
+
+
+def outdated(realm: Realm, topic: str, name: str) -> bytes:
+    """A token as it was given days ago."""
+    state, now = realm.state(), realm.clock()
+    center = realm.center(state.topic(topic).center)
+    days = (state.topic(topic).parameters.token_lifetime_s + 2 * 86_400) * 1_000_000
+    return token_for(center, state, topic, name, Right.PUBLISH, now - days)
+
+
+def attacks(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:
+    """One attack a reason, at the least. A publisher's rate on the topic must be so low that one frame can be too much
+    (`RATES`)."""
+    yield from _of_frames(topic, cast, now_us)
+    yield from _of_tokens(topic, cast, now_us)
+    yield from _of_publishers(topic, cast, now_us)
+
+
+def _of_frames(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:
+    publisher, honest = cast.publisher, _frame(topic, cast.publisher, now_us)
     yield Attack(Reason.FRAME, "noise instead of a frame", os.urandom(300))
     yield Attack(Reason.FRAME, "a frame cut in half", honest[: len(honest) // 2])
     yield Attack(Reason.VERSION, "a frame of a version yet to come", _of_version(honest, 3))
     elsewhere = replace(topic, id=os.urandom(16))
     yield Attack(Reason.TOPIC, "a frame made for another topic", _frame(elsewhere, publisher, now_us))
-    yield Attack(Reason.EPOCH, "a frame of another epoch", _frame(replace(topic, epoch=9), publisher, now_us))
-    nobody = Insider("nobody", Secret.random(), SigningKey.generate())
-    yield Attack(Reason.PUBLISHER, "someone whom nobody enrolled", _frame(topic, nobody, now_us))
-    yield Attack(Reason.REVOKED, "a publisher who was revoked", _frame(topic, revoked, now_us))
-    yield Attack(Reason.RIGHT, "an entity without the right", _frame(topic, stranger, now_us))
-    impostor = Insider(publisher.name, stranger.pair, stranger.signer)
-    yield Attack(Reason.SIGNATURE, "someone else's name under it", _frame(topic, impostor, now_us))
-    tomorrow = now_us + timedelta(days=1) // timedelta(microseconds=1)
-    yield Attack(Reason.TIME, "published tomorrow", _frame(topic, publisher, tomorrow))
-    yield Attack(Reason.TIME, "published years ago", _frame(topic, publisher, 1))
     spoilt = honest[:-1] + bytes([honest[-1] ^ 1])
     yield Attack(Reason.SEAL, "one bit of the sealed body flipped", spoilt)
     yield Attack(Reason.REPLAY, "the same once more", spoilt)
-    yield _greedy(topic, publisher, now_us)
     other = Schema.from_json({"attributes": [{"name": "symbol", "type": "string"}]})
     yield Attack(Reason.SCHEMA, "events of another schema", _frame(topic, publisher, now_us, other))
     yield Attack(Reason.ROOT, "other events than those that were signed", _swapped(topic, publisher, now_us))
     off = publisher.sealer(topic).seal_messages([_broken(m) for m in _messages(topic.schema, 3)], now_us)
     yield Attack(Reason.EVENT, "three events that are no events of the schema", off, events=3)
+
+
+def _of_tokens(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:
+    publisher, mine = cast.publisher, p256.SigningKey.generate()
+
+    def with_token(token: bytes) -> bytes:
+        return _frame(topic, replace(publisher, token=token), now_us)
+
+    good = tokens.parse(publisher.token).claims
+    yield Attack(Reason.TOKEN, "no token", with_token(b""))
+    yield Attack(
+        Reason.TOKEN, "a token of another topic", with_token(_minted(mine, replace(good, topic=bytes(16)), topic))
+    )
+    exchanged = _frame(topic, publisher, now_us).replace(publisher.token, _flipped(publisher.token))
+    yield Attack(Reason.TOKEN, "another token than its publisher signed for", exchanged)
+    own = replace(good, issuer_certificate=os.urandom(32))
+    yield Attack(Reason.CENTER, "a token of a key center that it made up", with_token(_minted(mine, own, topic)))
+    yield Attack(Reason.TOKEN_SIGNATURE, "a token that it signed itself", with_token(_minted(mine, good, topic)))
+    yield Attack(Reason.TOKEN_TIME, "a token whose time is over", with_token(cast.outdated))
+    yield Attack(Reason.RIGHT, "a token to subscribe", _frame(topic, cast.reader, now_us))
+    wider = replace(cast.narrow, token=publisher.token)
+    yield Attack(Reason.PUBLISHER, "somebody else's token, which is for more", _frame(topic, wider, now_us))
+    yield Attack(
+        Reason.RIGHT,
+        "a token of somebody who may",
+        _frame(topic, replace(cast.stranger, token=publisher.token), now_us),
+    )
+    yield Attack(Reason.TEMPLATE, "an event that is not one of its token's", _frame(topic, cast.narrow, now_us))
+
+
+def _of_publishers(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:
+    publisher = cast.publisher
+    nobody = Insider("nobody", Secret.random(), SigningKey.generate(), publisher.token)
+    yield Attack(Reason.PUBLISHER, "someone whom nobody enrolled", _frame(topic, nobody, now_us))
+    yield Attack(Reason.REVOKED, "a publisher who was revoked", _frame(topic, cast.revoked, now_us))
+    yield Attack(Reason.EPOCH, "a frame of another epoch", _frame(replace(topic, epoch=9), publisher, now_us))
+    impostor = replace(publisher, pair=cast.stranger.pair, signer=cast.stranger.signer)
+    yield Attack(Reason.SIGNATURE, "someone else's name and token under it", _frame(topic, impostor, now_us))
+    tomorrow = now_us + timedelta(days=1) // timedelta(microseconds=1)
+    yield Attack(Reason.TIME, "published tomorrow", _frame(topic, publisher, tomorrow))
+    yield Attack(Reason.TIME, "published years ago", _frame(topic, publisher, 1))
+    yield _greedy(topic, publisher, now_us)
+
+
+def _minted(signer: p256.SigningKey, claims: Claims, topic: Topic) -> bytes:
+    return tokens.mint(signer, claims, topic.parameters.token_hash)
+
+
+def _flipped(token: bytes) -> bytes:
+    return token[:-1] + bytes([token[-1] ^ 1])
 
 
 def _greedy(topic: Topic, by: Insider, now_us: int) -> Attack:
@@ -117,9 +201,10 @@ def _swapped(topic: Topic, by: Insider, now_us: int) -> bytes:
     shown, hidden = _messages(topic.schema, 1), _messages(topic.schema, 1)
     boot = os.urandom(frame.BOOT_BYTES)
     root = merkle.root(merkle.build(merkle.hash_messages(shown)), 1)
-    header = frame.Header(topic.id, by.name, boot, 0, 1, now_us, topic.schema.digest, topic.epoch, root)
+    named = frame.token_digest(by.token)
+    header = frame.Header(topic.id, by.name, boot, 0, 1, now_us, topic.schema.digest, topic.epoch, root, named)
     signed = frame.encode_signed(header, by.signer.sign(frame.to_be_signed(header)))
     key = keys.frame_key(by.pair, boot, keys.associated_data(topic.id, topic.epoch))
     aad = frame.body_aad(signed, key.commitment)
     body = key.seal(frame.body_nonce(header), frame.encode_body(hidden), aad)
-    return frame.encode(signed, key.commitment, body, token=b"")
+    return frame.encode(signed, key.commitment, body, token=by.token)

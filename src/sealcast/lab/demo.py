@@ -24,7 +24,7 @@ from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
 from sealcast.filters.vector import Evaluator
 from sealcast.lab import market
-from sealcast.lab.attacks import RATES, Attack, Insider, attacks
+from sealcast.lab.attacks import RATES, Attack, Cast, Insider, attacks, outdated
 from sealcast.lab.market import Ticks
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.mailbox import TopicReader
@@ -43,6 +43,8 @@ TOPIC: Final = "ticks"
 EXCHANGES: Final = ("nyse", "nasdaq", "lse")
 #: Enrolled, but never given a right; and two who had one until the day began.
 STRANGER, FORMER_DESK, FORMER_EXCHANGE = "mallory", "former-desk", "former-exchange"
+#: May publish events of one venue.
+NARROW: Final = "narrow-exchange"
 PARTITIONS: Final = 2
 WAVES: Final = 12
 #: Between waves, so that the day has more than one micro-batch.
@@ -197,9 +199,10 @@ class Day:
     def _enrol(self) -> list[Subscription]:
         realm, desks = self._realm, [f"desk-{i:03}" for i in range(self._size.desks)]
         realm.create_topic(TOPIC, market.SCHEMA, partitions=PARTITIONS, access=Access.GRANTED, parameters=RATES)
-        realm.enrol_many([*EXCHANGES, *desks, STRANGER, FORMER_DESK, FORMER_EXCHANGE])
+        realm.enrol_many([*EXCHANGES, *desks, STRANGER, FORMER_DESK, FORMER_EXCHANGE, NARROW])
         for name in (*EXCHANGES, FORMER_EXCHANGE):
             realm.grant(TOPIC, name, [Right.PUBLISH])
+        realm.grant(TOPIC, NARROW, [Right.PUBLISH], template="symbol=S0")
         for name in (*desks, FORMER_DESK):
             realm.grant(TOPIC, name, [Right.SUBSCRIBE])
         wishes = market.filters(len(desks), seed=self._size.seed, n_symbols=self._size.symbols)
@@ -207,6 +210,8 @@ class Day:
         # It keeps its subscription, which matches everything, and its key; what it loses is the right.
         realm.subscribe(TOPIC, FORMER_DESK, "size > 0")
         realm.revoke(TOPIC, FORMER_DESK)
+        # Once revoked, it still has its keys and its token.
+        self._former = Insider.of(realm, TOPIC, FORMER_EXCHANGE)
         realm.revoke_entity(FORMER_EXCHANGE)
         return made
 
@@ -230,16 +235,16 @@ class Day:
         pipeline.wait(lambda: _accounted_for(pipeline.totals) >= expected)
 
     def _attacks(self) -> Iterator[Attack]:
-        state = self._realm.state()
-        topic = state.topic(TOPIC)
-        nyse, mallory, former = (self._realm.identity(n) for n in (EXCHANGES[0], STRANGER, FORMER_EXCHANGE))
-        return attacks(
-            topic,
-            Insider(nyse.name, nyse.pair_key(state, TOPIC), nyse.signer),
-            Insider(mallory.name, Secret.random(), mallory.signer),
-            Insider(former.name, former.pair_key(state, TOPIC), former.signer),
-            time.time_ns() // 1000,
+        realm = self._realm
+        cast = Cast(
+            publisher=Insider.of(realm, TOPIC, EXCHANGES[0]),
+            reader=Insider.of(realm, TOPIC, "desk-000", Right.SUBSCRIBE),
+            narrow=Insider.of(realm, TOPIC, NARROW),
+            revoked=self._former,
+            stranger=Insider.without(realm, STRANGER),
+            outdated=outdated(realm, TOPIC, EXCHANGES[0]),
         )
+        return attacks(realm.state().topic(TOPIC), cast, time.time_ns() // 1000)
 
     def _intrude(self, hostile: Sequence[Attack]) -> None:
         """Straight into the log, past every client: whoever can write files can do that."""

@@ -14,18 +14,23 @@ class Reason(StrEnum):
     FRAME = "frame"  # 1: not a frame, or over a limit
     VERSION = "version"  # 2: a frame of a format this release does not know
     TOPIC = "topic"  # 3: a frame for another topic
-    EPOCH = "epoch"  # 4: sealed for an epoch that is not the topic's
-    PUBLISHER = "publisher"  # 5: nobody of that name is enrolled
-    REVOKED = "revoked"  # 6: the publisher was revoked
-    RIGHT = "right"  # 7: the publisher may not publish here
-    SIGNATURE = "signature"  # 8: the header's signature is not the publisher's
-    TIME = "time"  # 9: published too far in the future, or too long ago
-    REPLAY = "replay"  # 10: it was here before, or is too far behind to tell
-    BUDGET = "budget"  # 11: its publisher published more than it may
-    SCHEMA = "schema"  # 12: made for another schema
-    SEAL = "seal"  # 13: the body does not open under the publisher's key
-    ROOT = "root"  # 14: the events are not those that were signed
-    EVENT = "event"  # 15: one event is off the schema; the rest of its frame goes on
+    TOKEN = "token"  # 4: no token, none that can be read, or one for something else
+    CENTER = "center"  # 5: signed by no key center that counts here and now
+    TOKEN_SIGNATURE = "token-signature"  # 6: or not signed by it
+    TOKEN_TIME = "token-time"  # 7: the token is not valid yet, or not any more
+    TEMPLATE = "template"  # 8: for other topics; or, of a single event, for other events
+    RIGHT = "right"  # 9: it gives no right to publish, or the right was taken away since
+    PUBLISHER = "publisher"  # 10: it is somebody else's, or nobody of that name is enrolled
+    REVOKED = "revoked"  # 11: the publisher was revoked
+    EPOCH = "epoch"  # 12: of an epoch that is over
+    SIGNATURE = "signature"  # 13: the header's signature is not the publisher's
+    TIME = "time"  # 14: published too far in the future, or too long ago
+    REPLAY = "replay"  # 15: it was here before, or is too far behind to tell
+    BUDGET = "budget"  # 16: its publisher published more than it may
+    SCHEMA = "schema"  # 17: made for another schema
+    SEAL = "seal"  # 18: the body does not open under the publisher's key
+    ROOT = "root"  # 19: the events are not those that were signed
+    EVENT = "event"  # 20: one event is off the schema; the rest of its frame goes on
 
 
 @dataclass(frozen=True, slots=True)

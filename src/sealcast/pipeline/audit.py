@@ -32,11 +32,11 @@ from sealcast.log.pieces import Pieces
 from sealcast.log.reseals import Resealed
 from sealcast.model.stages import FrameProof, Ruled
 from sealcast.pipeline import audit_ends, audit_piece
-from sealcast.pipeline.admit import Codes, bounds_of
 from sealcast.pipeline.audit_keys import KeyAudit
 from sealcast.pipeline.audit_piece import Delivered, position
 from sealcast.pipeline.context import sealer_of
 from sealcast.pipeline.expected import Expectation, Expected
+from sealcast.pipeline.gate import Codes, bounds_of
 from sealcast.pipeline.history import History, believe
 from sealcast.pipeline.order import Order
 from sealcast.pipeline.rulings import received_of, rule_frames

@@ -15,7 +15,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from sealcast.log.ledger import LedgerReader
-from sealcast.pipeline.admit import Gate, bounds_of
+from sealcast.pipeline.gate import Gate, bounds_of
 from sealcast.pipeline.memory import KeyMemory
 from sealcast.pipeline.tables import SubscriptionTable, TableCache
 from sealcast.primitives.aead import SealingKey
@@ -25,14 +25,17 @@ from sealcast.schemes.endpoint import keys
 from sealcast.schemes.endpoint.broker import EndpointSealer
 from sealcast.trust.broker import BrokerSecrets
 from sealcast.trust.deployment import Realm
+from sealcast.trust.gates import gate_of
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm import RealmState, Topic
 from sealcast.trust.replay import identify
+from sealcast.trust.tokens import VerifiedTokens, parse
 from sealcast.wire.records import RecordCodec
 
 #: Frame keys are per publisher and boot; a boot is a client's life.
 MAX_FRAME_KEYS: Final = 4_096
 MAX_VERIFY_KEYS: Final = 65_536
+MAX_TOKENS: Final = 4_096
 #: The version of the batch at hand, and of a neighbour that is being finished.
 MAX_CONTEXTS: Final = 4
 
@@ -65,6 +68,8 @@ class TopicWorker:
         self._lock = threading.Lock()
         self._at = lru_cache(MAX_CONTEXTS)(self._load)
         self._gate = lru_cache(MAX_CONTEXTS)(self._load_gate)
+        #: Which tokens were signed does not change with the version.
+        self._tokens = VerifiedTokens()
 
     def at(self, version: int) -> TopicContext:
         with self._lock:
@@ -77,7 +82,8 @@ class TopicWorker:
 
     def _load_gate(self, version: int) -> Gate:
         state = self._realm.state(version)
-        return gate_at(state, state.topic(self._name), self._broker)
+        self._realm.trust(state)  # the root is the one that this realm was made with
+        return gate_at(state, state.topic(self._name), self._broker, self._tokens)
 
     def _load(self, version: int) -> TopicContext:
         state = self._realm.state(version)
@@ -104,7 +110,7 @@ class TopicWorker:
         return sealer
 
 
-def gate_at(state: RealmState, topic: Topic, broker: BrokerSecrets) -> Gate:
+def gate_at(state: RealmState, topic: Topic, broker: BrokerSecrets, tokens: VerifiedTokens | None = None) -> Gate:
     """What admission needs to know at one version."""
     topic_keys = cache(lambda epoch: broker.topic_keys(state, topic, epoch))
 
@@ -116,6 +122,8 @@ def gate_at(state: RealmState, topic: Topic, broker: BrokerSecrets) -> Gate:
         state=state,
         topic=topic,
         codec=RecordCodec(topic.schema),
+        tokens=gate_of(state, tokens),
+        token=lru_cache(MAX_TOKENS)(parse),
         frame_key=lru_cache(MAX_FRAME_KEYS)(frame_key),
         verify_key=lru_cache(MAX_VERIFY_KEYS)(lambda name: VerifyKey(state.entity(name).verify_key)),
         bounds=bounds_of(topic),

@@ -23,8 +23,9 @@ from sealcast.filters.tree import Condition
 from sealcast.filters.vector import Evaluator
 from sealcast.model.schema import Schema, Value
 from sealcast.model.stages import Admitted, Ruled
-from sealcast.pipeline.admit import Gate, admit
+from sealcast.pipeline.admit import admit
 from sealcast.pipeline.context import gate_at
+from sealcast.pipeline.gate import Gate
 from sealcast.trust.broker import BrokerSecrets
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm import RealmState, Topic

@@ -20,10 +20,11 @@ from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import slot_bits
 from sealcast.log.port import Record
 from sealcast.model.stages import Grouped, Received, Ruled
-from sealcast.pipeline.admit import MAX_NAMED_PER_FRAME, RULING, Rulings, admit
+from sealcast.pipeline.admit import MAX_NAMED_PER_FRAME, admit
 from sealcast.pipeline.columns import COUNTS, PIECES, PINNED, REJECTED
 from sealcast.pipeline.context import TopicContext, context
 from sealcast.pipeline.deliver import deliver
+from sealcast.pipeline.gate import RULING, Rulings
 from sealcast.pipeline.group import group
 from sealcast.pipeline.match import match
 from sealcast.pipeline.seal import seal

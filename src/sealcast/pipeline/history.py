@@ -16,7 +16,7 @@ from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.pieces import Pieces
 from sealcast.model.rejection import Reason
-from sealcast.pipeline.admit import CHECK, WHOLE_FRAME, Codes
+from sealcast.pipeline.gate import CHECK, WHOLE_FRAME, Codes
 from sealcast.trust.replay import CLAIM, Bools, Bounds, Claims, Verdict, Windows, identify
 from sealcast.wire import frame, sealed
 from sealcast.wire.sealed import SealedPiece

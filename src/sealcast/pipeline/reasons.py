@@ -29,10 +29,11 @@ from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.model.schema import Schema, Value
 from sealcast.model.stages import Ruled
-from sealcast.pipeline.admit import CHECK, Codes, admit, bounds_of
+from sealcast.pipeline.admit import admit
 from sealcast.pipeline.audit_piece import place_of, places
 from sealcast.pipeline.context import gate_at
 from sealcast.pipeline.expected import values
+from sealcast.pipeline.gate import CHECK, Codes, bounds_of
 from sealcast.pipeline.history import History, believe
 from sealcast.pipeline.rulings import received_of, rule_frames
 from sealcast.trust.changes import AddSubscription, RemoveSubscription

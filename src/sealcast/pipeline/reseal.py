@@ -262,10 +262,11 @@ def run(
     """
     done = Done(want.topic, want.epoch)
     by_record: dict[int, dict[int, Made]] = {}
+    expected = Counter(record for record, _ in want.places)
     for record, number, made in _in_spark(spark, topic.name, want) if spark is not None else _here(topic, want):
         by_record.setdefault(record, {})[number] = made
         told(1)
-        if len(by_record[record]) == sum(place[0] == record for place in want.places):
+        if len(by_record[record]) == expected[record]:
             _commit(topic, want, record, by_record.pop(record), done)
     done.removed = remove_superseded(topic)
     return done

@@ -15,8 +15,9 @@ import pyarrow as pa
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.port import Record
 from sealcast.model.stages import Received
-from sealcast.pipeline.admit import RULING, Codes, Gate, Rulings, authenticate
+from sealcast.pipeline.authenticate import authenticate
 from sealcast.pipeline.columns import REFUSED, RULINGS
+from sealcast.pipeline.gate import RULING, Codes, Gate, Rulings
 from sealcast.trust.replay import BUCKETS, CLAIM, Claims, Windows, bucket_of
 
 #: Frames that are held in memory at a time while they are authenticated.

@@ -21,9 +21,10 @@ from pyspark.sql.types import StructType
 
 from sealcast.errors import Misuse
 from sealcast.log.offsets import PinnedOffset, Planned, check_continuity
-from sealcast.pipeline.admit import authenticate, bounds_of
+from sealcast.pipeline.authenticate import authenticate
 from sealcast.pipeline.columns import CLAIMS, ddl
 from sealcast.pipeline.context import gate
+from sealcast.pipeline.gate import bounds_of
 from sealcast.pipeline.rulings import Span, claim_rows, gathered
 from sealcast.pipeline.topic import OpenTopic, TopicName
 from sealcast.trust.replay import SETTLING_US

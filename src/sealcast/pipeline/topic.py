@@ -19,7 +19,7 @@ from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
-from sealcast.pipeline.admit import bounds_of
+from sealcast.pipeline.gate import bounds_of
 from sealcast.pipeline.history import History
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.deployment import Realm

@@ -53,6 +53,8 @@ NO_TOKEN: Final = bytes(DIGEST_BYTES)
 #: RFC 8746: an array of unsigned 32-bit integers, little-endian.
 TAG_UINT32_LE: Final = 70
 
+#: A body is an array of two, its first item tagged.
+_BODY: Final = bytes([0x82, 0xD8, TAG_UINT32_LE])
 _MAGIC_BYTES: Final = cbor.encode(MAGIC)
 _SMALLER: Final = "publish in smaller batches"
 
@@ -243,27 +245,38 @@ def parse_signed(signed: bytes) -> Signed:
 
 
 def decode_body(body: bytes, count: int) -> list[bytes]:
-    """The messages of an opened body; FrameRejected when they are not exactly `count`."""
-    parts = cbor.decode(body, max_depth=2, max_items=8, tags=frozenset({TAG_UINT32_LE}), views=True)
-    if not isinstance(parts, list) or len(parts) != 2:
-        raise cbor.refused("a body is lengths and messages")
-    head, joined = parts
-    if not isinstance(head, cbor.Tag) or not isinstance(head.value, memoryview) or len(head.value) != 4 * count:
+    """The messages of an opened body; FrameRejected when they are not exactly `count`. There is one spelling of a body
+    of so many events and bytes, so it is not decoded but compared."""
+    opening = _BODY + byte_string_head(4 * count)
+    at = len(opening) + 4 * count
+    if not count or body[: len(opening)] != opening or len(body) < at:
         raise cbor.refused(f"a body of {count} events starts with as many lengths")
-    if not isinstance(joined, memoryview):
-        raise cbor.refused("a body's messages are one byte string")
-    lengths = np.frombuffer(head.value, dtype="<u4")
-    if not count or not lengths.min() or lengths.max() > MAX_MESSAGE_BYTES:
+    if count == 1:
+        bounds = [int.from_bytes(body[at - 4 : at], "little")]
+        shortest = longest = bounds[0]
+    else:
+        lengths = np.frombuffer(body, "<u4", count, len(opening))
+        bounds = np.cumsum(lengths, dtype=np.int64).tolist()
+        shortest, longest = int(lengths.min()), int(lengths.max())
+    if not shortest or longest > MAX_MESSAGE_BYTES:
         raise cbor.refused(f"a message has 1 to {MAX_MESSAGE_BYTES} bytes")
-    ends = np.cumsum(lengths, dtype=np.int64)
-    if ends[-1] != len(joined):
+    joined = byte_string_head(bounds[-1])
+    begin = at + len(joined)
+    if body[at:begin] != joined or len(body) != begin + bounds[-1]:
         raise cbor.refused("the lengths of a body do not add up to its messages")
-    whole = bytes(joined)
-    bounds = ends.tolist()
-    return [whole[start:end] for start, end in zip([0, *bounds], bounds, strict=False)]
+    messages = body[begin:]
+    return [messages[start:end] for start, end in zip([0, *bounds], bounds, strict=False)]
 
 
 # --- inside -------------------------------------------------------------------------------------
+
+
+def byte_string_head(length: int) -> bytes:
+    """What goes before a byte string of that length."""
+    for code, size in ((0x58, 1), (0x59, 2), (0x5A, 4)):
+        if length < 1 << 8 * size:
+            return bytes([0x40 + length]) if length < 24 else bytes([code]) + length.to_bytes(size, "big")
+    raise Misuse(f"nothing here is {length} bytes long")
 
 
 def _encode_header(header: Header) -> bytes:

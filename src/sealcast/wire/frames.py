@@ -26,6 +26,7 @@ from sealcast.wire.frame import (
     SIGNATURE_CONTEXT,
     TOPIC_BYTES,
     VERSION,
+    byte_string_head,
 )
 from sealcast.wire.limits import (
     MAX_EPOCH,
@@ -247,16 +248,21 @@ class _Cursor:
 
 def to_be_signed(header: bytes) -> bytes:
     """What a publisher signs, from the bytes of its header: `frame.to_be_signed` without taking them apart."""
-    return _TO_BE_SIGNED + _byte_string(len(header)) + header
+    return _TO_BE_SIGNED + byte_string_head(len(header)) + header
 
 
 def body_aad(protected: bytes, signed: bytes) -> bytes:
     """The associated data of a body: `frame.body_aad`, from the bytes of both."""
-    return b"\x83\x68Encrypt0\x58\x2a" + protected + _byte_string(len(signed)) + signed
+    return b"\x83\x68Encrypt0\x58\x2a" + protected + byte_string_head(len(signed)) + signed
 
 
-def _byte_string(length: int) -> bytes:
-    """What goes before that many bytes; neither a header nor what is signed is longer than MAX_SIGNED_BYTES."""
-    if length < 24:
-        return bytes([0x40 + length])
-    return bytes([0x58, length]) if length < 256 else b"\x59" + length.to_bytes(2, "big")
+def topic_of(sender: bytes) -> bytes:
+    """The topic in the first bytes of a good header (`Frames.sender_end`)."""
+    return sender[len(_HEADER) : len(_HEADER) + TOPIC_BYTES]
+
+
+def publisher_of(sender: bytes) -> str:
+    """The publisher in the first bytes of a good header; behind it comes the boot, of a fixed size."""
+    text = sender[len(_HEADER) + TOPIC_BYTES + 1 : -BOOT_BYTES - 2]
+    head = 1 if text[0] < 0x78 else 2 if text[0] == 0x78 else 3
+    return text[head:].decode()

@@ -17,8 +17,8 @@ from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.stages import Ruled
 from sealcast.pipeline import context, rulings
-from sealcast.pipeline.admit import bounds_of
 from sealcast.pipeline.fused import handle
+from sealcast.pipeline.gate import bounds_of
 from sealcast.pipeline.history import History
 from sealcast.trust.deployment import Realm
 from sealcast.trust.replay import SETTLING_US
