@@ -319,11 +319,6 @@ def test_tags_are_asked_of_every_event(world: World) -> None:
         {"price": 3},
         {"symbol": "ACME", "price": 1},
     ]
-        {"symbol": "ACME"},
-        {"symbol": "ZEN"},
-        {"price": 3},
-        {"symbol": "ACME", "price": 1},
-    ]
     messages = RecordCodec(SCHEMA).encode([SCHEMA.parse(one) for one in mixed], [b"x"] * 4)
     data = by.sealer(world.topic).seal_messages(messages, NOW)
     result = admitted([data, world.frame(world.cast.publisher, symbol="ZEN")], gate)
