@@ -86,6 +86,18 @@ def test_a_key_center_and_whoever_is_not_here(begun: Path) -> None:
     assert sealcast("compromise", "nobody-of-that-name").code == 1
 
 
+def test_a_broker_that_is_the_only_one(begun: Path) -> None:
+    result = sealcast("compromise", "broker", "--json")
+    done = result.document
+    assert result.code == 1 and done["unserved"] == ["quotes"] and not done["unharmed"], "nobody takes frames now"
+    assert matrix(done, "broker")["before"]["opened"] == 4 and done["over"]
+    assert matrix(done, "alice")["after"] == {"opened": 3, "tried": 3, "publishes": "no"}, "what lay there is readable"
+    assert sealcast("entity", "enrol", "east", "--role", "broker").code == 0
+    assert sealcast("topic", "serve", "quotes", "east").code == 0
+    assert sealcast("compromise", "broker").code == 0
+    assert len(sealcast("sub", "quotes", "--as", "alice", "--json").document["events"]) == 3
+
+
 def test_audit_says_who_could_when_and_why(begun: Path) -> None:
     before = Realm(begun).registry.version()
     assert sealcast("compromise", "mallory").code == 0

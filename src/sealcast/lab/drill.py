@@ -115,12 +115,13 @@ def _steal(realm: Realm, name: str) -> Loot | None:
 
 
 def _served(realm: Realm, topics: list[str], name: str) -> Iterator[OpenTopic]:
-    """The parts of these topics that can be sealed again here: where the broker has the new key and its files are."""
+    """The parts of these topics that can be sealed again here: brokers' that have the new key, and that of the one that
+    is compromised, if it is one; where their files are."""
     state = realm.state()
     for topic in topics:
-        for broker in state.serving(topic):
+        for broker in dict.fromkeys((*state.serving(topic), *(b for b in state.brokers() if b == name))):
             ledger = realm.paths.topic(topic, broker).ledger
-            if broker != name and realm.paths.broker_key_of(broker).exists() and ledger.is_dir():
+            if realm.paths.broker_key_of(broker).exists() and ledger.is_dir():
                 yield TopicName(str(realm.paths.root), topic, broker).open()
 
 

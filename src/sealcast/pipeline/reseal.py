@@ -28,7 +28,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.errors import PySparkException
 
-from sealcast.errors import Corrupt, Unavailable
+from sealcast.errors import Corrupt, NotFound, Unavailable
 from sealcast.filters import bits
 from sealcast.groupkeys.naive import Naive
 from sealcast.log.cursor import Cursor, CursorFile
@@ -37,7 +37,6 @@ from sealcast.log.ledger import Committed, Ledger
 from sealcast.log.replays import Replays
 from sealcast.log.reseals import Resealed
 from sealcast.model.stages import Admitted, FrameProof, Grouped
-from sealcast.pipeline.context import sealer_of
 from sealcast.pipeline.deliver import deliver
 from sealcast.pipeline.run import explain
 from sealcast.pipeline.seal import seal
@@ -46,8 +45,10 @@ from sealcast.primitives import merkle
 from sealcast.primitives.aead import SealingKey
 from sealcast.schemes.endpoint import keys
 from sealcast.schemes.endpoint.broker import EndpointSealer
+from sealcast.trust.broker import BrokerSecrets
 from sealcast.trust.changes import RotateTopic
 from sealcast.trust.realm import RealmState, Topic
+from sealcast.trust.topic_keys import TopicKeys
 from sealcast.wire import cbor, frame
 from sealcast.wire import sealed as wire
 from sealcast.wire.sealed import SealedPiece
@@ -161,7 +162,9 @@ def bench(topic: OpenTopic, version: int, time_us: int) -> Bench:
     names = list(state.slots_of(about.name))
     allowed = np.zeros(len(names), np.bool_)
     allowed[list(state.authorised_slots(about.name, time_us))] = True
-    sealer = sealer_of(state, about, broker, lambda slot: names[slot])
+    ours, part = _present_keys(topic, state, about, broker), topic.name.broker
+    pairs = cache(lambda slot: ours.mailbox_key(names[slot], part))
+    sealer = EndpointSealer(about.id, about.epoch, ours.content_root(part), pairs, about.parameters.key_bits)
     topic_keys, bits_ = cache(lambda epoch: broker.topic_keys(state, about, epoch)), about.parameters.key_bits
 
     def frame_key(name: str, epoch: int, boot: bytes) -> SealingKey:
@@ -169,6 +172,14 @@ def bench(topic: OpenTopic, version: int, time_us: int) -> Bench:
         return keys.frame_key(topic_keys(epoch).pair_key(name), boot, aad, bits_)
 
     return Bench(state, about, frame_key, sealer, allowed)
+
+
+def _present_keys(topic: OpenTopic, state: RealmState, about: Topic, broker: BrokerSecrets) -> TopicKeys:
+    """What the broker was handed; for the part of one that was itself compromised, what the topic's center made."""
+    try:
+        return broker.topic_keys(state, about)
+    except NotFound:
+        return topic.realm.issuer().keys(about)
 
 
 def resealed(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> SealedPiece:
