@@ -89,6 +89,12 @@ def grow(label: bytes, name: bytes) -> bytes:
     return hashlib.sha512(_GROWN + label + name).digest()[:LABEL_BYTES]
 
 
+def grow_many(label: bytes, names: Iterable[bytes]) -> list[bytes]:
+    """`grow` by many names."""
+    sha512, prefix = hashlib.sha512, _GROWN + label
+    return [sha512(prefix + name).digest()[:LABEL_BYTES] for name in names]
+
+
 def checked(keys: Sequence[bytes]) -> Rows:
     """Each key with its check, a row of 48 bytes: what masks hide, once for all masks that hide it."""
     sha512 = hashlib.sha512

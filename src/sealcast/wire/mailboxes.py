@@ -211,12 +211,12 @@ def of_groups(
 ) -> dict[str, Any]:
     """The arrays, from groups as rows of packed slots and their members; `uses` is how many the events of each have."""
     sizes = np.diff(member_start)
-    rank = np.arange(members.size) - np.repeat(member_start[:-1], sizes)
-    plain = np.where(np.repeat(uses, sizes) > 1, rank, 0)
-    said = np.zeros(sizes.size, np.bool_)
-    said[np.repeat(np.arange(sizes.size), sizes)[via != plain]] = True
-    # Where uses are fewer than members, they are said also if they happen to be plain so far.
-    said |= (uses > 1) & (uses != sizes)
+    # Where uses are other than members in number, they are said also if they happen to be plain so far.
+    said = (uses > 1) & (uses != sizes)
+    if ((uses > 1) & ~said).any():
+        rank = np.arange(members.size) - np.repeat(member_start[:-1], sizes)
+        group = np.repeat(np.arange(sizes.size), sizes)
+        said[group[(via != rank) & (uses > 1)[group]]] = True
     width = (int(members.max(initial=-1)) >> 3) + 1
     as_bits = sizes.size * width <= 4 * members.size
     raw = np.ascontiguousarray(words).astype("<u8", copy=False).view(np.uint8)[:, :width]

@@ -15,7 +15,7 @@ import numpy as np
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clusters import fit
-from sealcast.groupkeys.interface import KeyPlan, KeyRef, PairKey, TableKey
+from sealcast.groupkeys.interface import GrownKey, KeyPlan, KeyRef, PairKey, TableKey
 from sealcast.groupkeys.mosaic.cover import NEW, THROUGH, TILE, WHOLE, Cover
 from sealcast.groupkeys.mosaic.layout import MAX_TILE, Layout, Patterns
 from sealcast.groupkeys.mosaic.memory import U64
@@ -33,15 +33,23 @@ class PlanKeys(Sequence[KeyRef]):
     On random groups a batch has sixty different table keys an event, and sealing takes them by the column.
     """
 
-    def __init__(self, refs: Sequence[KeyRef], tiles: tuple[tuple[int, ...], ...], codes: Indices) -> None:
-        self.refs = tuple(refs)
+    def __init__(
+        self,
+        grown: Sequence[GrownKey],
+        pairs: Sequence[PairKey],
+        tiles: tuple[tuple[int, ...], ...],
+        codes: Indices,
+    ) -> None:
+        self.grown, self.pairs = grown, pairs
+        #: Grown keys and pair keys.
+        self.warm = len(grown) + len(pairs)
         self.tiles = tiles
-        #: Of each table key, from position len(refs) on: its tile and its pattern; both in one number, ascending.
+        #: Of each table key, from position `warm` on: its tile and its pattern; both in one number, ascending.
         self.codes = codes
         self.tile, self.pattern = codes >> _PATTERN_BITS, codes & (1 << _PATTERN_BITS) - 1
 
     def __len__(self) -> int:
-        return len(self.refs) + self.tile.size
+        return self.warm + self.tile.size
 
     @overload
     def __getitem__(self, at: int) -> KeyRef: ...
@@ -50,13 +58,14 @@ class PlanKeys(Sequence[KeyRef]):
     def __getitem__(self, at: int | slice) -> KeyRef | Sequence[KeyRef]:
         if isinstance(at, slice):
             return [self[i] for i in range(*at.indices(len(self)))]
-        if at < len(self.refs):
-            return self.refs[at]
-        row = at - len(self.refs)
+        if at < self.warm:
+            return self.grown[at] if at < len(self.grown) else self.pairs[at - len(self.grown)]
+        row = at - self.warm
         return TableKey(self.tiles[int(self.tile[row])], int(self.pattern[row]))
 
     def __iter__(self) -> Iterator[KeyRef]:
-        yield from self.refs
+        yield from self.grown
+        yield from self.pairs
         for tile, pattern in zip(self.tile.tolist(), self.pattern.tolist(), strict=True):
             yield TableKey(self.tiles[tile], pattern)
 
@@ -131,11 +140,15 @@ def concatenated(plans: Sequence[KeyPlan]) -> KeyPlan:
     if len(plans) == 1:
         return plans[0]
     parts = [plan.keys for plan in plans if isinstance(plan.keys, PlanKeys)]
-    refs = list(dict.fromkeys(ref for keys in parts for ref in keys.refs))
-    place = {ref: at for at, ref in enumerate(refs)}
+    grown = list(dict.fromkeys(ref for keys in parts for ref in keys.grown))
+    pairs = list(dict.fromkeys(ref for keys in parts for ref in keys.pairs))
+    together: list[KeyRef] = [*grown, *pairs]
+    place = {ref: at for at, ref in enumerate(together)}
     codes = np.unique(np.concatenate([keys.codes for keys in parts]))
     renamed = [
-        np.append([place[ref] for ref in keys.refs], len(refs) + np.searchsorted(codes, keys.codes)).astype(np.int64)
+        np.append([place[keys[i]] for i in range(keys.warm)], len(place) + np.searchsorted(codes, keys.codes)).astype(
+            np.int64
+        )
         for keys in parts
     ]
     first = np.cumsum([0, *(plan.use_start.size - 1 for plan in plans)])
@@ -154,7 +167,7 @@ def concatenated(plans: Sequence[KeyPlan]) -> KeyPlan:
         return np.concatenate([getattr(plan, name) + at for plan, at in zip(plans, first[:-1], strict=True)])
 
     return KeyPlan(
-        keys=PlanKeys(refs, plans[0].tables, codes),
+        keys=PlanKeys(grown, pairs, plans[0].tables, codes),
         use_start=starts("use_start"),
         uses=keys_in("uses"),
         member_start=starts("member_start"),
@@ -244,18 +257,18 @@ def _keys(batch: Batch, keyed: Indices, outside: Indices) -> tuple[PlanKeys, Ind
     example, key[inner] = _distinct(batch.head[inner], batch.tail[inner])
     namer = Namer(batch.layout, batch.groups, batch.patterns)
     known = inner[example]
-    refs = namer.grown(cover.group[known], cover.first[known], cover.last[known])
+    grown = namer.grown(cover.group[known], cover.first[known], cover.last[known])
 
     alone = batch.layout.slot_at[_begins(cover, single)]
     slots, of_slot = np.unique(np.concatenate((alone, outside)), return_inverse=True)
-    of_slot = of_slot.reshape(-1) + len(refs)
+    of_slot = of_slot.reshape(-1) + len(grown)
     key[single] = of_slot[: single.size]
-    refs += map(PairKey, slots.tolist())
+    pairs = list(map(PairKey, slots.tolist()))
 
     code = cover.first[table] << _PATTERN_BITS | cover.pattern[table].astype(np.int64)
     codes, of_table = np.unique(code, return_inverse=True)
-    key[table] = len(refs) + of_table
-    return PlanKeys(refs, batch.layout.tiles, codes), key, of_slot[single.size :]
+    key[table] = len(grown) + len(pairs) + of_table
+    return PlanKeys(grown, pairs, batch.layout.tiles, codes), key, of_slot[single.size :]
 
 
 def _distinct(head: U64, tail: U64) -> tuple[Indices, Indices]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
+from typing import overload
 
 import numpy as np
 
@@ -14,6 +15,32 @@ from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clusters import fit
 from sealcast.groupkeys.interface import GrownKey, KeyRef, PairKey, TableKey
 from sealcast.groupkeys.mosaic.layout import Layout, Patterns
+
+
+class GrownKeys(Sequence[GrownKey]):
+    """Many grown keys, made into objects only when asked for: most were derived before, and their names suffice."""
+
+    def __init__(
+        self,
+        shapes: list[bytes],
+        packed: list[bytes],
+        where: list[tuple[int, int, int]],
+        stem: Callable[[int, int, int], KeyRef],
+    ) -> None:
+        self.shapes, self.packed = shapes, packed
+        self._where, self._stem = where, stem
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    @overload
+    def __getitem__(self, at: int) -> GrownKey: ...
+    @overload
+    def __getitem__(self, at: slice) -> Sequence[GrownKey]: ...
+    def __getitem__(self, at: int | slice) -> GrownKey | Sequence[GrownKey]:
+        if isinstance(at, slice):
+            return [self[i] for i in range(*at.indices(len(self)))]
+        return GrownKey(self.shapes[at], self.packed[at], partial(self._stem, *self._where[at]))
 
 
 class Namer:
@@ -27,17 +54,15 @@ class Namer:
         self._whole = lru_cache(1)(lambda group: int.from_bytes(fitted[group].astype("<u8").tobytes(), "little"))
         self._tiles = lru_cache(1)(lambda group: patterns[group].nonzero()[0].tolist())
 
-    def grown(self, group: Indices, first: Indices, last: Indices) -> list[KeyRef]:
+    def grown(self, group: Indices, first: Indices, last: Indices) -> GrownKeys:
         """The keys of the members of groups between two tiles each, in both of which the group has some."""
         node = self._layout.meet[first, last]
         raw = (self._groups[group] & self._layout.below[node]).astype("<u8", copy=False).tobytes()
         width = 8 * self._groups.shape[1]
-        shapes = map(self._layout.shapes.__getitem__, node.tolist())
-        where = zip(group.tolist(), first.tolist(), last.tolist(), strict=True)
-        return [
-            GrownKey(shape, raw[at : at + width].rstrip(b"\0"), partial(self._stem, *here))
-            for at, shape, here in zip(range(0, len(raw), width), shapes, where, strict=False)
-        ]
+        packed = [raw[at : at + width].rstrip(b"\0") for at in range(0, len(raw), width)]
+        shapes = list(map(self._layout.shapes.__getitem__, node.tolist()))
+        where = list(zip(group.tolist(), first.tolist(), last.tolist(), strict=True))
+        return GrownKeys(shapes, packed, where, self._stem)
 
     def part(self, group: int, first: int, last: int) -> KeyRef:
         if first == last:

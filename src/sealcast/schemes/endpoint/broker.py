@@ -6,7 +6,6 @@ are kept warm, bounded, and refuse to be pickled.
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
@@ -24,23 +23,25 @@ MAX_WARM_KEYS: Final = 65_536
 
 
 class Warm(Unpicklable, Generic[T]):
-    """Things made of keys, by the keys' ids; what was not used for longest goes. (Descriptions of keys are no names
-    for them here: they hold on to the batch that they came from.)"""
+    """Things made of keys, by the keys' ids; the oldest goes. (Descriptions of keys are no names for them here: they
+    hold on to the batch that they came from.)"""
 
     def __init__(self, make: Callable[[KeyRef, bytes], T], most: int = MAX_WARM_KEYS) -> None:
         self._make = make
         self._most = most
-        self._kept: OrderedDict[bytes, T] = OrderedDict()
+        self._kept: dict[bytes, T] = {}
+        #: By id, if it is there.
+        self.known: Callable[[bytes], T | None] = self._kept.get
 
     def get(self, ref: KeyRef, key_id: bytes) -> T:
         found = self._kept.get(key_id)
-        if found is None:
-            found = self._kept[key_id] = self._make(ref, key_id)
-            if len(self._kept) > self._most:
-                self._kept.popitem(last=False)
-        else:
-            self._kept.move_to_end(key_id)
-        return found
+        return self.put(key_id, self._make(ref, key_id)) if found is None else found
+
+    def put(self, key_id: bytes, made: T) -> T:
+        self._kept[key_id] = made
+        if len(self._kept) > self._most:
+            del self._kept[next(iter(self._kept))]
+        return made
 
 
 class EndpointSealer(Unpicklable):
@@ -67,6 +68,8 @@ class EndpointSealer(Unpicklable):
         self._secrets = Warm(self._derive)
         self._body_keys = Warm(lambda ref, id: keys.body_key(self._secrets.get(ref, id), aad, key_bits))
         self._wrap_keys = Warm(lambda ref, id: keys.wrap_key(self._secrets.get(ref, id), aad, key_bits))
+        #: A body key that was made before, by its key's id.
+        self.known_body_key = self._body_keys.known
 
     def content_keys(self, nonces: Sequence[bytes]) -> list[bytes]:
         return keys.content_keys(self._topic_secret, nonces)
@@ -82,6 +85,10 @@ class EndpointSealer(Unpicklable):
                 return tables.key_id(self.table_name(slots), pattern)
             case GrownKey(shape, packed):
                 return keys.grown_id(self._naming_key, shape, packed)
+
+    def grown_ids(self, shapes: Sequence[bytes], packed: Sequence[bytes]) -> list[bytes]:
+        """`key_id` for many grown keys."""
+        return keys.grown_ids(self._naming_key, shapes, packed)
 
     def body_key(self, ref: KeyRef, key_id: bytes | None = None) -> SealingKey:
         """The key that seals an event directly, for the one key that its group uses."""
@@ -124,5 +131,18 @@ class EndpointSealer(Unpicklable):
             case TableKey(slots, pattern):
                 return Secret(self.tables.key(slots, pattern))
             case GrownKey():
-                stem = ref.stem
-                return keys.grown_secret(self._secrets.get(stem, self.key_id(stem)), key_id)
+                return self._grow(ref, key_id)
+
+    def _grow(self, ref: GrownKey, key_id: bytes) -> Secret:
+        """From the nearest stem that is known, or from the tile at the end of them."""
+        stem = ref.stem
+        name = self.key_id(stem)
+        names = list[bytes]()
+        while (known := self._secrets.known(name)) is None and isinstance(stem, GrownKey):
+            names.append(name)
+            stem = stem.stem
+            name = self.key_id(stem)
+        secret = known or self._secrets.get(stem, name)
+        for name in reversed(names):
+            secret = self._secrets.put(name, keys.grown_secret(secret, name))
+        return keys.grown_secret(secret, key_id)

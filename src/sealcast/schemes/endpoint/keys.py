@@ -86,6 +86,11 @@ def grown_id(naming: bytes, shape: bytes, packed: bytes) -> bytes:
     return labels.grow(naming, shape + packed)[:16]
 
 
+def grown_ids(naming: bytes, shapes: Sequence[bytes], packed: Sequence[bytes]) -> list[bytes]:
+    """`grown_id` for many."""
+    return [label[:16] for label in labels.grow_many(naming, map(bytes.__add__, shapes, packed))]
+
+
 def naming_key(topic_secret: Secret) -> bytes:
     return kdf.derive(topic_secret, b"grown id").reveal()
 

@@ -17,6 +17,7 @@ from sealcast.errors import Bug
 from sealcast.filters.bits import Indices
 from sealcast.groupkeys.interface import GroupKey, GrownKey, KeyPlan, KeyRef, PairKey, TableKey
 from sealcast.groupkeys.mosaic.assemble import PlanKeys
+from sealcast.groupkeys.mosaic.naming import GrownKeys
 from sealcast.primitives import aead, labels
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Unpicklable
@@ -34,8 +35,8 @@ class PlannedKeys(Unpicklable):
     def __init__(self, refs: Sequence[KeyRef], sealer: EndpointSealer) -> None:
         self._refs, self._sealer = refs, sealer
         #: Positions below are of keys that are kept as warm ciphers.
-        self.warm = len(refs.refs) if isinstance(refs, PlanKeys) else len(refs)
-        self._warm_ids = [sealer.key_id(ref) for ref in (refs.refs if isinstance(refs, PlanKeys) else refs)]
+        self.warm = refs.warm if isinstance(refs, PlanKeys) else len(refs)
+        self._warm_ids = _warm_ids(refs, sealer)
 
     @cached_property
     def ids(self) -> bytes:
@@ -55,8 +56,12 @@ class PlannedKeys(Unpicklable):
 
     @cached_property
     def kinds(self) -> NDArray[np.uint8]:
-        kinds = [_KINDS[type(ref)] for ref in (self._refs.refs if isinstance(self._refs, PlanKeys) else self._refs)]
-        return np.append(np.array(kinds, np.uint8), np.full(len(self._refs) - self.warm, TABLE, np.uint8))
+        refs = self._refs
+        if isinstance(refs, PlanKeys):
+            return np.repeat(
+                np.array([GROWN, PAIR, TABLE], np.uint8), [len(refs.grown), len(refs.pairs), refs.tile.size]
+            )
+        return np.array([_KINDS[type(ref)] for ref in refs], np.uint8)
 
     def ref(self, key: int) -> KeyRef:
         return self._refs[key]
@@ -72,15 +77,15 @@ class PlannedKeys(Unpicklable):
 
     def secrets(self, positions: Indices) -> list[bytes]:
         """`secret` for each of many."""
-        if positions.size and int(positions.min()) >= self.warm:
-            return list(map(self._tables.__getitem__, (positions - self.warm).tolist()))
-        return list(map(self.secret, positions.tolist()))
+        warm, secret, tables = self.warm, self.secret, self._tables
+        return [tables[key - warm] if key >= warm else secret(key) for key in positions.tolist()]
 
     def wrap_key(self, key: int) -> SealingKey:
         return self._sealer.wrap_key(self._refs[key], self.id(key))
 
     def body_key(self, key: int) -> SealingKey:
-        return self._sealer.body_key(self._refs[key], self.id(key))
+        key_id = self.id(key)
+        return self._sealer.known_body_key(key_id) or self._sealer.body_key(self._refs[key], key_id)
 
     def hand_out(self, slot: int, key: int) -> bytes:
         return self._sealer.hand_out(PairKey(slot), self._refs[key], self.id(key))
@@ -96,6 +101,17 @@ class PlannedKeys(Unpicklable):
             if rows.size:
                 found += self._sealer.tables.keys(keys.tiles[int(keys.tile[rows[0]])], keys.pattern[rows])
         return found
+
+
+def _warm_ids(refs: Sequence[KeyRef], sealer: EndpointSealer) -> list[bytes]:
+    if not isinstance(refs, PlanKeys):
+        return [sealer.key_id(ref) for ref in refs]
+    grown = refs.grown
+    if isinstance(grown, GrownKeys):
+        ids = sealer.grown_ids(grown.shapes, grown.packed)
+    else:
+        ids = [sealer.key_id(ref) for ref in grown]
+    return ids + [sealer.key_id(ref) for ref in refs.pairs]
 
 
 def wrap_content_keys(
