@@ -126,6 +126,6 @@ def _links(here: Realm, state: RealmState, name: str) -> list[dict[str, Any]]:
     from sealcast.overlay.routing import links, waiting
 
     return [
-        {"topic": link.topic, "to": link.destination, "waiting": waiting(here, state, link)}
-        for link in links(state, name)
+        {"topic": link.topic, "to": link.destination, "waiting": waiting(here, link, version)}
+        for link, version in links(state, name).items()
     ]

@@ -5,7 +5,8 @@
 
 Between the two, both seal. The new broker's first batch at v or later begins somewhere (*the cut*, in offsets of the
 origins): everything from the cut on is with the new broker, everything before it with the old one, once that is as far.
-What the old one sealed beyond the cut comes twice; from which record of its ledger on that may be so is noted, and the
+(A broker is not sent what it had no subscriber for: then the old one has to be as far as its link begins.) What the old
+one sealed beyond the cut comes twice; from which record of its ledger on that may be so is noted, and the
 subscriber leaves those out that it had (`clients.stays`). The same for brokers that it was at before: a broker that
 lags behind may bring what was read there.
 """
@@ -18,7 +19,6 @@ from contextlib import ExitStack
 from sealcast.errors import Misuse
 from sealcast.log.ledger import LedgerReader
 from sealcast.overlay.parts import Part
-from sealcast.overlay.routing import since
 from sealcast.trust.changes import AttachSubscriber, Change, SettleSubscriber
 from sealcast.trust.deployment import Realm
 from sealcast.trust.state import RealmState
@@ -92,26 +92,26 @@ def settlement(
             first = new.ledger.end()
         cut, caught_up = dict[int, int](), True
         for partition in range(each * len(brokers)):
-            origin = brokers[partition // each]
-            if origin not in parts:
+            origin = parts.get(brokers[partition // each])
+            if origin is None:
                 continue
-            begins = [_begin(state, topic, parts[origin], to, partition) for to in (new.broker, left.broker)]
-            cut[partition] = new.through(first, partition, begins[0])
-            reached = left.through(records, partition, begins[1])
-            missing = next(parts[origin].admitted(partition, reached), None) if reached < cut[partition] else None
-            caught_up &= missing is None or missing.offset >= cut[partition]
+            cut[partition] = new.through(first, partition)
+            # Beyond this the new broker has everything: whatever it had no subscriber for, it was not sent.
+            complete = max(cut[partition], _begin(origin, home, partition))
+            reached = max(left.through(records, partition), _begin(origin, before[-1], partition))
+            missing = next(origin.admitted(partition, reached), None) if reached < complete else None
+            caught_up &= missing is None or missing.offset >= complete
         if not caught_up and not abandon:
             return None
         overlaps = [_overlap(parts[stay.broker], stay, cut, records) for stay in before]
         return SettleSubscriber(topic, subscriber, max(records, before[-1].first), tuple(overlaps))
 
 
-def _begin(state: RealmState, topic: str, origin: Part, to: str, partition: int) -> int:
-    """Where the link from an origin to a broker begins, in one of the origin's partitions."""
-    version = since(state, topic, to)
-    if to == origin.broker or version is None:
+def _begin(origin: Part, stay: Stay, partition: int) -> int:
+    """From where on all that an origin admits is sent to the broker of a stay."""
+    if stay.broker == origin.broker:
         return 0
-    return origin.starts(version)[partition - origin.log.own.start]
+    return origin.starts(stay.since)[partition - origin.log.own.start]
 
 
 def _overlap(part: Part, stay: Stay, cut: dict[int, int], records: int) -> int:

@@ -49,12 +49,12 @@ class Part:
         ends = self.ledger.end() if index is None else index
         return tuple(self.consumed(ends, partition) for partition in self.log.own)
 
-    def through(self, records: int, partition: int, begin: int) -> int:
-        """How far the first so many batches went, in offsets of the partition's origin, which sends from `begin`."""
+    def through(self, records: int, partition: int) -> int:
+        """How far the first so many batches went, in offsets of the partition's origin."""
         taken = self.consumed(records, partition)
         if partition in self.log.own:
             return taken
-        return self.log.forwarded(partition).origin_of(taken - 1) + 1 if taken else begin
+        return self.log.forwarded(partition).origin_of(taken - 1) + 1 if taken else 0
 
     def index_of(self, partition: int, origin: int) -> int:
         """Records of a partition of its log that lie before an offset of the partition's origin."""

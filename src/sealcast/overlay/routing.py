@@ -9,8 +9,8 @@ what came from elsewhere is in other partitions than its own, so there is no loo
 destination believes none of it: a forwarded frame passes all checks of admission again, its replay windows included, so
 that a frame that was published at two brokers is delivered by each of them once.
 
-A destination needs nothing from before it had its first subscriber: the link begins with the origin's first batch that
-was pinned to that version or a later one.
+A destination needs nothing from before its subscribers came: the link begins with the origin's first batch that was
+pinned to the version at which the first of them did, or to a later one.
 """
 
 from __future__ import annotations
@@ -23,7 +23,6 @@ from sealcast.errors import Misuse
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.overlay.parts import Part
 from sealcast.trust.deployment import Realm
-from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.roles import Role
 from sealcast.trust.state import RealmState
 
@@ -70,27 +69,23 @@ class EmbeddedDestination:
 
 
 def since(state: RealmState, topic: str, broker: str) -> int | None:
-    """The version from which on a broker has, or had, subscribers on the topic; None if it never had any."""
-    found = state.topic_state(topic)
-    known = [stay.since for stays in found.stays.values() for stay in stays if stay.broker == broker]
-    if broker == FIRST_BROKER and any(name not in found.stays for name in found.slots):
-        return 0
-    return min(known, default=None)
+    """The version from which on somebody who has subscriptions is at the broker; None when nobody has."""
+    there = {s.subscriber for s in state.subscriptions_at(topic, broker).values()}
+    stays = (stay for name in there for stay in state.stays_of(topic, name))
+    return min((stay.since for stay in stays if stay.broker == broker and stay.until is None), default=None)
 
 
-def links(state: RealmState, origin: str, topics: Sequence[str] = ()) -> list[Link]:
-    """Where a broker forwards to: brokers that serve the topic, are not revoked, and have live subscriptions on it."""
+def links(state: RealmState, origin: str, topics: Sequence[str] = ()) -> dict[Link, int]:
+    """Where a broker forwards to, and from which version on: to brokers that serve the topic, are not revoked, and have
+    live subscriptions on it."""
     who = state.entity(origin)
     if Role.BROKER not in who.roles:
         raise Misuse(f"entity {origin!r} is no broker")
     if who.revoked:
-        return []
-    return [
-        Link(topic, origin, broker)
-        for topic in topics or sorted(state.topics)
-        for broker in state.serving(topic)
-        if broker != origin and state.subscriptions_at(topic, broker)
-    ]
+        return {}
+    others = ((t, b) for t in topics or sorted(state.topics) for b in state.serving(t) if b != origin)
+    found = {Link(topic, origin, broker): since(state, topic, broker) for topic, broker in others}
+    return {link: version for link, version in found.items() if version is not None}
 
 
 class Forwarder:
@@ -102,20 +97,23 @@ class Forwarder:
         self._destinations: dict[Link, Destination] = {}
         #: Where each link is, by partition of the origin: only so that nothing is looked at twice.
         self._reached: dict[tuple[Link, int], int] = {}
+        self._links: dict[Link, int] = {}
+        self._version = -1
 
     def once(self) -> dict[Link, int]:
         """Forwards what there is; how many frames went over each link."""
         state = self._realm.state()
-        return {link: self._forward(state, link) for link in links(state, self._origin, self._topics)}
+        if state.version != self._version:
+            self._links, self._version = links(state, self._origin, self._topics), state.version
+        return {link: self._forward(link, version) for link, version in self._links.items()}
 
-    def _forward(self, state: RealmState, link: Link) -> int:
+    def _forward(self, link: Link, version: int) -> int:
         part, sent = self._part(link.topic), 0
-        version = since(state, link.topic, link.destination)
-        if version is None or not part.ledger.end():
+        if not part.ledger.end():
             return 0
         destination = self._destination(link)
         for partition, begin in zip(part.log.own, part.starts(version), strict=True):
-            at = self._reached.get((link, partition)) or max(begin, destination.next_from(partition))
+            at = max(begin, self._reached.get((link, partition)) or destination.next_from(partition))
             end = part.consumed(part.ledger.end(), partition)
             if at < end:
                 sent += _send(part, destination, partition, at, end)
@@ -146,11 +144,8 @@ class Forwarder:
         self.close()
 
 
-def waiting(realm: Realm, state: RealmState, link: Link) -> int:
+def waiting(realm: Realm, link: Link, version: int) -> int:
     """Frames that were admitted and did not go over a link yet."""
-    version = since(state, link.topic, link.destination)
-    if version is None:
-        return 0
     with Part(realm, link.topic, link.origin) as part, realm.frames(link.topic, link.destination) as log:
         starts = zip(part.log.own, part.starts(version), strict=True)
         return sum(sum(1 for _ in part.admitted(p, max(b, log.forwarded(p).next_origin()))) for p, b in starts)

@@ -55,10 +55,16 @@ def settle_subscriber(draft: Draft, change: SettleSubscriber) -> None:
 
 
 def settle_in(draft: Draft, tables: TopicTables, subscriber: str) -> None:
-    """Someone new, who was put nowhere else, is at the first broker: since when matters only where there are others."""
+    """Whoever has no subscription yet is at its home from now on: what was published before is not forwarded for it.
+
+    That matters only where there are several brokers.
+    """
     several = any(broker != FIRST_BROKER for _, broker in tables.topic_keys.read)
-    if several and subscriber not in tables.stays.read:
-        tables.stays.write()[subscriber] = (Stay(FIRST_BROKER, draft.version + 1),)
+    known = several and subscriber in tables.slots.read
+    if not several or (known and any(s.subscriber == subscriber for s in tables.subscriptions.read.values())):
+        return
+    now, stays = draft.version + 1, tables.stays.read.get(subscriber, (Stay(FIRST_BROKER),))
+    tables.stays.write()[subscriber] = tuple(replace(s, since=now) if s.until is None else s for s in stays)
 
 
 def _stays(tables: TopicTables, subscriber: str) -> tuple[Stay, ...]:

@@ -54,8 +54,8 @@ def add_subscription(draft: Draft, change: AddSubscription) -> None:
     if who.revoked or Right.SUBSCRIBE not in tables.terms_of(who):
         draft.state().require(Right.SUBSCRIBE, change.topic, change.subscriber)
     credential = _check_credential(draft, change.id, change.credential)
+    homes.settle_in(draft, tables, who.name)
     if who.name not in tables.slots.read:
-        homes.settle_in(draft, tables, who.name)
         tables.slots.write()[who.name] = len(tables.slots.read)
     subscription = Subscription(change.id, change.topic, change.subscriber, change.filter)
     tables.subscriptions.write()[change.id] = subscription
