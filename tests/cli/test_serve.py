@@ -61,6 +61,14 @@ def test_a_token_is_asked_for_and_inspected(home: Path) -> None:
     )
 
 
+def test_what_is_kept_can_be_inspected(home: Path) -> None:
+    sealcast("token", "request", "quotes", "--as", "alice")
+    (path,) = (home / "wallets" / "alice").iterdir()
+    found = sealcast("inspect", path, "--json").document
+    assert found["is"] == "a key center's answer, as an entity keeps it"
+    assert (found["entity"], found["center"], found["keys_of_epochs"]) == ("alice", "center", [1])
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "says"),
     [

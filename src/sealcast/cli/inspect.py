@@ -34,8 +34,8 @@ def inspect(
 ) -> None:
     """Say what an artefact is, check that it is whole, and say what it reveals. No key is ever shown.
 
-    Knows realms, registries, key files, frame logs and their segments, single frames, ledgers, sealed pieces and
-    cursors. Nothing here needs a key: it is what anyone who has the file can learn.
+    Knows realms, registries, key files, kept tokens, frame logs and their segments, single frames, ledgers, sealed
+    pieces and cursors. Nothing here needs a key: it is what anyone who has the file can learn.
     """
     found = look(file)
     if json:
@@ -280,6 +280,32 @@ def _piece(path: Path) -> Found:
     )
 
 
+def _kept(path: Path) -> Found:
+    from sealcast.cli.times import moment
+    from sealcast.trust.center.requests import Credentials
+    from sealcast.trust.claims import parse
+
+    given = Credentials.from_bytes(path.read_bytes())
+    said = parse(given.token).claims
+    return _result(
+        "a key center's answer, as an entity keeps it",
+        entity=said.subject,
+        center=said.issuer,
+        topic_id=said.topic.hex(),
+        rights=sorted(map(str, said.rights)),
+        template=str(said.template),
+        until=moment(said.expires_us),
+        keys_of_epochs=sorted(given.pair_keys),
+        reveals="who may do what on which topic, and until when: all that a token says",
+        hides="the pair keys: each is sealed to that entity; and the token works with that entity's key alone",
+    )
+
+
+def _is_kept(head: bytes) -> bool:
+    """Three things, of which the first is a token: a tagged COSE_Sign1 in a byte string."""
+    return head[:1] == b"\x83" and head[4:6] == b"\xd2\x84"
+
+
 def _starts(prefix: bytes) -> Callable[[bytes], bool]:
     return lambda head: head.startswith(prefix)
 
@@ -292,6 +318,7 @@ _DIRECTORIES: Final[dict[str, Callable[[Path], Found]]] = {"realm.json": _realm,
 _FILES: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Found]], ...]] = (
     (_starts(b"SQLite format 3\0"), _registry),
     (_starts(b"SEALSEG1"), _segment),
+    (_is_kept, _kept),
     (_holds(b"sealcast-frame"), _frame),
     (_holds(b"sealcast-piece"), _piece),
     (_starts(b"{"), _key_file),
