@@ -215,7 +215,7 @@ def _tasks(first: int, end: int) -> list[Records]:
 
 
 def _ledger_end(client: Client) -> int:
-    with LedgerReader(Realm(client.realm).paths.topic(client.topic).ledger) as ledger:
+    with _ledger(client) as ledger:
         return ledger.end()
 
 
@@ -229,8 +229,21 @@ def _locate(client: Client, begin: str) -> int:
     except ValueError:
         raise Misuse(f"option from is start, end or a time (RFC 3339), not {begin!r}") from None
     moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    with LedgerReader(Realm(client.realm).paths.topic(client.topic).ledger) as ledger:
+    with _ledger(client) as ledger:
         return ledger.index_at(int(moment.timestamp() * 1_000_000))
+
+
+def _ledger(client: Client) -> LedgerReader:
+    """Of the broker that the subscriber is at. A stream's place is a place in one ledger."""
+    realm = Realm(client.realm)
+    stays = realm.state().stays_of(client.topic, client.entity)
+    if len(stays) > 1:
+        raise Misuse(
+            f"{client.entity!r} has moved from broker {stays[-2].broker!r} to {stays[-1].broker!r}: "
+            "a stream of Spark's does not follow",
+            hint="read with sealcast.Subscriber, or subscribe under another name at that broker",
+        )
+    return LedgerReader(realm.paths.topic(client.topic, stays[-1].broker).ledger)
 
 
 def _open(client: Client, task: Records) -> Iterator[pa.RecordBatch]:
