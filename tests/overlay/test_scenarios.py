@@ -61,7 +61,7 @@ def play(world: World, step: tuple[object, ...]) -> None:
             world.subscribe(f"new{len(world.due)}", 4, broker=broker)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 @given(st.lists(steps, min_size=20, max_size=40))
 def test_everyone_gets_everything_once(day: list[tuple[object, ...]]) -> None:
     with tempfile.TemporaryDirectory() as directory:
