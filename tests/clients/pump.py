@@ -41,7 +41,7 @@ def pump(
     now = time.time_ns() // 1000
     ends = tuple(log.partition(p).end() for p in range(log.partitions))
     end = PinnedOffset(ends, version, max(now, start.time_us), max(now - SETTLING_US, start.settled_us))
-    at = context(str(realm.paths.root), topic, version, broker)
+    at = context(str(realm.paths.root), topic, version, broker, end.time_us)
     history = History(ledger, Pieces(paths.pieces), log, bounds_of(about))
     windows = Windows(bounds_of(about)) if forgetful else history.windows(ledger.end())
     codes = rule_frames(windows, log, start.ranges(end), at.gate, end.settled_us)

@@ -18,6 +18,7 @@ from sealcast.lab.attacks import RATES
 from sealcast.model import Event, OpenedEvent, Schema
 from sealcast.pipeline.audit import Audit, Report
 from sealcast.trust.deployment import Realm
+from sealcast.trust.parameters import KeyParameters
 
 TOPIC: Final = "quotes"
 SCHEMA: Final = Schema.from_json(
@@ -49,9 +50,11 @@ Said = tuple[int, bytes]
 class Field:
     """Publishes known events, and knows who must have opened which of them at the end."""
 
-    def __init__(self, directory: Path, *, partitions: int = 2, seed: int = 7) -> None:
+    def __init__(
+        self, directory: Path, *, partitions: int = 2, seed: int = 7, parameters: KeyParameters = RATES
+    ) -> None:
         self.realm = Realm.create(directory)
-        self.realm.create_topic(TOPIC, SCHEMA, partitions=partitions, parameters=RATES)
+        self.realm.create_topic(TOPIC, SCHEMA, partitions=partitions, parameters=parameters)
         self.realm.enrol_many([*PUBLISHERS, *FILTERS])
         self.realm.subscribe_many(TOPIC, [(name, text, None) for name, text in FILTERS.items()])
         self.paths = self.realm.paths.topic(TOPIC)

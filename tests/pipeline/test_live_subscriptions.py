@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +15,7 @@ from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import Entry
 from sealcast.log.ledger import LedgerReader
 from sealcast.pipeline.run import Pipeline, start
+from sealcast.trust.parameters import KeyParameters
 from tests.pipeline.field import PUBLISHERS, TOPIC, Field, Said, by_publisher
 
 if TYPE_CHECKING:
@@ -134,3 +136,26 @@ def test_a_new_version_without_events_is_no_batch(live: Live) -> None:
     live.publish()
     assert len(live.entries()) > before
     assert all(entry.counts.get("frames") for entry in live.entries()), "every batch has frames"
+
+
+def test_a_token_that_ends_stops_its_subscription_while_the_stream_runs(spark: SparkSession, tmp_path: Path) -> None:
+    """Nobody tells the pipeline: no version changes, and the next micro-batch has nothing for anyone."""
+    lifetime = 6
+    field = Field(tmp_path / "realm", parameters=KeyParameters(token_lifetime_s=lifetime, max_skew_s=lifetime - 1))
+    ends = max(c.expires_us for c in field.realm.state().credentials_of(TOPIC).values())
+    with start(field.realm, [TOPIC], spark=spark) as pipeline:
+        live = Live(field, pipeline)
+        live.publish()
+        version = field.realm.registry.version()
+        time.sleep(max(0, ends / 1e6 - time.time()))
+        live.publish()
+        assert field.realm.registry.version() == version
+        field.realm.renew_subscriptions(TOPIC, at_half_life=False)
+        live.publish()
+        served = [sum(ref.deliveries for ref in entry.pieces) for entry in live.entries()]
+        ended = [entry.end.time_us >= ends and entry.version == version for entry in live.entries()]
+    assert any(ended) and not any(n for n, over in zip(served, ended, strict=True) if over)
+    assert served[-1] > 0
+    report = field.audit()
+    assert report.ok, report.problems
+    field.close()

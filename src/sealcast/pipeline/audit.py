@@ -142,6 +142,7 @@ class Audit:
         #: Of the batch at hand: the first frame of each partition, and the codes of the frames from there on.
         self._ruled: dict[int, tuple[int, Codes]] = {}
         self._blind = False
+        self._time_us = 0
         #: A piece could not be read: what it handed out is unknown.
         self._lost_keys = False
         self.report = Report(topic)
@@ -218,6 +219,7 @@ class Audit:
     def _rule(self, entry: Entry, reached: PinnedOffset) -> None:
         """Replay and rates of the whole batch, again. One that goes back is judged by itself: whether it delivered what
         others had delivered is for `_follow` to say."""
+        self._time_us = entry.end.time_us
         forward, kept = entry.start.reaches(reached), {p: log.start() for p, log in enumerate(self._partitions())}
         began = reached if forward else entry.start
         spans = [(p, max(first, kept.get(p, end)), end) for p, first, end in began.ranges(entry.end)]
@@ -365,7 +367,7 @@ class Audit:
             return None  # they cannot be read; said where that was found
         if self._blind and piece is not None:
             mine = believe(mine, first, piece)
-        return self._expectation.of(Ruled(received_of(partition, records), mine), version)
+        return self._expectation.of(Ruled(received_of(partition, records), mine), version, self._time_us)
 
     def _lose(self, expected: Expected, partition: int, where: str) -> None:
         places = audit_piece.admitted_places(expected.admitted)[expected.event].tolist()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Final
 
@@ -71,9 +71,11 @@ class TopicWorker:
         #: Which tokens were signed does not change with the version.
         self._tokens = VerifiedTokens()
 
-    def at(self, version: int) -> TopicContext:
+    def at(self, version: int, time_us: int | None = None) -> TopicContext:
+        """At a version, and at the time that a batch is pinned to; without one, for whoever has a token at all."""
         with self._lock:
-            return self._at(version)
+            found = self._at(version)
+        return found if time_us is None else replace(found, table=found.table.at(time_us))
 
     def gate(self, version: int) -> Gate:
         """For admission alone: no table is compiled for it."""
@@ -146,9 +148,11 @@ _workers: dict[tuple[int, str, str, str], TopicWorker] = {}
 _workers_lock = threading.Lock()
 
 
-def context(realm: str, topic: str, version: int, broker: str = FIRST_BROKER) -> TopicContext:
+def context(
+    realm: str, topic: str, version: int, broker: str = FIRST_BROKER, time_us: int | None = None
+) -> TopicContext:
     """The context of a batch, from this process's memory if it was here before."""
-    return _worker(realm, topic, broker).at(version)
+    return _worker(realm, topic, broker).at(version, time_us)
 
 
 def gate(realm: str, topic: str, version: int, broker: str = FIRST_BROKER) -> Gate:

@@ -26,14 +26,27 @@ from sealcast.model.stages import Admitted, Ruled
 from sealcast.pipeline.admit import admit
 from sealcast.pipeline.context import gate_at
 from sealcast.pipeline.gate import Gate
+from sealcast.pipeline.standing import standings
 from sealcast.trust.broker import BrokerSecrets
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm import RealmState, Topic
+from sealcast.trust.templates import Template
 
 Ints = NDArray[np.int64]
 
 #: Versions kept: batches follow each other, and most are pinned to the version of the one before.
 MAX_VERSIONS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    slots: Ints
+    from_us: Ints
+    until_us: Ints
+
+    def at(self, time_us: int) -> Ints:
+        """The slots that are served then, ascending."""
+        return np.unique(self.slots[(self.from_us <= time_us) & (time_us < self.until_us)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +56,8 @@ class Pinned:
     state: RealmState
     topic: Topic
     gate: Gate
-    #: Every distinct filter with the slots that asked for it and may read; ascending slots.
-    filters: tuple[tuple[Condition, Ints], ...]
+    #: Every distinct filter within its template, with who asked for it: slot, and when it is served.
+    filters: tuple[tuple[Condition, Asking], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,17 +77,18 @@ class Expectation:
         self._topic = topic
         self._broker = broker
         self._true = _true_by_reference if by_reference else _true_vectorised
-        self._conditions: dict[tuple[bytes, str], Condition] = {}
+        self._conditions: dict[tuple[bytes, str, str], Condition] = {}
         self.at = lru_cache(MAX_VERSIONS)(self._pin)
 
     def newest(self) -> int:
         """The registry's newest version: nothing can have been pinned to a later one."""
         return self._realm.registry.version()
 
-    def of(self, ruled: Ruled, version: int) -> Expected:
+    def of(self, ruled: Ruled, version: int, time_us: int) -> Expected:
+        """What a batch pinned to that version and time should deliver of these frames."""
         pinned = self.at(version)
         admitted = admit(ruled, pinned.gate)
-        return Expected(admitted, *self._deliveries(admitted, pinned))
+        return Expected(admitted, *self._deliveries(admitted, pinned, time_us))
 
     def of_those(self, expected: Expected, version: int, time_us: int) -> Expected:
         """Of what should have been delivered, what goes to those who may read at another version and time: what should
@@ -83,34 +97,37 @@ class Expectation:
         stays = np.isin(expected.slot, allowed)
         return replace(expected, slot=expected.slot[stays], event=expected.event[stays])
 
-    def _deliveries(self, admitted: Admitted, pinned: Pinned) -> tuple[Ints, Ints]:
+    def _deliveries(self, admitted: Admitted, pinned: Pinned, time_us: int) -> tuple[Ints, Ints]:
         count = len(admitted.messages)
         if not count:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         payloads = [m[s:] for m, s in zip(admitted.messages, admitted.payload_start.tolist(), strict=True)]
         found = [np.empty(0, np.int64)]
         matches = self._true([c for c, _ in pinned.filters], admitted, payloads, pinned.topic.schema)
-        for (_, slots), true in zip(pinned.filters, matches, strict=True):
+        for (_, asking), true in zip(pinned.filters, matches, strict=True):
             # Slot and event in one number: two subscriptions of one subscriber are one delivery.
-            found.append((slots[:, None] * count + true[None, :]).reshape(-1))
+            found.append((asking.at(time_us)[:, None] * count + true[None, :]).reshape(-1))
         both = np.unique(np.concatenate(found))
         return both // count, both % count
 
     def _pin(self, version: int) -> Pinned:
         state = self._realm.state(version)
         topic = state.topic(self._topic)
-        asked: dict[str, list[int]] = {}
-        slots = state.slots_of(topic.name)
-        for subscription in state.subscriptions_at(topic.name, self._broker.name).values():
-            if state.may_subscribe(topic.name, subscription.subscriber):
-                asked.setdefault(subscription.filter, []).append(slots[subscription.subscriber])
-        filters = tuple((self._condition(text, topic.schema), np.unique(who)) for text, who in asked.items())
+        asked: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+        slots, subscriptions = state.slots_of(topic.name), state.subscriptions_at(topic.name, self._broker.name)
+        for id, standing in standings(state, topic, subscriptions):
+            when = (slots[subscriptions[id].subscriber], standing.from_us, standing.until_us)
+            asked.setdefault((standing.filter, standing.template), []).append(when)
+        filters = tuple(
+            (self._condition(*what, topic.schema), Asking(*np.array(who, np.int64).T)) for what, who in asked.items()
+        )
         return Pinned(state, topic, gate_at(state, topic, self._broker), filters)
 
-    def _condition(self, text: str, schema: Schema) -> Condition:
-        name = (schema.digest, text)
+    def _condition(self, text: str, template: str, schema: Schema) -> Condition:
+        name = (schema.digest, text, template)
         if name not in self._conditions:
-            self._conditions[name] = fit(parse(text), schema)
+            wanted = fit(parse(text), schema)
+            self._conditions[name] = Template.parse(template).within(wanted, schema)
         return self._conditions[name]
 
 

@@ -96,7 +96,7 @@ def process(name: TopicName) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
         if any(row[name] != value for row in rows for name, value in pinned.items()):
             raise Bug("rulings of several batches came to one task")
         rulings = np.concatenate([np.frombuffer(row["rulings"], RULING) for row in rows])
-        at = context(name.realm, name.topic, pinned["version"], name.broker)
+        at = context(name.realm, name.topic, pinned["version"], name.broker, pinned["time"])
         for ruled in _frames(rulings, name.open().frames, at.table):
             for piece in handle_bounded(ruled, at):
                 data = wire.encode(piece)

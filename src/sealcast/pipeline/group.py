@@ -1,7 +1,9 @@
-"""group: Matched -> Grouped. From subscriptions to subscribers, and only those who may read at the pinned version.
+"""group: Matched -> Grouped. From subscriptions to subscribers, and only those who may read at the pinned version and
+time.
 
 This is where access control is dynamic (paper 000): being interested was decided by the filter, being authorised is
-decided here, for this batch, whatever was true when the subscription was made.
+decided here, for this batch, whatever was true when the subscription was made. A subscription whose token has ended is
+as good as none.
 """
 
 from __future__ import annotations
@@ -15,7 +17,8 @@ from sealcast.pipeline.tables import SubscriptionTable
 
 def group(matched: Matched, table: SubscriptionTable) -> Grouped:
     """The distinct groups of the batch, and the group of every event that has one."""
-    members = _members(matched.subscriptions, table) & table.authorised
+    served = matched.subscriptions if table.served is None else matched.subscriptions & table.served
+    members = _members(served, table) & table.authorised
     events = np.flatnonzero(members.any(axis=1))
     groups, group_of = bits.unique_rows(members[events])
     return Grouped(matched.admitted, groups, events, group_of)

@@ -18,9 +18,7 @@ from typing import Final
 import numpy as np
 
 from sealcast.errors import Corrupt, FrameRejected, NotFound
-from sealcast.filters.check import fit
 from sealcast.filters.explain import Part, explain
-from sealcast.filters.parse import parse
 from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import Committed, LedgerReader
 from sealcast.log.pieces import Pieces
@@ -36,6 +34,8 @@ from sealcast.pipeline.expected import values
 from sealcast.pipeline.gate import CHECK, Codes, bounds_of
 from sealcast.pipeline.history import History, believe
 from sealcast.pipeline.rulings import received_of, rule_frames
+from sealcast.pipeline.standing import Standing, standings
+from sealcast.pipeline.tables import condition
 from sealcast.trust.changes import AddSubscription, RemoveSubscription
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm import RealmState
@@ -167,19 +167,20 @@ class Reasons:
             if not again.may_subscribe(self._topic, subscriber, committed.resealed.time_us):
                 text = f"it was sealed again ({committed.resealed.why}), and then {_unauthorised(again, subscriber)}"
                 return answer.that(Verdict.NOT_AUTHORISED, text)
-        return self._decide(answer, seen, state, delivered)
+        return self._decide(answer, seen, state, delivered, committed.entry.end.time_us)
 
     # --- the decision -------------------------------------------------------------------------------
 
-    def _decide(self, answer: Answer, seen: _Seen, state: RealmState, delivered: bool) -> Answer:
+    def _decide(self, answer: Answer, seen: _Seen, state: RealmState, delivered: bool, time_us: int) -> Answer:
         who = answer.subscriber
         if seen.refused is not None:
             reason = seen.refused.reason
             because = f"check {CHECK[reason]} of admission ({reason}) refused it: {seen.refused.detail}"
             answer = replace(answer, refused=seen.refused)
             return answer.that(Verdict.WRONG if delivered else Verdict.REFUSED, because)
-        authorised = state.may_subscribe(self._topic, who)
-        interests = self._interests(state, who, seen)
+        authorised = state.may_subscribe(self._topic, who, time_us)
+        standing = self._standing(state, who)
+        interests = self._interests(state, standing, seen)
         answer = replace(
             answer,
             attributes=seen.attributes,
@@ -188,16 +189,18 @@ class Reasons:
             other_times=self._other_times(who, state.version),
         )
         matched = [interest.id for interest in interests if interest.part.result is True]
-        if bool(matched and authorised) is not delivered:
+        served = [id for id in matched if standing[id].holds(time_us)]
+        if bool(served) is not delivered:
             found = "delivered" if delivered else "not delivered"
             return answer.that(Verdict.WRONG, f"it was {found}, and that is not what filters and rights say")
         if delivered:
-            return answer.that(Verdict.DELIVERED, f"{_listed(matched)} matched, and {who} may read")
+            return answer.that(Verdict.DELIVERED, f"{_listed(served)} matched, and {who} may read")
         if not interests:
             return answer.that(Verdict.NOT_SUBSCRIBED, f"{who} had no subscription on the topic then")
         if not matched:
             return answer.that(Verdict.NOT_MATCHED, f"no filter of {who} is true of it")
-        return answer.that(Verdict.NOT_AUTHORISED, f"{_listed(matched)} matched, but {_unauthorised(state, who)}")
+        why = _unauthorised(state, who) if not authorised else _without_token(state, standing[matched[0]], time_us)
+        return answer.that(Verdict.NOT_AUTHORISED, f"{_listed(matched)} matched, but {why}")
 
     def _ruled(self, committed: Committed, event: Position, piece: SealedPiece, state: RealmState) -> Codes:
         """What was ruled of the frame: its batch is decided again, with the windows that the batches before it left."""
@@ -230,12 +233,16 @@ class Reasons:
         payload = admitted.messages[one][int(admitted.payload_start[one]) :]
         return _Seen(None, list(values(admitted, topic.schema))[one], payload)
 
-    def _interests(self, state: RealmState, subscriber: str, seen: _Seen) -> tuple[Interest, ...]:
+    def _standing(self, state: RealmState, subscriber: str) -> dict[str, Standing]:
+        """Of the subscriber's subscriptions, what they were served, and when."""
+        mine = {s.id: s for s in state.subscriptions_of(self._topic) if s.subscriber == subscriber}
+        return dict(standings(state, state.topic(self._topic), mine))
+
+    def _interests(self, state: RealmState, standing: dict[str, Standing], seen: _Seen) -> tuple[Interest, ...]:
         schema: Schema = state.topic(self._topic).schema
         return tuple(
-            Interest(s.id, s.filter, explain(fit(parse(s.filter), schema), seen.attributes, seen.payload))
-            for s in state.subscriptions_of(self._topic)
-            if s.subscriber == subscriber
+            Interest(id, s.filter, explain(condition(s.filter, s.template, schema), seen.attributes, seen.payload))
+            for id, s in standing.items()
         )
 
     def _other_times(self, subscriber: str, version: int) -> tuple[str, ...]:
@@ -344,6 +351,13 @@ def _unauthorised(state: RealmState, subscriber: str) -> str:
     if entity is not None and entity.revoked:
         return f"{subscriber} was revoked, at version {entity.revoked_at_version}"
     return f"{subscriber} had no right to read the topic at version {state.version}"
+
+
+def _without_token(state: RealmState, standing: Standing, time_us: int) -> str:
+    if standing.until_us <= standing.from_us:
+        return f"its token was worth nothing at version {state.version}: its key center was revoked"
+    when = _1970 + timedelta(microseconds=standing.until_us if time_us >= standing.until_us else standing.from_us)
+    return f"its token {'had ended' if time_us >= standing.until_us else 'had not begun'} ({when.isoformat()})"
 
 
 def _listed(ids: list[str]) -> str:

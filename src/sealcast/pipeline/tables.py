@@ -3,14 +3,17 @@
 Compiling thousands of filters costs more than matching a batch, so tables are immutable and shared (decision 5): in
 memory while a worker lives, and on disk, named by the digest of what they were compiled from, to be mapped by the next
 worker. A table that differs from the last one by a few subscriptions is the last one with a small index on top.
+
+Who is served changes with time alone, too: tokens and rights end (standing.py). `SubscriptionTable.at` is the table at
+a time.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -24,16 +27,21 @@ from sealcast.filters.index import Index, Overlay, snapshot
 from sealcast.filters.index.overlay import NEW
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import Condition
-from sealcast.model import Schema, Subscription
+from sealcast.model import Schema
+from sealcast.pipeline.standing import standings
+from sealcast.trust.changes import EVERYTHING
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm import RealmState, Topic
+from sealcast.trust.templates import Template
 
 #: Fewer are compiled sooner than read from a file.
 MIN_SNAPSHOT: Final = 500
 #: Snapshots kept of a topic: the newest, and those that workers on their way out may still open.
 MAX_SNAPSHOTS: Final = 4
 
-Subscriptions = Mapping[str, Subscription]
+#: What is compiled, by subscription: its filter, and the template of its token.
+Asked = Mapping[str, tuple[str, str]]
+Times = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +57,19 @@ class SubscriptionTable:
     #: Of the slots, those that may read.
     authorised: bits.Words
     index: Index | Overlay
+    #: When each subscription is served; the end is not included.
+    from_us: Times
+    until_us: Times
+    #: Of the subscriptions, those that are served; None for all.
+    served: bits.Words | None = None
+
+    def at(self, time_us: int) -> SubscriptionTable:
+        """The table at a time: whose tokens and rights hold then."""
+        holds = (self.from_us <= time_us) & (time_us < self.until_us)
+        readers = np.zeros(self.n_slots, np.bool_)
+        readers[self.slots[holds]] = True
+        served = None if holds.all() else bits.mask(holds)
+        return replace(self, authorised=bits.mask(readers), served=served)
 
 
 class TableCache:
@@ -58,14 +79,15 @@ class TableCache:
         self._directory = directory
         self._broker = broker
         #: The table last asked for, and the one that was last compiled as a whole.
-        self._last: tuple[Subscriptions, Index | Overlay] | None = None
-        self._base: tuple[Subscriptions, Index] | None = None
+        self._last: tuple[Asked, Index | Overlay] | None = None
+        self._base: tuple[Asked, Index] | None = None
 
     def at(self, state: RealmState, topic: Topic) -> SubscriptionTable:
-        """The table at the state's version."""
+        """The table at the state's version; at any time, until it is pinned to one."""
         slots_by_name = state.slots_of(topic.name)
         subscriptions = state.subscriptions_at(topic.name, self._broker)
         slots = np.array([slots_by_name[s.subscriber] for s in subscriptions.values()], np.int64)
+        standing = dict(standings(state, topic, subscriptions))
         allowed = np.zeros(len(slots_by_name), np.bool_)
         allowed[list(state.authorised_slots(topic.name))] = True
         return SubscriptionTable(
@@ -74,36 +96,37 @@ class TableCache:
             n_slots=len(slots_by_name),
             one_each=np.array_equal(slots, np.arange(len(slots_by_name))),
             authorised=bits.mask(allowed),
-            index=self._index(subscriptions, topic.schema),
+            index=self._index({id: (s.filter, s.template) for id, s in standing.items()}, topic.schema),
+            from_us=np.array([s.from_us for s in standing.values()], np.int64),
+            until_us=np.array([s.until_us for s in standing.values()], np.int64),
         )
 
-    def _index(self, subscriptions: Subscriptions, schema: Schema) -> Index | Overlay:
-        if self._last is None or self._last[0] != subscriptions:
-            self._last = (subscriptions, self._overlaid(subscriptions) or self._whole(subscriptions, schema))
+    def _index(self, asked: Asked, schema: Schema) -> Index | Overlay:
+        if self._last is None or self._last[0] != asked:
+            self._last = (asked, self._overlaid(asked) or self._whole(asked, schema))
         return self._last[1]
 
-    def _overlaid(self, subscriptions: Subscriptions) -> Overlay | None:
+    def _overlaid(self, asked: Asked) -> Overlay | None:
         """On top of the last whole table, while they have most subscriptions in common."""
         if self._base is None:
             return None
         before, base = self._base
-        # Ids are never given twice, so the same id is the same filter.
-        place = {id: i for i, id in enumerate(before)}
-        origin = np.array([place.get(id, NEW) for id in subscriptions], np.int64)
-        added = [s.filter for id, s in subscriptions.items() if id not in place]
-        overlay = Overlay.build(base, origin, compile_filters(added, base.schema))
+        # Ids are never given twice; a template can change with a new token.
+        place = {(id, what): i for i, (id, what) in enumerate(before.items())}
+        origin = np.array([place.get(item, NEW) for item in asked.items()], np.int64)
+        added = [what for id, what in asked.items() if (id, what) not in place]
+        overlay = Overlay.build(base, origin, _compiled(added, base.schema))
         return None if overlay.stale else overlay
 
-    def _whole(self, subscriptions: Subscriptions, schema: Schema) -> Index:
-        filters = [s.filter for s in subscriptions.values()]
-        path = self._directory / f"{digest(filters, schema)}.index"
+    def _whole(self, asked: Asked, schema: Schema) -> Index:
+        path = self._directory / f"{digest(asked.values(), schema)}.index"
         try:
             index = snapshot.load(path)
         except (NotFound, Corrupt):
-            index = Index.build(compile_filters(filters, schema), schema)
-            if len(filters) >= MIN_SNAPSHOT:
+            index = Index.build(_compiled(asked.values(), schema), schema)
+            if len(asked) >= MIN_SNAPSHOT:
                 self._keep(path, index)
-        self._base = (subscriptions, index)
+        self._base = (asked, index)
         return index
 
     def _keep(self, path: Path, index: Index) -> None:
@@ -118,13 +141,24 @@ class TableCache:
 
 def compile_filters(filters: Sequence[str], schema: Schema) -> list[Condition]:
     """Filters that were checked when they were subscribed; fitting them to the schema types their literals."""
-    return [fit(parse(text), schema) for text in filters]
+    return [condition(text, EVERYTHING, schema) for text in filters]
 
 
-def digest(filters: Sequence[str], schema: Schema) -> str:
+def condition(filter: str, template: str, schema: Schema) -> Condition:
+    """What a subscriber gets: what it asked for, within what its token is for."""
+    wanted = fit(parse(filter), schema)
+    return wanted if template == EVERYTHING else Template.parse(template).within(wanted, schema)
+
+
+def _compiled(asked: Iterable[tuple[str, str]], schema: Schema) -> list[Condition]:
+    return [condition(filter, template, schema) for filter, template in asked]
+
+
+def digest(asked: Iterable[tuple[str, str]], schema: Schema) -> str:
     """Names what a table is compiled from."""
     hasher = hashlib.sha256(schema.digest)
-    for text in filters:
-        encoded = text.encode()
-        hasher.update(len(encoded).to_bytes(4, "big") + encoded)
+    for what in asked:
+        for text in what:
+            encoded = text.encode()
+            hasher.update(len(encoded).to_bytes(4, "big") + encoded)
     return hasher.hexdigest()
