@@ -303,20 +303,20 @@ def leaf(labels: dict[tuple[int, int], bytes], places: int, pattern: int) -> byt
         right = pattern >> place_asked(path, depth, places) & 1
         path = path << 1 | right
         if label is not None:
-            label = hashlib.sha512(b"sealcast/1 label" + label).digest()[32 * right :][:32]
+            label = hashlib.blake2b(b"sealcast/1 label" + label).digest()[32 * right :][:32]
         else:
             label = labels.get((depth + 1, path))
     return label
 
 
 def grow(label: bytes, name: bytes) -> bytes:
-    return hashlib.sha512(b"sealcast/1 grown" + label + name).digest()[:32]
+    return hashlib.blake2b(b"sealcast/1 grown" + label + name).digest()[:32]
 
 
 def unmask(under: bytes, purpose: bytes, place: bytes, masked: bytes) -> bytes:
-    mask = hashlib.sha512(b"sealcast/1 masks" + purpose + under + place).digest()
+    mask = hashlib.blake2b(b"sealcast/1 masks" + purpose + under + place).digest()
     plain = bytes(x ^ y for x, y in zip(mask, masked, strict=False))
-    if plain[32:] != hashlib.sha512(b"sealcast/1 check" + plain[:32]).digest()[:16]:
+    if plain[32:] != hashlib.blake2b(b"sealcast/1 check" + plain[:32]).digest()[:16]:
         raise Refused("cannot-open")
     return plain[:32]
 

@@ -57,6 +57,10 @@ class TableKey:
         return tuple(sorted(slot for place, slot in enumerate(self.slots) if self.pattern >> place & 1))
 
 
+#: Shape and members (packed) of stems, the nearest first; and the key of a tile, or a pair, that the last grew out of.
+Lineage = tuple[Sequence[tuple[bytes, bytes]], "PairKey | TableKey"]
+
+
 @dataclass(frozen=True, slots=True)
 class GrownKey:
     """A key that grows out of another: PRF(the stem's key, its own name). Members of the stem are members of it.
@@ -68,12 +72,14 @@ class GrownKey:
     shape: bytes
     #: Who: bit i (byte i // 8, bit i % 8) is slot i. Bytes, because such keys are looked up by what they are.
     packed: bytes
-    #: Finds the stem. Most keys were derived before: then nobody asks.
-    find_stem: Callable[[], KeyRef] = field(compare=False, repr=False)
+    #: Finds the stems, and the key at the end of them that grew out of none. Most keys were derived before: then nobody
+    #: asks.
+    find_lineage: Callable[[], Lineage] = field(compare=False, repr=False)
 
     @property
     def stem(self) -> KeyRef:
-        return self.find_stem()
+        stems, root = self.find_lineage()
+        return GrownKey(*stems[0], lambda: (stems[1:], root)) if stems else root
 
     @property
     def members(self) -> tuple[int, ...]:

@@ -88,6 +88,14 @@ class Layout:
         return self.middle - self.low >= self.high - self.middle
 
     @cached_property
+    def stems_left(self) -> list[bool]:
+        return list(map(bool, self.stem_is_left))
+
+    @cached_property
+    def middles(self) -> list[int]:
+        return list(map(int, self.middle))
+
+    @cached_property
     def below(self) -> Words:
         """Of each node: the slots below it, packed."""
         rows = np.zeros((self.low.size, 8 * bits.words_for(self.place_of.size)), np.uint8)

@@ -13,7 +13,7 @@ from sealcast.errors import Misuse
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clusters import fit
-from sealcast.groupkeys.interface import GrownKey, KeyRef, PairKey, TableKey
+from sealcast.groupkeys.interface import GrownKey, KeyRef, Lineage, PairKey, TableKey
 from sealcast.groupkeys.mosaic.layout import Layout, Patterns
 
 
@@ -25,10 +25,10 @@ class GrownKeys(Sequence[GrownKey]):
         shapes: list[bytes],
         packed: list[bytes],
         where: list[tuple[int, int, int]],
-        stem: Callable[[int, int, int], KeyRef],
+        lineage: Callable[[int, int, int], Lineage],
     ) -> None:
         self.shapes, self.packed = shapes, packed
-        self._where, self._stem = where, stem
+        self._where, self._lineage = where, lineage
 
     def __len__(self) -> int:
         return len(self.shapes)
@@ -40,7 +40,7 @@ class GrownKeys(Sequence[GrownKey]):
     def __getitem__(self, at: int | slice) -> GrownKey | Sequence[GrownKey]:
         if isinstance(at, slice):
             return [self[i] for i in range(*at.indices(len(self)))]
-        return GrownKey(self.shapes[at], self.packed[at], partial(self._stem, *self._where[at]))
+        return GrownKey(self.shapes[at], self.packed[at], partial(self._lineage, *self._where[at]))
 
 
 class Namer:
@@ -62,29 +62,34 @@ class Namer:
         packed = [raw[at : at + width].rstrip(b"\0") for at in range(0, len(raw), width)]
         shapes = list(map(self._layout.shapes.__getitem__, node.tolist()))
         where = list(zip(group.tolist(), first.tolist(), last.tolist(), strict=True))
-        return GrownKeys(shapes, packed, where, self._stem)
+        return GrownKeys(shapes, packed, where, self._lineage)
 
     def part(self, group: int, first: int, last: int) -> KeyRef:
         if first == last:
             return self._in_tile(first, int(self._patterns[group, first]))
         node = int(self._layout.meet[first, last])
-        packed = (
-            (self._whole(group) & self._layout.below_numbers[node])
-            .to_bytes(8 * self._groups.shape[1], "little")
-            .rstrip(b"\0")
-        )
-        return GrownKey(self._layout.shapes[node], packed, partial(self._stem, group, first, last))
+        return GrownKey(*self._named(self._whole(group), node), partial(self._lineage, group, first, last))
 
-    def _stem(self, group: int, first: int, last: int) -> KeyRef:
-        node = int(self._layout.meet[first, last])
-        middle = int(self._layout.middle[node])
-        tiles = self._tiles(group)
-        at = bisect_left(tiles, middle)
-        if self._layout.stem_is_left[node]:
-            return self.part(group, first, tiles[at - 1])
-        return self.part(group, tiles[at], last)
+    def _lineage(self, group: int, first: int, last: int) -> Lineage:
+        """Down the tree, always on the side that the key grows out of, to a tile."""
+        layout, tiles, whole = self._layout, self._tiles(group), self._whole(group)
+        stems, node = list[tuple[bytes, bytes]](), int(layout.meet[first, last])
+        while True:
+            at = bisect_left(tiles, layout.middles[node])
+            if layout.stems_left[node]:
+                last = tiles[at - 1]
+            else:
+                first = tiles[at]
+            if first == last:
+                return stems, self._in_tile(first, int(self._patterns[group, first]))
+            node = int(layout.meet[first, last])
+            stems.append(self._named(whole, node))
 
-    def _in_tile(self, tile: int, pattern: int) -> KeyRef:
+    def _named(self, whole: int, node: int) -> tuple[bytes, bytes]:
+        packed = (whole & self._layout.below_numbers[node]).to_bytes(8 * self._groups.shape[1], "little")
+        return self._layout.shapes[node], packed.rstrip(b"\0")
+
+    def _in_tile(self, tile: int, pattern: int) -> PairKey | TableKey:
         slots = self._layout.tiles[tile]
         return PairKey(slots[pattern.bit_length() - 1]) if pattern.bit_count() == 1 else TableKey(slots, pattern)
 

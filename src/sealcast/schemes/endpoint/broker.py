@@ -6,6 +6,7 @@ are kept warm, bounded, and refuse to be pickled.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Final, Generic, TypeVar
@@ -29,7 +30,8 @@ class Warm(Unpicklable, Generic[T]):
     def __init__(self, make: Callable[[KeyRef, bytes], T], most: int = MAX_WARM_KEYS) -> None:
         self._make = make
         self._most = most
-        self._kept: dict[bytes, T] = {}
+        # Ordered, because the first of a plain dictionary is found past all that were deleted before it.
+        self._kept: OrderedDict[bytes, T] = OrderedDict()
         #: By id, if it is there.
         self.known: Callable[[bytes], T | None] = self._kept.get
 
@@ -40,7 +42,7 @@ class Warm(Unpicklable, Generic[T]):
     def put(self, key_id: bytes, made: T) -> T:
         self._kept[key_id] = made
         if len(self._kept) > self._most:
-            del self._kept[next(iter(self._kept))]
+            self._kept.popitem(last=False)
         return made
 
 
@@ -135,14 +137,15 @@ class EndpointSealer(Unpicklable):
 
     def _grow(self, ref: GrownKey, key_id: bytes) -> Secret:
         """From the nearest stem that is known, or from the tile at the end of them."""
-        stem = ref.stem
-        name = self.key_id(stem)
-        names = list[bytes]()
-        while (known := self._secrets.known(name)) is None and isinstance(stem, GrownKey):
-            names.append(name)
-            stem = stem.stem
-            name = self.key_id(stem)
-        secret = known or self._secrets.get(stem, name)
-        for name in reversed(names):
+        stems, root = ref.find_lineage()
+        names = self.grown_ids([shape for shape, _ in stems], [packed for _, packed in stems])
+        known, missing = None, len(names)
+        for at, name in enumerate(names):
+            known = self._secrets.known(name)
+            if known is not None:
+                missing = at
+                break
+        secret = known or self._secrets.get(root, self.key_id(root))
+        for name in reversed(names[:missing]):
             secret = self._secrets.put(name, keys.grown_secret(secret, name))
         return keys.grown_secret(secret, key_id)
