@@ -36,6 +36,8 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "opyrchal/fig8": Experiment("opyrchal.figures:fig8", "encryptions against cache size"),
     "opyrchal/fig9": Experiment("opyrchal.fig9:run", "throughput against encryptions per message, and key set-up"),
     "opyrchal/auth": Experiment("opyrchal.auth:run", "throughput with integrity, key commitment and signatures"),
+    "shikfa/table2": Experiment("shikfa.tables:table2", "a filter's way up and a routing table, symbol by symbol"),
+    "shikfa/table3": Experiment("shikfa.tables:table3", "an event's way down, symbol by symbol"),
     "pallickara/registration": Experiment(
         "pallickara.registration:run", "registering a topic, and where the time goes"
     ),

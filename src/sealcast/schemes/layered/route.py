@@ -96,6 +96,10 @@ class Broker:
     def take_off(self, token: bytes) -> Element:
         return self.layers.peel(self.place.top, token)
 
+    def relayered(self, path: Path, entry: Entry) -> Entry:
+        """What an entry becomes on one of its paths."""
+        return self._relayered(path, self.secure_look_up(entry.tokens)[path], entry.key)
+
     def _relayered(self, path: Path, tokens: Iterable[Element], key: bytes) -> Entry:
         add, last = self.layers.add, self.relay_key(path)
         relayered = tuple(sorted(add(last, token) for token in tokens))
