@@ -34,8 +34,16 @@ def groupkeys() -> Iterator[Row]:
     yield from measured.rows()
 
 
+def layered() -> Iterator[Row]:
+    """`curve`, `hop`, `table-growth`: what a layer and a hop cost."""
+    from sealcast.bench import layered as measured
+
+    yield from measured.rows()
+
+
 SUITES: Final[dict[str, Callable[[], Iterator[Row]]]] = {
     "kernels": kernels,
     "pipeline": pipeline,
     "groupkeys": groupkeys,
+    "layered": layered,
 }

@@ -1,0 +1,120 @@
+"""Suite `layered`: what a layer and a hop cost.
+
+    curve          one power modulo the prime of 2,048 bits over one on the curve, both on elements in memory; with the
+                   same kind of arithmetic on both sides, whose time depends on the exponent
+    hop            the token work of a hop (take the layer off, look up, put a layer on) without caches over the same
+                   with them, warm: labels Zipf 1.1 over 10,000, the caches of the default size
+    table-growth   a hop's cost per event with 1,000,000 rows over that with 1,000; a row costs no power to make here
+
+A ratio below the one that is asked for is reported like any other.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from sealcast.bench.report import Row, side_by_side
+from sealcast.primitives.curve import CURVE
+from sealcast.primitives.groups import CachedHashes, Element, Exponent, Group
+from sealcast.primitives.modular import group14
+from sealcast.primitives.secrets import Secret
+from sealcast.schemes.layered.layers import MAX_CACHED_TOKENS, Layers, shared_exponent
+from sealcast.schemes.layered.route import Broker
+from sealcast.schemes.layered.table import RoutingTable
+from sealcast.schemes.layered.tree import Place
+
+LABELS: Final = 10_000
+EVENTS: Final = 4_000
+TOKENS_PER_EVENT: Final = 5
+SKEW: Final = 1.1
+SMALL: Final = 1_000
+LARGE: Final = 1_000_000
+_PLACE: Final = Place("B", ("A", "P"), "P", 2)
+_BELOW: Final = ("C", "D")
+
+
+def rows() -> Iterator[Row]:
+    yield curve_row()
+    yield hop_row()
+    yield growth_row()
+
+
+def curve_row(count: int = 400, reference_count: int = 5) -> Row:
+    reference = group14()
+    ours, theirs = _work(CURVE, count), _work(reference, reference_count)
+    mine, other = side_by_side(ours, theirs, rounds=7)
+    mine, other = mine / count * 1e6, other / reference_count * 1e6
+    return Row("curve", mine, other, f"{reference.name}, one layer", other / mine, "us per layer")
+
+
+def _work(group: Group, count: int) -> Callable[[], object]:
+    exponent = Exponent.derive(Secret.random(), group.order, b"bench")
+    elements = [group.hash(i.to_bytes(4, "big")) for i in range(count)]
+    return lambda: group.power_many(elements, exponent)
+
+
+def _broker(cached: int, table: RoutingTable) -> Broker:
+    keys = {name: shared_exponent(Secret(bytes(32)), CURVE, b"bench", "B", name) for name in ("A", "P", "C", "D")}
+    return Broker(_PLACE, Layers(CURVE, keys, cached), table)
+
+
+def _events(labels: Sequence[bytes], count: int, seed: int) -> list[list[bytes]]:
+    rng = np.random.default_rng(seed)
+    weights = 1.0 / np.arange(1, len(labels) + 1) ** SKEW
+    drawn = rng.choice(len(labels), (count, TOKENS_PER_EVENT), p=weights / weights.sum())
+    return [[labels[i] for i in event] for event in drawn.tolist()]
+
+
+def hop_row(events: int = EVENTS, labels: int = LABELS) -> Row:
+    """Half of the labels are asked for by somebody behind one path."""
+    hashes = CachedHashes(CURVE, b"bench")
+    tokens = [CURVE.encode(hashes(i.to_bytes(4, "big"))) for i in range(labels)]
+    table = RoutingTable()
+    cached, uncached = _broker(MAX_CACHED_TOKENS, table), _broker(0, table)
+    for token in tokens[::2]:
+        table.add(((cached.take_off(token),),), _BELOW)
+    arriving = _events(tokens, events, seed=1)
+    few = arriving[: events // 10]  # the slow side is measured on a tenth
+
+    def hops(broker: Broker, over: list[list[bytes]]) -> None:
+        for event in over:
+            for path, hit in broker.secure_look_up(event).items():
+                for element in hit:
+                    broker.layers.add(path[-1], element)
+
+    mine, other = side_by_side(lambda: hops(cached, arriving), lambda: hops(uncached, few), rounds=3)
+    mine, other = mine / len(arriving) * 1e6, other / len(few) * 1e6
+    return Row("hop", mine, other, "the same without caches", other / mine, "us per event")
+
+
+def growth_row(small: int = SMALL, large: int = LARGE, events: int = EVENTS) -> Row:
+    """The same events meet the same 500 rows in both tables; the others are conjunctions that they miss."""
+    hashes = CachedHashes(CURVE, b"bench")
+    tokens = [CURVE.encode(hashes(i.to_bytes(4, "big"))) for i in range(small)]
+    arriving = _events(tokens, events, seed=2)
+    brokers = []
+    for size in (small, large):
+        broker = _broker(MAX_CACHED_TOKENS, RoutingTable())
+        for token in tokens[: small // 2]:
+            broker.table.add(((broker.take_off(token),),), _BELOW)
+        for i in range(size - len(broker.table)):
+            broker.table.add(((_filler(2 * i),), (_filler(2 * i + 1),)), _BELOW)
+        brokers.append(broker)
+
+    def hops(broker: Broker) -> None:
+        for event in arriving:
+            broker.secure_look_up(event)
+
+    with_few, with_many = brokers
+    mine, other = side_by_side(lambda: hops(with_many), lambda: hops(with_few), rounds=7)
+    mine, other = mine / events * 1e6, other / events * 1e6
+    return Row("table-growth", mine, other, f"{small:,} rows instead of {large:,}", mine / other, "us per event")
+
+
+def _filler(number: int) -> Element:
+    """As long as an element and as random: a table does not look inside."""
+    return Element(hashlib.shake_128(number.to_bytes(8, "big")).digest(64))
