@@ -221,7 +221,7 @@ def test_refusals_are_listed_with_their_reason(delivered: Path) -> None:
     (refused,) = sealcast("rejected", "list", "--json").document["rejected"]
     assert (refused["reason"], refused["offset"], refused["row"], refused["events"]) == ("revoked", 1, None, 4)
     assert sealcast("rejected", "list", "--reason", "signature", "--json").document == {"rejected": []}
-    assert "nyse was revoked" in sealcast("rejected", "list", "--topic", "quotes").out
+    assert "the certificate of 'nyse' was revoked" in sealcast("rejected", "list", "--topic", "quotes").out
     assert sealcast("status", "--json").document["topics"][0]["rejected"] == {"revoked": 4}
     assert "revoked 4" in sealcast("status").out
 

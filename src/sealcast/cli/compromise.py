@@ -50,7 +50,7 @@ def compromise(
         talk.emit(as_json(report))
     else:
         _say(report)
-    if not report.over or not report.unharmed:
+    if report.over is False or not report.unharmed:
         talk.warn("not everything is as it should be: see the table; run it again if batches were under way")
         raise typer.Exit(1)
 

@@ -11,7 +11,7 @@ from sealcast.cli.times import moment
 
 if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.realm import RealmState
+    from sealcast.trust.realm import RealmState, Topic
 
 
 def rotate(
@@ -72,25 +72,31 @@ class Messages:
 
     def __init__(self, here: Realm) -> None:
         self._here = here
-        #: By topic: the epoch, how far its ledger was read, and the messages up to there.
-        self._read: dict[str, tuple[int, int, int]] = {}
+        #: By topic and broker: the epoch, how far the ledger was read, and the messages up to there.
+        self._read: dict[tuple[str, str], tuple[int, int, int]] = {}
 
     def counts(self) -> dict[str, int]:
+        """By topic. Its brokers share its key, so that what they seal counts together."""
+        state, counts = self._here.state(), dict[str, int]()
+        for name, found in state.topics.items():
+            counts[name] = sum(self._sealed(found.topic, broker) for broker in state.serving(name))
+        return counts
+
+    def _sealed(self, topic: Topic, broker: str) -> int:
         from sealcast.log.ledger import LedgerReader
 
-        for name, found in self._here.state().topics.items():
-            ledger = LedgerReader(self._here.paths.topic(name).ledger)
-            try:
-                epoch, first, count = self._read.get(name, (0, 0, 0))
-                if epoch != found.topic.epoch:
-                    epoch, first, count = found.topic.epoch, ledger.index_at(found.topic.epoch_starts[-1]), 0
-                end = ledger.end()
-                records = (ledger.at(index).entry.pieces for index in range(first, end))
-                count += sum(piece.events for pieces in records for piece in pieces)
-                self._read[name] = epoch, end, count
-            finally:
-                ledger.close()
-        return {name: count for name, (_, _, count) in self._read.items()}
+        ledger = LedgerReader(self._here.paths.topic(topic.name, broker).ledger)
+        try:
+            epoch, first, count = self._read.get((topic.name, broker), (0, 0, 0))
+            if epoch != topic.epoch:
+                first, count = ledger.index_at(topic.epoch_starts[-1]), 0
+            end = ledger.end()
+            records = (ledger.at(index).entry.pieces for index in range(first, end))
+            count += sum(piece.events for pieces in records for piece in pieces)
+            self._read[topic.name, broker] = topic.epoch, end, count
+            return count
+        finally:
+            ledger.close()
 
 
 def messages(here: Realm) -> dict[str, int]:

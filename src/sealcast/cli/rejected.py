@@ -37,10 +37,10 @@ def list_(
     state = here.state()
     names = [state.topic(topic).name] if topic is not None else list(state.topics)
     found: list[dict[str, Any]] = []
-    for name in names:
-        for each in _newest_first(here, name):
-            if reason is None or each["reason"] == reason:
-                found.append(each)
+    for name, broker in [(each, broker) for each in names for broker in state.serving(each)]:
+        for refused in _newest_first(here, name, broker):
+            if reason is None or refused["reason"] == reason:
+                found.append(refused)
                 if len(found) >= limit:
                     break
     found = sorted(found, key=lambda each: str(each["at"]), reverse=True)[:limit]
@@ -51,11 +51,11 @@ def list_(
     talk.table(["at", "topic", "place", "reason", "events", "detail"], rows, "nothing was refused")
 
 
-def _newest_first(here: Realm, topic: str) -> Iterator[dict[str, Any]]:
+def _newest_first(here: Realm, topic: str, broker: str) -> Iterator[dict[str, Any]]:
     from sealcast.cli.status import REJECTED, moment
     from sealcast.log.mailbox import TopicReader
 
-    reader = TopicReader(here.paths.topic(topic).root)
+    reader = TopicReader(here.paths.topic(topic, broker).root)
     try:
         for index in range(reader.ledger.end() - 1, -1, -1):
             committed = reader.record(index)
@@ -67,6 +67,7 @@ def _newest_first(here: Realm, topic: str) -> Iterator[dict[str, Any]]:
                     yield {
                         "at": moment(committed.time_us),
                         "topic": topic,
+                        "broker": broker,
                         "partition": position.partition,
                         "offset": position.offset,
                         "row": position.row if position.row >= 0 else None,

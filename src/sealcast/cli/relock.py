@@ -21,9 +21,7 @@ class By(StrEnum):
     KEY = "key"
 
 
-@app.command(
-    epilog="Example: SEALCAST_PASSPHRASE_FILE=phrase sealcast relock entities/alice.key --by passphrase --to alice.key"
-)
+@app.command(epilog="Example: sealcast relock entities/alice.key --by passphrase --to alice.key")
 def relock(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Key files that can be unlocked here.")],
     by: Annotated[By, typer.Option(help="Lock by a passphrase, or by this user's unlock key.")],

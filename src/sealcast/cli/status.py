@@ -34,7 +34,7 @@ def status(
     here = talk.open_realm(realm)
     state = here.state()
     names = [state.topic(topic).name] if topic is not None else list(state.topics)
-    found = [describe(here, name) for name in names]
+    found = [describe(here, name, broker) for name in names for broker in state.serving(name)]
     if json:
         talk.emit({"realm": here.name, "version": state.version, "entities": len(state.entities), "topics": found})
         return
@@ -53,39 +53,36 @@ def status(
         _show(each)
 
 
-def describe(here: Realm, name: str) -> dict[str, Any]:
-    """How one topic stands."""
+def describe(here: Realm, name: str, broker: str) -> dict[str, Any]:
+    """How one topic stands at one of its brokers."""
     from sealcast.clients.lag import cursors, lags
     from sealcast.log.mailbox import TopicReader
 
-    state, paths = here.state(), here.paths.topic(name)
-    found = state.topic_state(name)
+    state, paths = here.state(), here.paths.topic(name, broker)
+    found, at_home = state.topic_state(name), state.subscriptions_at(name, broker)
     reader = TopicReader(paths.root)
     try:
         at = cursors(paths, found.slots)
-        lag = lags(reader, found.slots, at)
+        lag = {who: n for who, n in lags(reader, found.slots, at).items() if state.served_at(name, who, broker)}
         return {
             "topic": name,
+            "broker": broker,
             "protection": found.topic.protection,
             "partitions": found.topic.partitions,
-            "subscriptions": len(found.subscriptions),
-            "subscribers": len(found.slots),
+            "subscriptions": len(at_home),
+            "subscribers": len(lag),
             "authorised": len(list(state.authorised_slots(name))),
-            **_ledger(here, name, reader),
+            **_ledger(here, name, broker, reader),
             "lag": {"total": sum(lag.values()), "subscribers": lag},
         }
     finally:
         reader.close()
 
 
-def _ledger(here: Realm, name: str, reader: TopicReader) -> dict[str, Any]:
-    from sealcast.log.embedded import EmbeddedTopic
-
-    about = here.state().topic(name)
-    ends = [0] * about.partitions
-    root = here.paths.topic(name).frames_root
-    if root.is_dir():
-        with EmbeddedTopic(root, read_only=True) as log:
+def _ledger(here: Realm, name: str, broker: str, reader: TopicReader) -> dict[str, Any]:
+    ends: list[int] = []
+    if here.paths.topic(name, broker).frames_root.is_dir():
+        with here.frames(name, broker, read_only=True) as log:
             ends = [log.partition(p).end() for p in range(log.partitions)]
     since, recent = time.time_ns() // 1000 - RATE_SECONDS * 1_000_000, dict[str, int]()
     totals, done, version, last_us = dict[str, int](), [0] * len(ends), 0, None
@@ -112,7 +109,7 @@ def _show(found: dict[str, Any]) -> None:
     refused = ", ".join(f"{reason} {count:,}" for reason, count in found["rejected"].items()) or "nothing"
     talk.pairs(
         [
-            ("topic", f"{found['topic']} ({found['protection']})"),
+            ("topic", f"{found['topic']} ({found['protection']}) at {found['broker']!r}"),
             (
                 "subscriptions",
                 f"{found['subscriptions']:,} of {found['subscribers']:,} subscribers, {found['authorised']:,} may read",

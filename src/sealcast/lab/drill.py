@@ -54,9 +54,11 @@ class Report:
     continued: bool = False
 
     @property
-    def over(self) -> bool:
-        """Nothing opens and nothing is admitted any more."""
+    def over(self) -> bool | None:
+        """Nothing opens and nothing is admitted any more; None when nobody could try."""
         mine = [cell for (name, _), cell in self.after.items() if name == self.entity]
+        if self.untried:
+            return None
         return all(not cell.opened and cell.publishes != matrix.ADMITTED for cell in mine)
 
     @property

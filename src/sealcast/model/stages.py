@@ -1,6 +1,7 @@
 """The type of each stage between the frame log and the mailboxes: a step cannot be skipped, its input would not exist.
 
-    Received --authenticate, replay--> Ruled --admit--> Admitted --match--> Matched --group--> Grouped --seal--> GroupSealed --deliver--> a sealed piece
+    Received --authenticate, replay--> Ruled --admit--> Admitted --match--> Matched --group--> Grouped
+        --seal--> GroupSealed --deliver--> a sealed piece
 
 Each type holds one batch, as columns: frames of one partition of one topic, handled under one pinned version of the
 realm. Arrays are numpy's and Arrow's; this module names their types and needs neither library to be imported.

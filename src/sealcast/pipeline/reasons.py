@@ -38,6 +38,7 @@ from sealcast.pipeline.standing import Standing, standings
 from sealcast.pipeline.tables import condition
 from sealcast.trust.changes import AddSubscription, RemoveSubscription
 from sealcast.trust.deployment import Realm
+from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm import RealmState
 from sealcast.wire import frame, sealed
 from sealcast.wire.frame import Header
@@ -195,6 +196,11 @@ class Reasons:
             return answer.that(Verdict.WRONG, f"it was {found}, and that is not what filters and rights say")
         if delivered:
             return answer.that(Verdict.DELIVERED, f"{_listed(served)} matched, and {who} may read")
+        if not state.served_at(self._topic, who, FIRST_BROKER):
+            home = state.home_of(self._topic, who)
+            return answer.that(
+                Verdict.NOT_SUBSCRIBED, f"{who} was served by broker {home}, and this is {FIRST_BROKER}'s part"
+            )
         if not interests:
             return answer.that(Verdict.NOT_SUBSCRIBED, f"{who} had no subscription on the topic then")
         if not matched:
