@@ -282,6 +282,19 @@ def test_what_covers_admits_at_least_as_much(
     assert first.covers(Template("quotes", first.tags))
 
 
+@settings(max_examples=200)
+@given(TAGS, TAGS, st.lists(EVENTS, max_size=8))
+def test_what_meets_admits_what_both_do(
+    one: dict[str, str | None], other: dict[str, str | None], events: list[dict[str, Value]]
+) -> None:
+    first, second = (Template("*", tuple(Tag(n, v) for n, v in t.items())) for t in (one, other))
+    both = first.meet(second, SCHEMA)
+    for event in events:
+        assert (both is not None and both.admits(event)) == (first.admits(event) and second.admits(event))
+    if both is not None:
+        assert Template.parse(str(both)) == both or not both.tags
+
+
 def test_a_filter_within_a_template_gets_no_more_than_both() -> None:
     template = Template.parse("s=NBA, i=*")
     wanted = parse("i > 3 OR s <> 'NBA'", SCHEMA)

@@ -86,8 +86,16 @@ class Gate:
         return min((refusal for refusal in found if refusal), key=lambda r: CHECK[r.reason], default=None)
 
     def template(self, token: bytes) -> Template:
-        """What events a token is for that was taken before."""
-        return self.token(token).claims.template
+        """What events a token is for that was taken before, within what was decided since: a right that was narrowed is
+        narrower at once."""
+        claims = self.token(token).claims
+        term = self.state.terms_of(self.topic.name, claims.subject).get(Right.PUBLISH)
+        if term is None or term.template == str(claims.template):
+            return claims.template
+        decided = Template.parse(term.template)
+        # When they have nothing in common: the tags of both, which no event has.
+        given = claims.template
+        return given.meet(decided, self.topic.schema) or Template(given.topics, given.tags + decided.tags)
 
     def _refuses_token(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> Refusal | None:
         # Whatever ends or begins a token's validity does so with a whole second, but for epochs that are over.

@@ -16,6 +16,7 @@ from sealcast.model.subscription import Subscription
 from sealcast.trust.changes import EVERYTHING, Credential, Right
 from sealcast.trust.realm import RealmState, Topic
 from sealcast.trust.roles import Role
+from sealcast.trust.templates import Template
 
 #: Later than any time that can be pinned.
 FOR_EVER: Final = (1 << 62) - 1
@@ -46,8 +47,10 @@ def standings(
         credential = credentials.get(id)
         right = _right(state, topic, subscription.subscriber)
         begins, ends = _token(state, topic, credential, void)
-        template = EVERYTHING if credential is None else credential.template
-        yield id, Standing(subscription.filter, template, max(begins, right[0]), min(ends, right[1]))
+        template = _template(state, topic, subscription.subscriber, credential)
+        if template is None:
+            begins, ends = _NEVER
+        yield id, Standing(subscription.filter, template or EVERYTHING, max(begins, right[0]), min(ends, right[1]))
 
 
 def _right(state: RealmState, topic: Topic, subscriber: str) -> tuple[int, int]:
@@ -55,6 +58,16 @@ def _right(state: RealmState, topic: Topic, subscriber: str) -> tuple[int, int]:
     if term is None:
         return _NEVER
     return term.not_before_us, FOR_EVER if term.until_us is None else term.until_us
+
+
+def _template(state: RealmState, topic: Topic, subscriber: str, credential: Credential | None) -> str | None:
+    """What its token is for, within what was decided since; None for nothing."""
+    term = state.terms_of(topic.name, subscriber).get(Right.SUBSCRIBE)
+    given = EVERYTHING if credential is None else credential.template
+    if term is None or term.template == given:
+        return given
+    both = Template.parse(given).meet(Template.parse(term.template), topic.schema)
+    return None if both is None else str(both)
 
 
 def _token(state: RealmState, topic: Topic, credential: Credential | None, void: frozenset[bytes]) -> tuple[int, int]:

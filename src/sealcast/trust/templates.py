@@ -143,6 +143,17 @@ class Template:
         theirs = {tag.name: tag for tag in other.tags}
         return all(tag.name in theirs and _tag_covers(tag, theirs[tag.name], schema) for tag in self.tags)
 
+    def meet(self, other: Template, schema: Schema) -> Template | None:
+        """The template for what both are for, of topics that are this one's; None when no event is."""
+        found = {tag.name: tag for tag in self.tags}
+        for tag in other.tags:
+            mine = found.get(tag.name)
+            if mine is None or _tag_covers(mine, tag, schema):
+                found[tag.name] = tag
+            elif not _tag_covers(tag, mine, schema):
+                return None
+        return Template(self.topics, tuple(found.values()))
+
     def __str__(self) -> str:
         tags = ", ".join(map(str, self.tags))
         if not tags:
