@@ -102,6 +102,21 @@ def test_memory_does_not_rely_on_what_was_never_delivered() -> None:
     assert not memory.ask(other, other, 9)[0].any() and len(memory) == 1
 
 
+def test_plans_that_wait_side_by_side_learn_as_one() -> None:
+    """None of them relies on another, so that in the first batch nothing is saved: no reason to stop making keys."""
+    events = workloads.popular_groups(9_000, 240, 1, popular=300)
+    planner, cost = Mosaic(240, 200_000, seed=1), list[float]()
+    for start in range(0, len(events), 3_000):
+        for tag in range(1, 7):
+            first = start + 500 * (tag - 1)
+            rows, of_event = bits.unique_rows(events[first : first + 500])
+            plan = planner.plan(rows, of_event, tag)
+            cost.append(float(plan.encryptions[of_event].mean() + (~plan.link_grows).sum() / 500))
+        for tag in range(1, 7):
+            planner.settle(tag, True)
+    assert min(cost[:6]) > 10 and max(cost[-6:]) < 4
+
+
 # --- outlines: with one, and who holds a key, the key is named again ----------------------------------------
 
 

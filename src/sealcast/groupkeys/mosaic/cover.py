@@ -191,7 +191,8 @@ class Coverer:
 
     def _ask(self, parts: _Parts, head: U64, tail: U64, node: Indices) -> NDArray[np.int8]:
         held, savings = self._memory.ask(head, tail, self._tag)
-        self._gates.gained(node[held], savings[held])
+        # Also what others have handed out and is not delivered yet: next time it will have been worth it.
+        self._gates.gained(node, savings)
         kind = np.where(held, HELD, THROUGH).astype(np.int8)
         fresh = np.flatnonzero(~held)
         fresh = fresh[parts.main[fresh] | self._grounded(parts.where(fresh))]

@@ -54,22 +54,23 @@ class Memory:
         return int(np.count_nonzero(self._uses))
 
     def ask(self, head: U64, tail: U64, tag: int = DELIVERED) -> tuple[Flags, Indices]:
-        """Which a plan of this tag may rely on, and what each of those saves. Being asked for counts as a use."""
+        """Which a plan of this tag may rely on; and of those that are remembered at all, what each saves. Being asked for
+        counts as a use."""
         if not self._sets or not head.size:
             return np.zeros(head.size, np.bool_), np.zeros(head.size, np.int64)
         at = self._set_of(tail)
         same = self._same(at, head, tail)
-        if self._open:
-            since = self._tag[at]
-            same &= (since == DELIVERED) | (since == tag)
-        held: Flags = np.asarray(same.any(axis=1))
-        rows, ways = at[held], same[held].argmax(axis=1)
+        there: Flags = np.asarray(same.any(axis=1))
+        rows, ways = at[there], same[there].argmax(axis=1)
         savings = np.zeros(head.size, np.int64)
-        savings[held] = self._savings[rows, ways]
+        savings[there] = self._savings[rows, ways]
         uses = np.minimum(self._uses[rows, ways].astype(np.int64) + 1, _MOST)
         self._uses[rows, ways] = uses
-        self._credit[rows, ways] = np.minimum(savings[held] * uses, _MOST)
-        return held, savings
+        self._credit[rows, ways] = np.minimum(savings[there] * uses, _MOST)
+        if self._open:
+            since = self._tag[rows, ways]
+            there[there] = (since == DELIVERED) | (since == tag)
+        return there, savings
 
     def tell(self, head: U64, tail: U64, savings: Indices, tag: int = DELIVERED) -> None:
         """Remember these, which a plan of this tag could not rely on yet and which are all different."""

@@ -44,7 +44,7 @@ CELLS_AT_ONCE: Final = 1 << 21
 #: Tiles of newcomers, before the tree is balanced anew.
 MOST_UNBALANCED: Final = 8
 #: A tile's and a node's own counters.
-_FIXED_BYTES: Final = 56
+_FIXED_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
