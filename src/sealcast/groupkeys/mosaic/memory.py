@@ -54,8 +54,10 @@ class Memory:
         return int(np.count_nonzero(self._uses))
 
     def ask(self, head: U64, tail: U64, tag: int = DELIVERED) -> tuple[Flags, Indices]:
-        """Which a plan of this tag may rely on; and of those that are remembered at all, what each saves. Being asked for
-        counts as a use."""
+        """Which a plan of this tag may rely on; and of those that are remembered at all, what each saves.
+
+        Being asked for counts as a use.
+        """
         if not self._sets or not head.size:
             return np.zeros(head.size, np.bool_), np.zeros(head.size, np.int64)
         at = self._set_of(tail)
