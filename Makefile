@@ -34,7 +34,7 @@ demo: $(READY)
 	@$(BIN)/sealcast demo
 
 test: lint postgres
-	@$(BIN)/pytest
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 # The tests start a PostgreSQL of their own. Its programs come from the system's packages; free when they are there.
 postgres:

@@ -20,6 +20,25 @@ settings.register_profile("sealcast", deadline=None, derandomize=True)
 settings.load_profile("sealcast")
 
 
+#: Files of few tests and many minutes. Two processes share the tests, a file at a time: what is long begins first.
+LONGEST_FIRST = (
+    "pipeline/test_crash.py",
+    "trust/test_model.py",
+    "pipeline/test_faults.py",
+    "pipeline/",
+    "lab/",
+    "cli/",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    def rank(item: pytest.Item) -> int:
+        path = item.path.as_posix()
+        return next((n for n, part in enumerate(LONGEST_FIRST) if f"tests/{part}" in path), len(LONGEST_FIRST))
+
+    items.sort(key=rank)  # stable: within a file, the order stays
+
+
 @pytest.fixture(scope="session", autouse=True)
 def unlock_key(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """Private keys are sealed under an unlock key of the tests' own, also in the processes that they start."""
