@@ -15,6 +15,7 @@ from functools import cache, lru_cache
 from typing import Final
 
 from sealcast.log.ledger import LedgerReader
+from sealcast.log.pieces import Pieces
 from sealcast.pipeline.gate import Gate, bounds_of
 from sealcast.pipeline.memory import KeyMemory
 from sealcast.pipeline.tables import SubscriptionTable, TableCache
@@ -60,7 +61,9 @@ class TopicWorker:
         self._name = topic
         self._broker: BrokerSecrets = realm.broker(broker)
         self._tables = TableCache(realm.paths.tables(topic, broker), broker)
-        self._ledger = LedgerReader(realm.paths.topic(topic, broker).ledger)
+        journal_key = self._broker.journal_key(realm.state().topic(topic).id)
+        self._ledger = LedgerReader(realm.paths.topic(topic, broker).ledger, journal_key)
+        self._pieces = Pieces(realm.paths.topic(topic, broker).pieces)
         self._memories: dict[int, KeyMemory] = {}
         self._sealers: dict[int, EndpointSealer] = {}
         #: By slot. Slots are never given twice, so that a longer list says all that a shorter one did.
@@ -99,7 +102,8 @@ class TopicWorker:
         memory = self._memories.get(topic.epoch)
         if memory is None:
             subscribers = len(self._subscribers)
-            memory = self._memories[topic.epoch] = KeyMemory(self._ledger, subscribers, topic.group_keys)
+            memory = KeyMemory(self._ledger, self._pieces, topic.epoch, subscribers, topic.group_keys)
+            self._memories[topic.epoch] = memory
         memory.grown_to(len(self._subscribers))
         return memory
 

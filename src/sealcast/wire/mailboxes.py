@@ -101,6 +101,18 @@ class Mailboxes:
         start = np.searchsorted(slot, np.append(self.slots, np.iinfo(np.int64).max))
         return start, event, self._starts[event] + via
 
+    def words(self) -> npt.NDArray[np.uint64]:
+        """The groups as rows of packed slots: bit s % 64 of word s / 64 is slot s."""
+        bits = self._bits
+        if bits is None:
+            width = int(np.asarray(self.members, np.int64).max(initial=-1)) // 8 + 1
+            bits = np.zeros((self.groups, width), np.uint8)
+            group, slot = np.repeat(np.arange(self.groups), self.sizes), np.asarray(self.members, np.int64)
+            np.bitwise_or.at(bits, (group, slot >> 3), np.left_shift(1, slot & 7).astype(np.uint8))
+        padded = np.zeros((self.groups, -(-max(1, bits.shape[1]) // 8) * 8), np.uint8)
+        padded[:, : bits.shape[1]] = bits
+        return padded.view("<u8").astype(np.uint64, copy=False)
+
     # --- inside -------------------------------------------------------------------------------------
 
     @cached_property

@@ -21,7 +21,7 @@ import numpy as np
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.handed import DELIVERED
-from sealcast.groupkeys.interface import KeyPlan, events_of
+from sealcast.groupkeys.interface import KeyPlan, Outline, events_of
 from sealcast.groupkeys.mosaic.assemble import Batch, assemble, concatenated
 from sealcast.groupkeys.mosaic.cover import HELD, NEW, THROUGH, TILE, WHOLE, Cover, Coverer, Fingerprints
 from sealcast.groupkeys.mosaic.gates import SHARE, Gates
@@ -161,6 +161,26 @@ class Mosaic:
         cost = cost_of(cover, groups.shape[0])
         self._remember(coverer, cover, cost, tag)
         return plan, cost
+
+    def learn(self, outline: Outline, groups: Words, table_of: Indices, table_slot: Indices) -> None:
+        """What others have delivered: groups each of which has a key of its own by now, and parts of tables.
+
+        Only of a layout that is the same: keys are named by it.
+        """
+        mine = self._layout.outline
+        pairs = ((mine.sizes, outline.sizes), (mine.runs, outline.runs), (mine.joins, outline.joins))
+        if not all(np.array_equal(one, other) for one, other in pairs):
+            return
+        patterns = self._layout.patterns(groups)
+        inside = np.bitwise_count(patterns).sum(axis=1, dtype=np.int64) == bits.count(groups)
+        head, tail = (sums[inside, -1] for sums in self._fingerprints.sums(patterns))
+        saves = np.count_nonzero(patterns[inside], axis=1) - 1
+        _, first = np.unique(head, return_index=True)
+        held, _ = self._memory.ask(head[first], tail[first])
+        fresh = first[~held]
+        self._memory.tell(head[fresh], tail[fresh], saves[fresh])
+        self._tables.bought[table_of] = True
+        self._tables.give(self._layout.place_of[table_slot], DELIVERED)
 
     def settle(self, tag: int, delivered: bool) -> None:
         self._memory.settle(tag, delivered)
