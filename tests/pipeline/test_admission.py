@@ -32,7 +32,6 @@ from sealcast.trust.quota import Quota
 from sealcast.trust.replay import Windows
 from sealcast.trust.templates import Template
 from sealcast.trust.tokens import mint
-from sealcast.wire import frame
 from sealcast.wire.records import RecordCodec
 
 TOPIC = "quotes"
@@ -134,7 +133,7 @@ class Open:
         gate = self.gate
         match reason:
             case Reason.SIGNATURE:
-                self.patch.setattr(VerifyKey, "verify", lambda *about: True)
+                self.patch.setattr(VerifyKey, "signed", lambda *about: True)
             case Reason.TIME:
                 return replace(gate, bounds=replace(gate.bounds, max_skew_us=2**60, stale_after_us=2**60))
             case Reason.BUDGET:
@@ -144,7 +143,7 @@ class Open:
             case Reason.TEMPLATE:
                 self.patch.setattr(second_half, "_off_template", lambda *about: [])
             case Reason.EVENT:
-                self.patch.setattr(type(gate.codec), "decode", _decode_kindly(gate.codec))
+                self.patch.setattr(type(gate.codec), "decode_joined", _decode_kindly(gate.codec))
             case Reason.EPOCH:
                 self.patch.setattr(type(gate.topic), "epoch_admissible", lambda *about: True)
             case _:
@@ -168,11 +167,8 @@ class _Any(bytes):
 
 
 def _decode_kindly(codec: RecordCodec) -> Callable[..., Any]:
-    really = codec.decode
-
-    def decode(self: RecordCodec, messages: list[bytes]) -> Any:
-        nothing = codec.encode([dict.fromkeys(SCHEMA.names)] * len(messages), [b""] * len(messages))
-        return really(nothing)
+    def decode(self: RecordCodec, joined: bytes, lengths: Any) -> Any:
+        return codec.decode(codec.encode([dict.fromkeys(SCHEMA.names)] * len(lengths), [b""] * len(lengths)))
 
     return decode
 
@@ -217,7 +213,7 @@ def _other_keys(gate: Gate, patch: pytest.MonkeyPatch, reason: Reason) -> Gate:
         foreign = Schema.from_json({"attributes": [{"name": "symbol", "type": "string"}]})
         return replace(gate, topic=replace(gate.topic, schema=foreign), codec=RecordCodec(foreign))
     patch.setattr(SealingKey, "open", lambda self, nonce, commitment, body, aad=None: body[:-16])
-    patch.setattr(frame, "decode_body", lambda body, count: [b"\0" * 40] * count)
+    patch.setattr(second_half, "_messages", lambda body, count: ([b"\0" * 40] * count, b"\0" * 40 * count, 40))
     return gate
 
 

@@ -41,9 +41,17 @@ def layered() -> Iterator[Row]:
     yield from measured.rows()
 
 
+def admit() -> Iterator[Row]:
+    """`batch-signed`, `event-signed`: admission with all checks on, beside a signature per event."""
+    from sealcast.bench import admit as measured
+
+    yield from measured.rows()
+
+
 SUITES: Final[dict[str, Callable[[], Iterator[Row]]]] = {
     "kernels": kernels,
     "pipeline": pipeline,
     "groupkeys": groupkeys,
+    "admit": admit,
     "layered": layered,
 }

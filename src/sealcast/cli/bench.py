@@ -14,7 +14,9 @@ app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
 
 @app.command(epilog="Example: sealcast bench kernels --json")
 def bench(
-    suite: Annotated[str | None, typer.Argument(help="kernels, pipeline, groupkeys or layered; without one, all.")] = None,
+    suite: Annotated[
+        str | None, typer.Argument(help="kernels, pipeline, groupkeys, admit or layered; without one, all.")
+    ] = None,
     json: talk.JsonOption = False,
 ) -> None:
     """What the hot paths cost beside the physical limit, the naive way, or themselves at another size.

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,24 +59,18 @@ Ints = NDArray[np.int64]
 def admit(ruled: Ruled, gate: Gate) -> Admitted:
     """The events of frames that passed, each checked."""
     received, parsed = ruled.received, frames.parse_many(ruled.received.frames)
-    proofs, messages, rejections = list[FrameProof](), list[bytes](), list[Rejection]()
-    templates = list[Template]()
-    opened = _Opening(gate, parsed)
+    opened, rejections = _Opening(gate, parsed), list[Rejection]()
     rows = zip(received.offsets, received.times, received.frames, ruled.codes.tolist(), strict=True)
     for row, (offset, time_us, data, code) in enumerate(rows):
         try:
             if code:
                 raise _refused(data, time_us, code, gate)
-            proof, more = opened.frame(row, offset, data)
+            opened.frame(row, offset, data)
         except FrameRejected as refused:
             where = Position(received.partition, offset, WHOLE_FRAME)
             detail, events = _shortened(refused.message), int(parsed.count[row] if parsed.good[row] else 0)
             rejections.append(Rejection(where, Reason(refused.reason), detail, events))
-            continue
-        proofs.append(proof)
-        messages += more
-        templates.append(opened.template)
-    return _check_events(received, gate, proofs, templates, messages, rejections)
+    return _check_events(received, gate, opened, rejections)
 
 
 # --- the frame ------------------------------------------------------------------------------------------
@@ -98,46 +92,53 @@ def _refused(data: bytes, time_us: int, code: int, gate: Gate) -> FrameRejected:
     raise Bug(f"a frame was refused ({reason}), and looked at again it is not")
 
 
-class _Sealed(NamedTuple):
+class _Boot:
     """What the frames of one start of a publisher in one epoch have in common."""
 
-    publisher: str
-    key: SealingKey
+    __slots__ = ("epoch", "key", "publisher", "template", "token")
+
+    def __init__(self, publisher: str, epoch: int, key: SealingKey) -> None:
+        self.publisher = publisher
+        self.epoch = epoch
+        self.key = key
+        #: The token of its last frame, and what that is for.
+        self.token: bytes | None = None
+        self.template: Template
 
 
 class _Opening:
-    """Checks 17 to 19 for the frames of a batch: that they open, and hold what was signed."""
+    """Checks 17 to 19 for the frames of a batch, that they open and hold what was signed; and what they held."""
 
     def __init__(self, gate: Gate, parsed: Frames) -> None:
+        self.proofs: list[FrameProof] = []
+        #: What the events of each frame must be.
+        self.templates: list[Template] = []
+        self.messages: list[bytes] = []
+        #: The same messages in as few pieces as there are, and how long they are: a number a frame of one.
+        self._joined: list[bytes] = []
+        self._lengths: list[int | Ints] = []
         self._gate = gate
         self._schema = gate.topic.schema.digest
-        self._boots: dict[tuple[bytes, int], _Sealed] = {}
-        self._templates: dict[bytes, Template] = {}
-        self._rows = list(
-            zip(
-                parsed.header[0].tolist(),
-                parsed.sender_end.tolist(),
-                parsed.epoch.tolist(),
-                parsed.schema.tolist(),
-                parsed.count.tolist(),
-                parsed.root.tolist(),
-                parsed.commitment.tolist(),
-                parsed.nonce.tolist(),
-                parsed.ciphertext.tolist(),
-                parsed.algorithm.tolist(),
-                *(bound.tolist() for bound in (*parsed.signed, *parsed.token)),
-                strict=True,
-            )
+        self._boots: dict[bytes, _Boot] = {}
+        columns = (
+            parsed.header[0],
+            parsed.sender_end,
+            parsed.epoch,
+            parsed.schema,
+            parsed.count,
+            parsed.root,
+            parsed.commitment,
+            parsed.nonce,
+            parsed.ciphertext,
+            parsed.algorithm,
         )
-        #: Of the frame that was opened last.
-        self.template: Template
+        self._fields = _by_row(*columns)
+        self._spans = _by_row(*parsed.signed, *parsed.token)
 
-    def frame(self, row: int, offset: int, data: bytes) -> tuple[FrameProof, list[bytes]]:
-        """The proof of the frame, and its messages."""
-        (start, sender_end, epoch, schema, count, root, commitment, nonce, ciphertext, algorithm, *spans) = self._rows[
-            row
-        ]
-        signed_start, signed_end, token_start, token_end = spans
+    def frame(self, row: int, offset: int, data: bytes) -> None:
+        """One more; FrameRejected, and nothing was taken, when it fails a check."""
+        start, sender_end, epoch, schema, count, root, commitment, nonce, ciphertext, algorithm = self._fields[row]
+        signed_start, signed_end, token_start, token_end = self._spans[row]
         boot = self._boot(data[start:sender_end], epoch)
         # (17)
         if data[schema : schema + DIGEST_BYTES] != self._schema:
@@ -155,7 +156,7 @@ class _Opening:
                 data[ciphertext:],
                 frames.body_aad(data[commitment - _PROTECTED_BYTES : committed], signed),
             )
-            messages = frame.decode_body(body, count)
+            messages, joined, lengths = _messages(body, count)
         except (CannotOpen, FrameRejected) as error:
             raise FrameRejected(Reason.SEAL, f"the body does not open: {error.message}") from None
         # (19) the events are exactly those that were signed
@@ -163,19 +164,42 @@ class _Opening:
         if nodes[-HASH_BYTES:] != data[root : root + HASH_BYTES]:
             raise FrameRejected(Reason.ROOT, f"the events are not those that {boot.publisher} signed")
         token = data[token_start:token_end]
-        template = self._templates.get(token)
-        if template is None:
-            template = self._templates[token] = self._gate.template(token)
-        self.template = template
-        return FrameProof(offset, signed, count, nodes), messages
+        if token != boot.token:
+            boot.token, boot.template = token, self._gate.template(token)
+        self.proofs.append(FrameProof(offset, signed, count, nodes))
+        self.templates.append(boot.template)
+        self.messages += messages
+        self._joined.append(joined)
+        self._lengths.append(lengths)
 
-    def _boot(self, sender: bytes, epoch: int) -> _Sealed:
-        found = self._boots.get((sender, epoch))
-        if found is None:
+    def decoded(self) -> Decoded:
+        """The events of all frames, as columns."""
+        if len(self.messages) == len(self.proofs):
+            lengths = np.array(self._lengths, np.int64)
+        else:
+            lengths = np.concatenate([np.atleast_1d(part) for part in self._lengths])
+        return self._gate.codec.decode_joined(b"".join(self._joined), lengths)
+
+    def _boot(self, sender: bytes, epoch: int) -> _Boot:
+        found = self._boots.get(sender)
+        if found is None or found.epoch != epoch:
             publisher = frames.publisher_of(sender)
             key = self._gate.frame_key(publisher, epoch, sender[-BOOT_BYTES:])
-            found = self._boots[sender, epoch] = _Sealed(publisher, key)
+            found = self._boots[sender] = _Boot(publisher, epoch, key)
         return found
+
+
+def _messages(body: bytes, count: int) -> tuple[list[bytes], bytes, int | Ints]:
+    """The messages of an opened body, one by one and in one piece, and how long they are."""
+    if count == 1:
+        message = frame.only_message(body)
+        return [message], message, len(message)
+    split = frame.split_body(body, count)
+    return split.messages(), split.joined, split.lengths
+
+
+def _by_row(*columns: Ints) -> list[tuple[int, ...]]:
+    return list(zip(*(column.tolist() for column in columns), strict=True))
 
 
 def _tree(messages: list[bytes]) -> bytes:
@@ -187,23 +211,17 @@ def _tree(messages: list[bytes]) -> bytes:
 # --- the events ---------------------------------------------------------------------------
 
 
-def _check_events(
-    received: Received,
-    gate: Gate,
-    proofs: list[FrameProof],
-    templates: list[Template],
-    messages: list[bytes],
-    rejections: list[Rejection],
-) -> Admitted:
+def _check_events(received: Received, gate: Gate, opened: _Opening, rejections: list[Rejection]) -> Admitted:
+    proofs, messages = opened.proofs, opened.messages
     counts = np.array([proof.count for proof in proofs], np.int64)
     frame_index = np.repeat(np.arange(len(proofs)), counts)
     row = np.arange(len(messages)) - np.repeat(np.cumsum(counts) - counts, counts)
 
-    schema, decoded = gate.topic.schema, gate.codec.decode(messages)
+    schema, decoded = gate.topic.schema, opened.decoded()
     # By attribute and rule, never by value: reasons are kept in clear, for whoever may see that something was refused.
     off = {event: _OFF_DOMAIN.format(name) for event, (name, _) in check_domain(schema, decoded.columns).items()}
     refused = {event: (Reason.EVENT, text) for event, text in {**off, **decoded.bad}.items()}  # (20)
-    outside = _off_template(templates, frame_index, decoded, gate)
+    outside = _off_template(opened.templates, frame_index, decoded, gate)
     refused |= dict.fromkeys((e for e in outside if e not in decoded.bad), (Reason.TEMPLATE, _OFF_TEMPLATE))  # (8)
     rejections += _refused_events(received.partition, proofs, frame_index, row, refused)
 
@@ -231,7 +249,7 @@ def _check_events(
 def _off_template(templates: list[Template], frame_index: Ints, decoded: Decoded, gate: Gate) -> list[int]:
     """Events whose publisher may publish others only: one vectorised question a distinct template."""
     found = list[int]()
-    for template in {t for t in templates if not t.every_event}:
+    for template in {t for t in set(templates) if not t.every_event}:
         frames_of = np.array([t == template for t in templates])
         rows = np.flatnonzero(frames_of[frame_index])
         fits = template.admits_rows(decoded.columns.take(rows), gate.topic.schema)

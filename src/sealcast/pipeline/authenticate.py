@@ -8,7 +8,7 @@ The clock of these checks is the log's, not this process's: a batch that is run 
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,15 +16,20 @@ from numpy.typing import NDArray
 from sealcast.errors import Bug, FrameRejected
 from sealcast.model.rejection import Reason
 from sealcast.model.stages import Received
-from sealcast.pipeline.gate import CHECK, EARLIER, MAX_REMEMBERED, RULING, Gate, Rulings
+from sealcast.pipeline.gate import CHECK, EARLIER, RULING, Gate, Rulings
 from sealcast.primitives.sign import SIGNATURE_BYTES, VerifyKey
 from sealcast.trust.replay import CLAIM, Claims
 from sealcast.wire import frame, frames
 from sealcast.wire.frame import BOOT_BYTES, DIGEST_BYTES, Frame, Header
 from sealcast.wire.frames import Frames
 
+_SECOND_US: Final = 1_000_000
+_FOR_EVER: Final = 1 << 62
+
 Ints = NDArray[np.int64]
 Numbers = NDArray[np.uint8]
+#: `hi`, `lo` and `publisher` of each frame's claim.
+Who = NDArray[np.uint64]
 
 
 def authenticate(received: Received, gate: Gate) -> tuple[Claims, Rulings]:
@@ -34,7 +39,7 @@ def authenticate(received: Received, gate: Gate) -> tuple[Claims, Rulings]:
     refused = np.zeros(len(received.frames), np.uint8)
     for row in np.flatnonzero(~parsed.good).tolist():
         refused[row] = CHECK[_unreadable(received.frames[row])]
-    who = _check_senders(received, parsed, times, gate, refused)
+    who = _check_senders(received, parsed, gate, refused)
     late = _untimely(parsed.time, times, gate) & (refused == 0)
     refused[late] = CHECK[Reason.TIME]
     return _claims(received, parsed, times, who, refused), _rulings(received, refused)
@@ -80,13 +85,25 @@ def _check_time(header: Header, time_us: int, gate: Gate) -> None:
 # --- a batch ------------------------------------------------------------------------------------------
 
 
-class _Sender(NamedTuple):
+class _Sender:
     """Topic, publisher and boot: what the frames of one start of a publisher have in common."""
 
-    ours: bool
-    publisher: str
-    key: VerifyKey | None
-    who: tuple[int, int, int]
+    __slots__ = ("from_us", "key", "named", "number", "ours", "publisher", "second", "token", "until_us", "who")
+
+    def __init__(self, name: bytes, number: int, gate: Gate) -> None:
+        self.publisher = frames.publisher_of(name)
+        self.ours = frames.topic_of(name) == gate.topic.id
+        known = self.publisher in gate.state.entities
+        self.key: VerifyKey | None = gate.verify_key(self.publisher) if known else None
+        #: Its place among the senders of the batch, and how claims call it.
+        self.number = number
+        self.who = gate.identify(self.publisher, name[-BOOT_BYTES:])
+        #: When it may publish, by the realm's word.
+        term = gate.term(self.publisher)
+        self.from_us, self.until_us = (0, 0) if term is None else (term.not_before_us, term.until_us or _FOR_EVER)
+        #: The token that passed last: how the header named it, in which second, and what came along.
+        self.named = self.token = b""
+        self.second = -1
 
 
 def _unreadable(data: bytes) -> Reason:
@@ -97,35 +114,42 @@ def _unreadable(data: bytes) -> Reason:
     raise Bug("a frame is read one by one and not in a batch: the two readers disagree")
 
 
-def _check_senders(
-    received: Received, parsed: Frames, times: Ints, gate: Gate, refused: Numbers
-) -> list[tuple[int, int, int]]:
-    """Checks 3 to 13, a frame at a time; what senders and tokens have in common is looked at once. Who each is."""
-    who, senders = [(0, 0, 0)] * len(received.frames), dict[bytes, _Sender]()
-    current = gate.topic.epoch
+def _check_senders(received: Received, parsed: Frames, gate: Gate, refused: Numbers) -> Who:
+    """Checks 3 to 13, a frame at a time; what the frames of a sender have in common is looked at once. Who each is."""
+    senders = dict[bytes, _Sender]()
+    number_of = [0] * len(received.frames)
+    current, given, when = gate.topic.epoch, received.frames, received.times
     for row, header, sender_end, end, token, token_end, digest, signature, epoch in _rows(parsed):
-        data, time_us = received.frames[row], received.times[row]
+        data, time_us = given[row], when[row]
         name = data[header:sender_end]
         sender = senders.get(name)
         if sender is None:
-            if len(senders) >= MAX_REMEMBERED:
-                senders.clear()
-            sender = senders[name] = _sender(name, gate)
-        who[row] = sender.who
-        if not sender.ours:
-            refused[row] = CHECK[Reason.TOPIC]
-            continue
-        named = data[digest : digest + DIGEST_BYTES]
-        refusal = gate.refuses_publisher(sender.publisher, data[token:token_end], named, time_us)
-        if refusal is not None:
-            refused[row] = CHECK[refusal.reason]
-        elif epoch != current and not gate.topic.epoch_admissible(epoch, time_us):
-            refused[row] = CHECK[Reason.EPOCH]
-        else:
-            signed = frames.to_be_signed(data[header:end])
-            if sender.key is None or not sender.key.verify(signed, data[signature : signature + SIGNATURE_BYTES]):
-                refused[row] = CHECK[Reason.SIGNATURE]
-    return who
+            sender = senders[name] = _Sender(name, len(senders), gate)
+        number_of[row] = sender.number
+        named, came, second = data[digest : digest + DIGEST_BYTES], data[token:token_end], time_us // _SECOND_US
+        usual = named == sender.named and came == sender.token and second == sender.second and epoch == current
+        if not usual or not sender.from_us <= time_us < sender.until_us:
+            # The first of its kind, or something is wrong with it.
+            refused[row] = _number(sender, came, named, time_us, epoch, gate)
+            if refused[row]:
+                continue
+            sender.named, sender.token, sender.second = named, came, second
+        # (13) from here on the header is the publisher's word
+        signed = data[signature : signature + SIGNATURE_BYTES] + frames.before_header(end - header) + data[header:end]
+        if sender.key is None or not sender.key.signed(signed):
+            refused[row] = CHECK[Reason.SIGNATURE]
+    names = np.array([sender.who for sender in senders.values()] or [(0, 0, 0)], np.uint64)
+    return names[number_of]
+
+
+def _number(sender: _Sender, token: bytes, named: bytes, time_us: int, epoch: int, gate: Gate) -> int:
+    """The number of the first check, 3 to 12, that a frame fails; 0 when it fails none of them."""
+    if not sender.ours:
+        return CHECK[Reason.TOPIC]
+    refusal = gate.refuses_publisher(sender.publisher, token, named, time_us)
+    if refusal is not None:
+        return CHECK[refusal.reason]
+    return 0 if gate.topic.epoch_admissible(epoch, time_us) else CHECK[Reason.EPOCH]
 
 
 def _rows(parsed: Frames) -> zip[tuple[int, ...]]:
@@ -143,29 +167,19 @@ def _rows(parsed: Frames) -> zip[tuple[int, ...]]:
     return zip(*(column.tolist() for column in columns), strict=True)
 
 
-def _sender(name: bytes, gate: Gate) -> _Sender:
-    publisher = frames.publisher_of(name)
-    key = gate.verify_key(publisher) if publisher in gate.state.entities else None
-    ours = frames.topic_of(name) == gate.topic.id
-    return _Sender(ours, publisher, key, gate.identify(publisher, name[-BOOT_BYTES:]))
-
-
 def _untimely(claimed: Ints, times: Ints, gate: Gate) -> NDArray[np.bool_]:
     ahead = claimed - times
     late: NDArray[np.bool_] = (ahead > gate.bounds.max_skew_us) | (-ahead > gate.bounds.stale_after_us)
     return late
 
 
-def _claims(
-    received: Received, parsed: Frames, times: Ints, who: list[tuple[int, int, int]], refused: Numbers
-) -> Claims:
+def _claims(received: Received, parsed: Frames, times: Ints, who: Who, refused: Numbers) -> Claims:
     kept = np.flatnonzero(refused == 0)
     claims = np.zeros(kept.size, CLAIM)
     claims["partition"] = received.partition
     claims["offset"] = np.array(received.offsets, np.int64)[kept]
     claims["time"] = times[kept]
-    if kept.size:
-        claims["hi"], claims["lo"], claims["publisher"] = np.array(who, np.uint64)[kept].T
+    claims["hi"], claims["lo"], claims["publisher"] = who[kept].T
     claims["sequence"], claims["count"] = parsed.sequence[kept], parsed.count[kept]
     claims["size"] = np.fromiter(map(len, received.frames), np.int64, len(received.frames))[kept]
     return claims

@@ -24,6 +24,7 @@ from sealcast.trust.realm import RealmState, Topic
 from sealcast.trust.replay import Bounds
 from sealcast.trust.templates import Template
 from sealcast.trust.tokens import TokenGate, TokenReason
+from sealcast.trust.topics import Term
 from sealcast.wire import frame
 from sealcast.wire.records import RecordCodec
 
@@ -82,8 +83,12 @@ class Gate:
     def refuses_publisher(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> Refusal | None:
         """Checks 4 to 11 for a frame of that publisher, appended at that time, whose header names a token by `digest`:
         the first that fails."""
-        found = [self._refuses_token(publisher, token, digest, time_us), self._refuses_by_name(publisher, time_us)]
+        found = [self.refuses_token(publisher, token, digest, time_us), self._refuses_by_name(publisher, time_us)]
         return min((refusal for refusal in found if refusal), key=lambda r: CHECK[r.reason], default=None)
+
+    def term(self, publisher: str) -> Term | None:
+        """When that publisher may publish here by the realm's word; None for never."""
+        return self.state.terms_of(self.topic.name, publisher).get(Right.PUBLISH)
 
     def template(self, token: bytes) -> Template:
         """What events a token is for that was taken before, within what was decided since: a right that was narrowed is
@@ -97,18 +102,16 @@ class Gate:
         given = claims.template
         return given.meet(decided, self.topic.schema) or Template(given.topics, given.tags + decided.tags)
 
-    def _refuses_token(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> Refusal | None:
-        # Whatever ends or begins a token's validity does so with a whole second, but for epochs that are over.
-        key = (token, digest, publisher, time_us // _SECOND_US)
-        if key in self._known:
-            return self._known[key]
-        refusal = self._verify(publisher, token, digest, time_us)
-        ageless = refusal is None and self.token(token).claims.epoch == self.topic.epoch
-        if ageless or (refusal is not None and refusal.reason is not Reason.EPOCH):
+    def refuses_token(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> Refusal | None:
+        """What the token gate says, remembered. Tokens are judged by the second, as their times are: so it is the same
+        for all frames of a second, whichever of them comes first."""
+        second = time_us // _SECOND_US
+        key = (token, digest, publisher, second)
+        if key not in self._known:
             if len(self._known) >= MAX_REMEMBERED:
                 self._known.clear()
-            self._known[key] = refusal
-        return refusal
+            self._known[key] = self._verify(publisher, token, digest, second * _SECOND_US)
+        return self._known[key]
 
     def _verify(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> Refusal | None:
         # (4) the token that its publisher signed for; (4) to (12) are the gate's, in this order

@@ -85,11 +85,11 @@ def claim_rows(
         yield {"bucket": REFUSED, **pinned, "claims": refused.tobytes()}
 
 
-def gathered(partition: int, records: Iterable[Record]) -> Iterator[Received]:
-    """Records of one partition, as many at a time as memory should hold."""
+def gathered(partition: int, records: Iterable[Record], most: int = FRAMES_AT_A_TIME) -> Iterator[Received]:
+    """Records of one partition, as many at a time as memory should hold, and at most so many."""
     held, size = list[Record](), 0
     for record in records:
-        if held and (size + len(record.data) > BYTES_AT_A_TIME or len(held) == FRAMES_AT_A_TIME):
+        if held and (size + len(record.data) > BYTES_AT_A_TIME or len(held) == most):
             yield received_of(partition, held)
             held, size = [], 0
         held.append(record)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from nacl import bindings
-from nacl.exceptions import BadSignatureError
+from nacl._sodium import ffi, lib  # type: ignore[import-not-found]
 
 from sealcast.errors import Misuse, Rejected
 from sealcast.primitives.secrets import Secret, Unpicklable
@@ -34,13 +34,15 @@ class VerifyKey:
 
     def verify(self, message: bytes, signature: bytes) -> bool:
         """Whether this key's owner signed `message`."""
-        if len(signature) != SIGNATURE_BYTES:
-            return False
-        try:
-            bindings.crypto_sign_open(bytes(signature) + bytes(message), self._public)
-        except BadSignatureError:
-            return False
-        return True
+        return len(signature) == SIGNATURE_BYTES and self.signed(bytes(signature) + bytes(message))
+
+    def signed(self, signature_and_message: bytes) -> bool:
+        """`verify`, for who has both in one piece, the signature first."""
+        # What PyNaCl's own function calls, but for the copy of the message that it makes: a twentieth of the cost.
+        found: int = lib.crypto_sign_open(
+            ffi.NULL, ffi.NULL, signature_and_message, len(signature_and_message), self._public
+        )
+        return found == 0
 
     def __bytes__(self) -> bytes:
         return self._public

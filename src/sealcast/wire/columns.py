@@ -48,45 +48,49 @@ class Decoded:
 
     #: Physical columns named by attribute, a row per message.
     columns: pa.RecordBatch
-    content_types: pa.Array
     #: Why a row is no record of this schema.
     bad: dict[int, str]
     #: Where the payload starts in its message; it runs to the end. Zero for a bad row.
     payload_start: Ints
-    _segments: pa.Array
+    _segments: _Segments
 
     @cached_property
     def payloads(self) -> pa.Array:
         """The payloads as an Arrow binary column: copied out when a filter asks for them, not before."""
-        count = len(self.payload_start)
-        if not count:
-            return pa.array([], pa.binary())
-        each = len(self._segments) // count
-        return self._segments.take(pa.array(np.arange(each - 1, each * count, each)))
+        return self._segments.column(-1)
+
+    @cached_property
+    def content_types(self) -> pa.Array:
+        """The same for content types."""
+        return self._segments.column(-2).cast(pa.utf8())
 
 
 def decode(layout: Layout, messages: Sequence[bytes]) -> Decoded:
     """The columns of messages from anywhere."""
-    count = len(messages)
-    lengths = np.fromiter(map(len, messages), dtype=np.int64, count=count)
+    lengths = np.fromiter(map(len, messages), dtype=np.int64, count=len(messages))
     if int(lengths.sum()) > MAX_BATCH_BYTES:
         raise Misuse(f"a batch has {int(lengths.sum())} bytes, {MAX_BATCH_BYTES} are allowed")
-    buffer = b"".join(messages)
-    bad = _Bad(count)
+    return decode_joined(layout, b"".join(messages), lengths)
+
+
+def decode_joined(layout: Layout, buffer: bytes, lengths: Ints) -> Decoded:
+    """The same of messages that are in one piece already."""
+    if len(buffer) > MAX_BATCH_BYTES:
+        raise Misuse(f"a batch has {len(buffer)} bytes, {MAX_BATCH_BYTES} are allowed")
+    bad = _Bad(len(lengths))
     fixed = _fixed_parts(layout, buffer, lengths, bad)
     present = _presence(layout, fixed, bad)
     cells = [_cell(layout, fixed, j, present[j], bad) for j in range(len(layout.schema.attributes))]
     variable = _variable_lengths(layout, fixed, cells, lengths, bad)
-    segments = _segments(layout, buffer, lengths, variable, bad)
+    segments = _Segments(layout, buffer, lengths, variable, bad)
     if _check_text(layout, segments, bad):
-        segments = _segments(layout, buffer, lengths, variable, bad)
+        segments = _Segments(layout, buffer, lengths, variable, bad)
     arrays = [
         _array(layout, j, cells[j], present[j] & bad.good, segments) for j in range(len(layout.schema.attributes))
     ]
     start = np.where(bad.good, layout.fixed_bytes + variable[:, :-1].sum(axis=1), 0)
     return Decoded(
         columns=pa.RecordBatch.from_arrays(arrays, schema=layout.arrow_schema),
-        content_types=_column(segments, -2, count).cast(pa.utf8()),
         bad=bad.texts(),
         payload_start=start.astype(np.int64),
         _segments=segments,
@@ -176,36 +180,41 @@ def _variable_lengths(
     return variable
 
 
-def _segments(layout: Layout, buffer: bytes, lengths: Ints, variable: npt.NDArray[np.int64], bad: _Bad) -> pa.Array:
+class _Segments:
     """The joined messages, cut into fixed part, strings, content type and payload each; a bad one is left whole."""
-    cuts = np.zeros((len(lengths), variable.shape[1] + 1), dtype=np.int64)
-    cuts[:, 0] = np.where(bad.good, layout.fixed_bytes, lengths)
-    cuts[:, 1:] = np.where(bad.good[:, None], variable, 0)
-    ends = np.zeros(cuts.size + 1, dtype=np.int32)
-    np.cumsum(cuts.ravel(), out=ends[1:])
-    return pa.Array.from_buffers(pa.binary(), cuts.size, [None, pa.py_buffer(ends), pa.py_buffer(buffer)])
+
+    def __init__(
+        self, layout: Layout, buffer: bytes, lengths: Ints, variable: npt.NDArray[np.int64], bad: _Bad
+    ) -> None:
+        self._count, self._each = len(lengths), variable.shape[1] + 1
+        cuts = np.zeros((self._count, self._each), dtype=np.int64)
+        cuts[:, 0] = np.where(bad.good, layout.fixed_bytes, lengths)
+        cuts[:, 1:] = np.where(bad.good[:, None], variable, 0)
+        ends = np.zeros(cuts.size + 1, dtype=np.int32)
+        np.cumsum(cuts.ravel(), out=ends[1:])
+        self._all = pa.Array.from_buffers(pa.binary(), cuts.size, [None, pa.py_buffer(ends), pa.py_buffer(buffer)])
+        self._columns: dict[int, pa.Array] = {}
+
+    def column(self, which: int) -> pa.Array:
+        """The `which`-th segment of every message, put together once."""
+        which %= self._each
+        if which not in self._columns:
+            self._columns[which] = self._all.take(pa.array(np.arange(which, self._each * self._count, self._each)))
+        return self._columns[which]
 
 
-def _column(segments: pa.Array, which: int, count: int) -> pa.Array:
-    """The `which`-th segment of every message."""
-    if not count:
-        return pa.array([], pa.binary())
-    each = len(segments) // count
-    return segments.take(pa.array(np.arange(which % each, each * count, each)))
-
-
-def _check_text(layout: Layout, segments: pa.Array, bad: _Bad) -> bool:
+def _check_text(layout: Layout, segments: _Segments, bad: _Bad) -> bool:
     """Whether there were rows whose strings are not UTF-8 or whose content type is none; they are bad now."""
     count = len(bad.good)
     found = False
     for at, column in enumerate(layout.string_columns):
-        texts = _column(segments, 1 + at, count)
+        texts = segments.column(1 + at)
         try:
             texts.cast(pa.utf8())
         except pa.ArrowInvalid:
             rows = np.fromiter((not _is_utf8(t) for t in texts.to_pylist()), dtype=np.bool_, count=count)
             found |= bad.fail(rows, _about(layout.schema.attributes[column], "is not UTF-8"))
-    kinds = _column(segments, -2, count)
+    kinds = segments.column(-2)
     wrong = [kind for kind in pc.unique(kinds).to_pylist() if not _is_content_type(kind)]
     if wrong:
         rows = pc.is_in(kinds, pa.array(wrong, pa.binary())).to_numpy(zero_copy_only=False)
@@ -213,14 +222,14 @@ def _check_text(layout: Layout, segments: pa.Array, bad: _Bad) -> bool:
     return found
 
 
-def _array(layout: Layout, column: int, cell: Cells, valid: Bools, segments: pa.Array) -> pa.Array:
+def _array(layout: Layout, column: int, cell: Cells, valid: Bools, segments: _Segments) -> pa.Array:
     """One attribute's Arrow column, without copying what is already as Arrow wants it."""
     count = len(valid)
     kind = layout.arrow_schema.types[column]
     bitmap = None if valid.all() else pa.py_buffer(np.packbits(valid, bitorder="little"))
     match layout.schema.attributes[column].type:
         case Type.STRING:
-            texts = _column(segments, 1 + layout.string_columns.index(column), count)
+            texts = segments.column(1 + layout.string_columns.index(column))
             return pa.Array.from_buffers(kind, count, [bitmap, *texts.buffers()[1:]])
         case Type.BOOL:
             values = pa.py_buffer(np.packbits(cell.view(np.bool_) & valid, bitorder="little"))

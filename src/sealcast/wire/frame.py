@@ -21,9 +21,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from functools import lru_cache
+from typing import Any, Final, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sealcast.errors import FrameRejected, Misuse
 from sealcast.primitives.aead import DEFAULT_KEY_BITS, NONCE_BYTES
@@ -55,6 +57,7 @@ TAG_UINT32_LE: Final = 70
 
 #: A body is an array of two, its first item tagged.
 _BODY: Final = bytes([0x82, 0xD8, TAG_UINT32_LE])
+_ONE: Final = _BODY + b"\x44"
 _MAGIC_BYTES: Final = cbor.encode(MAGIC)
 _SMALLER: Final = "publish in smaller batches"
 
@@ -244,33 +247,55 @@ def parse_signed(signed: bytes) -> Signed:
     return Signed(header, message.signature, to_sign)
 
 
+class Body(NamedTuple):
+    """An opened body: its messages in one piece, and how long each of them is."""
+
+    joined: bytes
+    lengths: NDArray[np.int64]
+
+    def messages(self) -> list[bytes]:
+        joined, bounds = self.joined, np.cumsum(self.lengths).tolist()
+        return [joined[start:end] for start, end in zip([0, *bounds], bounds, strict=False)]
+
+
 def decode_body(body: bytes, count: int) -> list[bytes]:
-    """The messages of an opened body; FrameRejected when they are not exactly `count`. There is one spelling of a body
-    of so many events and bytes, so it is not decoded but compared."""
+    """The messages of an opened body; FrameRejected when they are not exactly `count`."""
+    return [only_message(body)] if count == 1 else split_body(body, count).messages()
+
+
+def split_body(body: bytes, count: int) -> Body:
+    """`decode_body`, with the messages left in one piece. There is one spelling of a body of so many events and bytes,
+    so it is not decoded but compared."""
     opening = _BODY + byte_string_head(4 * count)
     at = len(opening) + 4 * count
     if not count or body[: len(opening)] != opening or len(body) < at:
         raise cbor.refused(f"a body of {count} events starts with as many lengths")
-    if count == 1:
-        bounds = [int.from_bytes(body[at - 4 : at], "little")]
-        shortest = longest = bounds[0]
-    else:
-        lengths = np.frombuffer(body, "<u4", count, len(opening))
-        bounds = np.cumsum(lengths, dtype=np.int64).tolist()
-        shortest, longest = int(lengths.min()), int(lengths.max())
-    if not shortest or longest > MAX_MESSAGE_BYTES:
+    lengths = np.frombuffer(body, "<u4", count, len(opening)).astype(np.int64)
+    if not lengths.min() or lengths.max() > MAX_MESSAGE_BYTES:
         raise cbor.refused(f"a message has 1 to {MAX_MESSAGE_BYTES} bytes")
-    joined = byte_string_head(bounds[-1])
+    total = int(lengths.sum())
+    joined = byte_string_head(total)
     begin = at + len(joined)
-    if body[at:begin] != joined or len(body) != begin + bounds[-1]:
+    if body[at:begin] != joined or len(body) != begin + total:
         raise cbor.refused("the lengths of a body do not add up to its messages")
-    messages = body[begin:]
-    return [messages[start:end] for start, end in zip([0, *bounds], bounds, strict=False)]
+    return Body(body[begin:], lengths)
+
+
+def only_message(body: bytes) -> bytes:
+    """The message of a body of one: where each event is signed by itself, this is what there is most of."""
+    length = int.from_bytes(body[4:8], "little")
+    if body[:4] != _ONE or not 0 < length <= MAX_MESSAGE_BYTES:
+        raise cbor.refused(f"a body of 1 event starts with its length, 1 to {MAX_MESSAGE_BYTES}")
+    begin = len(body) - length
+    if body[8:begin] != byte_string_head(length):
+        raise cbor.refused("the length of a body is not that of its message")
+    return body[begin:]
 
 
 # --- inside -------------------------------------------------------------------------------------
 
 
+@lru_cache(4096)
 def byte_string_head(length: int) -> bytes:
     """What goes before a byte string of that length."""
     for code, size in ((0x58, 1), (0x59, 2), (0x5A, 4)):

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final
 
 import numpy as np
@@ -55,6 +56,17 @@ _TO_BE_SIGNED: Final = cbor.encode(["Signature1", cose.SIGN1_PROTECTED, SIGNATUR
 
 Ints = NDArray[np.int64]
 Bools = NDArray[np.bool_]
+Words = NDArray[np.uint64]
+
+#: By the low five bits of a first byte: how many bytes it and its number take, by how much eight bytes behind it are
+#: shifted to be that number, and the least that is spelt like this.
+_LONG: Final = {24: 1, 25: 2, 26: 4, 27: 8}
+_STEP: Final = np.array([1 + _LONG.get(code, 0) for code in range(32)])
+_SHIFT: Final = np.array([64 - 8 * _LONG.get(code, 8) for code in range(32)], np.uint64)
+_LEAST: Final = np.array([{24: 24, 25: 1 << 8, 26: 1 << 16, 27: 1 << 32}.get(code, 0) for code in range(32)], np.uint64)
+_HIGH_BITS: Final = np.uint64(0x8080808080808080)
+#: The first n of eight bytes.
+_WITHIN: Final = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +106,10 @@ def parse_many(frames: Sequence[bytes]) -> Frames:
     at.skip(TOPIC_BYTES)
     at.expect(b"\x02")
     publisher = at.string(_TEXT, MAX_PUBLISHER_BYTES)
-    at.good &= (publisher[1] > publisher[0]) & at.text(publisher)
+    at.good &= at.text(publisher)
     at.expect(b"\x03\x50")
     at.skip(BOOT_BYTES)
-    sender_end = at.place.copy()
+    sender_end = at.place
     at.expect(b"\x04")
     sequence = at.number(MAX_SEQUENCE)
     at.expect(b"\x05")
@@ -119,16 +131,15 @@ def parse_many(frames: Sequence[bytes]) -> Frames:
     at.ends(signed)
     sealed = at.open_string(_BYTES, MAX_FRAME_BYTES)
     at.expect(_ENCRYPT0)
-    algorithm = at.byte().astype(np.int64)
-    at.good &= (algorithm >= 1) & (algorithm <= 3)
-    at.skip(1)
+    algorithm = at.number(3)
+    at.good &= algorithm > 0
     at.expect(_COMMITMENT)
     commitment = at.skip(COMMITMENT_BYTES)
-    at.expect(_NONCE)
-    at.expect(bytes(NONCE_BYTES - 8))
-    at.good &= at.big_endian(8) == sequence.astype(np.uint64)
+    at.expect(_NONCE + bytes(NONCE_BYTES - 8))
+    at.good &= at.big_endian() == sequence
     nonce = at.skip(8) - (NONCE_BYTES - 8)
     ciphertext = at.open_string(_BYTES, MAX_FRAME_BYTES)
+    # Both end where the frame does: so all that was read before was this frame's, and there is nothing behind it.
     at.good &= (ciphertext[1] == at.whole) & (sealed[1] == at.whole) & (ciphertext[1] - ciphertext[0] > TAG_BYTES)
     return Frames(
         good=at.good,
@@ -153,44 +164,44 @@ def parse_many(frames: Sequence[bytes]) -> Frames:
 
 
 class _Cursor:
-    """A place in each frame, moving forward through all of them together. Past its end a frame reads as zeros, and is
-    not good."""
+    """A place in each frame, moving forward through all of them together. It may run past a frame's end, into the next
+    one or what lies behind the last: whoever uses it checks at the end that it stopped where the frame does."""
 
     def __init__(self, frames: Sequence[bytes]) -> None:
         heads = [data[:_HEAD_BYTES] for data in frames]
         lengths = np.fromiter(map(len, heads), np.int64, len(heads))
-        self._raw = np.frombuffer(b"".join(heads) + bytes(16), np.uint8)
+        self._raw = raw = b"".join((*heads, bytes(2 * _HEAD_BYTES)))
+        #: Eight bytes from every place on, in both orders.
+        self._little: Words = np.ndarray((len(raw) - 7,), "<u8", raw, strides=(1,))
+        self._big: Words = np.ndarray((len(raw) - 7,), ">u8", raw, strides=(1,))
         self._start = np.cumsum(lengths) - lengths
-        self._end = lengths
+        self._at = self._start
         self.whole = np.fromiter(map(len, frames), np.int64, len(frames))
-        self.place = np.zeros(len(frames), np.int64)
         self.good = self.whole <= MAX_FRAME_BYTES
 
-    def byte(self, ahead: int = 0) -> NDArray[np.uint8]:
-        within = self.place + ahead < self._end
-        self.good &= within
-        return self._raw[np.where(within, self._start + self.place + ahead, self._raw.size - 1)]
+    @property
+    def place(self) -> Ints:
+        """By offset into each frame."""
+        return self._at - self._start
 
-    def big_endian(self, size: int) -> NDArray[np.uint64]:
-        """The next `size` bytes as a number; the place stays."""
-        value = np.zeros(self.place.size, np.uint64)
-        for ahead in range(size):
-            value = (value << np.uint64(8)) | self.byte(ahead)
-        return value
+    def big_endian(self) -> Ints:
+        """The next eight bytes as a number; the place stays."""
+        number: Ints = self._big[self._at].astype(np.int64)
+        return number
 
     def expect(self, wanted: bytes) -> None:
-        inside = self.place + len(wanted) <= self._end
-        self.good &= inside
-        first = np.where(inside, self._start + self.place, 0)
-        found = self._raw[first[:, None] + np.arange(len(wanted))] if self._raw.size >= len(wanted) else None
-        self.good &= False if found is None else (found == np.frombuffer(wanted, np.uint8)).all(axis=1)
-        self.place = self.place + len(wanted)
+        for ahead in range(0, len(wanted), 8):
+            part = wanted[ahead : ahead + 8]
+            found = self._little[self._at + ahead if ahead else self._at]
+            if len(part) < 8:
+                found = found & np.uint64((1 << 8 * len(part)) - 1)
+            self.good &= found == np.uint64(int.from_bytes(part, "little"))
+        self._at = self._at + len(wanted)
 
     def skip(self, size: int) -> Ints:
         """Where those bytes stand."""
         start = self.place
-        self.place = start + size
-        self.good &= self.place <= self._end
+        self._at = self._at + size
         return start
 
     def number(self, most: int) -> Ints:
@@ -199,56 +210,58 @@ class _Cursor:
     def open_string(self, kind: int, most: int) -> tuple[Ints, Ints]:
         """A string whose contents come next: where it starts and ends."""
         size = self._head(kind, most)
-        return self.place, self.place + size
+        start = self.place
+        return start, start + size
 
     def string(self, kind: int, most: int) -> tuple[Ints, Ints]:
         start, end = self.open_string(kind, most)
-        self.place = end
+        self._at = self._start + end
         return start, end
 
     def text(self, span: tuple[Ints, Ints]) -> Bools:
-        """Whether these bytes are UTF-8. ASCII is seen at once; anything else is decoded, one by one."""
-        size = np.where(self.good, span[1] - span[0], 0)
-        within = np.arange(size.max(initial=0)) < size[:, None]
-        raw = self._raw[np.where(within, (self._start + span[0])[:, None] + np.arange(within.shape[1]), 0)]
-        fine: Bools = np.logical_not(((raw >= 0x80) & within).any(axis=1))
-        for row in np.flatnonzero(~fine).tolist():
-            try:
-                raw[row, : size[row]].tobytes().decode()
-            except UnicodeDecodeError:
-                continue
-            fine[row] = True
-        return fine
+        """Whether these bytes are UTF-8, and there are any. ASCII is seen at once; the rest is decoded one by one."""
+        start, size = self._start + span[0], np.where(self.good, span[1] - span[0], 0)
+        beyond = np.zeros(size.size, np.bool_)
+        for ahead in range(0, int(size.max(initial=0)), 8):
+            within = _WITHIN[np.clip(size - ahead, 0, 8)]
+            beyond |= (self._little[start + ahead] & within & _HIGH_BITS) != 0
+        for row in np.flatnonzero(beyond).tolist():
+            begin = int(start[row])
+            beyond[row] = not _is_utf8(self._raw[begin : begin + int(size[row])])
+        return ~beyond & (size > 0)
 
     def ends(self, span: tuple[Ints, Ints]) -> None:
         self.good &= self.place == span[1]
 
     def _head(self, kind: int, most: int) -> Ints:
-        """A number, or a string's length, in its shortest spelling."""
-        first = self.byte()
-        self.good &= first >> 5 == kind
-        short = first & 31
-        value = short.astype(np.uint64)
-        step = np.ones(short.size, np.int64)
-        self.place = self.place + 1
-        for code, size, least in ((24, 1, 24), (25, 2, 1 << 8), (26, 4, 1 << 16), (27, 8, 1 << 32)):
-            mine = short == code
-            if not mine.any():
-                continue
-            before = self.good
-            self.good = before.copy()
-            longer = self.big_endian(size)
-            self.good = np.where(mine, self.good & (longer >= least), before)
-            value = np.where(mine, longer, value)
-            step = np.where(mine, 1 + size, step)
-        self.good &= (short < 28) & (value <= most)
-        self.place = self.place + step - 1
-        return np.where(value <= most, value, 0).astype(np.int64)
+        """A number, or a string's length, in its shortest spelling; 0 for what is none."""
+        first = self._big[self._at]
+        code = (first >> np.uint64(56)).astype(np.int64)
+        short = code & 31
+        longer = self._big[self._at + 1] >> _SHIFT[short]
+        value = np.where(short < 24, short.astype(np.uint64), longer)
+        self.good &= (code >> 5 == kind) & (value >= _LEAST[short]) & (value <= np.uint64(most)) & (short < 28)
+        self._at = self._at + _STEP[short]
+        return np.where(value <= np.uint64(most), value, np.uint64(0)).astype(np.int64)
+
+
+def _is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def to_be_signed(header: bytes) -> bytes:
     """What a publisher signs, from the bytes of its header: `frame.to_be_signed` without taking them apart."""
-    return _TO_BE_SIGNED + byte_string_head(len(header)) + header
+    return before_header(len(header)) + header
+
+
+@lru_cache(1024)
+def before_header(length: int) -> bytes:
+    """What goes before a header of that length to make what is signed."""
+    return _TO_BE_SIGNED + byte_string_head(length)
 
 
 def body_aad(protected: bytes, signed: bytes) -> bytes:

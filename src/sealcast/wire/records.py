@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from sealcast.errors import EventRejected, Misuse
 from sealcast.model.event import DEFAULT_CONTENT_TYPE, MAX_PAYLOAD_BYTES
@@ -140,6 +141,10 @@ class RecordCodec:
     def decode(self, messages: Sequence[bytes]) -> Decoded:
         """The columns of a batch of messages from anywhere; what is no record of this schema is named, row by row."""
         return vectorised.decode(self.layout, messages)
+
+    def decode_joined(self, joined: bytes, lengths: NDArray[np.int64]) -> Decoded:
+        """The same of messages that are in one piece already, and how long each of them is."""
+        return vectorised.decode_joined(self.layout, joined, lengths)
 
     def decode_one(self, message: bytes) -> tuple[dict[str, Value], bytes, str]:
         """Values, payload and content type of one message; EventRejected when it is no record of this schema."""

@@ -1,0 +1,155 @@
+"""Suite `admit`: what admission costs, with all checks on, beside verifying one signature for each event.
+
+    batch-signed   frames of a thousand events: how many times as many events a core admits
+    event-signed   frames of one event, so that each event has a signature: what share of the limit is reached
+
+The limit is PyNaCl, the fastest Ed25519 that Python has here: a loop that verifies the signature of each event, keys
+and signatures at hand, and does nothing else. Ours begins with frames as the log holds them and ends with the events'
+columns, checks 1 to 20: frame, token (cached by its hash, revocation looked up), signature, clock, replay windows and
+rates, opening, tree, schema, domain. Both halves of admission are in it, each taking the frames apart anew, as the
+pipeline runs them. Every core is at work at once, in a process each as Spark's workers are, all of them on the one side
+and then on the other; CPU time is taken, and each core's best rounds are compared.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from multiprocessing.connection import Connection
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from nacl.signing import SigningKey, VerifyKey
+
+from sealcast.bench.report import Row
+from sealcast.errors import Bug
+from sealcast.lab import market, scratch
+from sealcast.log.port import Record
+from sealcast.model.stages import Received, Ruled
+from sealcast.pipeline.admit import admit
+from sealcast.pipeline.authenticate import authenticate
+from sealcast.pipeline.context import TopicWorker
+from sealcast.pipeline.fused import MAX_FRAMES_PER_PIECE
+from sealcast.pipeline.gate import Gate
+from sealcast.pipeline.rulings import gathered
+from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.trust.deployment import Realm
+from sealcast.trust.replay import Windows
+from sealcast.wire.records import RecordCodec
+
+TOPIC: Final = "ticks"
+PUBLISHERS: Final = ("nyse", "nasdaq", "lse", "six")
+PAYLOAD_BYTES: Final = 256
+BATCH_EVENTS: Final = 60_000
+SINGLE_EVENTS: Final = 6_000
+EVENTS_PER_FRAME: Final = 1_000
+ROUNDS: Final = 9
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """The same events twice: in frames, and each with a signature of its own."""
+
+    events: int
+    received: tuple[Received, ...]
+    signed: tuple[tuple[VerifyKey, bytes, bytes], ...]
+
+
+def rows() -> Iterator[Row]:
+    with scratch.realm(need_bytes=256 << 20) as realm:
+        realm.create_topic(TOPIC, market.SCHEMA)
+        realm.enrol_many(PUBLISHERS)
+        gate = TopicWorker(realm, TOPIC).gate(realm.registry.version())
+        for name, events, per_frame in (
+            ("batch-signed", BATCH_EVENTS, EVENTS_PER_FRAME),
+            ("event-signed", SINGLE_EVENTS, 1),
+        ):
+            load = prepare(realm, events, per_frame)
+            ours, limit = _throughput(partial(admit_all, load, gate), partial(verify_all, load), events)
+            cores = len(os.sched_getaffinity(0))
+            unit = f"events/s per core, {cores} at work, frames of {per_frame:,}"
+            yield Row(name, ours, limit, "PyNaCl, a signature per event", ours / limit, unit)
+
+
+def prepare(realm: Realm, events: int, per_frame: int) -> Load:
+    """Frames of several publishers, as the log has them."""
+    state = realm.state()
+    topic = state.topic(TOPIC)
+    codec = RecordCodec(topic.schema)
+    ticks = market.ticks(events, seed=1, n_symbols=500, payload_bytes=PAYLOAD_BYTES)
+    messages = codec.encode_columns(ticks.columns, pa.array(ticks.payloads, pa.binary()))
+    sealers = []
+    for name in PUBLISHERS:
+        own = realm.identity(name)
+        pair, token = own.pair_key(state, TOPIC), realm.token(TOPIC, name)
+        sealers.append(FrameSealer(codec, topic.id, topic.epoch, name, pair, own.signer, token=token))
+    now = time.time_ns() // 1000
+    frames = [
+        sealers[at // per_frame % len(sealers)].seal_messages(messages[at : at + per_frame], now)
+        for at in range(0, events, per_frame)
+    ]
+    records = (Record(offset, now, data) for offset, data in enumerate(frames))
+    received = tuple(gathered(0, records, MAX_FRAMES_PER_PIECE))  # as many at a time as the pipeline takes
+    keys = [SigningKey.generate() for _ in PUBLISHERS]
+    signed = tuple(
+        (key.verify_key, message, key.sign(message).signature)
+        for key, message in ((keys[i % len(keys)], m) for i, m in enumerate(messages))
+    )
+    return Load(events, received, signed)
+
+
+def admit_all(load: Load, gate: Gate) -> None:
+    """Both halves of admission, and the windows between them."""
+    windows, admitted = Windows(gate.bounds), 0
+    for received in load.received:
+        claims, _ = authenticate(received, gate)
+        codes = np.zeros(len(received.frames), np.uint8)
+        codes[claims["offset"] - received.offsets[0]] = windows.decide(claims)
+        admitted += len(admit(Ruled(received, codes), gate).messages)
+    if admitted != load.events:
+        raise Bug(f"{load.events} honest events, and {admitted} were admitted")
+
+
+def verify_all(load: Load) -> None:
+    for key, message, signature in load.signed:
+        key.verify(message, signature)
+
+
+def _throughput(ours: Callable[[], None], reference: Callable[[], None], events: int) -> tuple[float, float]:
+    """Events a second of CPU and core of both, taking turns; each core works on all of the events."""
+    fork = multiprocessing.get_context("fork")
+    cores = len(os.sched_getaffinity(0))
+    turn = fork.Barrier(cores)
+    told = [fork.Pipe(duplex=False) for _ in range(cores)]
+
+    def run(report: Connection) -> None:
+        ours()
+        reference()
+        for _ in range(ROUNDS):
+            for work in (ours, reference):
+                turn.wait()  # all cores do the same at the same time
+                began = time.process_time()
+                work()
+                report.send(time.process_time() - began)
+
+    workers = [fork.Process(target=run, args=(report,)) for _, report in told]
+    for worker in workers:
+        worker.start()
+    for _, report in told:
+        report.close()
+    try:
+        spent = [[heard.recv() for _ in range(2 * ROUNDS)] for heard, _ in told]
+    except EOFError:
+        raise Bug("a benchmark's worker failed") from None
+    finally:
+        for worker in workers:
+            worker.join()
+    # The best round of a core is the one in which others disturbed it least.
+    mine, theirs = (statistics.mean(min(core[side::2]) for core in spent) for side in (0, 1))
+    return events / mine, events / theirs

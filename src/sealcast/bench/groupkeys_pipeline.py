@@ -1,0 +1,108 @@
+"""Row `pipeline` of `sealcast bench groupkeys`: the whole pipeline on Spark, with our group keys and with none.
+
+    pipeline    N = 1,000, the popular set: nine events in ten for one of 10,000 groups of about 500 subscribers, which
+                need not be known to anybody; ratio = events per CPU second with mosaic over those with naive
+
+Groups are made by filters, as they are in life. An event has 64 numbers, a subscriber asks for one of them to be above
+a threshold of its own: so whether one gets an event has nothing to do with whether its neighbours do. Frames, checks,
+matching, sealing, pieces and the ledger are those of every day, and CPU is that of the driver, the JVM and all workers.
+Both have been at it for a while before anything is measured, since what is rare after that is no news; each is then
+measured on as many events as take a few seconds. Keys that are handed out on the way are in it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+from pyspark.sql import SparkSession
+
+from sealcast.bench.report import Row, TreeClock
+from sealcast.lab import scratch
+from sealcast.lab.groups import POPULAR_GROUPS, POPULAR_SHARE
+from sealcast.model.schema import Schema
+from sealcast.pipeline.run import run_batch
+from sealcast.pipeline.session import session
+from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.trust.deployment import Realm
+from sealcast.wire.records import RecordCodec
+
+SUBSCRIBERS: Final = 1_000
+NUMBERS: Final = 64
+#: Subscribers that ask for one and the same number, each above a threshold of its own.
+LEVELS: Final = -(-SUBSCRIBERS // NUMBERS)
+EVENTS_PER_FRAME: Final = 1_000
+PAYLOAD_BYTES: Final = 256
+TOPIC: Final = "popular"
+PUBLISHER: Final = "exchange"
+SEED: Final = 1
+#: Events before, and batches of them: each batch may fall to another worker, and every worker learns for itself.
+WARM: Final = {"mosaic": (200_000, 10), "naive": (4_000, 2)}
+COUNTED: Final = {"mosaic": 100_000, "naive": 16_000}
+
+Numbers = NDArray[np.int64]
+
+
+class Source:
+    """One topic with its subscribers, and a stream of events for them."""
+
+    def __init__(self, realm: Realm, algorithm: str) -> None:
+        schema = Schema.from_json(
+            {"attributes": [{"name": f"x{j}", "type": "int", "min": 0, "max": LEVELS} for j in range(NUMBERS)]}
+        )
+        realm.create_topic(TOPIC, schema, group_keys=algorithm)
+        names = [f"desk-{i}" for i in range(SUBSCRIBERS)]
+        realm.enrol_many([PUBLISHER, *names])
+        wishes = [f"x{i % NUMBERS} > {i // NUMBERS}" for i in range(SUBSCRIBERS)]
+        realm.subscribe_many(TOPIC, [(name, wish, None) for name, wish in zip(names, wishes, strict=True)])
+        state, identity = realm.state(), realm.identity(PUBLISHER)
+        about = state.topic(TOPIC)
+        self._codec = RecordCodec(schema)
+        pair, token = identity.pair_key(state, TOPIC), realm.token(TOPIC, PUBLISHER)
+        self._sealer = FrameSealer(self._codec, about.id, about.epoch, PUBLISHER, pair, identity.signer, token=token)
+        self._log = realm.frames(TOPIC)
+        self._rng = np.random.default_rng(SEED)
+        self._popular = self._any(POPULAR_GROUPS)
+
+    def publish(self, events: int) -> None:
+        """Durable on return."""
+        rows = self._any(events)
+        repeated = np.flatnonzero(self._rng.random(events) < POPULAR_SHARE)
+        rows[repeated] = self._popular[self._rng.integers(0, POPULAR_GROUPS, repeated.size)]
+        for start in range(0, events, EVENTS_PER_FRAME):
+            here = rows[start : start + EVENTS_PER_FRAME]
+            columns = pa.RecordBatch.from_pydict({f"x{j}": pa.array(here[:, j]) for j in range(NUMBERS)})
+            payloads = pa.array([bytes(PAYLOAD_BYTES)] * len(here), pa.binary())
+            messages = self._codec.encode_columns(columns, payloads)
+            self._log.partition(0).append([self._sealer.seal_messages(messages, time.time_ns() // 1000)])
+
+    def close(self) -> None:
+        self._log.close()
+
+    def _any(self, events: int) -> Numbers:
+        return self._rng.integers(0, LEVELS + 1, (events, NUMBERS))
+
+
+def row() -> Row:
+    spark = session(app_name="sealcast bench", driver_memory="2g")
+    ours, reference = throughput(spark, "mosaic"), throughput(spark, "naive")
+    return Row("pipeline", ours, reference, "naive", ours / reference, "events per CPU s")
+
+
+def throughput(spark: SparkSession, algorithm: str) -> float:
+    """Events per CPU second once warm."""
+    events, (warm, batches) = COUNTED[algorithm], WARM[algorithm]
+    with scratch.realm(need_bytes=2 << 30) as realm:
+        source = Source(realm, algorithm)
+        for _ in range(batches):
+            source.publish(warm // batches)
+            run_batch(spark, realm.paths.root, TOPIC)
+        source.publish(events)
+        spent: list[float] = []
+        with TreeClock().measure(spent):
+            run_batch(spark, realm.paths.root, TOPIC)
+        source.close()
+    return events / spent[0]
