@@ -234,7 +234,7 @@ class Oracle:
         about, sealed = self.topics[topic], dict[int, frozenset[str]]()
         admitted = [taken for taken in about.waiting if self._admit(about, taken)]
         about.waiting.clear()
-        for event in (event for taken in admitted for event in _within(taken.frame)):
+        for event in (event for taken in admitted for event in self._within(taken.frame)):
             readers = frozenset(self._readers(about, event, now))
             sealed[event.number] = readers
             for who in readers:
@@ -255,19 +255,25 @@ class Oracle:
         topic.spent.add(frame.id)
         return True
 
+    def _within(self, frame: Frame) -> Iterator[Said]:
+        """The events that the frame's token is for, and its publisher's right; the others are refused one by one."""
+        term = self.terms(frame.topic, frame.publisher)[PUBLISH]
+        for event in frame.events:
+            if all(symbol in (None, event.symbol) for symbol in (frame.ticket.symbol, term.symbol)):
+                yield event
+
     def _readers(self, topic: Topic, event: Said, now: int) -> Iterator[str]:
+        """Whoever wants it by a token that counts, and may by what was decided since."""
         for its in self.interests.values():
-            if its.topic != topic.name or SUBSCRIBE not in self.terms(topic.name, its.who):
+            if its.topic != topic.name or not self.may(SUBSCRIBE, topic.name, its.who, now):
                 continue
-            if its.symbol in (None, event.symbol):
+            ticket, term = its.ticket, self.terms(topic.name, its.who)[SUBSCRIBE]
+            in_time = ticket.begins * SECOND - self.skew <= now < ticket.ends * SECOND
+            wanted = all(symbol in (None, event.symbol) for symbol in (its.symbol, ticket.symbol, term.symbol))
+            if wanted and in_time and ticket.center not in self.revoked_centers:
                 yield its.who
 
     def can_open(self, topic: str, who: str) -> list[int]:
         """Everything of a topic that an entity can open with all that it ever had, in order."""
         about = self.topics[topic]
         return [number for number, epoch in about.mailboxes.get(who, []) if (epoch, who) in about.keys]
-
-
-def _within(frame: Frame) -> Iterator[Said]:
-    """The events that the frame's token is for; the others are refused one by one."""
-    return (event for event in frame.events if frame.ticket.symbol in (None, event.symbol))
