@@ -88,10 +88,14 @@ def _report(state: RealmState, topic: str, entity: str, json: bool) -> None:
         shown = {str(right): term_json(term) for right, term in terms.items()}
         talk.emit({"topic": topic, "entity": entity, "may": held, "terms": shown, "version": state.version})
         return
-    limits = dict.fromkeys(_limits(term) for term in terms.values())
-    only = "".join(f", {limit}" for limit in limits if limit)
-    may = " and ".join(held) or "do nothing"
-    talk.say(f"{entity!r} may {may} on {topic!r}{only} (version {state.version})")
+    # Rights of the same terms in one breath; each limit stands beside the rights that it limits.
+    by_limit: dict[str, list[str]] = {}
+    for right in held:
+        by_limit.setdefault(_limits(terms[Right(right)]), []).append(right)
+    may = [
+        f"{' and '.join(rights)} on {topic!r}" + (f", {limit}" if limit else "") for limit, rights in by_limit.items()
+    ] or [f"do nothing on {topic!r}"]
+    talk.say(f"{entity!r} may {'; '.join(may)} (version {state.version})")
 
 
 def _limits(term: Term) -> str:
