@@ -16,10 +16,12 @@ from typing import Final, Self
 
 from sealcast.clients.credentials import Held, Wallet
 from sealcast.errors import EventRejected, NotFound
+from sealcast.log.ledger import LedgerReader
 from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, Position
 from sealcast.model.schema import Schema, Value
 from sealcast.schemes.endpoint.publish import FrameSealer
 from sealcast.trust.changes import Right
+from sealcast.trust.control import Busy
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm import RealmState
@@ -30,6 +32,11 @@ EVENTS_PER_FRAME: Final = 1_000
 BYTES_PER_FRAME: Final = 4 << 20
 #: Frames that are made durable by one sync, at most; it also bounds what is in memory at a time.
 BYTES_PER_APPEND: Final = 32 << 20
+#: Frames that may wait in a publisher's partition before it is asked to wait, too: a pipeline that is down for a while
+#: is no reason, one that does not keep up is.
+MAX_WAITING: Final = 1_000_000
+#: How often it is looked how many there are.
+_LOOK_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +65,19 @@ class _Checked:
 class Publisher:
     """One entity publishing on one topic. Threads may share it; a child process makes its own."""
 
-    def __init__(self, realm: Realm | str | Path, topic: str, as_: str, *, broker: str = FIRST_BROKER) -> None:
-        """At one of the brokers that serve the topic: wherever one publishes, subscribers of all of them get it."""
+    def __init__(
+        self,
+        realm: Realm | str | Path,
+        topic: str,
+        as_: str,
+        *,
+        broker: str = FIRST_BROKER,
+        max_waiting: int = MAX_WAITING,
+    ) -> None:
+        """At one of the brokers that serve the topic: wherever one publishes, subscribers of all of them get it.
+
+        With more than `max_waiting` frames in its partition that the pipeline has not taken yet, publishing is Busy.
+        """
         self.realm = realm if isinstance(realm, Realm) else Realm(realm)
         self.topic = topic
         self.name = as_
@@ -78,6 +96,9 @@ class Publisher:
             )
         self._log = self.realm.frames(topic, broker)
         self.partition = self._log.own[partition_of(as_, about.partitions)]
+        self._ledger = LedgerReader(self.realm.paths.topic(topic, broker).ledger)
+        self._max_waiting = max_waiting
+        self._looked = -_LOOK_SECONDS
         self._refresh()
 
     def publish(self, events: Iterable[Event]) -> list[Position]:
@@ -114,6 +135,7 @@ class Publisher:
 
     def close(self) -> None:
         self._wallet.close()
+        self._ledger.close()
         self._log.close()
 
     def __enter__(self) -> Self:
@@ -147,7 +169,28 @@ class Publisher:
         self._sealer.token = held.token
         self._state, self._held = state, held
 
+    def waiting(self) -> int:
+        """Frames in its partition that the pipeline has not taken yet."""
+        last = self._ledger.last_span()
+        taken = last.end.partitions if last is not None else ()
+        done = taken[self.partition] if self.partition < len(taken) else 0
+        return max(0, self._log.partition(self.partition).end() - done)
+
+    def _check_room(self) -> None:
+        """Backpressure: what nobody takes out must not be put in without end."""
+        now = time.monotonic()
+        if now - self._looked < _LOOK_SECONDS:
+            return
+        waiting = self.waiting()
+        if waiting >= self._max_waiting:
+            raise Busy(
+                f"topic {self.topic!r} has {waiting} frames waiting, and {self._max_waiting} may; nothing was published",
+                hint="try again a little later; is the pipeline running? sealcast run; how far is it? sealcast status",
+            )
+        self._looked = now
+
     def _append(self, events: Sequence[_Checked]) -> list[Position]:
+        self._check_room()
         log, positions = self._log.partition(self.partition), list[Position]()
         frames, counts, size = list[bytes](), list[int](), 0
         for batch in _batches(events):
