@@ -5,6 +5,8 @@
     content-small    filters with continuous thresholds (lab/groups.py), C = 2,000
     content          the same, C = 10,000; ratio of what both need beyond one encryption per event, the floor
     cpu, planning    what it costs in CPU time: groupkeys_cpu.py
+    membership       what joining and leaving cost the others: groupkeys_members.py
+    pipeline         the whole pipeline on Spark: groupkeys_pipeline.py
 
 The best is the best on that very workload, over all of the paper's algorithms, policies and numbers of clusters below.
 Ours gets no more bytes than that best one's entries take: a bit a subscriber that an entry is about, and a key of 32
@@ -20,7 +22,7 @@ from typing import Final
 
 import numpy as np
 
-from sealcast.bench import groupkeys_cpu
+from sealcast.bench import groupkeys_cpu, groupkeys_members, groupkeys_pipeline
 from sealcast.bench.report import Row
 from sealcast.errors import Bug
 from sealcast.filters.bits import Words
@@ -132,3 +134,5 @@ def rows() -> Iterator[Row]:
     yield encryptions(CASES["content"], floor=1.0)
     yield groupkeys_cpu.cpu_row()
     yield groupkeys_cpu.planning_row()
+    yield groupkeys_members.row()
+    yield groupkeys_pipeline.row()

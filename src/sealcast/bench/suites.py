@@ -28,7 +28,7 @@ def pipeline() -> Iterator[Row]:
 
 
 def groupkeys() -> Iterator[Row]:
-    """`random`, `popular`, `content-small`, `content`, `cpu`, `planning`: our group keys beside paper 000's."""
+    """`random`, `popular`, `content-small`, `content`, `cpu`, `planning`, `membership`, `pipeline`: our group keys."""
     from sealcast.bench import groupkeys as measured
 
     yield from measured.rows()
