@@ -54,6 +54,23 @@ def test_the_readmes_shell_session(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert '"payload": "hello"' in done.stdout
     assert '"price": "118.50"' in done.stdout
+    (said,) = blocks(ROOT / "README.md", "console")
+    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", said, re.MULTILINE):
+        got = subprocess.run(
+            ["bash", "-c", command],
+            cwd=tmp_path / "market",
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+        assert as_said(got.stdout) == as_said(shown), command
+
+
+def as_said(output: str) -> list[str]:
+    """What a command says, whenever and wherever it was said."""
+    return [re.sub(r"\d+", "0", re.sub(r"\S*/market/|─+", "", line)).rstrip() for line in output.splitlines()]
 
 
 def test_the_spark_guide(spark: SparkSession, tmp_path: Path) -> None:

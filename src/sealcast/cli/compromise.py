@@ -97,21 +97,23 @@ def _say(report: Report) -> None:
     if plan.done:
         talk.say(f"{report.entity!r} is revoked, and has no key that counts (version {done.version})")
     else:
-        ended = len(plan.subscriptions)
         talk.say(
             f"{report.entity!r} is revoked by list {done.list}, at version {done.version}; "
-            f"{ended} subscription{'s' * (ended != 1)} ended"
+            f"{_counted(len(plan.subscriptions), 'subscription')} ended"
         )
     for each in plan.topics:
         moved = f", managed by {each.center!r} now" if each.center else ""
         talk.say(f"topic {each.topic!r} is in epoch {each.epoch + 1} ({each.why}){moved}")
     if plan.topics:
-        talk.say(f"{done.pair_keys} new pair keys, {done.tokens} new tokens for those who may still use them")
+        talk.say(
+            f"{_counted(done.pair_keys, 'new pair key')}, {_counted(done.tokens, 'new token')} "
+            "for those who may still use them"
+        )
     for again in report.resealed:
         kept = f"; {again.kept} stay as they are, their frames are no longer kept" if again.kept else ""
         talk.say(
-            f"topic {again.topic!r}: {again.pieces} pieces with {again.deliveries} deliveries sealed again, "
-            f"{again.removed} removed{kept}"
+            f"topic {again.topic!r}: {_counted(again.pieces, 'piece')} sealed again, for {again.deliveries} "
+            f"deliver{'ies' if again.deliveries != 1 else 'y'}, and {again.removed} removed{kept}"
         )
     for topic in done.unserved:
         talk.warn(f"no broker has the new key of topic {topic!r}: sealcast topic serve {topic} BROKER")
@@ -119,3 +121,7 @@ def _say(report: Report) -> None:
         talk.warn(f"the keys of {report.entity!r} are not on this machine: nobody tried them")
     columns = ["entity", "topic", "opened before", "opened after", "publishes before", "publishes after"]
     talk.table(columns, list(rows(report.before, report.after)), "nobody has anything to try")
+
+
+def _counted(number: int, what: str) -> str:
+    return f"{number} {what}{'s' * (number != 1)}"
