@@ -98,7 +98,11 @@ def _show(report: Report) -> None:
             ("published", f"{report.published:,} events, hostile ones included"),
             ("admitted", f"{report.admitted:,} in {report.batches} micro-batches"),
             ("delivered", f"{report.deliveries:,} times to {sum(d.opened > 0 for d in report.desks)} desks"),
-            ("encryptions", f"{per_event:.1f} per event that somebody wanted (naive group keys: one a member)"),
+            (
+                "encryptions",
+                f"{per_event:.1f} per event that somebody wanted, keys handed out included "
+                f"({report.deliveries / max(1, report.matched):.1f} without group keys)",
+            ),
             ("opened", f"{report.opened:,} by those they were for, {report.opened_by_outsiders} by outsiders"),
             ("took", ", ".join(f"{stage} {seconds:.1f} s" for stage, seconds in report.seconds.items())),
         ]

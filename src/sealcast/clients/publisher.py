@@ -184,7 +184,7 @@ class Publisher:
         waiting = self.waiting()
         if waiting >= self._max_waiting:
             raise Busy(
-                f"topic {self.topic!r} has {waiting} frames waiting, and {self._max_waiting} may; nothing was published",
+                f"topic {self.topic!r} has {waiting} frames waiting, {self._max_waiting} may; nothing was published",
                 hint="try again a little later; is the pipeline running? sealcast run; how far is it? sealcast status",
             )
         self._looked = now
