@@ -6,7 +6,7 @@ And what its subscribers can open, each alone or many together, with all that th
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 
 from sealcast.clients.publisher import Publisher
@@ -33,11 +33,14 @@ TOPIC = "t"
 class Crowd:
     """A realm with one topic, and the truth about who was to get which event."""
 
-    def __init__(self, root: Path, subscribers: int, algorithm: str = "mosaic", seed: int = 1) -> None:
+    def __init__(
+        self, root: Path, subscribers: int, algorithm: str = "mosaic", seed: int = 1, partitions: int = 1
+    ) -> None:
         self.rng = random.Random(seed)
         self.realm = Realm.create(root / "realm")
-        self.realm.create_topic(TOPIC, SCHEMA, group_keys=algorithm)
-        self.realm.enrol("publisher")
+        self.realm.create_topic(TOPIC, SCHEMA, group_keys=algorithm, partitions=partitions)
+        self.publishers = [f"publisher{i}" for i in range(2 * partitions)] if partitions > 1 else ["publisher"]
+        self.realm.enrol_many(self.publishers)
         self.wishes: dict[str, set[int]] = {}
         self.gone: set[str] = set()
         #: Of each event: who was to get it when it was handled.
@@ -71,16 +74,17 @@ class Crowd:
 
     def publish(self, numbers: Iterable[int]) -> None:
         wanted = list(numbers)
-        with Publisher(self.realm, TOPIC, "publisher") as publisher:
+        with Publisher(self.realm, TOPIC, self.rng.choice(self.publishers)) as publisher:
             positions = publisher.publish([Event({"g": g}, f"event of {g}".encode()) for g in wanted])
         self._waiting += zip(positions, wanted, strict=True)
 
-    def pump(self) -> dict[str, int]:
+    def pump(self, by: Callable[[Realm, str], Mapping[str, int]] = pump) -> Mapping[str, int]:
+        """Handle what was published; `by` Spark, or without it."""
         for position, number in self._waiting:
             members = frozenset(n for n, wanted in self.wishes.items() if number in wanted and n not in self.gone)
             self.groups[position] = members
         self._waiting = []
-        return pump(self.realm, TOPIC)
+        return by(self.realm, TOPIC)
 
     def pieces(self) -> list[SealedPiece]:
         reader = TopicReader(self.realm.paths.topic(TOPIC).root)

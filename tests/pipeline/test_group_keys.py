@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -19,8 +20,12 @@ from sealcast.groupkeys.plans import assign
 from sealcast.model import Position
 from sealcast.pipeline import memory
 from sealcast.pipeline.audit import Audit
+from sealcast.pipeline.run import run_batch
 from sealcast.wire.sealed import SealedPiece
 from tests.pipeline.crowd import TOPIC, Crowd, Pool
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 SUBSCRIBERS = 34
 
@@ -110,6 +115,30 @@ def test_leavers_do_not_read_on_and_joiners_do_not_read_back(tmp_path: Path) -> 
                 assert not back.opens(piece, event)
     assert any(left.opens(pieces[0], event) for event in range(len(pieces[0])))
     assert any(back.opens(piece, event) for piece in pieces[2:] for event in range(len(piece)))
+
+
+def test_the_same_on_spark_with_several_partitions_tasks_and_workers(tmp_path: Path, spark: SparkSession) -> None:
+    """Workers share nothing but the ledger: keys are handed out again at most, and everybody opens."""
+    crowd = Crowd(tmp_path, SUBSCRIBERS, partitions=2)
+    names, rng = list(crowd.wishes), crowd.rng
+    crowd.want({g: rng.sample(names, rng.randint(4, SUBSCRIBERS)) for g in range(1, 25)})
+    costs = []
+    for batch in range(3):
+        for _ in range(5):
+            crowd.publish(rng.choices(range(1, 25), k=24))
+        if batch == 2:
+            crowd.leave(names[3])
+            crowd.realm.rotate(TOPIC)
+        counts = crowd.pump(lambda realm, topic: run_batch(spark, realm.paths.root, topic))
+        costs.append(counts["encryptions"] / counts["matched"])
+    assert costs[1] < 0.6 * costs[0], "what one batch hands out, the next relies on"
+    pieces = crowd.pieces()
+    for name in names:
+        assert crowd.opened(name, pieces) == {p for p, members in crowd.groups.items() if name in members}
+    for piece, event, position in rng.sample(list(events_of(pieces)), 4):
+        assert not Pool(crowd, set(names) - crowd.groups[position], pieces).opens(piece, event)
+    report = Audit(crowd.realm, TOPIC).run()
+    assert report.ok, report.problems[:3]
 
 
 # --- an attack that would succeed ---------------------------------------------------------------------------
