@@ -7,8 +7,10 @@ history, what each entity can open with everything that it ever had.
 
 from __future__ import annotations
 
+import atexit
 import itertools
 import random
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -65,7 +67,9 @@ _template: list[Path] = []
 
 def template() -> Path:
     if not _template:
-        _template.append(founded(Path(tempfile.mkdtemp(prefix="sealcast-model-"))))
+        directory = Path(tempfile.mkdtemp(prefix="sealcast-model-"))
+        atexit.register(shutil.rmtree, directory, ignore_errors=True)
+        _template.append(founded(directory))
     return _template[0]
 
 
