@@ -95,8 +95,7 @@ def make_realm(directory: Path) -> Realm:
     publish(realm, 2)
     with Publisher(realm, "quotes", "nyse") as nyse:
         nyse.publish([Event({"symbol": "quiet"})])
-    state, nyse_keys = realm.state(), realm.identity("nyse")
-    insider = Insider("nyse", nyse_keys.pair_key(state, "quotes"), nyse_keys.signer)
+    state, insider = realm.state(), Insider.of(realm, "quotes", "nyse")
     off = RecordCodec(SCHEMA).encode([{"symbol": SYMBOL, "price": REFUSED}], [PAYLOAD])
     with EmbeddedTopic(realm.paths.topic("quotes").frames_root) as log:
         refused = insider.sealer(state.topic("quotes")).seal_messages(off, time.time_ns() // 1000)
