@@ -56,7 +56,9 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class Checked:
+    """An event that its schema admits."""
+
     values: Mapping[str, Value]
     payload: bytes
     content_type: str
@@ -107,7 +109,7 @@ class Publisher:
             schema, checked = self._refresh(), []
             for index, event in enumerate(events):
                 try:
-                    checked.append(_check(schema, event))
+                    checked.append(admissible(schema, event))
                 except EventRejected as error:
                     raise _at(index, error) from None
             return self._append(checked)
@@ -122,7 +124,7 @@ class Publisher:
             schema, checked, refusals = self._refresh(), [], []
             for index, event in enumerate(events):
                 try:
-                    checked.append(_check(schema, event))
+                    checked.append(admissible(schema, event))
                 except EventRejected as error:
                     refusals.append(Refusal(index, error))
             return Published(self._append(checked), refusals)
@@ -131,7 +133,7 @@ class Publisher:
         """The frames that `publish` would append: for somebody who appends them later, once, to `partition`."""
         with self._lock:
             schema = self._refresh()
-            return [self._frame(batch) for batch in _batches([_check(schema, event) for event in events])]
+            return [self._frame(batch) for batch in _batches([admissible(schema, event) for event in events])]
 
     def close(self) -> None:
         self._wallet.close()
@@ -189,7 +191,7 @@ class Publisher:
             )
         self._looked = now
 
-    def _append(self, events: Sequence[_Checked]) -> list[Position]:
+    def _append(self, events: Sequence[Checked]) -> list[Position]:
         self._check_room()
         log, positions = self._log.partition(self.partition), list[Position]()
         frames, counts, size = list[bytes](), list[int](), 0
@@ -205,7 +207,7 @@ class Publisher:
             positions += _positions(self.partition, log.append(frames), counts)
         return positions
 
-    def _frame(self, batch: Sequence[_Checked]) -> bytes:
+    def _frame(self, batch: Sequence[Checked]) -> bytes:
         values, payloads, kinds = [e.values for e in batch], [e.payload for e in batch], [e.content_type for e in batch]
         return self._sealer.seal(values, payloads, kinds, time.time_ns() // 1000)
 
@@ -215,20 +217,21 @@ def partition_of(publisher: str, partitions: int) -> int:
     return int.from_bytes(hashlib.sha256(publisher.encode()).digest()[:8], "big") % partitions
 
 
-def _check(schema: Schema, event: Event) -> _Checked:
+def admissible(schema: Schema, event: Event) -> Checked:
+    """What a publisher asks of an event before it seals it, or EventRejected."""
     if len(event.payload) > MAX_PAYLOAD_BYTES:
         raise EventRejected(f"the payload has {len(event.payload)} bytes, {MAX_PAYLOAD_BYTES} are allowed")
     kind = event.content_type
     if not 0 < len(kind) <= MAX_CONTENT_TYPE_LENGTH or not kind.isascii() or not kind.isprintable():
         raise EventRejected(f"a content type has 1 to {MAX_CONTENT_TYPE_LENGTH} printable ASCII characters")
-    return _Checked(schema.parse(event.attributes), event.payload, kind)
+    return Checked(schema.parse(event.attributes), event.payload, kind)
 
 
 def _at(index: int, error: EventRejected) -> EventRejected:
     return EventRejected(f"event {index}: {error.message}", attribute=error.attribute, hint=error.hint)
 
 
-def _batches(events: Sequence[_Checked]) -> Iterator[Sequence[_Checked]]:
+def _batches(events: Sequence[Checked]) -> Iterator[Sequence[Checked]]:
     start, size = 0, 0
     for end, event in enumerate(events):
         # Payloads are most of an event; strings in attributes are bounded by their own limit.
