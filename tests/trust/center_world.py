@@ -74,19 +74,25 @@ class World:
 @contextmanager
 def served(realm: Realm, *names: str, more: Callable[[str], More] | None = None) -> Iterator[Running]:
     """The realm's services in a thread of their own, as `sealcast serve` has them in a process."""
-    over = threading.Event()
     with Running(Realm(realm.paths.root, clock=realm.clock), names or None, more=more) as running:
         running.start()
-
-        def serve() -> None:
-            while not over.is_set():
-                if not running.turn():
-                    time.sleep(0.002)
-
-        thread = threading.Thread(target=serve)
-        thread.start()
-        try:
+        with turning(running):
             yield running
-        finally:
-            over.set()
-            thread.join()
+
+
+@contextmanager
+def turning(running: Running) -> Iterator[None]:
+    over = threading.Event()
+
+    def serve() -> None:
+        while not over.is_set():
+            if not running.turn():
+                time.sleep(0.002)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()

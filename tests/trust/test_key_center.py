@@ -30,7 +30,7 @@ from sealcast.trust.service import Answer, ServiceRefused, unwrap
 from sealcast.trust.state import RealmState
 from sealcast.trust.topic_keys import PAIR_KEY_INFO, place
 from sealcast.wire import cbor
-from tests.trust.center_world import DAY, SCHEMA, SECOND, World, served
+from tests.trust.center_world import DAY, SCHEMA, SECOND, World, served, turning
 
 BOTH = (Right.PUBLISH, Right.SUBSCRIBE)
 
@@ -601,3 +601,17 @@ def test_a_handlers_misuse_is_an_answer(world: World, owner: Correspondent) -> N
     with pytest.raises(Misuse, match="another than"):
         center._rules._issuer.center("center-2")
     center.close()
+
+
+def test_a_service_that_runs_for_months_goes_by_its_newest_certificate(world: World, owner: Correspondent) -> None:
+    """Certificates live 90 days: whoever keeps the one it started with is believed by nobody after that."""
+    realm = world.realm
+    ask.authorise(owner, "center", "orders", "alice", BOTH)
+    with Running(realm, ["center"]) as running, Correspondent(realm, realm.identity("alice"), at_hand=False) as alice:
+        running.start()
+        for _ in range(3):
+            world.later(60 * 86_400)
+            realm.renew_due()
+            running.turn()
+        with turning(running):
+            assert credentials(alice, "orders").epoch == 1

@@ -50,8 +50,6 @@ class Correspondent(Unpicklable):
         self._discovery: RealmDiscovery | None = None
         self._services: dict[Key, tuple[Service, KeyCenter | Desk]] = {}
         self._found: dict[Key, tuple[float, Address]] = {}
-        #: The certificates that all of this was made with: one's own, and that of each service that is at hand.
-        self._certificates: dict[str, bytes] = {}
 
     @property
     def name(self) -> str:
@@ -83,7 +81,6 @@ class Correspondent(Unpicklable):
         if self._plane is not None:
             self._plane.close()
         self._asker = self._discovery = self._plane = None
-        self._certificates.clear()
         while self._services:
             service, handler = self._services.popitem()[1]
             service.close()
@@ -99,7 +96,6 @@ class Correspondent(Unpicklable):
     # --- inside -------------------------------------------------------------------------------------
 
     def _ask(self, whom: Key, kind: str, body: bytes) -> Opened:
-        self._renew(whom[1])
         service = self._service(whom)
         if service is None:
             return self._ask_elsewhere(whom, kind, body)
@@ -110,14 +106,6 @@ class Correspondent(Unpicklable):
             body,
             turn=lambda: service.serve_once(self._realm.clock()),
         )
-
-    def _renew(self, other: str) -> None:
-        """Begins anew when a certificate was renewed: whoever signs under the one before is not answered for long."""
-        entities = self._realm.state().entities
-        now = {name: entities[name].certificate for name in (self.name, other) if name in entities}
-        if any(self._certificates.get(name, certificate) != certificate for name, certificate in now.items()):
-            self.close()
-        self._certificates |= now
 
     def _ask_elsewhere(self, whom: Key, kind: str, body: bytes) -> Opened:
         if self._discovery is None:

@@ -30,6 +30,7 @@ before 8 has passed: a forged request costs its origin, never the entity in whos
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, Final, Protocol
@@ -116,13 +117,18 @@ class Verify(Protocol):
 class Party(Unpicklable):
     """Oneself: a name, the certificate that proves it, and the keys that go with it."""
 
-    __slots__ = ("certificate", "kem", "name", "signer")
+    __slots__ = ("_newest", "kem", "name", "signer")
 
-    def __init__(self, name: str, certificate: bytes, signer: SigningKey, kem: KemKey) -> None:
+    def __init__(self, name: str, certificate: bytes | Callable[[], bytes], signer: SigningKey, kem: KemKey) -> None:
+        """Certificates are renewed while services run: who runs for long gives a way to the newest, not one of them."""
         self.name = name
-        self.certificate = certificate
+        self._newest = certificate
         self.signer = signer
         self.kem = kem
+
+    @property
+    def certificate(self) -> bytes:
+        return self._newest if isinstance(self._newest, bytes) else self._newest()
 
 
 @dataclass(frozen=True, slots=True)

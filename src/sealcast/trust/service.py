@@ -39,7 +39,7 @@ from sealcast.trust.envelopes import (
     open_request,
     seal,
 )
-from sealcast.trust.journal import MAX_ANSWERED, MAX_ANSWERED_EACH, Answered, Journal
+from sealcast.trust.journal import MAX_ANSWERED, MAX_ANSWERED_EACH, Answered, Journal, Place
 from sealcast.wire import cbor
 
 REFUSED: Final = "refused"
@@ -48,6 +48,7 @@ MAX_SENT: Final = 4
 TURN_RECORDS: Final = 256
 ORIGIN_ALLOWANCE: Final = Allowance(per_second=200, burst=400)
 SENDER_ALLOWANCE: Final = Allowance(per_second=20, burst=40)
+ANNOUNCE_RETRY_US: Final = 5 * SECOND_US
 _MAX_WORDS: Final = 1_024
 
 
@@ -127,6 +128,8 @@ class Service:
         #: (time, noise, all) of recent turns.
         self._recent: deque[tuple[int, int, int]] = deque()
         self._settled_us = 0
+        #: When to announce again after it failed.
+        self._not_before_us = 0
 
     @property
     def name(self) -> str:
@@ -202,6 +205,15 @@ class Service:
         self._tell(topic, now_us)
         self._journal.announced(topic, now_us)
 
+    def _announce_again(self, place: Place, now_us: int) -> None:
+        """When it is time to. Who already knows where it listens is served whether or not discovery is well."""
+        if self._every_us is None or now_us < max(place.announced_us + self._every_us, self._not_before_us):
+            return
+        try:
+            self._announce(place.topic, now_us)
+        except (Rejected, Unavailable):
+            self._not_before_us = now_us + ANNOUNCE_RETRY_US
+
     def _leave(self) -> None:
         place = self._journal.place()
         for old in place.leaving if place is not None else ():
@@ -217,8 +229,7 @@ class Service:
             place = self._journal.place()
             if place is None:
                 raise Misuse(f"service {self.name!r} does not listen yet", hint="call start first")
-            if self._every_us is not None and now_us - place.announced_us >= self._every_us:
-                self._announce(place.topic, now_us)
+            self._announce_again(place, now_us)
             try:
                 posts = self._plane.read(place.topic, place.cursor, records=records)
             except (Corrupt, NotFound):

@@ -13,7 +13,7 @@ them.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -69,11 +69,14 @@ class RealmHandle(Protocol):
 
 
 def party(realm: RealmHandle, identity: Identity) -> Party:
-    """An entity with its keys at hand, as control topics know it: by its newest certificate."""
-    certificate = realm.state().entity(identity.name).certificate
-    if not certificate:
+    """An entity with its keys at hand, as control topics know it: by its newest certificate, whenever it writes."""
+
+    def newest() -> bytes:
+        return realm.state().entity(identity.name).certificate
+
+    if not newest():
         raise Misuse(f"entity {identity.name!r} has no certificate", hint="this realm is from before certificates")
-    return Party(identity.name, certificate, identity.key, identity.kem)
+    return Party(identity.name, newest, identity.key, identity.kem)
 
 
 def verifier(realm: RealmHandle) -> Verify:
@@ -165,7 +168,16 @@ def nodes(realm: RealmHandle) -> tuple[NodeAddress, ...]:
         service.start(realm.clock())
         service.close()
         node.close()
-    return bootstrap.read(realm.paths.mark) if new else listed
+    return tuple(_renewed(realm, bootstrap.read(realm.paths.mark) if new else listed))
+
+
+def _renewed(realm: RealmHandle, listed: Iterable[NodeAddress]) -> Iterator[NodeAddress]:
+    """Where a node listens is announced once; its certificate may have been renewed since."""
+    entities = realm.state().entities
+    for node in listed:
+        entity = entities.get(node.name)
+        newest = entity.certificate if entity is not None else node.certificate
+        yield node if newest == node.certificate else replace(node, certificate=newest)
 
 
 # --- using them ---------------------------------------------------------------------------------------
