@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Final
 
 from sealcast.errors import Corrupt, ParameterRejected, SchemaRejected
 from sealcast.model.schema import Schema
+from sealcast.trust.layering import Layering
 from sealcast.trust.parameters import KeyParameters
 from sealcast.trust.roles import Role
 
@@ -123,6 +124,8 @@ class CreateTopic:
     at_us: int = 0
     #: The algorithm by which its groups of subscribers get their keys.
     group_keys: str = DEFAULT_GROUP_KEYS
+    #: How a layered topic encrypts; None for the others.
+    layering: Layering | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,6 +261,51 @@ class SettleSubscriber:
     overlaps: tuple[int, ...]
 
 
+# --- the overlay of a layered topic -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceNode:
+    """A broker joins the topic's overlay, or moves in it: below another one, or as a root."""
+
+    kind: ClassVar = "place-node"
+    topic: str
+    broker: str
+    under: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNode:
+    """A broker leaves the overlay. Those below it stand below its parent from now on, or become roots."""
+
+    kind: ClassVar = "remove-node"
+    topic: str
+    broker: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceSubscriber:
+    """A subscriber stands below a broker of the overlay, wherever it stood before."""
+
+    kind: ClassVar = "place-subscriber"
+    topic: str
+    subscriber: str
+    broker: str
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceLayerKey:
+    """The public half of a participant's agreement key for a topic and epoch, as it signed it (`layer_keys`)."""
+
+    kind: ClassVar = "announce-layer-key"
+    topic: str
+    epoch: int
+    entity: str
+    announcement: bytes
+    #: Whether it announces itself as a publisher: one more tree, which everyone prepares for.
+    publishes: bool = False
+
+
 Change = (
     FoundRealm
     | AddAuthority
@@ -276,6 +324,10 @@ Change = (
     | RemoveSubscription
     | AttachSubscriber
     | SettleSubscriber
+    | PlaceNode
+    | RemoveNode
+    | PlaceSubscriber
+    | AnnounceLayerKey
 )
 
 _KINDS: Final[Mapping[str, type[Change]]] = {
@@ -298,6 +350,10 @@ _KINDS: Final[Mapping[str, type[Change]]] = {
         RemoveSubscription,
         AttachSubscriber,
         SettleSubscriber,
+        PlaceNode,
+        RemoveNode,
+        PlaceSubscriber,
+        AnnounceLayerKey,
     )
 }
 
@@ -328,7 +384,7 @@ def _plain(value: object) -> object:
     match value:
         case bytes():
             return value.hex()
-        case Schema() | KeyParameters():
+        case Schema() | KeyParameters() | Layering():
             return value.to_json()
         case Credential():
             return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
@@ -374,6 +430,7 @@ _DECODERS: Final[Mapping[str, Mapping[str, Callable[[Any], Any]]]] = {
         "schema": Schema.from_json,
         "access": Access,
         "parameters": KeyParameters.parse,
+        "layering": Layering.from_json,
     },
     "publish-topic-key": {"sealed": bytes.fromhex},
     "publish-pair-key": {"sealed": bytes.fromhex},
@@ -382,4 +439,5 @@ _DECODERS: Final[Mapping[str, Mapping[str, Callable[[Any], Any]]]] = {
     "add-subscription": {"credential": _credential},
     "renew-subscription": {"ids": tuple, "credential": _credential},
     "settle-subscriber": {"overlaps": tuple},
+    "announce-layer-key": {"announcement": bytes.fromhex},
 }

@@ -15,7 +15,7 @@ from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust import minting
 from sealcast.trust.centers import CenterSecrets
 from sealcast.trust.changes import Access, Change, Credential, PublishPairKey, RenewSubscription, RotateTopic
-from sealcast.trust.layout import Layout
+from sealcast.trust.layout import FIRST_BROKER, Layout
 from sealcast.trust.realm import apply
 from sealcast.trust.roles import Role
 from sealcast.trust.state import Entity, RealmState
@@ -110,8 +110,16 @@ class Issuer(Unpicklable):
 
 
 def _serving(state: RealmState, topic: Topic) -> list[Entity]:
-    """The brokers that served the topic's last epoch; all there are when this is its first."""
+    """The brokers that served the topic's last epoch; all there are when this is its first.
+
+    Of a layered topic, those that take its frames in, whatever they did before. Whoever routes what it cannot read is
+    handed no keys of other topics unasked.
+    """
     brokers = state.holders(Role.BROKER)
+    if topic.layering is not None:
+        roots = state.overlay(topic.name).roots
+        return [b for b in brokers if b.name in roots]
     if topic.epoch == FIRST_EPOCH:
-        return brokers
+        blind = {name for found in state.topics.values() for name in found.nodes if name != FIRST_BROKER}
+        return [b for b in brokers if b.name not in blind]
     return [b for b in brokers if state.topic_key(topic.name, topic.epoch - 1, b.name) is not None]

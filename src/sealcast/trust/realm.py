@@ -15,14 +15,18 @@ from sealcast.model.names import NAME
 from sealcast.trust.changes import (
     AddAuthority,
     AddSubscription,
+    AnnounceLayerKey,
     AttachSubscriber,
     Change,
     CreateTopic,
     EnrolEntity,
     FoundRealm,
     Grant,
+    PlaceNode,
+    PlaceSubscriber,
     PublishPairKey,
     PublishTopicKey,
+    RemoveNode,
     RemoveSubscription,
     RenewCertificate,
     RenewSubscription,
@@ -32,7 +36,7 @@ from sealcast.trust.changes import (
     RotateTopic,
     SettleSubscriber,
 )
-from sealcast.trust.rules import entities, homes, subscriptions, topics
+from sealcast.trust.rules import entities, homes, overlays, subscriptions, topics
 from sealcast.trust.rules.draft import Draft
 from sealcast.trust.rules.entities import KEY_BYTES
 from sealcast.trust.rules.subscriptions import MAX_FILTER_CHARACTERS
@@ -79,6 +83,10 @@ RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
     RemoveSubscription: subscriptions.remove_subscription,
     AttachSubscriber: homes.attach_subscriber,
     SettleSubscriber: homes.settle_subscriber,
+    PlaceNode: overlays.place_node,
+    RemoveNode: overlays.remove_node,
+    PlaceSubscriber: overlays.place_subscriber,
+    AnnounceLayerKey: overlays.announce_layer_key,
 }
 
 

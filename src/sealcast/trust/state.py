@@ -16,6 +16,7 @@ from sealcast.errors import NotFound, Rejected
 from sealcast.model.subscription import Subscription
 from sealcast.trust.changes import Credential, FoundRealm, Right
 from sealcast.trust.layout import FIRST_BROKER
+from sealcast.trust.overlays import Overlay
 from sealcast.trust.revocation import NOTHING_REVOKED, RevocationView
 from sealcast.trust.roles import Role
 from sealcast.trust.topics import Stay, Terms, Topic, TopicState
@@ -217,6 +218,26 @@ class RealmState:
     def pair_key(self, topic: str, epoch: int, entity: str) -> bytes | None:
         """The sealed pair key, if one was published."""
         return self.topic_state(topic).pair_keys.get((epoch, entity))
+
+    # --- layered topics ---------------------------------------------------------------------------
+
+    def overlay(self, topic: str) -> Overlay:
+        """Where the brokers and subscribers of a layered topic stand; empty for the others."""
+        found = self.topic_state(topic)
+        return Overlay(found.nodes, found.places, found.generation)
+
+    def layer_key(self, topic: str, epoch: int, entity: str) -> bytes | None:
+        """What an entity announced as its agreement key, signed by it: `layer_keys` verifies and opens it."""
+        found = self.topic_state(topic).layer_keys.get((epoch, entity))
+        return None if found is None else found.announcement
+
+    def publishers_of(self, topic: str, epoch: int | None = None) -> list[str]:
+        """Who has announced itself as a publisher of an epoch, the current one unless another is named, and may still
+        publish: each is the root of a tree. In the order in which they announced themselves."""
+        found = self.topic_state(topic)
+        wanted = found.topic.epoch if epoch is None else epoch
+        named = [who for (at, who), key in found.layer_keys.items() if at == wanted and key.publishes]
+        return [who for who in named if who not in found.nodes and self.may_publish(topic, who)]
 
 
 EMPTY: Final = RealmState()

@@ -17,6 +17,7 @@ from typing import Final
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.trust.changes import DEFAULT_GROUP_KEYS, DEFAULT_PARAMETERS, EVERYTHING, Access, Credential, Right
+from sealcast.trust.layering import Layering
 from sealcast.trust.parameters import KeyParameters
 
 FIRST_EPOCH: Final = 1
@@ -43,6 +44,8 @@ class Topic:
     center_since: int = FIRST_EPOCH
     #: The algorithm by which its groups of subscribers get their keys.
     group_keys: str = DEFAULT_GROUP_KEYS
+    #: How a layered topic encrypts; None for the others.
+    layering: Layering | None = None
 
     def epoch_admissible(self, epoch: int, log_time_us: int) -> bool:
         """Whether a frame sealed in `epoch` and appended to the log at that time is admitted."""
@@ -91,6 +94,14 @@ class Stay:
     overlaps: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class LayerKey:
+    """What one participant announced for one epoch: its agreement key, signed by it. Verify before use."""
+
+    announcement: bytes
+    publishes: bool = False
+
+
 Terms = Mapping[Right, Term]
 _ALWAYS: Final[Terms] = {right: Term() for right in Right}
 _NEVER: Final[Terms] = {}
@@ -115,6 +126,12 @@ class TopicState:
     pair_keys: Mapping[tuple[int, str], bytes] = field(default_factory=dict)
     #: Where subscribers are and were, oldest first; those who are not named are at the realm's first broker.
     stays: Mapping[str, tuple[Stay, ...]] = field(default_factory=dict)
+    #: The overlay of a layered topic: brokers with those above them, subscribers with their brokers.
+    nodes: Mapping[str, str | None] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    generation: int = 0
+    #: Announced agreement keys by (epoch, entity).
+    layer_keys: Mapping[tuple[int, str], LayerKey] = field(default_factory=dict)
 
     def terms_of(self, entity: str, member: bool = True) -> Terms:
         """The rights of an entity with their terms; `member` is whether topics for members let it in."""

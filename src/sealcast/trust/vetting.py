@@ -29,7 +29,7 @@ from sealcast.trust.changes import (
     RevokeCertificates,
     Right,
 )
-from sealcast.trust.realm import Fold
+from sealcast.trust.realm import Fold, Topic
 from sealcast.trust.templates import Template
 
 
@@ -47,7 +47,7 @@ def vet(fold: Fold, change: Change, at_us: int) -> None:
         case RenewCertificate():
             _vet_renewal(fold, change, at_us)
         case Grant():
-            vet_template(fold.topic(change.topic).name, fold.schema(change.topic), change.template)
+            _vet_grant(fold.topic(change.topic), change.template)
         case RevokeCertificates():
             _vet_list(fold, change)
         case FoundRealm() | AddAuthority():
@@ -69,6 +69,16 @@ def vet_template(topic: str, schema: Schema, text: str) -> Template:
         )
     template.condition(schema)
     return template
+
+
+def _vet_grant(topic: Topic, text: str) -> None:
+    template = vet_template(topic.name, topic.schema, text)
+    if topic.layering is not None and not template.every_event:
+        raise Rejected(
+            f"topic {topic.name!r} is layered: its brokers cannot read, so nobody could hold events against the tags "
+            f"of {text!r}",
+            hint="grant the right for all events, or make another topic for those with these tags",
+        )
 
 
 def remarks(schema: Schema, text: str) -> list[str]:

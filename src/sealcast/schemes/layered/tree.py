@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from sealcast.errors import Misuse, NotFound
+from sealcast.wire import cbor
 
 #: Two is what paper 001 describes: one layer hides from the parent, the other from the grandparent.
 MIN_LAYERS: Final = 2
@@ -21,6 +22,19 @@ MAX_TREE_DEPTH: Final = 64
 
 #: Ids of the last hops that a filter came, the nearest first: at most r of them. The last one shares the layer's key.
 Path = tuple[str, ...]
+
+
+class TreeId(NamedTuple):
+    """Which tree of a topic keys and rows are for: whose, in which epoch of the topic, in which generation of its
+    overlay."""
+
+    publisher: str
+    epoch: int
+    generation: int
+
+    def domain(self, topic_id: bytes) -> bytes:
+        """What all keys of the tree are derived for: no two trees, of any topics, have the same."""
+        return cbor.encode([topic_id, self.epoch, self.generation, self.publisher])
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from sealcast.trust.admin.entities import EntityAdministration
 from sealcast.trust.admin.subscriptions import SubscriptionAdministration
 from sealcast.trust.admin.topics import TopicAdministration
 
@@ -30,7 +29,7 @@ class Maintained:
         return bool(self.certificates or self.rotated or self.tokens)
 
 
-class Maintenance(EntityAdministration, TopicAdministration, SubscriptionAdministration):
+class Maintenance(TopicAdministration, SubscriptionAdministration):
     """Everything that is due, as far as the secrets at hand go."""
 
     def maintain(self, counts: Mapping[str, int] | None = None) -> Maintained:

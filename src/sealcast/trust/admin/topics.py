@@ -10,7 +10,7 @@ from sealcast.errors import Misuse
 from sealcast.log import files
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model.schema import Schema
-from sealcast.trust.admin.handle import Handle
+from sealcast.trust.admin.overlays import DEFAULT_FAN_OUT, OverlayAdministration, default_nodes
 from sealcast.trust.changes import (
     DEFAULT_GROUP_KEYS,
     DEFAULT_PARAMETERS,
@@ -22,15 +22,16 @@ from sealcast.trust.changes import (
     Revoke,
     Right,
 )
+from sealcast.trust.layering import LAYERED, Layering
 from sealcast.trust.layout import FIRST_CENTER
 from sealcast.trust.parameters import KeyParameters
-from sealcast.trust.realm import RealmState, Topic, apply
+from sealcast.trust.realm import RealmState, Topic, apply, apply_all
 from sealcast.trust.templates import Template
 
 BOTH: Final = (Right.PUBLISH, Right.SUBSCRIBE)
 
 
-class TopicAdministration(Handle):
+class TopicAdministration(OverlayAdministration):
     """What an administrator does about topics and rights."""
 
     def create_topic(
@@ -45,10 +46,21 @@ class TopicAdministration(Handle):
         parameters: KeyParameters = DEFAULT_PARAMETERS,
         owner: str = "",
         group_keys: str = DEFAULT_GROUP_KEYS,
+        layering: Layering | None = None,
+        nodes: int | None = None,
+        fan_out: int = DEFAULT_FAN_OUT,
     ) -> Topic:
-        """A topic with its schema, registered with its one key center, which makes its keys as `parameters` say."""
+        """A topic with its schema, registered with its one key center, which makes its keys as `parameters` say.
+
+        A layered one comes with a tree of so many new brokers, enough for its layers unless `nodes` says otherwise.
+        """
         if access not in Access._value2member_map_:
             raise Misuse(f"access is one of {', '.join(Access)}, not {access!r}")
+        if protection == LAYERED and layering is None:
+            layering = Layering()
+        if layering is None and nodes is not None:
+            raise Misuse(f"only a topic whose protection is {LAYERED!r} comes with brokers of its own")
+        count = default_nodes(layering.layers, fan_out) if layering is not None and nodes is None else nodes or 0
         now, issuer = self.clock(), self.issuer()
         create = CreateTopic(
             name,
@@ -62,12 +74,19 @@ class TopicAdministration(Handle):
             owner,
             now,
             group_keys,
+            layering,
         )
 
         def decide(state: RealmState) -> list[Change]:
-            return [create, *issuer.opening(apply(state, create), name, now)]
+            changes: list[Change] = [create]
+            if layering is not None:
+                changes += self._planted(apply(state, create), name, count, fan_out)
+            return [*changes, *issuer.opening(apply_all(state, changes), name, now)]
 
         made = self.registry.transact(decide).topic(name)
+        if layering is not None:
+            # Frames are in the logs of roots, pieces and ledgers at every node: each makes its own when it first runs.
+            return made
         # The registry is what counts: whoever opens the log makes what is missing, should this be cut short.
         paths = self.paths.topic(name)
         EmbeddedTopic(paths.frames_root, partitions).close()

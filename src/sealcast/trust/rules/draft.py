@@ -13,6 +13,7 @@ from typing import Generic, TypeVar
 from sealcast.errors import Misuse, Rejected
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
+from sealcast.trust.overlays import Overlay
 from sealcast.trust.revocation import RevocationView
 from sealcast.trust.roles import Role
 from sealcast.trust.state import EMPTY, Entity, RealmState
@@ -42,7 +43,20 @@ class Table(Generic[K, V]):
 
 
 class TopicTables:
-    __slots__ = ("credentials", "pair_keys", "slots", "stays", "subscriptions", "terms", "topic", "topic_keys")
+    __slots__ = (
+        "credentials",
+        "generation",
+        "layer_keys",
+        "nodes",
+        "pair_keys",
+        "places",
+        "slots",
+        "stays",
+        "subscriptions",
+        "terms",
+        "topic",
+        "topic_keys",
+    )
 
     def __init__(self, base: TopicState) -> None:
         self.topic = base.topic
@@ -53,9 +67,18 @@ class TopicTables:
         self.topic_keys = Table(base.topic_keys)
         self.pair_keys = Table(base.pair_keys)
         self.stays = Table(base.stays)
+        self.nodes = Table(base.nodes)
+        self.places = Table(base.places)
+        self.generation = base.generation
+        self.layer_keys = Table(base.layer_keys)
 
     def terms_of(self, who: Entity) -> Terms:
         return terms_in(self.terms.read, self.topic, who.name, who.member)
+
+    @property
+    def overlay(self) -> Overlay:
+        """As of now; not a value: it changes with the fold."""
+        return Overlay(self.nodes.read, self.places.read, self.generation)
 
     def share(self) -> TopicState:
         return TopicState(
@@ -67,6 +90,10 @@ class TopicTables:
             self.topic_keys.share(),
             self.pair_keys.share(),
             self.stays.share(),
+            self.nodes.share(),
+            self.places.share(),
+            self.generation,
+            self.layer_keys.share(),
         )
 
 

@@ -7,12 +7,13 @@ from typing import Final
 
 from sealcast.errors import Misuse, Rejected
 from sealcast.trust.changes import CreateTopic, PublishPairKey, PublishTopicKey, RotateTopic
+from sealcast.trust.layering import LAYERED
 from sealcast.trust.roles import Role
 from sealcast.trust.rules.draft import Draft, TopicTables
 from sealcast.trust.rules.names import check_name
 from sealcast.trust.topics import FIRST_EPOCH, Topic, TopicState
 
-PROTECTIONS: Final = ("endpoint",)
+PROTECTIONS: Final = ("endpoint", LAYERED)
 GROUP_KEYS: Final = ("mosaic", "naive", "simple", "build-up", "clustered", "clustered-popular", "key-tree")
 MAX_PARTITIONS: Final = 1024
 TOPIC_ID_BYTES: Final = 16
@@ -27,6 +28,11 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
         raise Misuse(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {change.partitions}")
     if change.protection not in PROTECTIONS:
         raise Misuse(f"protection is one of {', '.join(PROTECTIONS)}, not {change.protection!r}")
+    if (change.layering is not None) != (change.protection == LAYERED):
+        raise Misuse(
+            f"topic {change.name!r}: a topic has layers if its protection is {LAYERED!r}, and only then",
+            hint=f"--protection {LAYERED} --layers 2",
+        )
     if change.group_keys not in GROUP_KEYS:
         raise Misuse(f"group keys are made by one of {', '.join(GROUP_KEYS)}, not {change.group_keys!r}")
     if len(change.id) != TOPIC_ID_BYTES:
@@ -50,6 +56,7 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
         (change.at_us,),
         change.owner,
         group_keys=change.group_keys,
+        layering=change.layering,
     )
     draft.open[change.name] = TopicTables(TopicState(topic))
 

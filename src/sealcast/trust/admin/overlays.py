@@ -1,0 +1,129 @@
+"""The overlay of a layered topic: planting one with the topic, and moving brokers and subscribers in it.
+
+Roots take frames in, so they are handed the topic's keys, which open the link from publishers and nothing that was
+encrypted; other nodes are handed none. Every act is one transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sealcast.errors import Misuse
+from sealcast.trust.admin.entities import EntityAdministration
+from sealcast.trust.authority import LIFETIME_US
+from sealcast.trust.broker import BrokerSecrets
+from sealcast.trust.changes import Change, PlaceNode, PlaceSubscriber, RemoveNode
+from sealcast.trust.identity import Identity
+from sealcast.trust.overlays import Overlay
+from sealcast.trust.realm import RealmState, apply, apply_all
+from sealcast.trust.roles import Role
+
+DEFAULT_FAN_OUT: Final = 2
+#: What is planted with a topic; by hand there may be more.
+MAX_PLANTED: Final = 256
+#: A complete tree with more levels than this would have more brokers than anyone asked for: a chain, then.
+_MAX_BUSHY_LAYERS: Final = 4
+#: So that a topic's name and what is added to it make a name.
+_STEM_CHARACTERS: Final = 52
+
+
+def default_nodes(layers: int, fan_out: int = DEFAULT_FAN_OUT) -> int:
+    """A complete tree with as many levels as there are layers, so that below its leaves all layers count; a chain where
+    there are many."""
+    if layers > _MAX_BUSHY_LAYERS or fan_out == 1:
+        return layers
+    return int(sum(fan_out**level for level in range(layers)))
+
+
+class OverlayAdministration(EntityAdministration):
+    """What an administrator does about where brokers stand."""
+
+    def place_node(self, topic: str, broker: str, *, under: str | None = None) -> Overlay:
+        """A broker, enrolled if it is new, joins a topic's overlay or moves in it: below another one, or as a root."""
+        issuer = self.issuer()
+        change = PlaceNode(topic, broker, under)
+
+        def decide(state: RealmState) -> list[Change]:
+            new = self._new_brokers(state, [] if broker in state.entities else [broker])
+            after = apply_all(state, [*new, change])
+            return [*new, change, *(issuer.service(after, topic, broker) if under is None else ())]
+
+        return self.registry.transact(decide).overlay(topic)
+
+    def remove_node(self, topic: str, broker: str) -> Overlay:
+        """A broker leaves a topic's overlay; those below it move up."""
+        issuer, change = self.issuer(), RemoveNode(topic, broker)
+
+        def decide(state: RealmState) -> list[Change]:
+            after = apply(state, change)
+            lacking = [c for root in after.overlay(topic).roots for c in issuer.service(after, topic, root)]
+            return [change, *lacking]
+
+        return self.registry.transact(decide).overlay(topic)
+
+    def place_subscriber(self, topic: str, subscriber: str, broker: str | None = None) -> str:
+        """Where a subscriber stands from now on: at a broker that is named, else where it is, else where there is room.
+
+        Done before, it does nothing more.
+        """
+
+        def decide(state: RealmState) -> list[Change]:
+            at = home_for(state, topic, subscriber) if broker is None else broker
+            known = state.overlay(topic).places.get(subscriber) == at
+            return [] if known else [PlaceSubscriber(topic, subscriber, at)]
+
+        return self.registry.transact(decide).overlay(topic).places[subscriber]
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    def _planted(self, state: RealmState, topic: str, count: int, fan_out: int) -> list[Change]:
+        """A tree of new brokers: one root, each broker with so many below it, level by level."""
+        if not 0 <= count <= MAX_PLANTED:
+            raise Misuse(
+                f"a topic is made with 0 to {MAX_PLANTED} brokers, not {count}",
+                hint=f"more can follow: sealcast overlay add {topic} BROKER --under BROKER",
+            )
+        if not 1 <= fan_out <= MAX_PLANTED:
+            raise Misuse(f"a broker has 1 to {MAX_PLANTED} others below it, not {fan_out}")
+        names, number = list[str](), 0
+        while len(names) < count:
+            number += 1
+            name = f"{topic[:_STEM_CHARACTERS]}-node-{number}"
+            if name not in state.entities:
+                names.append(name)
+        places = [PlaceNode(topic, n, names[(i - 1) // fan_out] if i else None) for i, n in enumerate(names)]
+        return [*self._new_brokers(state, names), *places]
+
+    def _new_brokers(self, state: RealmState, names: Sequence[str]) -> list[Change]:
+        if not names:
+            return []
+        return self._enrolments(state, self.authority(), names, (Role.BROKER,), self._broker_keys, LIFETIME_US)
+
+    def _broker_keys(self, names: Sequence[str]) -> list[Identity]:
+        found = list[Identity]()
+        for name in names:
+            path = self.paths.broker_key_of(name)
+            # Left behind by an act that was cut short: never made public, so as good as new.
+            if not path.exists():
+                BrokerSecrets.generate(name).save(path)
+            found.append(BrokerSecrets.load(path).identity)
+        return found
+
+
+def home_for(state: RealmState, topic: str, subscriber: str) -> str:
+    """Where a subscriber stands, or would be put: a broker that subscribes below its parent, others at a leaf."""
+    overlay, layering = state.overlay(topic), state.topic(topic).layering
+    placed = overlay.places.get(subscriber) or overlay.parents.get(subscriber)
+    if placed is not None:
+        return placed
+    free = overlay.homes_free(layering.layers if layering is not None else 0)
+    if subscriber in overlay.parents:
+        # A root: the rules say why not.
+        free = [subscriber]
+    if not free:
+        raise Misuse(
+            f"topic {topic!r} has no broker that anyone could stand below",
+            hint=f"add one: sealcast overlay add {topic} BROKER",
+        )
+    return free[0]
