@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from sealcast.errors import Bug, FrameRejected
 from sealcast.model.event import Position
 from sealcast.model.rejection import Reason, Rejection
-from sealcast.wire import cbor, limits, sealed
+from sealcast.wire import cbor, limits, sealed, typed
 from sealcast.wire.mailboxes import of_deliveries
 from sealcast.wire.sealed import SealedPiece
 from tests.wire.pieces import piece
@@ -283,7 +283,7 @@ LABEL = {
 
 def fields() -> dict[int, Any]:
     """What is inside the encoded piece, to be bent without the writer's checks."""
-    value = cbor.decode(DATA, tags=frozenset(sealed._DTYPE), max_bytes=limits.MAX_PIECE_BYTES)[2]
+    value = cbor.decode(DATA, tags=frozenset(typed.DTYPE), max_bytes=limits.MAX_PIECE_BYTES)[2]
     assert isinstance(value, dict)
     return value
 
@@ -296,7 +296,7 @@ def written(name: str, value: Any) -> Any:
         return [[r.position.offset, r.position.row, str(r.reason), r.detail, r.events] for r in value]
     if isinstance(value, np.ndarray):
         kind = sealed._ARRAYS[LABEL[name]][1]
-        return cbor.Tag(kind, value.astype(sealed._DTYPE[kind]).tobytes())
+        return cbor.Tag(kind, value.astype(typed.DTYPE[kind]).tobytes())
     return value
 
 

@@ -64,6 +64,11 @@ class TopicPaths:
         return self.root / "checkpoint"
 
     @property
+    def hops(self) -> TopicPaths:
+        """What a broker of a layered topic hands on: pieces, ledger and cursors of their own."""
+        return TopicPaths(self.root / "hops")
+
+    @property
     def tables(self) -> Path:
         """Snapshots of the subscription table, by version: made from the registry, and made again when missing."""
         return self.root / "tables"

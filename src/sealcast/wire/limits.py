@@ -33,6 +33,18 @@ MAX_TOKEN_BYTES: Final = 2048
 #: A topic template, in UTF-8.
 MAX_TEMPLATE_BYTES: Final = 1024
 
+# --- filter posts -----------------------------------------------------------------------------
+
+MAX_POST_BYTES: Final = 4 << 20
+MAX_POST_FILTERS: Final = 1_024
+#: Of one conjunction.
+MAX_FILTER_SLOTS: Final = 128
+MAX_FILTER_TOKENS: Final = 8_192
+#: Names of a path: as many as there are layers.
+MAX_PATH_HOPS: Final = 16
+MAX_GENERATION: Final = 2**32 - 1
+MAX_POST_NUMBER: Final = 2**63 - 1
+
 # --- CBOR -------------------------------------------------------------------------------------
 
 #: Nesting of arrays, maps and tags. Ours need four levels.
@@ -55,3 +67,17 @@ MAX_TILE_SLOTS: Final = 16
 MAX_TABLE_PART_BYTES: Final = 1 << 18
 KEY_ID_BYTES: Final = 16
 TABLE_NAME_BYTES: Final = 12
+
+# --- the layered protection -------------------------------------------------------------------
+
+#: Changes of a topic's overlay that move somebody.
+MAX_GENERATION: Final = 2**32 - 1
+#: An element of a group: 3072 bits take 384 bytes.
+MAX_ELEMENT_BYTES: Final = 512
+#: Tokens of one entry, and entries of one event on one link.
+MAX_TOKENS: Final = 8_192
+MAX_ENTRIES: Final = 65_536
+#: All entries of one event on one link.
+MAX_ENTRIES_BYTES: Final = 1 << 25
+MAX_HOP_RECIPIENTS: Final = 1 << 20
+MAX_HOP_ROWS: Final = 1 << 24

@@ -31,10 +31,10 @@ import numpy.typing as npt
 
 from sealcast.errors import Bug, FrameRejected
 from sealcast.model.event import Position
-from sealcast.model.rejection import Reason, Rejection
+from sealcast.model.rejection import Rejection
 from sealcast.model.stages import FrameProof
 from sealcast.primitives.aead import COMMITMENT_BYTES, MAX_OFFSET, MAX_PARTITION, WRAPPED_BYTES
-from sealcast.wire import cbor
+from sealcast.wire import cbor, typed
 from sealcast.wire.consistency import check
 from sealcast.wire.limits import (
     KEY_ID_BYTES,
@@ -47,8 +47,9 @@ from sealcast.wire.limits import (
     TABLE_NAME_BYTES,
 )
 from sealcast.wire.mailboxes import FIELDS, Mailboxes
+from sealcast.wire.typed import UINT8, UINT32, UINT64, Array, array, listed, raw, whole
 
-__all__ = ["FrameProof", "SealedPiece", "encode", "parse"]
+__all__ = ["Array", "FrameProof", "SealedPiece", "encode", "parse"]
 
 MAGIC: Final = "sealcast-piece"
 VERSION: Final = 2
@@ -56,7 +57,6 @@ VERSION: Final = 2
 #: What a key is (`key_kind`): its holders, and how it comes to them, differ.
 PAIR, GROUP, TABLE, GROWN = range(4)
 
-Array = npt.NDArray[Any]
 Ints = npt.NDArray[np.int64]
 Raw = bytes | memoryview
 
@@ -248,37 +248,34 @@ def run_slots(runs: Array) -> npt.NDArray[np.int64]:
 
 # --- on the wire --------------------------------------------------------------------------------
 
-_UINT8, _UINT32, _UINT64 = 64, 70, 71  # RFC 8746: uint8; uint32 and uint64 little-endian
-_DTYPE: Final = {_UINT8: "u1", _UINT32: "<u4", _UINT64: "<u8"}
-
 #: Label, field, and the kind of array it is on the wire.
 _ARRAYS: Final = {
-    8: ("frame_index", _UINT32),
-    9: ("row", _UINT32),
-    10: ("body_start", _UINT64),
-    13: ("wrapped", _UINT8),
-    15: ("use_start", _UINT32),
-    16: ("uses", _UINT32),
-    18: ("group_of", _UINT32),
-    19: ("member_start", _UINT32),
-    20: ("members", _UINT32),
-    21: ("via", _UINT32),
-    22: ("handout_slot", _UINT32),
-    23: ("handout_key", _UINT32),
-    24: ("handout_event", _UINT32),
-    28: ("key_kind", _UINT8),
-    29: ("link_key", _UINT32),
-    30: ("link_under", _UINT32),
-    31: ("link_event", _UINT32),
-    32: ("link_grows", _UINT8),
-    34: ("table_slot", _UINT32),
-    35: ("table_tile", _UINT32),
-    36: ("table_event", _UINT32),
-    38: ("table_start", _UINT64),
-    40: ("tile_size", _UINT8),
-    41: ("tile_run", _UINT32),
-    42: ("tile_join", _UINT32),
-    44: ("via_start", _UINT32),
+    8: ("frame_index", UINT32),
+    9: ("row", UINT32),
+    10: ("body_start", UINT64),
+    13: ("wrapped", UINT8),
+    15: ("use_start", UINT32),
+    16: ("uses", UINT32),
+    18: ("group_of", UINT32),
+    19: ("member_start", UINT32),
+    20: ("members", UINT32),
+    21: ("via", UINT32),
+    22: ("handout_slot", UINT32),
+    23: ("handout_key", UINT32),
+    24: ("handout_event", UINT32),
+    28: ("key_kind", UINT8),
+    29: ("link_key", UINT32),
+    30: ("link_under", UINT32),
+    31: ("link_event", UINT32),
+    32: ("link_grows", UINT8),
+    34: ("table_slot", UINT32),
+    35: ("table_tile", UINT32),
+    36: ("table_event", UINT32),
+    38: ("table_start", UINT64),
+    40: ("tile_size", UINT8),
+    41: ("tile_run", UINT32),
+    42: ("tile_join", UINT32),
+    44: ("via_start", UINT32),
 }
 _RAW: Final = {
     1: "topic",
@@ -313,7 +310,7 @@ def encode(piece: SealedPiece) -> bytes:
     fields: dict[int, object] = {label: getattr(piece, name) for label, (name, _) in _INTS.items()}
     fields |= {label: bytes(getattr(piece, name)) for label, name in _RAW.items()}
     for label, (name, kind) in _ARRAYS.items():
-        fields[label] = cbor.Tag(kind, np.ascontiguousarray(getattr(piece, name), dtype=_DTYPE[kind]).tobytes())
+        fields[label] = typed.tagged(getattr(piece, name), kind)
     fields[_FRAMES] = [[f.offset, f.count, f.signed, f.nodes] for f in piece.frames]
     fields[_REJECTED] = [[r.position.offset, r.position.row, str(r.reason), r.detail, r.events] for r in piece.rejected]
     fields[_COUNTS] = dict(piece.counts)
@@ -325,24 +322,22 @@ def encode(piece: SealedPiece) -> bytes:
 
 def parse(data: Raw) -> SealedPiece:
     """Read a piece without copying its arrays or bodies; FrameRejected when it is none or contradicts itself."""
-    outer = cbor.decode(
-        data, max_bytes=MAX_PIECE_BYTES, max_depth=4, max_items=_MAX_ITEMS, tags=frozenset(_DTYPE), views=True
-    )
+    outer = cbor.decode(data, max_bytes=MAX_PIECE_BYTES, max_depth=4, max_items=_MAX_ITEMS, tags=typed.TAGS, views=True)
     if not isinstance(outer, list) or len(outer) < 2 or outer[0] != MAGIC:
         raise cbor.refused("not a sealed piece")
     if outer[1] != VERSION or isinstance(outer[1], bool):
         raise FrameRejected("version", f"a sealed piece of version {outer[1]!r}; this release reads {VERSION}")
     if len(outer) != 3 or not isinstance(outer[2], dict) or set(outer[2]) != _LABELS:
         raise cbor.refused(f"a sealed piece has the labels 1 to {len(_LABELS)}, each once")
-    raw = outer[2]
-    fields: dict[str, Any] = {name: _raw(raw[label], name) for label, name in _RAW.items()}
-    fields |= {name: _int(raw[label], name, limit) for label, (name, limit) in _INTS.items()}
-    fields |= {name: _array(raw[label], name, kind) for label, (name, kind) in _ARRAYS.items()}
+    given = outer[2]
+    fields: dict[str, Any] = {name: raw(given[label], name) for label, name in _RAW.items()}
+    fields |= {name: whole(given[label], name, limit) for label, (name, limit) in _INTS.items()}
+    fields |= {name: array(given[label], name, kind) for label, (name, kind) in _ARRAYS.items()}
     fields["topic"] = bytes(fields["topic"])
-    fields["frames"] = tuple(map(_frame, _list(raw[_FRAMES], "frames", MAX_PIECE_FRAMES)))
-    rejections = _list(raw[_REJECTED], "rejected", MAX_PIECE_REJECTIONS)
+    fields["frames"] = tuple(map(_frame, listed(given[_FRAMES], "frames", MAX_PIECE_FRAMES)))
+    rejections = listed(given[_REJECTED], "rejected", MAX_PIECE_REJECTIONS)
     fields["rejected"] = tuple(_rejection(r, fields["partition"]) for r in rejections)
-    fields["counts"] = _counts(raw[_COUNTS])
+    fields["counts"] = typed.counts(given[_COUNTS])
     piece = SealedPiece(**fields)
     check(piece)
     return piece
@@ -351,55 +346,16 @@ def parse(data: Raw) -> SealedPiece:
 # --- the parts ----------------------------------------------------------------------------------
 
 
-def _raw(value: object, name: str) -> memoryview:
-    if not isinstance(value, memoryview):
-        raise cbor.refused(f"{name} is a byte string")
-    return value
-
-
-def _int(value: object, name: str, limit: int) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= limit:
-        raise cbor.refused(f"{name} is a whole number from 0 to {limit}")
-    return value
-
-
-def _list(value: object, name: str, limit: int) -> list[Any]:
-    if not isinstance(value, list) or len(value) > limit:
-        raise cbor.refused(f"{name} is an array of at most {limit}")
-    return value
-
-
-def _array(value: object, name: str, kind: int) -> Array:
-    dtype = np.dtype(_DTYPE[kind])
-    if not isinstance(value, cbor.Tag) or value.number != kind or not isinstance(value.value, memoryview):
-        raise cbor.refused(f"{name} is a typed array, tag {kind}")
-    if len(value.value) % dtype.itemsize:
-        raise cbor.refused(f"{name} ends within an element")
-    return np.frombuffer(value.value, dtype=dtype)
-
-
 def _frame(value: object) -> FrameProof:
     if not isinstance(value, list) or len(value) != 4:
         raise cbor.refused("a frame's proof is offset, count, signed header and nodes")
-    offset, count = _int(value[0], "offset", MAX_OFFSET), _int(value[1], "count", MAX_EVENTS_PER_FRAME)
-    return FrameProof(offset, bytes(_raw(value[2], "signed")), count, bytes(_raw(value[3], "nodes")))
+    offset, count = whole(value[0], "offset", MAX_OFFSET), whole(value[1], "count", MAX_EVENTS_PER_FRAME)
+    return FrameProof(offset, bytes(raw(value[2], "signed")), count, bytes(raw(value[3], "nodes")))
 
 
 def _rejection(value: object, partition: int) -> Rejection:
     if not isinstance(value, list) or len(value) != 5:
         raise cbor.refused("a rejection is offset, row, reason, detail and events")
     offset, row, reason, detail, events = value
-    if not isinstance(reason, str) or reason not in Reason._value2member_map_:
-        raise cbor.refused("a rejection's reason is one of those that admission has")
-    if not isinstance(detail, str):
-        raise cbor.refused("a rejection's detail is text")
-    if row != -1:
-        _int(row, "row", MAX_EVENTS_PER_FRAME - 1)
-    position = Position(partition, _int(offset, "offset", MAX_OFFSET), row)
-    return Rejection(position, Reason(reason), detail, _int(events, "events", MAX_EVENTS_PER_FRAME))
-
-
-def _counts(value: object) -> dict[str, int]:
-    if not isinstance(value, dict) or len(value) > MAX_COUNTS or not all(isinstance(name, str) for name in value):
-        raise cbor.refused(f"counts are at most {MAX_COUNTS} numbers by name")
-    return {str(name): _int(count, "a count", 2**63 - 1) for name, count in value.items()}
+    position = Position(partition, whole(offset, "offset", MAX_OFFSET), typed.row(row))
+    return typed.rejection(reason, detail, events, position)
