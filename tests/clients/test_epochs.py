@@ -63,7 +63,7 @@ def test_a_frame_that_says_another_key_size_than_the_topics_is_refused(tmp_path:
         (sealed,) = publisher.seal(events(1))
         # The publisher lies about the algorithm, and seals the lie: its body would open.
         got = frame.parse(sealed)
-        key = publisher._sealer._key
+        key = publisher._lanes[0].sealing._key
         body = key.open(got.nonce, got.commitment, got.ciphertext, got.body_aad)
         lie = key.seal(got.nonce, body, frame.body_aad(got.signed, got.commitment, 128))
         forged = frame.encode(got.signed, got.commitment, lie, 128, token=got.token)

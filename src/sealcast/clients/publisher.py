@@ -6,19 +6,21 @@ one publisher keep their order, because it always writes to the same partition.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
 from sealcast.clients.credentials import Held, Wallet
-from sealcast.errors import EventRejected, NotFound
-from sealcast.log.ledger import LedgerReader
+from sealcast.clients.lanes import Lane
+from sealcast.clients.lanes import partition_of as partition_of
+from sealcast.clients.ways import Checked as Checked
+from sealcast.clients.ways import Direct, Way
+from sealcast.errors import EventRejected
 from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, Position
-from sealcast.model.schema import Schema, Value
+from sealcast.model.schema import Schema
 from sealcast.schemes.endpoint.publish import FrameSealer
 from sealcast.trust.changes import Right
 from sealcast.trust.control import Busy
@@ -55,15 +57,6 @@ class Published:
     refusals: list[Refusal]
 
 
-@dataclass(frozen=True, slots=True)
-class Checked:
-    """An event that its schema admits."""
-
-    values: Mapping[str, Value]
-    payload: bytes
-    content_type: str
-
-
 class Publisher:
     """One entity publishing on one topic. Threads may share it; a child process makes its own."""
 
@@ -90,18 +83,16 @@ class Publisher:
         state.require(Right.PUBLISH, topic, as_)
         self._identity = self.realm.identity(as_)
         self._wallet = Wallet(self.realm, as_, identity=self._identity)
-        about = state.topic(topic)
-        if broker not in state.serving(topic):
-            raise NotFound(
-                f"broker {broker!r} does not serve topic {topic!r}",
-                hint=f"those do: {', '.join(state.serving(topic))}; or let it: sealcast topic serve {topic} {broker}",
-            )
-        self._log = self.realm.frames(topic, broker)
-        self.partition = self._log.own[partition_of(as_, about.partitions)]
-        self._ledger = LedgerReader(self.realm.paths.topic(topic, broker).ledger)
+        self._way: Way = Direct(topic, broker)
+        self._lanes: list[Lane] = []
         self._max_waiting = max_waiting
         self._looked = -_LOOK_SECONDS
         self._refresh()
+
+    @property
+    def partition(self) -> int:
+        """Where it writes."""
+        return self._lanes[0].partition
 
     def publish(self, events: Iterable[Event]) -> list[Position]:
         """All of them, durable on return; or none, and EventRejected names the first that the schema does not admit."""
@@ -109,7 +100,7 @@ class Publisher:
             schema, checked = self._refresh(), []
             for index, event in enumerate(events):
                 try:
-                    checked.append(admissible(schema, event))
+                    checked.append(self._checked(schema, event))
                 except EventRejected as error:
                     raise _at(index, error) from None
             return self._append(checked)
@@ -124,7 +115,7 @@ class Publisher:
             schema, checked, refusals = self._refresh(), [], []
             for index, event in enumerate(events):
                 try:
-                    checked.append(admissible(schema, event))
+                    checked.append(self._checked(schema, event))
                 except EventRejected as error:
                     refusals.append(Refusal(index, error))
             return Published(self._append(checked), refusals)
@@ -133,12 +124,13 @@ class Publisher:
         """The frames that `publish` would append: for somebody who appends them later, once, to `partition`."""
         with self._lock:
             schema = self._refresh()
-            return [self._frame(batch) for batch in _batches([admissible(schema, event) for event in events])]
+            batches = _batches([self._checked(schema, event) for event in events])
+            return [frame for batch in batches for _, (frame,) in self._frames(batch)]
 
     def close(self) -> None:
         self._wallet.close()
-        self._ledger.close()
-        self._log.close()
+        for lane in self._lanes:
+            lane.close()
 
     def __enter__(self) -> Self:
         return self
@@ -160,23 +152,42 @@ class Publisher:
         """Token and key from the wallet: a sealer goes on with a newer token, another epoch has another sealer."""
         about = state.topic(self.topic)
         held = self._wallet.get(self.topic, Right.PUBLISH, state)
-        if self._state is None or self._held.epoch != held.epoch or self._state.topic(self.topic) != about:
-            pair = self._wallet.pair_key(held)
-            bits = about.parameters.key_bits
-            codec = RecordCodec(about.schema)
-            # A new sealer draws a new boot: its numbers and nonces share nothing with those before.
-            self._sealer = FrameSealer(
-                codec, about.id, held.epoch, self.name, pair, self._identity.signer, key_bits=bits
-            )
-        self._sealer.token = held.token
+        self._open(self._way.take(state))
+        renewed = self._state is None or self._held.epoch != held.epoch or self._state.topic(self.topic) != about
+        pair = self._wallet.pair_key(held) if renewed else None
+        for lane in self._lanes:
+            if pair is not None or lane.sealer is None:
+                # A new sealer draws a new boot: its numbers and nonces share nothing with those before.
+                lane.sealer = FrameSealer(
+                    RecordCodec(about.schema),
+                    about.id,
+                    held.epoch,
+                    self.name,
+                    pair or self._wallet.pair_key(held),
+                    self._identity.signer,
+                    key_bits=about.parameters.key_bits,
+                )
+            lane.sealer.token = held.token
         self._state, self._held = state, held
 
+    def _open(self, brokers: Sequence[str]) -> None:
+        """A lane to each of them, and to no others."""
+        known = {lane.broker: lane for lane in self._lanes}
+        self._lanes = [
+            known.pop(broker) if broker in known else Lane(self.realm, self.topic, broker, self.name)
+            for broker in brokers
+        ]
+        for gone in known.values():
+            gone.close()
+
+    def _checked(self, schema: Schema, event: Event) -> Checked:
+        checked = admissible(schema, event)
+        self._way.check(checked)
+        return checked
+
     def waiting(self) -> int:
-        """Frames in its partition that the pipeline has not taken yet."""
-        last = self._ledger.last_span()
-        taken = last.end.partitions if last is not None else ()
-        done = taken[self.partition] if self.partition < len(taken) else 0
-        return max(0, self._log.partition(self.partition).end() - done)
+        """Frames in its partition that the pipeline has not taken yet; of several brokers, where most wait."""
+        return max(lane.waiting() for lane in self._lanes)
 
     def _check_room(self) -> None:
         """Backpressure: what nobody takes out must not be put in without end."""
@@ -193,28 +204,30 @@ class Publisher:
 
     def _append(self, events: Sequence[Checked]) -> list[Position]:
         self._check_room()
-        log, positions = self._log.partition(self.partition), list[Position]()
-        frames, counts, size = list[bytes](), list[int](), 0
+        positions = list[Position]()
+        frames, counts, size = list[tuple[bytes, ...]](), list[int](), 0
         for batch in _batches(events):
-            frame = self._frame(batch)
-            if frames and size + len(frame) > BYTES_PER_APPEND:
-                positions += _positions(self.partition, log.append(frames), counts)
-                frames, counts, size = [], [], 0
-            frames.append(frame)
-            counts.append(len(batch))
-            size += len(frame)
+            for count, made in self._frames(batch):
+                if frames and size + sum(map(len, made)) > BYTES_PER_APPEND:
+                    positions += self._appended(frames, counts)
+                    frames, counts, size = [], [], 0
+                frames.append(made)
+                counts.append(count)
+                size += sum(map(len, made))
         if frames:
-            positions += _positions(self.partition, log.append(frames), counts)
+            positions += self._appended(frames, counts)
         return positions
 
-    def _frame(self, batch: Sequence[Checked]) -> bytes:
-        values, payloads, kinds = [e.values for e in batch], [e.payload for e in batch], [e.content_type for e in batch]
-        return self._sealer.seal(values, payloads, kinds, time.time_ns() // 1000)
+    def _appended(self, frames: Sequence[tuple[bytes, ...]], counts: Sequence[int]) -> list[Position]:
+        """Where they are now, by the first lane's log: the one that an event is named by."""
+        offsets = [lane.append(own) for lane, own in zip(self._lanes, zip(*frames, strict=True), strict=True)]
+        return _positions(self.partition, offsets[0], counts)
 
-
-def partition_of(publisher: str, partitions: int) -> int:
-    """The partition a publisher writes to: the same on every machine and in every run."""
-    return int.from_bytes(hashlib.sha256(publisher.encode()).digest()[:8], "big") % partitions
+    def _frames(self, batch: Sequence[Checked]) -> Iterator[tuple[int, tuple[bytes, ...]]]:
+        """Frames for neighbouring events: how many events, and a frame for each lane."""
+        for count, messages in self._way.messages(batch):
+            now = time.time_ns() // 1000
+            yield count, tuple(lane.sealing.seal_messages(messages[lane.broker], now) for lane in self._lanes)
 
 
 def admissible(schema: Schema, event: Event) -> Checked:

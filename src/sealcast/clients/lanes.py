@@ -1,0 +1,53 @@
+"""A publisher's lane to one broker: the partition it writes to there, the frames that wait in it, and what seals them.
+
+On most topics a publisher has one lane. On a `layered` one it has one to every root broker of the overlay.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+
+from sealcast.errors import Bug
+from sealcast.log.ledger import LedgerReader
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.trust.deployment import Realm
+
+
+class Lane(Unpicklable):
+    """One publisher, one topic, one broker. Close it: it has files open."""
+
+    def __init__(self, realm: Realm, topic: str, broker: str, publisher: str) -> None:
+        self.broker = broker
+        self._log = realm.frames(topic, broker)
+        self.partition = self._log.own[partition_of(publisher, realm.state().topic(topic).partitions)]
+        self._ledger = LedgerReader(realm.paths.topic(topic, broker).ledger)
+        #: Numbers and nonces are a sealer's own: another lane, or another epoch, has another.
+        self.sealer: FrameSealer | None = None
+
+    @property
+    def sealing(self) -> FrameSealer:
+        if self.sealer is None:
+            raise Bug(f"the lane to {self.broker!r} has no keys yet")
+        return self.sealer
+
+    def waiting(self) -> int:
+        """Frames in its partition that the pipeline has not taken yet."""
+        last = self._ledger.last_span()
+        taken = last.end.partitions if last is not None else ()
+        done = taken[self.partition] if self.partition < len(taken) else 0
+        return max(0, self._log.partition(self.partition).end() - done)
+
+    def append(self, frames: Sequence[bytes]) -> range:
+        """Their offsets; durable on return."""
+        return self._log.partition(self.partition).append(frames)
+
+    def close(self) -> None:
+        self._ledger.close()
+        self._log.close()
+
+
+def partition_of(publisher: str, partitions: int) -> int:
+    """The partition a publisher writes to: the same on every machine and in every run."""
+    return int.from_bytes(hashlib.sha256(publisher.encode()).digest()[:8], "big") % partitions
