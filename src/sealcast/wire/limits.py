@@ -42,7 +42,6 @@ MAX_FILTER_SLOTS: Final = 128
 MAX_FILTER_TOKENS: Final = 8_192
 #: Names of a path: as many as there are layers.
 MAX_PATH_HOPS: Final = 16
-MAX_GENERATION: Final = 2**32 - 1
 MAX_POST_NUMBER: Final = 2**63 - 1
 
 # --- CBOR -------------------------------------------------------------------------------------
