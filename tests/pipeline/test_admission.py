@@ -19,6 +19,7 @@ from sealcast.lab.attacks import RATES, Cast, Insider, attacks, outdated
 from sealcast.model import Reason, Schema
 from sealcast.model.stages import Admitted, Received, Ruled
 from sealcast.pipeline import admit as second_half
+from sealcast.pipeline import opening
 from sealcast.pipeline.admit import admit
 from sealcast.pipeline.authenticate import authenticate, check_one
 from sealcast.pipeline.context import TopicWorker
@@ -139,7 +140,7 @@ class Open:
             case Reason.BUDGET:
                 return replace(gate, bounds=replace(gate.bounds, quota=Quota(10**9, 10**9, 86_400)))
             case Reason.ROOT:
-                self.patch.setattr(second_half, "_tree", lambda messages: _Any())
+                self.patch.setattr(opening, "_tree", lambda messages: _Any())
             case Reason.TEMPLATE:
                 self.patch.setattr(second_half, "_off_template", lambda *about: [])
             case Reason.EVENT:
@@ -213,7 +214,7 @@ def _other_keys(gate: Gate, patch: pytest.MonkeyPatch, reason: Reason) -> Gate:
         foreign = Schema.from_json({"attributes": [{"name": "symbol", "type": "string"}]})
         return replace(gate, topic=replace(gate.topic, schema=foreign), codec=RecordCodec(foreign))
     patch.setattr(SealingKey, "open", lambda self, nonce, commitment, body, aad=None: body[:-16])
-    patch.setattr(second_half, "_messages", lambda body, count: ([b"\0" * 40] * count, b"\0" * 40 * count, 40))
+    patch.setattr(opening, "_messages", lambda body, count: ([b"\0" * 40] * count, b"\0" * 40 * count, 40))
     return gate
 
 
