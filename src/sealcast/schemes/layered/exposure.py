@@ -19,7 +19,7 @@ A claim that promises too much or too little fails the drill.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -71,6 +71,24 @@ class Claim:
 def way(tree: Tree, subscriber: str) -> Path:
     """The brokers that its filters pass, the nearest first."""
     return tree.ancestors(subscriber)[:-1]
+
+
+def layers_left(tree: Tree, subscriber: str, broker: str) -> frozenset[tuple[str, str]]:
+    """What is on a row of the subscriber's at a broker: (descendant, ancestor) of each layer."""
+    line = (subscriber, *tree.ancestors(subscriber))
+    at, last, r = line.index(broker), len(line) - 1, tree.layers
+    passed = {(line[m], line[min(m + r, last)]) for m in range(max(at - r + 1, 1), at)}
+    return frozenset(passed | {(subscriber, line[j]) for j in range(at + 1, min(r, last) + 1)})
+
+
+def opens(tree: Tree, members: Collection[str], subscriber: str) -> bool:
+    """Whether any coalition at all opens the subscriber's filters by its keys. No fewer than r do that without the
+    publisher; brokers that are not in a row may, too, if one of them has each layer's key."""
+    return any(
+        all(not set(pair).isdisjoint(members) for pair in layers_left(tree, subscriber, broker))
+        for broker in way(tree, subscriber)
+        if broker in members
+    )
 
 
 def shared_below(tree: Tree, broker: str, one: str, other: str) -> bool:

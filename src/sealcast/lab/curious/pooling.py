@@ -1,0 +1,141 @@
+"""Pooled keys, tried: which filters and events of a net a coalition really gets.
+
+An observer with all keys reads off every token that was sent which layers are on it, by a dictionary of what products
+of keys make of each label. A layer on a link is shared by someone below the link and someone above it, on one way from
+a leaf to the publisher; the dictionary has every set of at most r such keys, and must know every token that was sent.
+The coalition knows how the protocol works, hence which layers are on what it sees: it takes off what it has keys for,
+and compares what is left with its own dictionary of labels; a payload key it proves by opening the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from functools import reduce
+from itertools import combinations
+from operator import mul
+from typing import NamedTuple
+
+from sealcast.errors import Bug
+from sealcast.lab.curious.net import Net, Pair, Sent
+from sealcast.primitives.groups import Element, Exponent
+from sealcast.schemes.layered.messages import Entry, Notification
+
+Pairs = frozenset[Pair]
+
+
+class Wiretap(NamedTuple):
+    """What a coalition sees: whatever passes one of its members, and links it listens on."""
+
+    members: tuple[str, ...]
+    links: frozenset[tuple[str, str]] = frozenset()
+
+    def sees(self, sent: Sent) -> bool:
+        ends = (sent.sender, sent.receiver)
+        return not set(self.members).isdisjoint(ends) or ends in self.links or ends[::-1] in self.links
+
+
+class Observer:
+    """Has all keys, and reads tokens."""
+
+    def __init__(self, net: Net, labels: Collection[bytes]) -> None:
+        self._net = net
+        self._known: dict[bytes, tuple[bytes, Pairs]] = {}
+        hashed = {label: net.hashes(label) for label in labels}
+        for pairs in self._sets():
+            product = reduce(mul, (net.keys[pair] for pair in pairs))
+            for label, element in zip(hashed, net.group.power_many(list(hashed.values()), product), strict=True):
+                self._known[net.group.encode(element)] = label, pairs
+
+    def _sets(self) -> set[Pairs]:
+        tree, found = self._net.tree, set()
+        for leaf in (name for name in tree.names if not tree.children(name)):
+            line = (leaf, *tree.ancestors(leaf))
+            for above in range(1, len(line)):
+                crossing = [(x, y) for x in line[:above] for y in line[above:] if (x, y) in self._net.keys]
+                for count in range(1, tree.layers + 1):
+                    found |= {frozenset(chosen) for chosen in combinations(crossing, count)}
+        return found
+
+    def read(self, token: bytes) -> tuple[bytes, Pairs]:
+        """The label and the layers on it."""
+        if token not in self._known:
+            raise Bug("a token was sent that no set of keys of one link makes of a label")
+        return self._known[token]
+
+
+class Pool:
+    """One coalition at work on what it saw of one net."""
+
+    def __init__(self, net: Net, observer: Observer, tap: Wiretap) -> None:
+        self._net, self._observer, self._tap = net, observer, tap
+        self._keys = net.pooled(tap.members)
+
+    def _exponent(self, pairs: Pairs) -> Exponent | None:
+        """The layers' product, if the coalition has all of them."""
+        if not pairs <= self._keys.keys():
+            return None
+        return reduce(mul, (self._keys[pair] for pair in pairs))
+
+    def bare(self, token: bytes) -> bytes | None:
+        """The label, by the coalition's keys and its dictionary."""
+        label, pairs = self._observer.read(token)
+        exponent = self._exponent(pairs)
+        if exponent is None:
+            return None
+        element: Element = self._net.group.power(self._net.group.decode(token), exponent.inverse)
+        if element != self._net.hashes(label):
+            raise Bug("a token without its layers is not its label")
+        return label
+
+    def filters(self, subscriber: str) -> set[bytes]:
+        """Labels of filters that came the subscriber's way, opened: aggregated ones are the subscriber's, too."""
+        line = (subscriber, *self._net.tree.ancestors(subscriber))
+        found = set()
+        for sent, message in self._net.filters():
+            if not self._tap.sees(sent) or sent.sender not in line[:-1]:
+                continue
+            at = line.index(sent.sender)
+            if message.path != line[at::-1][: self._net.tree.layers]:
+                continue
+            found |= {label for slot in message.slots for token in slot if (label := self.bare(token)) is not None}
+        return found
+
+    def events(self) -> set[bytes]:
+        """The events of which the coalition has the content. A publisher has its own."""
+        if self._net.tree.publisher in self._tap.members:
+            return set(self._net.events)
+        return {
+            message.event
+            for sent, message in self._net.notifications()
+            if self._tap.sees(sent) and any(self._opens(entry, message) for entry in message.entries)
+        }
+
+    def _opens(self, entry: Entry, message: Notification) -> bool:
+        if not entry.tokens:
+            return False
+        _, pairs = self._observer.read(entry.tokens[0])
+        exponent = self._exponent(pairs)
+        # CannotOpen here would say that payload keys have other layers than tokens.
+        return exponent is not None and bool(self._net.open_with(exponent, entry.key, message))
+
+    # --- by events whose content is known -------------------------------------------------------------------------
+
+    def named(self, broker: str, known: Iterable[bytes], labels: Collection[bytes]) -> dict[Element, set[bytes]]:
+        """What each row's token at one of its brokers may be, after the events whose content is known."""
+        hits = dict(self._hits(broker))
+        left = {token: set(labels) for row in self._net.brokers[broker].table.rows() for s in row.slots for token in s}
+        for event in known:
+            content, hit = self._net.events[event].labels, hits.get(event, set())
+            for token, candidates in left.items():
+                if token in hit:
+                    candidates &= content
+                else:
+                    candidates -= content
+        return left
+
+    def _hits(self, broker: str) -> Iterator[tuple[bytes, set[Element]]]:
+        node = self._net.brokers[broker]
+        for sent, message in self._net.notifications():
+            if sent.receiver == broker:
+                tokens = {node.take_off(t) for entry in message.entries if not entry.final for t in entry.tokens}
+                yield message.event, tokens
