@@ -8,6 +8,7 @@ REALM/
   secrets/centers/NAME.key    a key center's secrets                                  that center alone
   secrets/discovery/NAME.key  a discovery node's keys                                 that node alone
   entities/NAME.key      an entity's private keys                                     that entity alone
+  NAME.layers/           beside a key file: its agreement keys for layered topics     its owner alone
   topics/TOPIC/          frames/P, pieces, ledger, cursors, tables, checkpoint        sealed bytes, filters
   brokers/NAME/          another broker's topics/TOPIC/; every broker's revocations/, knowledge
 """
@@ -67,6 +68,21 @@ class TopicPaths:
     def hops(self) -> TopicPaths:
         """What a broker of a layered topic hands on: pieces, ledger and cursors of their own."""
         return TopicPaths(self.root / "hops")
+
+    @property
+    def filters(self) -> Path:
+        """What a broker of a layered topic knows of filters it cannot read: its routing table, and how far it is."""
+        return self.root / "filters"
+
+    @property
+    def filter_posts(self) -> Path:
+        """The log that everyone below the broker posts filters to."""
+        return self.filters / "in"
+
+    @property
+    def filter_table(self) -> Path:
+        """The log whose first n records are version n of the broker's routing table."""
+        return self.filters / "table"
 
     @property
     def tables(self) -> Path:
@@ -130,6 +146,10 @@ class Layout:
         """A topic at one of its brokers. The first broker's are in the realm's own directory, as most have no other."""
         above = self.root if broker == FIRST_BROKER else self.broker(broker)
         return TopicPaths(above / "topics" / name)
+
+    def layer_keys(self, owner: Path, topic_id: bytes) -> Path:
+        """The agreement keys of whoever has the key file `owner`, for one layered topic, an epoch a file."""
+        return owner.with_suffix(".layers") / topic_id.hex()
 
     def tables(self, topic: str, broker: str = FIRST_BROKER) -> Path:
         return self.topic(topic, broker).tables
