@@ -40,23 +40,26 @@ class Broker:
 
     def on_filter(self, sender: str, message: FilterMessage) -> list[FilterMessage]:
         """What goes to the parent because of what a child sent."""
+        return self.change(self.peeled(sender, message), message.path, remove=message.remove)
+
+    def peeled(self, sender: str, message: FilterMessage) -> Conjunction:
+        """The row that a filter is about: for who keeps rows, so that no power is needed to have them again."""
         if message.path[0] != sender or len(message.path) > self.place.layers:
             raise Rejected(f"a filter from {sender} has another path, or one of more than {self.place.layers} hops")
         peel, last = self.layers.peel, message.path[-1]
         slots = [[peel(last, token) for token in slot] for slot in message.slots]
         row: Conjunction = arranged(slots)  # type: ignore[assignment]
-        change = self.table.remove if message.remove else self.table.add
-        return self._onwards(row, message.path, message.remove) if change(row, message.path) else []
+        return row
+
+    def change(self, row: Conjunction, path: Path, *, remove: bool, count: int = 1) -> list[FilterMessage]:
+        """SECURE TABLE BUILDING with a row that was peeled: what goes to the parent because of it."""
+        moved = self.table.remove(row, path, count) if remove else self.table.add(row, path)
+        return self._onwards(row, path, remove) if moved else []
 
     def withdraw(self, child: str) -> list[FilterMessage]:
         """A child is gone without a word: whatever came through it ends. What goes to the parent because of that."""
         gone = [(row, path, n) for row in self.table.rows() for path, n in row.paths.items() if path[0] == child]
-        return [
-            message
-            for row, path, count in gone
-            if self.table.remove(row.slots, path, count)
-            for message in self._onwards(row.slots, path, True)
-        ]
+        return [m for row, path, n in gone for m in self.change(row.slots, path, remove=True, count=n)]
 
     def _onwards(self, row: Conjunction, path: Path, remove: bool) -> list[FilterMessage]:
         if self.place.parent == self.place.publisher:

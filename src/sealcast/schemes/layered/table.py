@@ -62,6 +62,13 @@ class RoutingTable:
         self._count(row, path, 1)
         return is_new
 
+    def restore(self, slots: Conjunction, found_by: int, paths: dict[Path, int]) -> Row:
+        """A row as it was: for who kept the table in a file, and had it verified."""
+        row = self._rows[slots] = Row(slots, found_by, paths)
+        for token in slots[found_by]:
+            self._by_token.setdefault(token, {})[id(row)] = row
+        return row
+
     def remove(self, slots: Conjunction, path: Path, count: int = 1) -> bool:
         """SECURE TABLE BUILDING, one less: whether nobody wants the conjunction any more."""
         row = self._rows.get(slots)
