@@ -272,6 +272,8 @@ class PlaceNode:
     topic: str
     broker: str
     under: str | None = None
+    #: When it was decided: should a generation of the overlay end by it, it has its grace from then on.
+    at_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,6 +283,7 @@ class RemoveNode:
     kind: ClassVar = "remove-node"
     topic: str
     broker: str
+    at_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,6 +294,7 @@ class PlaceSubscriber:
     topic: str
     subscriber: str
     broker: str
+    at_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ broker that itself subscribes stands as a subscriber where it stands as a broker
 only publishers are above it.
 
 **Generations.** Keys and rows are for a tree as it stands. A new leaf, broker or subscriber, leaves everyone else where
-they are. Moving or removing what has anybody below it, or subscribes, does not: it begins a new generation of the
-forest, in which all derive new keys and say again what they want.
+they are. Moving or removing a broker that has anybody below it or subscribes, and moving a subscriber, does not: it
+begins a new generation of the forest, in which all derive new keys and say again what they want.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.overlays import Overlay
 from sealcast.trust.revocation import NOTHING_REVOKED, RevocationView
 from sealcast.trust.roles import Role
-from sealcast.trust.topics import Stay, Terms, Topic, TopicState
+from sealcast.trust.topics import Move, Stay, Terms, Topic, TopicState
 
 #: Looking for a near name among more than this many costs more than the hint is worth.
 _MAX_NAMES_COMPARED: Final = 2_000
@@ -223,8 +223,12 @@ class RealmState:
 
     def overlay(self, topic: str) -> Overlay:
         """Where the brokers and subscribers of a layered topic stand; empty for the others."""
-        found = self.topic_state(topic)
-        return Overlay(found.nodes, found.places, found.generation)
+        return self.topic_state(topic).overlay
+
+    def generation_ended(self, topic: str, generation: int) -> Move | None:
+        """What ended a generation of the overlay, and when; None while it lasts."""
+        moves = self.topic_state(topic).moves
+        return moves[generation] if 0 <= generation < len(moves) else None
 
     def layer_key(self, topic: str, epoch: int, entity: str) -> bytes | None:
         """What an entity announced as its agreement key, signed by it: `layer_keys` verifies and opens it."""

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.trust.changes import DEFAULT_GROUP_KEYS, DEFAULT_PARAMETERS, EVERYTHING, Access, Credential, Right
 from sealcast.trust.layering import Layering
+from sealcast.trust.overlays import Overlay
 from sealcast.trust.parameters import KeyParameters
 
 FIRST_EPOCH: Final = 1
@@ -94,6 +95,13 @@ class Stay:
     overlaps: tuple[int, ...] = ()
 
 
+class Move(NamedTuple):
+    """Someone below whom others stood, or who reads, stands elsewhere from this version on: a generation has begun."""
+
+    version: int
+    at_us: int
+
+
 @dataclass(frozen=True, slots=True)
 class LayerKey:
     """What one participant announced for one epoch: its agreement key, signed by it. Verify before use."""
@@ -129,9 +137,14 @@ class TopicState:
     #: The overlay of a layered topic: brokers with those above them, subscribers with their brokers.
     nodes: Mapping[str, str | None] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
-    generation: int = 0
+    #: How each generation of it after the first began.
+    moves: tuple[Move, ...] = ()
     #: Announced agreement keys by (epoch, entity).
     layer_keys: Mapping[tuple[int, str], LayerKey] = field(default_factory=dict)
+
+    @property
+    def overlay(self) -> Overlay:
+        return Overlay(self.nodes, self.places, len(self.moves))
 
     def terms_of(self, entity: str, member: bool = True) -> Terms:
         """The rights of an entity with their terms; `member` is whether topics for members let it in."""

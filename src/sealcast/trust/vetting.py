@@ -14,11 +14,12 @@ from sealcast.filters.check import check, fit
 from sealcast.filters.parse import parse
 from sealcast.model.schema import Schema
 from sealcast.primitives.sign import VerifyKey
-from sealcast.trust import certificates, gates, lists
+from sealcast.trust import certificates, gates, layer_announcements, lists
 from sealcast.trust.certificates import Certificate
 from sealcast.trust.changes import (
     AddAuthority,
     AddSubscription,
+    AnnounceLayerKey,
     Change,
     Credential,
     EnrolEntity,
@@ -50,6 +51,8 @@ def vet(fold: Fold, change: Change, at_us: int) -> None:
             _vet_grant(fold.topic(change.topic), change.template)
         case RevokeCertificates():
             _vet_list(fold, change)
+        case AnnounceLayerKey():
+            _vet_layer_key(fold, change, at_us)
         case FoundRealm() | AddAuthority():
             gates.trust_of(fold.founding)
 
@@ -126,6 +129,17 @@ def _vet_list(fold: Fold, change: RevokeCertificates) -> None:
     given = lists.parse(change.delta)
     entries = {serial: entry for serial, entry in fold.revoked.entries.items() if serial not in given.entries}
     replace(fold.list_before, entries=entries).follow([given], gates.trust_of(fold.founding))
+
+
+# --- agreement keys -----------------------------------------------------------------------------------
+
+
+def _vet_layer_key(fold: Fold, change: AnnounceLayerKey, at_us: int) -> None:
+    """LayerKeyRejected, with its reason, unless the entity signed this key for this topic and epoch, and counts now."""
+    realm = b"" if fold.founding is None else fold.founding.id
+    about = layer_announcements.About(realm, fold.topic(change.topic).id, change.epoch, change.entity)
+    trust = None if fold.founding is None else gates.trust_of(fold.founding)
+    layer_announcements.judge(change.announcement, about, fold.entity(change.entity), trust, fold.revoked, at_us)
 
 
 # --- tokens -------------------------------------------------------------------------------------------

@@ -42,7 +42,7 @@ class OverlayAdministration(EntityAdministration):
     def place_node(self, topic: str, broker: str, *, under: str | None = None) -> Overlay:
         """A broker, enrolled if it is new, joins a topic's overlay or moves in it: below another one, or as a root."""
         issuer = self.issuer()
-        change = PlaceNode(topic, broker, under)
+        change = PlaceNode(topic, broker, under, self.clock())
 
         def decide(state: RealmState) -> list[Change]:
             new = self._new_brokers(state, [] if broker in state.entities else [broker])
@@ -53,7 +53,7 @@ class OverlayAdministration(EntityAdministration):
 
     def remove_node(self, topic: str, broker: str) -> Overlay:
         """A broker leaves a topic's overlay; those below it move up."""
-        issuer, change = self.issuer(), RemoveNode(topic, broker)
+        issuer, change = self.issuer(), RemoveNode(topic, broker, self.clock())
 
         def decide(state: RealmState) -> list[Change]:
             after = apply(state, change)
@@ -71,7 +71,7 @@ class OverlayAdministration(EntityAdministration):
         def decide(state: RealmState) -> list[Change]:
             at = home_for(state, topic, subscriber) if broker is None else broker
             known = state.overlay(topic).places.get(subscriber) == at
-            return [] if known else [PlaceSubscriber(topic, subscriber, at)]
+            return [] if known else [PlaceSubscriber(topic, subscriber, at, self.clock())]
 
         return self.registry.transact(decide).overlay(topic).places[subscriber]
 

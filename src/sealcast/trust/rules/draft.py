@@ -45,8 +45,8 @@ class Table(Generic[K, V]):
 class TopicTables:
     __slots__ = (
         "credentials",
-        "generation",
         "layer_keys",
+        "moves",
         "nodes",
         "pair_keys",
         "places",
@@ -69,7 +69,7 @@ class TopicTables:
         self.stays = Table(base.stays)
         self.nodes = Table(base.nodes)
         self.places = Table(base.places)
-        self.generation = base.generation
+        self.moves = base.moves
         self.layer_keys = Table(base.layer_keys)
 
     def terms_of(self, who: Entity) -> Terms:
@@ -78,7 +78,7 @@ class TopicTables:
     @property
     def overlay(self) -> Overlay:
         """As of now; not a value: it changes with the fold."""
-        return Overlay(self.nodes.read, self.places.read, self.generation)
+        return Overlay(self.nodes.read, self.places.read, len(self.moves))
 
     def share(self) -> TopicState:
         return TopicState(
@@ -92,7 +92,7 @@ class TopicTables:
             self.stays.share(),
             self.nodes.share(),
             self.places.share(),
-            self.generation,
+            self.moves,
             self.layer_keys.share(),
         )
 

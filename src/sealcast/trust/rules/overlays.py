@@ -10,7 +10,7 @@ from sealcast.trust.layering import LAYERED
 from sealcast.trust.overlays import MAX_BROKER_DEPTH
 from sealcast.trust.roles import Role
 from sealcast.trust.rules.draft import Draft, TopicTables
-from sealcast.trust.topics import LayerKey
+from sealcast.trust.topics import LayerKey, Move
 
 MAX_NODES: Final = 4_096
 MAX_ANNOUNCEMENT_BYTES: Final = 512
@@ -41,11 +41,9 @@ def place_node(draft: Draft, change: PlaceNode) -> None:
         levels = max((overlay.depth(name) - overlay.depth(broker) for name in _branch(tables, broker)), default=0)
         if len(above) + 1 + levels > MAX_BROKER_DEPTH:
             raise Misuse(f"brokers stand at most {MAX_BROKER_DEPTH} deep")
-    if known and overlay.has_below(broker):
-        tables.generation += 1
-    elif not known and broker in overlay.places:
-        # It read as somebody's guest; from now on it stands where it stands as a broker.
-        tables.generation += 1
+    # A broker that is new, but reads as somebody's guest, stands from now on where it stands as a broker.
+    if (known and overlay.has_below(broker)) or broker in overlay.places:
+        _begin_generation(draft, tables, change.at_us)
     tables.nodes.write()[broker] = change.under
     if broker in overlay.places and change.under is not None:
         tables.places.write()[broker] = change.under
@@ -71,7 +69,8 @@ def remove_node(draft: Draft, change: RemoveNode) -> None:
             del places[guest]
         else:
             places[guest] = above
-    tables.generation += moved
+    if moved:
+        _begin_generation(draft, tables, change.at_us)
 
 
 def place_subscriber(draft: Draft, change: PlaceSubscriber) -> None:
@@ -92,6 +91,9 @@ def place_subscriber(draft: Draft, change: PlaceSubscriber) -> None:
             )
     if overlay.places.get(who.name) == change.broker:
         raise Misuse(f"{who.name!r} is at broker {change.broker!r} already")
+    # Whoever moves has rows all the way up, under keys that those above its new place do not have.
+    if who.name in overlay.places:
+        _begin_generation(draft, tables, change.at_us)
     tables.places.write()[who.name] = change.broker
 
 
@@ -125,6 +127,10 @@ def announce_layer_key(draft: Draft, change: AnnounceLayerKey) -> None:
             hint=f"a new epoch asks for a new one: sealcast topic rotate {change.topic}",
         )
     tables.layer_keys.write()[(change.epoch, who.name)] = LayerKey(change.announcement, change.publishes)
+
+
+def _begin_generation(draft: Draft, tables: TopicTables, at_us: int) -> None:
+    tables.moves = (*tables.moves, Move(draft.version + 1, at_us))
 
 
 def _layered(draft: Draft, topic: str) -> TopicTables:
