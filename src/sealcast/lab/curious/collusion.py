@@ -45,7 +45,7 @@ def random_tree(random: Random, layers: int) -> tuple[Tree, list[str]]:
     """A tree, and who subscribes in it: leaves, and brokers of which some have a filter of their own."""
     tree = Tree("P", {}, layers)
     spine = ["P"]
-    for i in range(random.randint(2, layers + 1)):
+    for i in range(random.choice((2, layers, layers + 1))):
         spine.append(f"B{i}")
         tree.join(spine[-1], spine[-2])
     for i in range(len(spine), len(spine) + random.randint(1, 3)):

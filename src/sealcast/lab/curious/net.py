@@ -44,20 +44,25 @@ class Published:
 class Net:
     """One publisher's tree in one epoch: another domain or another `random` is another epoch."""
 
+    #: Who publishes; a test may put someone weaker here.
+    publishing: type[Publisher] = Publisher
+
     def __init__(self, tree: Tree, group: Group, random: Random, domain: bytes = b"epoch 1") -> None:
         self.tree = tree
         self.group = group
         self.random = random
         self.hashes = CachedHashes(group, domain)
-        self.keys: dict[Pair, Exponent] = {
-            pair: Exponent(random.randrange(1, group.order), group.order) for pair in tree.pairs()
-        }
+        self.keys: dict[Pair, Exponent] = {pair: self.agreed(*pair) for pair in tree.pairs()}
         self.brokers: dict[str, Broker] = {name: Broker(tree.place(name), self._layers(name)) for name in tree.names}
         self.wanted: dict[str, list[LabelFilter]] = {}
         self.sent: list[Sent] = []
         self.events: dict[bytes, Published] = {}
-        self._publisher = Publisher(self._layers(tree.publisher), self.hashes, [])
+        self._publisher = self.publishing(self._layers(tree.publisher), self.hashes, [])
         self._targeted: frozenset[str] | None = None
+
+    def agreed(self, descendant: str, ancestor: str) -> Exponent:
+        """k(descendant, ancestor): at random, as what two nodes agree on is to everyone else."""
+        return Exponent(self.random.randrange(1, self.group.order), self.group.order)
 
     def _layers(self, name: str) -> Layers:
         own = {a if d == name else d: key for (d, a), key in self.keys.items() if name in (d, a)}

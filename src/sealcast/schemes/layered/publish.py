@@ -12,6 +12,7 @@ import os
 from collections.abc import Collection, Iterable
 from functools import lru_cache, reduce
 from operator import mul
+from random import SystemRandom
 from typing import Final
 
 from sealcast.errors import Misuse
@@ -22,6 +23,9 @@ from sealcast.schemes.layered.messages import Entry, Notification
 from sealcast.schemes.layered.tree import Path
 
 EVENT_BYTES: Final = 16
+#: Labels to pad with, for each one that an event may have.
+STOCK: Final = 2
+_DRAW: Final = SystemRandom()
 
 
 class Publisher:
@@ -43,6 +47,7 @@ class Publisher:
         self._aad = aad
         self._payload_keys = keys.PayloadKeys(layers.group, key_uses)
         self._token = lru_cache(cached)(self._encrypted)
+        self._stock: list[bytes] = []
         self._targets: dict[Path, Exponent] = {}
         self.retarget(targets)
 
@@ -63,14 +68,21 @@ class Publisher:
             raise Misuse("an event has labels: at least the roots of its attributes")
         shared = self._payload_keys.take(distinct)
         body = keys.seal_body(keys.body_key(self._group, shared, event, self._aad), payload)
-        padding = [b"\0padding" + os.urandom(16) for _ in range(pad_to - len(distinct))]
+        padding = self._padding(pad_to - len(distinct), pad_to)
         bundles: dict[str, list[Entry]] = {}
         for target, exponent in self._targets.items():
-            tokens = [self._token(target, label) for label in distinct]
-            tokens += [self._group.encode(self._group.hash(filler)) for filler in padding]
+            tokens = [self._token(target, label) for label in (*distinct, *padding)]
             key = self._group.encode(self._group.power(shared, exponent))
             bundles.setdefault(target[0], []).append(Entry(tuple(sorted(tokens)), key))
         return {child: Notification(event, tuple(entries), body) for child, entries in bundles.items()}
+
+    def _padding(self, count: int, most: int) -> list[bytes]:
+        """Labels that nobody asks for, under the same layers as all others, out of a stock that only this publisher
+        knows: fresh ones would be told from an event's own by never coming again."""
+        if count <= 0:
+            return []
+        self._stock += [b"\0padding" + os.urandom(16) for _ in range(STOCK * most - len(self._stock))]
+        return _DRAW.sample(self._stock, count)
 
     def _encrypted(self, target: Path, label: bytes) -> bytes:
         return self._group.encode(self._group.power(self._hashes(label), self._targets[target]))
