@@ -16,15 +16,17 @@ from typing import Final, Self
 from sealcast.clients.credentials import Held, Wallet
 from sealcast.clients.lanes import Lane
 from sealcast.clients.lanes import partition_of as partition_of
+from sealcast.clients.layered.notifying import Notifying
 from sealcast.clients.ways import Checked as Checked
 from sealcast.clients.ways import Direct, Way
-from sealcast.errors import EventRejected
+from sealcast.errors import EventRejected, Misuse
 from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, Position
 from sealcast.model.schema import Schema
 from sealcast.schemes.endpoint.publish import FrameSealer
 from sealcast.trust.changes import Right
 from sealcast.trust.control import Busy
 from sealcast.trust.deployment import Realm
+from sealcast.trust.layering import LAYERED
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm import RealmState
 from sealcast.wire.records import RecordCodec
@@ -69,13 +71,15 @@ class Publisher:
         broker: str = FIRST_BROKER,
         max_waiting: int = MAX_WAITING,
     ) -> None:
-        """At one of the brokers that serve the topic: wherever one publishes, subscribers of all of them get it.
+        """At one of the brokers that serve the topic: wherever one publishes, subscribers of all of them get it. On a
+        layered topic, at every root broker of its overlay.
 
         With more than `max_waiting` frames in its partition that the pipeline has not taken yet, publishing is Busy.
         """
         self.realm = realm if isinstance(realm, Realm) else Realm(realm)
         self.topic = topic
         self.name = as_
+        self._broker = broker
         self._lock = threading.Lock()
         self._state: RealmState | None = None
         self._held: Held
@@ -84,6 +88,8 @@ class Publisher:
         self._identity = self.realm.identity(as_)
         self._wallet = Wallet(self.realm, as_, identity=self._identity)
         self._way: Way = Direct(topic, broker)
+        if state.topic(topic).protection == LAYERED:
+            self._way = Notifying(self.realm, topic, self._identity, broker)
         self._lanes: list[Lane] = []
         self._max_waiting = max_waiting
         self._looked = -_LOOK_SECONDS
@@ -124,6 +130,12 @@ class Publisher:
         """The frames that `publish` would append: for somebody who appends them later, once, to `partition`."""
         with self._lock:
             schema = self._refresh()
+            if len(self._lanes) != 1 or self._lanes[0].broker != self._broker:
+                roots = ", ".join(lane.broker for lane in self._lanes)
+                raise Misuse(
+                    f"frames of topic {self.topic!r} go to {roots}: they cannot be sealed now and appended later",
+                    hint="publish its events by sealcast.Publisher, or sealcast pub",
+                )
             batches = _batches([self._checked(schema, event) for event in events])
             return [frame for batch in batches for _, (frame,) in self._frames(batch)]
 

@@ -1,0 +1,1 @@
+"""Clients of `layered` topics: what publishers encrypt, what subscribers want, and what they open."""

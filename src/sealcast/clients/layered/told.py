@@ -1,0 +1,141 @@
+"""What a subscriber's broker has been told, and what it has to be told next: a pure rule over numbers.
+
+    told, the filters there are, the trees there are, the token --due--> posts, tree by tree --after--> told
+
+Filters have numbers here, and nothing else: what they say is in `own_filters`, what goes out in `interests`.
+
+**Told once.** A post is numbered, and a broker takes each number once. What is about to be posted is written down
+first (`Told.pending`): after a crash the same is posted under the same number, and counts once. Numbers follow
+the clock, so that a subscriber whose files were lost does not give numbers again that its broker has seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from sealcast.schemes.layered.tree import TreeId
+
+FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What a broker knows of this subscriber in one tree."""
+
+    filters: frozenset[int]
+    #: SHA-256 of the token that was shown last: what is known lasts as long as it does.
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """One tree's post, or its posts where one does not hold them all: numbered from `number` on."""
+
+    tree: TreeId
+    number: int
+    #: Everything before is over; what is added is all.
+    fresh: bool
+    add: tuple[int, ...]
+    remove: tuple[int, ...]
+    token: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a subscriber's broker has been told so far."""
+
+    #: The broker; whoever moves tells the next one everything.
+    home: str = ""
+    #: The last number that a filter got, and that a post got: neither is given again.
+    filters: int = 0
+    posts: int = 0
+    trees: Mapping[TreeId, Known] = field(default_factory=dict)
+    #: Filters that their owner has ended, and some tree may not know yet.
+    ending: frozenset[int] = frozenset()
+    pending: Due | None = None
+    #: Every broker that it was at, in the order in which it came to them: something may be left there.
+    homes: tuple[str, ...] = ()
+
+    def at(self, home: str, trees: Collection[TreeId]) -> Told:
+        """At this broker, and of these trees only: those that are over are told nothing more."""
+        stayed = home == self.home
+        kept = {tree: known for tree, known in self.trees.items() if stayed and tree in trees}
+        pending = self.pending if stayed and self.pending is not None and self.pending.tree in trees else None
+        homes = tuple(dict.fromkeys((*self.homes, home)))
+        return replace(self, home=home, trees=kept, pending=pending, homes=homes)
+
+    def due(self, filters: Collection[int], trees: Collection[TreeId], token: bytes) -> Iterator[Due]:
+        """What has to be posted, given the filters and trees of now; numbers are given by `numbered`."""
+        wanted = frozenset(filters) - self.ending
+        for tree in sorted(trees):
+            known = self.trees.get(tree)
+            if known is None:
+                if wanted:
+                    yield Due(tree, 0, True, tuple(sorted(wanted)), (), token)
+                continue
+            add, remove = tuple(sorted(wanted - known.filters)), tuple(sorted(known.filters - wanted))
+            if add or remove or (known.filters and known.token != token):
+                yield Due(tree, 0, False, add, remove, token)
+
+    def numbered(self, due: Due, now_us: int) -> Due:
+        return replace(due, number=max(self.posts + 1, now_us))
+
+    def after(self, due: Due, posts: int) -> Told:
+        """When it was posted, as so many posts."""
+        before = self.trees.get(due.tree)
+        had = frozenset[int]() if before is None or due.fresh else before.filters
+        known = Known((had | set(due.add)) - set(due.remove), due.token)
+        return replace(
+            self,
+            posts=due.number + posts - 1,
+            trees={**self.trees, due.tree: known},
+            pending=None,
+        )
+
+    @property
+    def ended(self) -> frozenset[int]:
+        """Filters that ended, and that every tree knows to have ended."""
+        return self.ending.difference(*(known.filters for known in self.trees.values()))
+
+
+# --- as a file has it ---------------------------------------------------------------------------------
+
+
+def to_json(told: Told) -> dict[str, Any]:
+    due = told.pending
+    return {
+        "format": FORMAT,
+        "home": told.home,
+        "filters": told.filters,
+        "posts": told.posts,
+        "trees": [[*tree, sorted(known.filters), known.token.hex()] for tree, known in told.trees.items()],
+        "ending": sorted(told.ending),
+        "pending": due and [*due.tree, due.number, due.fresh, list(due.add), list(due.remove), due.token.hex()],
+        "homes": list(told.homes),
+    }
+
+
+def from_json(body: Mapping[str, Any]) -> Told:
+    """ValueError, TypeError or KeyError when it is none."""
+    if body["format"] != FORMAT:
+        raise ValueError(body["format"])
+    return Told(
+        str(body["home"]),
+        int(body["filters"]),
+        int(body["posts"]),
+        {_tree(p, e, g): Known(frozenset(map(int, n)), bytes.fromhex(t)) for p, e, g, n, t in body["trees"]},
+        frozenset(map(int, body["ending"])),
+        None if body["pending"] is None else _due(*body["pending"]),
+        tuple(map(str, body["homes"])),
+    )
+
+
+def _tree(publisher: str, epoch: int, generation: int) -> TreeId:
+    return TreeId(str(publisher), int(epoch), int(generation))
+
+
+def _due(p: str, e: int, g: int, number: int, fresh: bool, add: list[int], remove: list[int], token: str) -> Due:
+    numbers = tuple(map(int, add)), tuple(map(int, remove))
+    return Due(_tree(p, e, g), int(number), bool(fresh), *numbers, bytes.fromhex(token))
