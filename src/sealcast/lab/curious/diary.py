@@ -107,10 +107,13 @@ class Diary:
         return Counter(token for tokens in self.seen.values() for token in tokens & wanted)
 
     def by_frequency(self, prior: Mapping[bytes, float]) -> dict[Element, bytes]:
-        """A label for each token, by rank: of whoever knows how frequent labels are, and which are asked for."""
-        tokens = [token for token, _ in self.token_frequencies().most_common()]
-        labels = sorted(prior, key=lambda label: -prior[label])
-        return dict(zip(tokens, labels, strict=False))
+        """The label of nearest frequency for each token: by whoever knows how frequent labels are in general, and
+        which are asked for."""
+        events = len(self.seen)
+        return {
+            token: min(prior, key=lambda label: abs(prior[label] - count / events))
+            for token, count in self.token_frequencies().items()
+        }
 
     def contained(self, least: int = 5) -> set[tuple[Element, Element]]:
         """(narrow, wide): every event that has the one has the other, as if that were a prefix of it."""
