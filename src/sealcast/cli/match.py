@@ -47,8 +47,12 @@ def match(
     subscriptions: SubscriptionsFile,
     events: EventsFile,
     protection: Annotated[
-        str, typer.Option("--protection", metavar="NAME", help="How events are protected.")
+        str, typer.Option("--protection", metavar="NAME", help="How events are protected: endpoint or layered.")
     ] = "endpoint",
+    layers: Annotated[
+        int | None,
+        typer.Option("--layers", metavar="R", help="Layers of `layered`, 2 or more: so many brokers keep a secret."),
+    ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write DIR/pairs.parquet (event, subscription).")
     ] = None,
@@ -58,19 +62,23 @@ def match(
 
     A pair counts when the subscriber opened the event with its own keys. Events off the schema are named on stderr and
     left out. Everything happens in a private realm that is removed afterwards.
+
+    With `layered`, brokers that cannot read pass events down a tree, R levels of them for R layers; a filter that its
+    labels cannot express is refused.
     """
     from sealcast.lab.match import STAGES, check_protection
     from sealcast.lab.match import match as run
     from sealcast.lab.match_input import read
 
-    check_protection(protection)
+    check_protection(protection, layers)
     began = monotonic()
     inputs = read(schema, subscriptions, events)
     reading = monotonic() - began
     _some(inputs.warnings, talk.warn)
-    with _ended_in_order(), _stages(len(STAGES)) as told:
-        outcome = run(inputs, protection, told=told)
+    with _ended_in_order(), _stages(len(STAGES[protection])) as told:
+        outcome = run(inputs, protection, layers=layers, told=told)
     outcome = replace(outcome, seconds={"read": reading, **outcome.seconds, "total": monotonic() - began})
+    _some(outcome.warnings, talk.warn)
     _some([f"event {r.id!r} refused: {r.message}" for r in outcome.refused], talk.note)
     written = outcome.write(out) if out is not None else None
     if json:

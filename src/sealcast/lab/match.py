@@ -7,7 +7,8 @@
     deliver    admit, match, group, seal, deliver: the pipeline itself, in batch
     open       every subscriber opens what it was sent, with its own keys only
 
-A pair (event, subscription) counts when it was opened, and for no other reason. The realm is gone afterwards.
+That is `endpoint`; `layered`, whose brokers cannot read, is a tree of them instead (layered/run.py). A pair (event,
+subscription) counts when it was opened, and for no other reason. All keys are gone afterwards.
 """
 
 from __future__ import annotations
@@ -24,20 +25,24 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from sealcast.clients.publisher import Publisher, partition_of
-from sealcast.errors import Bug, Misuse
+from sealcast.clients.publisher import Checked, Publisher, admissible, partition_of
+from sealcast.errors import Bug, EventRejected, Misuse
 from sealcast.lab import scratch
+from sealcast.lab.layered import run as layered
 from sealcast.lab.match_input import Given, Id, Inputs
 from sealcast.model.event import Position
+from sealcast.schemes.layered.tree import MAX_LAYERS, MIN_LAYERS
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm import PROTECTIONS
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from sealcast.lab.prove import Opened
 
-STAGES: Final = ("keys", "publish", "spark", "deliver", "open")
+ENDPOINT: Final = "endpoint"
+LAYERED: Final = "layered"
+#: Protections, and the stages of each.
+STAGES: Final = {ENDPOINT: ("keys", "publish", "spark", "deliver", "open"), LAYERED: layered.STAGES}
 PAIRS_FILE: Final = "pairs.parquet"
 TOPIC: Final = "match"
 #: Publishers, and partitions for them: several, so that nothing here relies on there being one.
@@ -72,6 +77,8 @@ class Outcome:
     refused: tuple[Refused, ...]
     protection: str
     seconds: dict[str, float] = field(default_factory=dict)
+    #: What the protection has to say about filters.
+    warnings: tuple[str, ...] = ()
 
     def summary(self) -> dict[str, object]:
         fanout = np.bincount(self.event, minlength=1)
@@ -102,14 +109,17 @@ class Outcome:
 
 def match(
     inputs: Inputs,
-    protection: str = "endpoint",
+    protection: str = ENDPOINT,
     *,
+    layers: int | None = None,
     spark: SparkSession | None = None,
     told: Callable[[str], None] = lambda stage: None,
 ) -> Outcome:
     """Run the protection over the inputs; `told` hears of each stage as it begins."""
-    check_protection(protection)
-    clock = _Clock(told)
+    check_protection(protection, layers)
+    clock = _Clock(told, STAGES[protection])
+    if protection == LAYERED:
+        return _match_layered(inputs, layers if layers is not None else MIN_LAYERS, clock, spark)
     need = len(inputs.events) * (_BYTES_PER_EVENT + _BYTES_PER_DELIVERY * len(inputs.subscriptions))
     with scratch.realm(need) as realm:
         with clock("keys"):
@@ -128,12 +138,30 @@ def match(
     return Outcome(inputs, event, subscription, tuple(published.refused), protection, clock.seconds)
 
 
-def check_protection(protection: str) -> None:
-    if protection not in PROTECTIONS:
+def check_protection(protection: str, layers: int | None = None) -> None:
+    if protection not in STAGES:
         raise Misuse(
-            f"there is no protection {protection!r} here; there is {', '.join(PROTECTIONS)}",
-            hint=f"--protection {PROTECTIONS[0]}",
+            f"there is no protection {protection!r} here; there is {', '.join(STAGES)}",
+            hint=f"--protection {ENDPOINT}",
         )
+    if layers is not None and protection != LAYERED:
+        raise Misuse(f"{protection} has no layers", hint=f"--protection {LAYERED}")
+    if layers is not None and not MIN_LAYERS <= layers <= MAX_LAYERS:
+        raise Misuse(f"{MIN_LAYERS} to {MAX_LAYERS} layers, not {layers}", hint=f"--layers {MIN_LAYERS}")
+
+
+def _match_layered(inputs: Inputs, layers: int, clock: _Clock, spark: SparkSession | None) -> Outcome:
+    wanted = layered.in_labels(inputs.subscriptions, inputs.schema)
+    events, refused = list[tuple[int, Checked]](), list[Refused]()
+    for number, given in enumerate(inputs.events):
+        try:
+            events.append((number, admissible(inputs.schema, given.event)))
+        except EventRejected as error:
+            refused.append(Refused(given.id, error.attribute, error.message))
+    event, subscription = layered.deliver(
+        wanted.filters, events, inputs.schema, layers, clock, lambda: spark or _session()
+    )
+    return Outcome(inputs, event, subscription, tuple(refused), LAYERED, clock.seconds, wanted.warnings)
 
 
 # --- the stages -----------------------------------------------------------------------------------------
@@ -238,9 +266,9 @@ def _pairs(opened: Opened, published: _Published) -> tuple[Ints, Ints]:
 class _Clock:
     """Seconds by stage."""
 
-    def __init__(self, told: Callable[[str], None]) -> None:
+    def __init__(self, told: Callable[[str], None], stages: Sequence[str]) -> None:
         self._told = told
-        self.seconds: dict[str, float] = dict.fromkeys(STAGES, 0.0)
+        self.seconds: dict[str, float] = dict.fromkeys(stages, 0.0)
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:

@@ -37,6 +37,8 @@ class Asked:
 
     id: Id
     filter: str
+    #: File and line, for whoever finds fault with the filter later.
+    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +68,7 @@ def read(schema: Path, subscriptions: Path, events: Path) -> Inputs:
         if not isinstance(text, str):
             raise Rejected(f'{where}: subscription {id!r} has no filter: a line is {{"id": ..., "filter": text}}')
         warnings.extend(_check_filter(f"{where}: subscription {id!r}", text, about))
-        return Asked(id, text)
+        return Asked(id, text, where)
 
     def event(where: str, id: Id, body: dict[str, Any]) -> Given:
         attributes = body.get("attributes")

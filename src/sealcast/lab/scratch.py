@@ -27,7 +27,14 @@ _SHARE: Final = 4
 
 @contextlib.contextmanager
 def realm(need_bytes: int) -> Iterator[Realm]:
-    """A new realm, mode 0700, expected to take at most about `need_bytes`; removed at the end, whatever happens."""
+    """A new realm in a directory of its own."""
+    with directory(need_bytes) as root:
+        yield Realm.create(root / "realm", "scratch")
+
+
+@contextlib.contextmanager
+def directory(need_bytes: int) -> Iterator[Path]:
+    """A directory, mode 0700, expected to take at most about `need_bytes`; removed at the end, whatever happens."""
     parent = place(need_bytes)
     try:
         root, held = hold(parent, _PREFIX)
@@ -36,7 +43,7 @@ def realm(need_bytes: int) -> Iterator[Realm]:
             f"no directory for a temporary realm in {parent}: {error.strerror}", hint="set TMPDIR"
         ) from None
     try:
-        yield Realm.create(root / "realm", "scratch")
+        yield root
     finally:
         shutil.rmtree(root, ignore_errors=True)
         os.close(held)
