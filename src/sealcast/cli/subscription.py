@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json as jsonlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from sealcast.cli import talk
+from sealcast.cli import interests, talk
+from sealcast.cli.interests import UNKNOWN
 from sealcast.errors import FilterRejected, Misuse, Rejected, SealcastError
 
 if TYPE_CHECKING:
@@ -64,10 +66,16 @@ def add(
 
     Filters are SQL selectors (symbol = 'IBM' AND price BETWEEN 90 AND 110), or start with the name of another format
     (path:, tags:, regex:, xpath:). They are checked against the topic's schema. Of a file all lines are added, or none.
+
+    On a layered topic the filter stays with its subscriber, whose key file must be here: what goes out is encrypted
+    labels, for a broker that cannot read them. How many labels it takes is what it costs.
     """
     if (file is None) == (filter is None) or (filter is not None and as_ is None):
         raise typer.BadParameter("give --as ENTITY and --filter TEXT, or --file FILE")
     here = talk.open_realm(realm)
+    if interests.is_layered(here.state(), topic):
+        _say_layered(_add_layered(here, topic, as_, filter, id, file, broker), json)
+        return
     if filter is not None and as_ is not None:
         made = [subscribe(here, topic, as_, filter, id, broker)]
     else:
@@ -130,15 +138,35 @@ def list_(
     if as_ is not None:
         state.entity(as_)
     found = [s for n in names for s in state.subscriptions_of(n) if as_ in (None, s.subscriber)]
+    layered = [each for name in names if interests.is_layered(state, name) for each in _own(here, name, as_, topic)]
     if json:
-        talk.emit({"subscriptions": [describe(here, s) for s in found]})
+        talk.emit({"subscriptions": [*(describe(here, s) for s in found), *layered]})
         return
     rows = [
         (s.id, s.topic, s.subscriber, "yes" if state.may_subscribe(s.topic, s.subscriber) else "no", s.filter)
         for s in found
     ]
+    rows += [
+        (e["id"] or "", e["topic"], e["subscriber"], "yes" if e["authorised"] else "no", e["filter"] or UNKNOWN)
+        for e in layered
+    ]
+    if any(each["filter"] is None for each in layered):
+        talk.note("filters on layered topics are not known to the realm; a subscriber lists its own with --as")
     empty = "no subscriptions yet: sealcast subscription add TOPIC --as ENTITY --filter TEXT"
     talk.table(["id", "topic", "subscriber", "may read", "filter"], rows, empty)
+
+
+def _own(here: Realm, topic: str, subscriber: str | None, asked: str | None) -> list[dict[str, Any]]:
+    """What is known here of a layered topic's subscriptions. That a subscriber's keys are elsewhere is worth refusing
+    only if this topic was asked for."""
+    from sealcast.errors import NotFound
+
+    try:
+        return interests.listed(here, topic, subscriber)
+    except NotFound:
+        if asked is not None:
+            raise
+        return []
 
 
 @app.command(epilog="Example: sealcast subscription move quotes --as alice --to paris")
@@ -162,6 +190,9 @@ def move(
     if to is None and not abandon:
         raise typer.BadParameter("say where to: --to BROKER")
     here = talk.open_realm(realm)
+    if interests.is_layered(here.state(), topic):
+        _move_layered(here, topic, as_, to, json)
+        return
     if to is not None:
         moves.move(here, topic, as_, to)
     moves.settle(here, abandon=[(topic, as_)] if abandon else ())
@@ -176,12 +207,25 @@ def move(
 @app.command(epilog="Example: sealcast subscription remove alice-1")
 def remove(
     ids: Annotated[list[str], typer.Argument(metavar="ID")],
+    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="On this layered topic.")] = None,
+    as_: Annotated[str | None, typer.Option("--as", metavar="ENTITY", help="This subscriber's own.")] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Remove subscriptions, all of them or none. What was delivered stays readable."""
+    """Remove subscriptions, all of them or none. What was delivered stays readable.
+
+    Those on layered topics are known where their subscriber's key file is; --topic and --as say which, should there be
+    several of that id.
+    """
     here = talk.open_realm(realm)
-    version = here.unsubscribe(*ids)
+    state = here.state()
+    known = [id for id in ids if id in state.subscription_topics and topic is None and as_ is None]
+    if not interests.is_layered(state, topic):
+        known = ids
+    if len(known) < len(ids):
+        # First: it refuses what it does not find, and nothing was removed then.
+        interests.remove(here, [id for id in ids if id not in known], topic, as_)
+    version = here.unsubscribe(*known) if known else state.version
     if json:
         talk.emit({"removed": ids, "version": version})
         return
@@ -189,15 +233,64 @@ def remove(
         talk.say(f"subscription {id!r} removed")
 
 
+# --- layered topics -------------------------------------------------------------------------------------
+
+
+def _add_layered(
+    here: Realm,
+    topic: str,
+    as_: str | None,
+    filter: str | None,
+    id: str | None,
+    file: Path | None,
+    broker: str | None,
+) -> list[dict[str, Any]]:
+    if filter is not None and as_ is not None:
+        return interests.add(here, topic, as_, [(filter, id)], broker)
+    assert file is not None
+    by_subscriber: dict[str, list[tuple[str, str | None]]] = {}
+    for each in _checked_file(here, topic, file, as_):
+        by_subscriber.setdefault(each.subscriber, []).append((each.filter, each.id))
+    return [made for name, wanted in by_subscriber.items() for made in interests.add(here, topic, name, wanted, broker)]
+
+
+def _say_layered(made: list[dict[str, Any]], json: bool) -> None:
+    if json:
+        talk.emit({"subscriptions": made})
+        return
+    for each in made[:SHOWN]:
+        talk.say(
+            f"subscription {each['id']!r} added: {each['subscriber']!r} on {each['topic']!r}, at broker "
+            f"{each['broker']!r}, {each['labels']:,} labels"
+        )
+    if len(made) > SHOWN:
+        talk.say(f"... and {len(made) - SHOWN:,} more")
+
+
+def _move_layered(here: Realm, topic: str, as_: str, to: str | None, json: bool) -> None:
+    if to is None:
+        raise typer.BadParameter("a subscriber of a layered topic moves at once: say where to, --to BROKER")
+    home = here.place_subscriber(topic, as_, to)
+    if json:
+        talk.emit({"topic": topic, "subscriber": as_, "broker": home, "moving": False})
+        return
+    talk.say(f"{as_!r} is at broker {home!r}")
+    talk.note("what it wants is said again there: by itself when it reads next, or by a pipeline that has its keys")
+
+
 # --- many at once ---------------------------------------------------------------------------------------
 
 
 def _add_file(here: Realm, topic: str, file: Path, as_: str | None, broker: str | None = None) -> list[Subscription]:
+    return here.subscribe_many(topic, _checked_file(here, topic, file, as_), broker=broker)
+
+
+def _checked_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[Wanted]:
+    """What a file asks for, if every line of it can be had."""
     from sealcast.trust.changes import Right
-    from sealcast.trust.vetting import vet_filter
 
     state = here.state()
-    schema = state.topic(topic).schema
+    vet = _vet(here, topic)
     lines = file.read_bytes().splitlines()
     wanted, refused = list[Wanted](), list[dict[str, object]]()
     with talk.progress("checking filters", len(lines)) as bar:
@@ -206,7 +299,7 @@ def _add_file(here: Realm, topic: str, file: Path, as_: str | None, broker: str 
                 continue
             try:
                 wanted.append(_parse(line, as_))
-                vet_filter(schema, wanted[-1].filter)
+                vet(wanted[-1].filter)
                 state.require(Right.SUBSCRIBE, topic, wanted[-1].subscriber)
             except (Rejected, Misuse) as error:
                 refused.append({"line": number, **error.as_json()})
@@ -218,7 +311,20 @@ def _add_file(here: Realm, topic: str, file: Path, as_: str | None, broker: str 
         raise LinesRefused(f"{len(refused)} of {len(lines)} lines of {file} were refused; nothing was added", refused)
     if not wanted:
         raise Misuse(f"{file} has no subscriptions in it")
-    return here.subscribe_many(topic, wanted, broker=broker)
+    return wanted
+
+
+def _vet(here: Realm, topic: str) -> Callable[[str], object]:
+    """FilterRejected for what is no filter of the topic's; on a layered one, also for what labels cannot express."""
+    from sealcast.filters.check import fit
+    from sealcast.filters.labels import label_filter
+    from sealcast.filters.parse import parse
+
+    state = here.state()
+    schema = state.topic(topic).schema
+    if interests.is_layered(state, topic):
+        return lambda text: label_filter(fit(parse(text), schema), schema)
+    return lambda text: fit(parse(text), schema)
 
 
 def _parse(line: bytes, as_: str | None) -> Wanted:

@@ -35,8 +35,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
-    from sealcast.clients.stays import StayDelivery
-    from sealcast.clients.subscriber import Subscriber
+    from sealcast.clients.subscribing import Reader
     from sealcast.model.event import OpenedEvent
 
 E = TypeVar("E")
@@ -170,7 +169,7 @@ class SpacedReader:
 
     def __init__(
         self,
-        subscriber: Subscriber,
+        subscriber: Reader,
         buffer: JitterBuffer[tuple[int, OpenedEvent]],
         *,
         limit: int | None = None,
@@ -201,7 +200,7 @@ class SpacedReader:
 
     def ack(self) -> None:
         """Durably done with what was handed out so far, as far as nothing before it still waits."""
-        mark: StayDelivery | None = None
+        mark: object = None
         while self._polls and not self._polls[0].left:
             mark = self._polls.popleft().mark
             self._first += 1
@@ -236,4 +235,4 @@ class SpacedReader:
 @dataclass(slots=True)
 class _Poll:
     left: int
-    mark: StayDelivery | None
+    mark: object
