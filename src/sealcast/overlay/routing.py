@@ -23,6 +23,7 @@ from sealcast.errors import Misuse
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.overlay.parts import Part
 from sealcast.trust.deployment import Realm
+from sealcast.trust.layering import LAYERED
 from sealcast.trust.roles import Role
 from sealcast.trust.state import RealmState
 
@@ -77,13 +78,14 @@ def since(state: RealmState, topic: str, broker: str) -> int | None:
 
 def links(state: RealmState, origin: str, topics: Sequence[str] = ()) -> dict[Link, int]:
     """Where a broker forwards to, and from which version on: to brokers that serve the topic, are not revoked, and have
-    live subscriptions on it."""
+    live subscriptions on it. Events of a layered topic go from broker to broker by its own rules, never as frames."""
     who = state.entity(origin)
     if Role.BROKER not in who.roles:
         raise Misuse(f"entity {origin!r} is no broker")
     if who.revoked:
         return {}
-    others = ((t, b) for t in topics or sorted(state.topics) for b in state.serving(t) if b != origin)
+    frames_go = [t for t in topics or sorted(state.topics) if state.topic(t).protection != LAYERED]
+    others = ((t, b) for t in frames_go for b in state.serving(t) if b != origin)
     found = {Link(topic, origin, broker): since(state, topic, broker) for topic, broker in others}
     return {link: version for link, version in found.items() if version is not None}
 

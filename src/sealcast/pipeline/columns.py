@@ -69,7 +69,10 @@ PIECES: Final = pa.schema(
     ]
 )
 
-_SPARK_TYPES: Final = {pa.int32(): "INT", pa.int64(): "BIGINT", pa.binary(): "BINARY"}
+#: What a hop yields: the same, and the broker whose it is.
+HOP_PIECES: Final = pa.schema([pa.field("node", pa.string(), nullable=False), *PIECES])
+
+_SPARK_TYPES: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT", pa.binary(): "BINARY"}
 
 
 def ddl(schema: pa.Schema) -> str:

@@ -89,15 +89,12 @@ def process(name: TopicName) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
     """`handle_bounded` as `mapInArrow` wants it, on all rulings of a task. What is captured is names."""
 
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        rows = [row for batch in batches for row in batch.to_pylist()]
-        if not rows:
+        found = pinned_rulings(batches)
+        if found is None:
             return
-        pinned = {name: rows[0][name] for name in PINNED}
-        if any(row[name] != value for row in rows for name, value in pinned.items()):
-            raise Bug("rulings of several batches came to one task")
-        rulings = np.concatenate([np.frombuffer(row["rulings"], RULING) for row in rows])
+        pinned, rulings = found
         at = context(name.realm, name.topic, pinned["version"], name.broker, pinned["time"])
-        for ruled in _frames(rulings, name.open().frames, at.table):
+        for ruled in frames_of(rulings, name.open().frames, _room(at.table)):
             for piece in handle_bounded(ruled, at):
                 data = wire.encode(piece)
                 at.planner.made(piece, data)
@@ -106,10 +103,20 @@ def process(name: TopicName) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
     return run
 
 
-def _frames(rulings: Rulings, log: EmbeddedTopic, table: SubscriptionTable) -> Iterator[Ruled]:
+def pinned_rulings(batches: Iterator[pa.RecordBatch]) -> tuple[dict[str, int], Rulings] | None:
+    """All rulings of a task, and what its batch is pinned to; None when it has none."""
+    rows = [row for batch in batches for row in batch.to_pylist()]
+    if not rows:
+        return None
+    pinned = {name: rows[0][name] for name in PINNED}
+    if any(row[name] != value for row in rows for name, value in pinned.items()):
+        raise Bug("rulings of several batches came to one task")
+    return pinned, np.concatenate([np.frombuffer(row["rulings"], RULING) for row in rows])
+
+
+def frames_of(rulings: Rulings, log: EmbeddedTopic, room: int) -> Iterator[Ruled]:
     """The frames that rulings are about, from the log: of one partition and without a gap, as many as are handled at
     once."""
-    room = _room(table)
     rulings = rulings[np.lexsort((rulings["offset"], rulings["partition"]))]
     jumps = (np.diff(rulings["partition"]) != 0) | (np.diff(rulings["offset"]) != 1)
     for span in np.split(rulings, np.flatnonzero(jumps) + 1):

@@ -19,13 +19,15 @@ from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.changes import Right
 from sealcast.trust.claims import Token
-from sealcast.trust.quota import Quota
+from sealcast.trust.layering import LAYERED
+from sealcast.trust.quota import MAX_RATE, Quota
 from sealcast.trust.realm import RealmState, Topic
 from sealcast.trust.replay import Bounds
 from sealcast.trust.templates import Template
 from sealcast.trust.tokens import TokenGate, TokenReason
 from sealcast.trust.topics import Term
 from sealcast.wire import frame
+from sealcast.wire.notifications import MESSAGES_PER_EVENT
 from sealcast.wire.records import RecordCodec
 
 #: What was decided of a frame before the second half of admission.
@@ -50,7 +52,9 @@ Codes = NDArray[np.uint8]
 def bounds_of(topic: Topic) -> Bounds:
     """What the topic's parameters say of its publishers' clocks and rates."""
     given = topic.parameters
-    quota = Quota(given.events_per_s, given.bytes_per_s, given.burst_s)
+    # Rates are of events; what a frame numbers is messages.
+    messages = MESSAGES_PER_EVENT if topic.protection == LAYERED else 1
+    quota = Quota(min(MAX_RATE, given.events_per_s * messages), given.bytes_per_s, given.burst_s)
     return Bounds(given.max_skew_s * _SECOND_US, given.stale_after_s * _SECOND_US, quota)
 
 

@@ -6,8 +6,8 @@ Only the newest are needed, as far back as windows reach (trust/replay.py); olde
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
 
 import numpy as np
 
@@ -15,7 +15,7 @@ from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.pieces import Pieces
-from sealcast.model.rejection import Reason
+from sealcast.model.rejection import Reason, Rejection
 from sealcast.pipeline.gate import CHECK, WHOLE_FRAME, Codes
 from sealcast.trust.replay import CLAIM, Bools, Bounds, Claims, Verdict, Windows, identify
 from sealcast.wire import frame, sealed
@@ -27,10 +27,25 @@ _WORD: Final = {Reason.REPLAY: Verdict.DUPLICATE, Reason.BUDGET: Verdict.EVENTS}
 _LATER: Final = CHECK[Reason.REPLAY]
 
 
+class _Piece(Protocol):
+    """What is asked of a piece, of whatever kind: what was refused."""
+
+    @property
+    def rejected(self) -> tuple[Rejection, ...]: ...
+
+
 class History:
     """What the ledger of one topic says of replay."""
 
-    def __init__(self, ledger: LedgerReader, pieces: Pieces, log: EmbeddedTopic, bounds: Bounds) -> None:
+    def __init__(
+        self,
+        ledger: LedgerReader,
+        pieces: Pieces,
+        log: EmbeddedTopic,
+        bounds: Bounds,
+        parse: Callable[[bytes], _Piece] = sealed.parse,
+    ) -> None:
+        self._parse = parse
         self._ledger = ledger
         self._pieces = pieces
         self._log = log
@@ -78,7 +93,7 @@ class History:
         first = max(ref.first, since, self._log.partition(ref.partition).start())
         if first >= ref.end:
             return
-        piece = sealed.parse(self._pieces.read(ref.name, ref.digest))
+        piece = self._parse(self._pieces.read(ref.name, ref.digest))
         refused = {r.position.offset: r.reason for r in piece.rejected if r.position.row == WHOLE_FRAME}
         claims, charged = list[tuple[int, ...]](), list[bool]()
         for offset, time_us, data in self._log.partition(ref.partition).read(first, ref.end):

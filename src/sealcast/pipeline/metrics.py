@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from pyspark.sql.streaming.listener import (
@@ -166,7 +166,7 @@ class _Listener(StreamingQueryListener):
             counts={name: int(value or 0) for name, value in counted.items()},
             seconds=progress.durationMs.get("triggerExecution", 0) / 1000,
             backlog=_backlog(end, source.latestOffset),
-            version=end["version"],
+            version=end.get("version", 0),  # a hop is pinned to tables, not to the registry
         )
         self._metrics.record(batch)
         if self._on_batch is not None:
@@ -181,8 +181,12 @@ class _Listener(StreamingQueryListener):
             self._metrics.ended(str(event.runId), event.exception is not None)
 
 
-def _backlog(end: Mapping[str, list[int]], latest: str | None) -> int:
+def _backlog(end: Mapping[str, Any], latest: str | None) -> int:
     if not latest or latest in ("null", "None"):  # Spark's word for it when a batch is run again
         return 0
-    available: list[int] = json.loads(latest)["partitions"]
-    return max(0, sum(available) - sum(end["partitions"]))
+    return max(0, _reached(json.loads(latest)) - _reached(end))
+
+
+def _reached(offset: Mapping[str, Any]) -> int:
+    """Frames, or records that hops take: those of all brokers."""
+    return sum(sum(part["partitions"]) for part in offset.get("nodes", {"": offset}).values())

@@ -25,20 +25,25 @@ from typing import Final, Self
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sealcast import errors
 from sealcast.errors import HINT, Corrupt, DiskFull, Misuse, Rejected, SealcastError, Unavailable
 from sealcast.overlay.relay import Relay, brokers_here
 from sealcast.pipeline import fused, replay
 from sealcast.pipeline.columns import COUNTS, PIECES, REJECTED, ddl
+from sealcast.pipeline.hops import admit as layered
+from sealcast.pipeline.hops.node import NodeName
+from sealcast.pipeline.hops.source import turn_desks
 from sealcast.pipeline.metrics import OBSERVED, Batch, Metrics
 from sealcast.pipeline.session import cores, is_local, session
 from sealcast.pipeline.sources import batch_tasks
 from sealcast.pipeline.topic import TopicName
 from sealcast.trust.deployment import Realm
+from sealcast.trust.layering import LAYERED
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.replay import Windows
 
@@ -54,16 +59,22 @@ _KILLED: Final = "was it killed, or short of memory? start again: nothing is los
 
 
 def sealed(rulings: DataFrame, name: TopicName) -> DataFrame:
-    """Rulings -> sealed pieces: admit, match, group, seal and deliver, fused; counted on the way."""
-    counts = [F.sum(column).alias(column) for column in (*COUNTS, *REJECTED.values())]
-    pieces = rulings.mapInArrow(fused.process(name), ddl(PIECES))
-    return pieces.observe(OBSERVED, *counts)
+    """Rulings -> sealed pieces: admit, match, group, seal and deliver, fused; counted on the way. On a layered topic
+    they are admitted, and the rest is hops."""
+    process = layered.process if name.open().about.protection == LAYERED else fused.process
+    return rulings.mapInArrow(process(name), ddl(PIECES)).observe(OBSERVED, *_counts())
+
+
+def _counts() -> list[Column]:
+    return [F.sum(column).alias(column) for column in (*COUNTS, *REJECTED.values())]
 
 
 def run_batch(spark: SparkSession, realm: str | Path, topic: str) -> Mapping[str, int]:
     """Everything that the log has beyond the ledger's end, as one batch job; what the ledger then says of it."""
     name = TopicName.from_options({"realm": str(realm), "topic": topic})
     opened = name.open()
+    if opened.about.protection == LAYERED:
+        raise Misuse(f"topic {topic!r} is layered: its events go from broker to broker, which no one batch does")
     with opened.ledger.exclusive() as term, _explained():
         opened.prepare()
         before, parallelism = opened.ledger.end(), _parallelism(spark)
@@ -91,6 +102,7 @@ def start(
 ) -> Pipeline:
     """Runs the topics (all, without names), each as one streaming query, until stopped; `once` drains and ends. Of the
     brokers, all whose keys are here, a query each, or one (`node`); frames go between them meanwhile, but not `once`.
+    Of a layered topic, the roots among them admit, and one query more does the hops of all of them.
 
     `limits` are the source's options, `every` is Spark's processing-time trigger ("1 second"; as soon as there is
     something, without one).
@@ -100,6 +112,8 @@ def start(
     spark = session(master) if spark is None else spark
     pipeline = Pipeline(spark, metrics or Metrics(), on_batch)
     try:
+        for nodes in _hops(opened, topics, node):
+            pipeline.add_hops(nodes, once=once, limits=limits or {}, every=every, alone=node is not None)
         for name in names:
             pipeline.add(name, once=once, limits=limits or {}, every=every)
         if not once and len(opened.state().brokers()) > 1:
@@ -172,22 +186,34 @@ def _names(realm: Realm, topics: Sequence[str], node: str | None = None) -> list
         raise Misuse(
             f"the realm {realm.name!r} has no topics to run", hint="make one: sealcast topic create NAME --schema FILE"
         )
-    for topic in wanted:
-        protection = state.topic(topic).protection
-        if protection != "endpoint":
-            raise Misuse(f"topic {topic!r} has protection {protection!r}; this pipeline runs `endpoint` topics")
     here = brokers_here(realm, state, node)
     names = [
         TopicName(str(realm.paths.root), topic, broker)
         for topic in wanted
         for broker in here
-        if broker == FIRST_BROKER or broker in state.serving(topic)
+        if (
+            broker in state.overlay(topic).roots
+            if state.topic(topic).protection == LAYERED
+            else broker == FIRST_BROKER or broker in state.serving(topic)
+        )
     ]
-    if not names:
+    if not names and not _hops(realm, wanted, node):
         raise Misuse(
             f"broker {node!r} serves none of these topics", hint=f"let it: sealcast topic serve {wanted[0]} {node}"
         )
     return names
+
+
+def _hops(realm: Realm, topics: Sequence[str], node: str | None) -> list[tuple[NodeName, ...]]:
+    """The brokers of each layered topic that run here, those above first."""
+    state = realm.state()
+    here = frozenset(brokers_here(realm, state, node))
+    wanted = [topic for topic in topics or sorted(state.topics) if state.topic(topic).protection == LAYERED]
+    found = [
+        tuple(NodeName(str(realm.paths.root), topic, b) for b in state.overlay(topic).downwards() if b in here)
+        for topic in wanted
+    ]
+    return [nodes for nodes in found if nodes]
 
 
 class Pipeline:
@@ -200,6 +226,8 @@ class Pipeline:
         self._spark = spark
         self._held = ExitStack()
         self._queries: list[StreamingQuery] = []
+        #: What begins when these have ended.
+        self._later: list[Callable[[], None]] = []
         self._relay: Relay | None = None
         #: Whether a signal ended the wait.
         self.interrupted = False
@@ -215,6 +243,8 @@ class Pipeline:
         topic.prepare()
         _drop_foreign_checkpoint(topic.paths.checkpoint, _last_query(name))
         options: dict[str, str | int] = {**_options(name), **_parallelism(self._spark), **limits}
+        if topic.about.protection == LAYERED:
+            options.setdefault("max_bytes_per_trigger", layered.MAX_BYTES_PER_TRIGGER)
         with _explained():
             claims = self._spark.readStream.format("sealcast-frames").options(**options).load()
             seeds = replay.seeds(self._spark, name, initial_windows(name))
@@ -225,11 +255,44 @@ class Pipeline:
                 .options(**_options(name), term=term, checkpointLocation=str(topic.paths.checkpoint))
                 .queryName(":".join((OBSERVED, name.topic, topic.realm.id.hex()[:8], *_other(name.broker))))
             )
-            if once:
-                writer = writer.trigger(availableNow=True)
-            elif every is not None:
-                writer = writer.trigger(processingTime=every)
-            self._queries.append(writer.start())
+            self._start(writer, once, every)
+
+    def add_hops(
+        self, names: tuple[NodeName, ...], *, once: bool, limits: Mapping[str, int], every: str | None, alone: bool
+    ) -> None:
+        """The brokers of one layered topic, which nobody else may run meanwhile. `once` they begin when all is
+        admitted."""
+        nodes = [name.open() for name in names]
+        terms = {node.name.node: self._held.enter_context(node.ledger.exclusive()) for node in nodes}
+        for node in nodes:
+            node.prepare()
+        turn_desks(names)  # all the way up: what was asked for before now counts for what is there now
+        first = nodes[0]
+        paths = first.paths if alone else first.realm.paths.topic(first.name.topic).hops
+        _drop_foreign_checkpoint(paths.checkpoint, *(last.query for n in nodes if (last := n.ledger.last_span())))
+        realm, topic = first.name.realm, first.name.topic
+        options = {"realm": realm, "topic": topic, "nodes": ",".join(terms)}
+        name = ":".join((OBSERVED, topic, first.realm.id.hex()[:8], "hops", *((first.name.node,) if alone else ())))
+
+        def begin() -> None:
+            with _explained():
+                source = self._spark.readStream.format("sealcast-hops")
+                pieces = source.options(**options, **_parallelism(self._spark), **limits).load()
+                writer = pieces.observe(OBSERVED, *_counts()).writeStream.format("sealcast-hop-ledgers")
+                writer = writer.options(**options, terms=json.dumps(terms), checkpointLocation=str(paths.checkpoint))
+                self._start(writer.queryName(name), once, every)
+
+        if once:
+            self._later.append(begin)
+        else:
+            begin()
+
+    def _start(self, writer: DataStreamWriter, once: bool, every: str | None) -> None:
+        if once:
+            writer = writer.trigger(availableNow=True)
+        elif every is not None:
+            writer = writer.trigger(processingTime=every)
+        self._queries.append(writer.start())
 
     def relay(self, relay: Relay) -> None:
         """Has frames forwarded for as long as this runs."""
@@ -247,10 +310,18 @@ class Pipeline:
     def wait(self, stop: Callable[[], bool] = lambda: False) -> None:
         """Until every query has ended (`once`), one has failed, or `stop` says so; raises what went wrong."""
         with _living_jvm():
-            while self.running and not stop():
+            while (self.running or self._go_on()) and not stop():
                 self._raise_failure()
                 time.sleep(_POLL_SECONDS)
             self._raise_failure()
+
+    def _go_on(self) -> bool:
+        """What was to wait until the queries have ended begins."""
+        self._raise_failure()
+        if not self._later:
+            return False
+        self._later.pop(0)()
+        return True
 
     def wait_for_signal(self) -> None:
         """`wait`, until SIGINT or SIGTERM; then stops in good order."""
@@ -342,8 +413,10 @@ def _last_query(name: TopicName) -> str | None:
     return last.query if last is not None else None
 
 
-def _drop_foreign_checkpoint(checkpoint: Path, last_query: str | None) -> None:
-    if last_query is not None and _query_of(checkpoint) not in (None, last_query):
+def _drop_foreign_checkpoint(checkpoint: Path, *last_queries: str | None) -> None:
+    """One that is not of the query that a ledger's last record is of."""
+    known = {query for query in last_queries if query is not None}
+    if known and (query := _query_of(checkpoint)) is not None and known != {query}:
         shutil.rmtree(checkpoint)
 
 

@@ -124,9 +124,13 @@ def _stage(name: TopicName, batches: Iterator[pa.RecordBatch]) -> Staged:
             about = (row["matched"], row["deliveries"], row["encryptions"], row["slots"])
             refs.append(PieceRef(file.name, file.digest, file.size, partition, first, end, *about))
             counts.update({name: row[name] for name in _COUNTED})
+    return Staged(query_of_task(), pinned, tuple(refs), counts)
+
+
+def query_of_task() -> str | None:
+    """The streaming query that this task belongs to."""
     task = TaskContext.get()
-    query = task.getLocalProperty(_QUERY) if task is not None else None
-    return Staged(query, pinned, tuple(refs), counts)
+    return task.getLocalProperty(_QUERY) if task is not None else None
 
 
 def _received(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
@@ -141,13 +145,13 @@ def _commit(topic: OpenTopic, query: str, batch: int, staged: list[Staged], term
     pinned = {s.pinned for s in staged}
     if len(pinned) != 1:
         raise Bug(f"one micro-batch, but its tasks worked under versions {sorted(pinned)}")
-    start = _start_of(topic.ledger, topic.about.partitions, query, batch)
-    end = _end_of(start, refs, pinned.pop())
+    start = start_of(topic.ledger, topic.about.partitions, query, batch)
+    end = end_of(start, refs, pinned.pop())
     counts = sum((s.counts for s in staged), Counter())  # leaves out what is zero
     topic.ledger.commit(Entry(query, batch, start, end, tuple(refs), dict(counts)), term)
 
 
-def _start_of(ledger: Ledger, partitions: int, query: str, batch: int) -> PinnedOffset:
+def start_of(ledger: Ledger, partitions: int, query: str, batch: int) -> PinnedOffset:
     """Where the batch must start: at the ledger's end, or where it started when it was committed before."""
     last = ledger.last_span()
     if last is None:
@@ -155,7 +159,7 @@ def _start_of(ledger: Ledger, partitions: int, query: str, batch: int) -> Pinned
     return last.start if (last.query, last.batch) == (query, batch) else last.end
 
 
-def _end_of(start: PinnedOffset, refs: Sequence[PieceRef], pinned: tuple[int, int, int]) -> PinnedOffset:
+def end_of(start: PinnedOffset, refs: Sequence[PieceRef], pinned: tuple[int, int, int]) -> PinnedOffset:
     """Where the pieces lead from there: without a gap, or something was lost between source and sink."""
     reached = list(start.partitions)
     reached += [0] * (max((ref.partition for ref in refs), default=-1) + 1 - len(reached))  # a topic may gain some

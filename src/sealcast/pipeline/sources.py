@@ -19,12 +19,12 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
-from sealcast.errors import Misuse
 from sealcast.log.offsets import PinnedOffset, Planned, check_continuity
 from sealcast.pipeline.authenticate import authenticate
 from sealcast.pipeline.columns import CLAIMS, ddl
 from sealcast.pipeline.context import gate
 from sealcast.pipeline.gate import bounds_of
+from sealcast.pipeline.options import positive
 from sealcast.pipeline.rulings import Span, claim_rows, gathered
 from sealcast.pipeline.topic import OpenTopic, TopicName
 from sealcast.trust.replay import SETTLING_US
@@ -67,9 +67,9 @@ class Limits:
     @classmethod
     def from_options(cls, options: Mapping[str, str]) -> Limits:
         return cls(
-            _positive(options, "max_frames_per_trigger", DEFAULT_MAX_FRAMES),
-            _positive(options, "max_bytes_per_trigger", DEFAULT_MAX_BYTES),
-            _positive(options, "tasks", 2),
+            positive(options, "max_frames_per_trigger", DEFAULT_MAX_FRAMES),
+            positive(options, "max_bytes_per_trigger", DEFAULT_MAX_BYTES),
+            positive(options, "tasks", 2),
         )
 
 
@@ -253,12 +253,3 @@ def _weights(span: Span, sizes: Mapping[int, tuple[int, list[int]]]) -> list[int
     if known_first == first and len(known) == end - first:
         return known
     return [MIN_BYTES_PER_TASK] * (end - first)  # not looked at: frames count as equal
-
-
-def _positive(options: Mapping[str, str], name: str, default: int) -> int:
-    text = options.get(name)
-    if text is None:
-        return default
-    if not text.isascii() or not text.isdigit() or not int(text):
-        raise Misuse(f"option {name} is a whole number from 1 up, not {text!r}")
-    return int(text)

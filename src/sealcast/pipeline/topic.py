@@ -23,8 +23,10 @@ from sealcast.pipeline.gate import bounds_of
 from sealcast.pipeline.history import History
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.deployment import Realm
+from sealcast.trust.layering import LAYERED
 from sealcast.trust.layout import FIRST_BROKER, Layout
 from sealcast.trust.realm import Topic
+from sealcast.wire import hops, sealed
 
 MAX_OPEN: Final = 16
 
@@ -87,7 +89,8 @@ class OpenTopic(Unpicklable):
 
     def history(self) -> History:
         """What the ledger says of replay."""
-        return History(self.ledger, self.pieces, self.frames, bounds_of(self.about))
+        parse = hops.parse if self.about.protection == LAYERED else sealed.parse
+        return History(self.ledger, self.pieces, self.frames, bounds_of(self.about), parse)
 
     def committed(self) -> PinnedOffset:
         """How far the ledger says that the topic is delivered."""

@@ -6,11 +6,11 @@ and does a few milliseconds of work; before the first micro-batch there are seve
 come three workers a core. So the session starts this process while the JVM starts, and names `LAUNCHER` to Spark as its
 Python (half the CPU of a first micro-batch is saved, measured):
 
-    Spark --exec--> launcher --argv, environment, stdin, stdout, stderr over a Unix socket--> zygote --fork--> daemon
+    Spark --exec--> launcher --argv, environment, stdin, stdout, stderr over a Unix socket--> zygote --fork--> process
 
-The launcher is a dozen lines that run in a bare interpreter; it stays for as long as its daemon does, since Spark holds
-on to it. Whatever it cannot hand over (another module, no zygote) it runs itself, with the real Python. The socket is
-in the session's private directory.
+The launcher is a dozen lines that run in a bare interpreter; it stays for as long as its process does, since Spark
+holds on to it, and the process ends with it. Whatever it cannot hand over (another module, no zygote) it runs itself,
+with the real Python. The socket is in the session's private directory.
 
 Forking is safe because nothing here has started a thread (session.THREADLESS, and a test that counts), and nothing
 here has opened a realm: a fork inherits code and no secrets.
@@ -24,20 +24,29 @@ import gc
 import importlib
 import json
 import os
+import runpy
 import select
 import signal
 import socket
 import struct
 import subprocess
 import sys
+import threading
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 SOCKET: Final = "zygote"
 LAUNCHER: Final = "python"
-#: Daemons that the zygote can become; anything else is started as usual.
 _DAEMON: Final = "pyspark.daemon"
+#: What the zygote can become: the daemon that forks workers, and the processes that Spark has on the driver for a
+#: stream's offsets and for the start of a stateful query. Anything else is started as usual.
+_MODULES: Final = (
+    _DAEMON,
+    "pyspark.sql.streaming.python_streaming_source_runner",
+    "pyspark.sql.streaming.transform_with_state_driver_worker",
+)
 _MAX_REQUEST: Final = 1 << 20
 #: A kernel's limit for the first line of a script.
 _MAX_SHEBANG: Final = 127
@@ -48,8 +57,8 @@ _LAUNCH: Final = """\
 import array, json, os, socket, struct, sys
 
 PYTHON, SOCKET = {python!r}, {socket!r}
-if sys.argv[1:3] == ["-m", "{daemon}"]:
-    body = json.dumps([sys.argv[3:], dict(os.environ), os.getcwd()]).encode()
+if sys.argv[1:2] == ["-m"] and sys.argv[2] in {modules!r}:
+    body = json.dumps([sys.argv[2:], dict(os.environ), os.getcwd()]).encode()
     link = socket.socket(socket.AF_UNIX)
     try:
         link.connect(SOCKET)
@@ -61,7 +70,7 @@ if sys.argv[1:3] == ["-m", "{daemon}"]:
         taken = b""
     if taken:
         os.close(0), os.close(1)
-        link.recv(1)  # until the daemon has ended
+        link.recv(1)  # until the process has ended
         sys.exit(0)
 os.execv(PYTHON, [PYTHON, *sys.argv[1:]])
 """
@@ -94,7 +103,7 @@ def launcher(home: Path) -> str:
     if len(sys.executable) + len("#! -IS") > _MAX_SHEBANG or " " in sys.executable:
         return sys.executable
     path = home / LAUNCHER
-    text = _LAUNCH.format(python=sys.executable, socket=str(home / SOCKET), daemon=_DAEMON)
+    text = _LAUNCH.format(python=sys.executable, socket=str(home / SOCKET), modules=_MODULES)
     path.write_text(text, encoding="utf-8")
     path.chmod(0o700)
     # Where nothing may be executed in the directory for temporary files, Spark starts its Pythons itself.
@@ -105,7 +114,7 @@ def launcher(home: Path) -> str:
 
 
 def serve(listening: socket.socket) -> None:
-    """Forks a daemon for every request, until standard input ends."""
+    """Forks a process for every request, until standard input ends."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # children are nobody's to wait for
     while True:
         ready, _, _ = select.select([listening.fileno(), 0], [], [])
@@ -114,32 +123,49 @@ def serve(listening: socket.socket) -> None:
         link, _ = listening.accept()
         if os.fork() == 0:
             listening.close()
-            become_daemon(link)
+            become(link)
         link.close()
 
 
-def become_daemon(link: socket.socket) -> None:
+def become(link: socket.socket) -> None:
     """In the child: takes over the launcher's streams, environment and arguments, and never returns."""
     code = 1
     try:
-        arguments, environment, directory = _request(link)
+        (module, *arguments), environment, directory = _request(link)
         os.environ.clear()
         os.environ.update(environment)
         os.chdir(directory)
-        sys.argv = [_DAEMON, *arguments]
+        sys.argv = [module, *arguments]
         wanted = environment.get("PYTHONPATH", "").split(os.pathsep)
         sys.path[1:1] = [entry for entry in wanted if entry and entry not in sys.path]
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         link.sendall(b"+")
-
-        from pyspark.daemon import manager
-
-        manager()
+        _run(module, link)
+        code = 0
     except SystemExit as ended:
         code = ended.code if isinstance(ended.code, int) else 1
     finally:
         # Without the clean-up of an interpreter that is a copy of another one's.
         os._exit(code)
+
+
+def _run(module: str, link: socket.socket) -> None:
+    if module == _DAEMON:  # it ends with its standard input, and forks: no threads
+        from pyspark.daemon import manager
+
+        manager()
+        return
+    threading.Thread(target=_end_with, args=(link,), daemon=True).start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # it was imported before it is run: that is what we are for
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+def _end_with(link: socket.socket) -> None:
+    """What Spark ends, or somebody kills, is the launcher."""
+    with contextlib.suppress(OSError):
+        link.recv(1)
+    os._exit(1)
 
 
 def _request(link: socket.socket) -> tuple[list[str], dict[str, str], str]:
@@ -165,10 +191,9 @@ def preload() -> None:
     """Everything that a daemon, a worker or a planner imports sooner or later."""
     for module in (
         "pandas",
-        "pyspark.daemon",
         "pyspark.worker",
         "pyspark.sql.pandas.serializers",
-        "pyspark.sql.streaming.python_streaming_source_runner",
+        *_MODULES,
         *(
             f"pyspark.sql.worker.{name}"
             for name in (
@@ -181,9 +206,16 @@ def preload() -> None:
             )
         ),
         "sealcast.pipeline.fused",
+        "sealcast.pipeline.hops.sink",
+        "sealcast.pipeline.hops.source",
         "sealcast.pipeline.public",
+        "sealcast.pipeline.replay",
         "sealcast.pipeline.sinks",
         "sealcast.pipeline.sources",
+        # The registry's: imported late elsewhere, for those who never open one.
+        "sealcast.trust.storage.store",
+        "sealcast.trust.storage.sqlite",
+        "sqlalchemy.dialects.sqlite.pysqlite",
     ):
         importlib.import_module(module)
 

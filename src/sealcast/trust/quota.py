@@ -18,6 +18,8 @@ from sealcast.errors import Misuse
 ACCOUNT: Final = np.dtype([("publisher", "<u8"), ("events", "<i8"), ("bytes", "<i8")])
 NONE: Final = np.empty(0, ACCOUNT)
 _SECOND_NS: Final = 1_000_000_000
+#: Events or bytes a second: costs are whole nanoseconds.
+MAX_RATE: Final = _SECOND_NS
 
 Accounts = NDArray[np.void]
 Ints = NDArray[np.int64]
@@ -37,8 +39,8 @@ class Quota:
 
     def __post_init__(self) -> None:
         for name in ("events_per_second", "bytes_per_second"):
-            if not 0 < getattr(self, name) <= _SECOND_NS:
-                raise Misuse(f"{name} is 1 to {_SECOND_NS}, not {getattr(self, name)}")
+            if not 0 < getattr(self, name) <= MAX_RATE:
+                raise Misuse(f"{name} is 1 to {MAX_RATE}, not {getattr(self, name)}")
         if not 0 < self.burst_seconds <= 86_400:
             raise Misuse(f"burst_seconds is 1 to 86400, not {self.burst_seconds}")
 

@@ -1,0 +1,192 @@
+"""A broker of a layered topic as the hop query sees it: three names that may travel in a plan, and what they stand for.
+
+    a root          takes what it admitted itself     topics/TOPIC (pieces, ledger)
+    any other       takes what its parent handed on   the parent's topics/TOPIC/hops
+    either writes   its own hops/                     pieces, ledger; upstreams, which it took from so far
+
+A process opens the key files of the brokers that it runs, and of no other. The ledger above is a parent's, whose
+journal key this broker has not: it is read as a subscriber reads it (log/hops.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.log import files
+from sealcast.log.hops import HopReader
+from sealcast.log.ledger import Ledger
+from sealcast.log.offsets import PinnedOffset
+from sealcast.log.pieces import Pieces
+from sealcast.primitives import kdf
+from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.trust.deployment import Realm
+from sealcast.trust.layout import Layout
+from sealcast.trust.realm import Topic
+
+if TYPE_CHECKING:
+    from sealcast.overlay.layered.desk import FilterDesk
+    from sealcast.overlay.layered.table import NodeTables
+
+MAX_OPEN: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class NodeName:
+    """Where a broker of a topic is: all that a plan says of it."""
+
+    realm: str
+    topic: str
+    node: str
+
+    def open(self) -> OpenNode:
+        """In this process: opened on first use, kept for the next."""
+        mark = Layout(Path(self.realm)).mark
+        try:
+            made = mark.stat()
+        except OSError:
+            raise NotFound(f"{self.realm} is no realm (it has no {mark.name})") from None
+        return _open(self, (os.getpid(), made.st_ino, made.st_mtime_ns))
+
+
+@lru_cache(MAX_OPEN)
+def _open(name: NodeName, key: tuple[int, ...]) -> OpenNode:
+    # Keyed by process, because handles do not survive a fork, and by realm, because its directory may be made anew.
+    return OpenNode(name)
+
+
+@lru_cache(16)
+def _realm(directory: str, process: int) -> Realm:
+    return Realm(directory)
+
+
+@lru_cache(MAX_OPEN)
+def _reader(directory: Path, process: int) -> HopReader:
+    # Shared by the brokers below one: each piece is read and verified once for all of them.
+    return HopReader(directory)
+
+
+class OpenNode(Unpicklable):
+    """A broker of a layered topic with its files: what is above it, its own hops, its table and its desk."""
+
+    def __init__(self, name: NodeName) -> None:
+        self.name = name
+        self.realm = _realm(name.realm, os.getpid())
+        self.about: Topic = self.realm.state().topic(name.topic)
+        self.paths = self.realm.paths.topic(name.topic, name.node).hops
+        self.pieces = Pieces(self.paths.pieces)
+
+    # --- its own ----------------------------------------------------------------------------------
+
+    @cached_property
+    def journal_key(self) -> Secret:
+        """Of the hops' ledger: not the one of what a root admits, so that neither can stand for the other."""
+        return kdf.derive(self.realm.broker(self.name.node).journal_key(self.about.id), b"hops")
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger(self.paths.ledger, self.journal_key)
+
+    @cached_property
+    def tables(self) -> NodeTables:
+        from sealcast.overlay.layered.table import NodeTables
+
+        return NodeTables(self.realm, self.name.topic, self.name.node)
+
+    @cached_property
+    def desk(self) -> FilterDesk:
+        from sealcast.overlay.layered.desk import FilterDesk
+
+        return FilterDesk(self.realm, self.name.topic, self.name.node)
+
+    def committed(self) -> PinnedOffset:
+        """How far the ledger says that this broker came."""
+        last = self.ledger.last_span()
+        return last.end if last is not None else PinnedOffset.initial(1)
+
+    # --- above ------------------------------------------------------------------------------------
+
+    @property
+    def placed(self) -> bool:
+        """Whether it stands in the overlay now."""
+        return self.name.node in self.realm.state().overlay(self.name.topic).parents
+
+    def upstreams(self) -> list[str]:
+        """Whose ledgers it takes its input from, in the order in which they came to stand above it: the place of each
+        is the partition of its offset. Its own name is what it admits itself."""
+        try:
+            return [str(name) for name in json.loads(self._upstreams.read_bytes())]
+        except FileNotFoundError:
+            return []
+        except (OSError, ValueError, TypeError):
+            raise Corrupt(f"{self._upstreams} cannot be read", hint="restore it from a copy") from None
+
+    def look_up(self) -> list[str]:
+        """`upstreams`, with the one that it stands under now. For whoever runs it alone."""
+        known, parents = self.upstreams(), self.realm.state().overlay(self.name.topic).parents
+        if self.name.node not in parents:
+            return known
+        above = parents[self.name.node] or self.name.node
+        if above not in known:
+            known.append(above)
+            files.make_directory(self._upstreams.parent)
+            files.replace_file(self._upstreams, json.dumps(known).encode())
+        return known
+
+    @property
+    def _upstreams(self) -> Path:
+        return self.paths.root / "upstreams"
+
+    def reader(self, upstream: str) -> HopReader:
+        """What one of them has."""
+        paths = self.realm.paths.topic(self.name.topic, upstream)
+        return _reader(paths.root if upstream == self.name.node else paths.hops.root, os.getpid())
+
+    def available(self) -> tuple[int, ...]:
+        """How many records each of them has."""
+        return tuple(self.reader(upstream).end() for upstream in self.upstreams())
+
+    def sizes(self, partition: int, first: int, end: int) -> Iterator[int]:
+        """Bytes of the pieces of each record there."""
+        ledger = self.reader(self.upstreams()[partition]).ledger
+        for index in range(first, end):
+            yield sum(ref.size for ref in ledger.at(index).entry.pieces)
+
+    # --- a run ------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Before a run, for whoever runs this broker alone: what crashes left is removed, what they cannot have left is
+        refused."""
+        committed, names = self.committed(), self.look_up()
+        for upstream, done, end in zip(names, committed.partitions, self.available(), strict=False):
+            if end < done:
+                raise Corrupt(
+                    f"{self.reader(upstream).ledger.directory} has {end} records, but broker {self.name.node!r} took "
+                    f"{done}: records were removed, or an old copy was put back",
+                    hint="restore the newest copy",
+                )
+        if self.desk.version() < committed.version:
+            raise Corrupt(
+                f"the table of broker {self.name.node!r} is at version {self.desk.version()}, but its last batch was "
+                f"routed by version {committed.version}: filters were removed, or an old copy was put back",
+                hint="restore the newest copy",
+            )
+        self.collect_garbage(time.time_ns() // 1000)
+
+    def collect_garbage(self, before_us: int, term: str | None = None) -> list[str]:
+        """Removes pieces that were staged by batches which never came to be."""
+        return self.ledger.collect(self.pieces, before_us, term)
+
+
+def named(options_realm: str | None, topic: str | None, nodes: str | None) -> tuple[NodeName, ...]:
+    """The brokers that a query runs, from the options of its source or sink."""
+    if not options_realm or not topic or not nodes:
+        raise Misuse('name the realm, the topic and its brokers: .option("nodes", "b1,b2")')
+    return tuple(NodeName(os.path.abspath(options_realm), topic, node) for node in nodes.split(","))
