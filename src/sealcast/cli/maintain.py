@@ -34,12 +34,14 @@ def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> N
 
     here = talk.open_realm(realm)
     done = here.maintain(messages(here))
+    said = list(_said(here))
     if json:
-        talk.emit({"certificates": list(done.certificates), "rotated": dict(done.rotated), "tokens": dict(done.tokens)})
+        tokens = {"tokens": dict(done.tokens), "told": len(said)}
+        talk.emit({"certificates": list(done.certificates), "rotated": dict(done.rotated), **tokens})
         return
-    for line in _lines(done):
+    for line in (*_lines(done), *said):
         talk.say(line)
-    if not done:
+    if not done and not said:
         talk.note("nothing is due")
 
 
@@ -67,12 +69,23 @@ def upkeep(realm: Realm, every_s: float = EVERY_S) -> Iterator[None]:
 
 def _once(realm: Realm, sealed: Messages) -> None:
     try:
-        for line in _lines(realm.maintain(sealed.counts())):
+        for line in (*_lines(realm.maintain(sealed.counts())), *_said(realm)):
             talk.note(line)
     except SealcastError as error:
         # A registry that is away, keys under another lock: it may pass, and what is due now is still due in a minute.
         # Nobody's events should wait for it.
         talk.warn(f"what is due was not done: {error.message}")
+
+
+def _said(realm: Realm) -> Iterator[str]:
+    """Subscribers of layered topics whose keys are here tell their brokers what those do not know yet."""
+    from sealcast.clients.layered.interests import Refreshed, refresh_all
+
+    for topic, name, done in refresh_all(realm):
+        if not isinstance(done, Refreshed):
+            talk.warn(f"{name!r} could not tell its broker what it wants on topic {topic!r}: {done.message}")
+        elif done.posts:
+            yield f"topic {topic!r}: the broker of {name!r} was told what it wants"
 
 
 def _lines(done: Maintained) -> Iterator[str]:

@@ -65,7 +65,7 @@ class Interests(Unpicklable):
         layering_of(state, topic)
         self._identity = own_identity(realm, state, name) if identity is None else identity
         self._schema = about.schema
-        self._own = OwnFilters(realm.paths.root / "wallets", name, about.id)
+        self._own = own_filters(realm, state, topic, name)
         self._standing = Standing(realm, topic, self._identity)
         self._wallet: Wallet | None = None
         self._compiled = lru_cache(MAX_COMPILED)(self._compile)
@@ -99,7 +99,9 @@ class Interests(Unpicklable):
             told, known = self._own.told(), {each.id for each in self._own.all().values()}
             if len(known) + len(wanted) > MAX_FILTERS:
                 raise Misuse(f"{self.name!r} can have {MAX_FILTERS} filters on a topic")
-            ids = self._ids(state, [id for _, id in wanted], known)
+            ids = list(self._ids(state, [id for _, id in wanted], known))
+            for (text, _), id in zip(wanted, ids, strict=True):
+                self._own.check(id, text)
             # Numbers first: those of filters that were never written are not missed.
             self._own.save(replace(told, filters=told.filters + len(wanted)))
             numbered = zip(count(told.filters + 1), ids, wanted, strict=False)
@@ -150,12 +152,12 @@ class Interests(Unpicklable):
         state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
         home = self._take_place(state, None)
         state = self.realm.state()
-        token = self._tokens().get(self.topic, Right.SUBSCRIBE, state).token
+        held = self._tokens().get(self.topic, Right.SUBSCRIBE, state)
+        token, half = held.token, (held.claims.not_before_us + held.claims.expires_us) // 2
         trees = trees_now(state, self.topic, self.name)
         ready = {tree: found for tree in trees if (found := self._standing.encrypter(state, tree)) is not None}
         with self._own.locked():
-            told = self._own.told().at(home, ready)
-            made = 0
+            told, made = replace(self._own.told().at(home, ready), renew_us=half), 0
             for due in self._due(told, ready, token_digest(token)):
                 told, posts_made = self._say(told, due, ready[due.tree], token)
                 made += posts_made
@@ -261,6 +263,10 @@ class Interests(Unpicklable):
 # --- for everyone whose keys are here -----------------------------------------------------------------
 
 
+def own_filters(realm: Realm, state: RealmState, topic: str, name: str) -> OwnFilters:
+    return OwnFilters(realm.paths.root / "wallets", name, state.topic(topic).id)
+
+
 def subscribers_here(realm: Realm, state: RealmState, topic: str) -> list[str]:
     """The subscribers of a layered topic whose own keys and filters are on this machine."""
     wallets, id = realm.paths.root / "wallets", state.topic(topic).id.hex()
@@ -274,12 +280,18 @@ def subscribers_here(realm: Realm, state: RealmState, topic: str) -> list[str]:
     ]
 
 
-def refresh_all(realm: Realm) -> Iterator[tuple[str, str, Refreshed | SealcastError]]:
-    """`refresh` for every subscriber of every layered topic whose keys are here: (topic, name, what came of it)."""
-    state = realm.state()
-    for topic, found in state.topics.items():
-        for name in subscribers_here(realm, state, topic) if found.topic.layering is not None else ():
-            if not state.may_subscribe(topic, name, realm.clock()):
+def refresh_all(
+    realm: Realm, topics: Iterable[str] | None = None
+) -> Iterator[tuple[str, str, Refreshed | SealcastError]]:
+    """`refresh` for every subscriber of layered topics whose keys are here and who has something to tell its broker:
+    (topic, name, what came of it)."""
+    state, now = realm.state(), realm.clock()
+    for topic in state.topics if topics is None else topics:
+        here = subscribers_here(realm, state, topic) if state.topic(topic).layering is not None else ()
+        for name in here:
+            own, home = own_filters(realm, state, topic, name), state.overlay(topic).places.get(name)
+            trees = trees_now(state, topic, name)
+            if not state.may_subscribe(topic, name, now) or not own.told().is_due(own.numbers(), home, trees, now):
                 continue
             with Interests(realm, topic, name) as interests:
                 done = interests.try_refresh()

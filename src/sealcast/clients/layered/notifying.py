@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from sealcast.clients.layered.interests import refresh_all
 from sealcast.clients.layered.sealing import NotificationSealer, chunks
 from sealcast.clients.layered.standing import Below, layering_of
 from sealcast.clients.ways import Checked, Messages
@@ -49,6 +50,8 @@ class Notifying(Unpicklable):
         subscribers = frozenset(name for name in below.parents if name in overlay.places)
         if self._sealer is None or below != self._below or subscribers != self._subscribers:
             self._rebuild(state, below, subscribers)
+            if self._below is None or self._below.tree != below.tree:
+                self._introduce()
             self._below, self._subscribers = below, subscribers
         reached = {target[0] for target in self._made.targets}
         return [root for root in overlay.roots if root in reached]
@@ -68,6 +71,12 @@ class Notifying(Unpicklable):
     def _made(self) -> NotificationSealer:
         assert self._sealer is not None
         return self._sealer
+
+    def _introduce(self) -> None:
+        """Whoever wants something says so in a new tree when it hears of it. Those whose keys are at hand, as in a
+        realm that lives in one directory, do it now: before the first event, and not some time after it."""
+        for _ in refresh_all(self._realm, [self._topic]):
+            pass  # what one of them cannot do now, it does later; the publisher goes on
 
     def _refuse_without_brokers(self, state: RealmState) -> None:
         overlay = state.overlay(self._topic)

@@ -66,16 +66,21 @@ class OwnFilters:
 
     def all(self) -> dict[int, OwnFilter]:
         """By number, the oldest first; those too that are ending."""
-        numbers = sorted(int(path.stem) for path in self._directory.glob("*.key") if path.stem.isdigit())
-        self._known = {number: self._known.get(number) or self._read(number) for number in numbers}
+        self._known = {number: self._known.get(number) or self._read(number) for number in self.numbers()}
         return dict(self._known)
 
-    def keep(self, number: int, id: str, text: str) -> OwnFilter:
-        body = {"entity": self._entity, "topic": self._topic_id.hex(), "id": id, "filter": text}
-        if len(json.dumps(body)) > MAX_BODY_BYTES:
+    def check(self, id: str, text: str) -> None:
+        """FilterRejected for what is too long to be kept."""
+        if len(json.dumps(self._body(id, text))) > MAX_BODY_BYTES:
             raise FilterRejected("limit", f"a filter to be kept has at most {MAX_BODY_BYTES} bytes, its id included")
-        keyfile.write(self._path(number), KIND, body)
+
+    def keep(self, number: int, id: str, text: str) -> OwnFilter:
+        self.check(id, text)
+        keyfile.write(self._path(number), KIND, self._body(id, text))
         return OwnFilter(number, id, text)
+
+    def _body(self, id: str, text: str) -> dict[str, str]:
+        return {"entity": self._entity, "topic": self._topic_id.hex(), "id": id, "filter": text}
 
     def forget(self, number: int) -> None:
         self._path(number).unlink(missing_ok=True)
@@ -102,7 +107,7 @@ class OwnFilters:
             raw = path.read_bytes()[: _MAX_TOLD_BYTES + 1]
         except FileNotFoundError:
             # Numbers of filters that are there are not given again, whatever became of the other file.
-            return Told(filters=max(self._numbers(), default=0))
+            return Told(filters=max(self.numbers(), default=0))
         try:
             body = json.loads(raw)
             if body.pop("check") != _check(body):
@@ -118,8 +123,9 @@ class OwnFilters:
         body = told.to_json(now)
         files.replace_file(self._directory / _TOLD, json.dumps({**body, "check": _check(body)}).encode())
 
-    def _numbers(self) -> list[int]:
-        return [int(path.stem) for path in self._directory.glob("*.key") if path.stem.isdigit()]
+    def numbers(self) -> list[int]:
+        """Of all filters, without opening one."""
+        return sorted(int(path.stem) for path in self._directory.glob("*.key") if path.stem.isdigit())
 
 
 def _check(body: object) -> str:

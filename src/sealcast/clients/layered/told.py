@@ -55,6 +55,8 @@ class Told:
     #: Filters that their owner has ended, and some tree may not know yet.
     ending: frozenset[int] = frozenset()
     pending: Due | None = None
+    #: When half of the life of the newest token that was shown is over: then another is shown.
+    renew_us: int = 0
     #: Every broker that it was at, in the order in which it came to them: something may be left there.
     homes: tuple[str, ...] = ()
 
@@ -78,6 +80,18 @@ class Told:
             add, remove = tuple(sorted(wanted - known.filters)), tuple(sorted(known.filters - wanted))
             if add or remove or (known.filters and known.token != token):
                 yield Due(tree, 0, False, add, remove, token)
+
+    def is_due(self, filters: Collection[int], home: str | None, trees: Collection[TreeId], now_us: int) -> bool:
+        """Whether `due` may have something to say, asked without a key: numbers and times are enough."""
+        if not filters:
+            return False
+        return (
+            home != self.home
+            or bool(self.ending)
+            or self.pending is not None
+            or now_us >= self.renew_us
+            or any(tree not in self.trees or self.trees[tree].filters != set(filters) for tree in trees)
+        )
 
     def numbered(self, due: Due, now_us: int) -> Due:
         return replace(due, number=max(self.posts + 1, now_us))
@@ -113,6 +127,7 @@ def to_json(told: Told) -> dict[str, Any]:
         "trees": [[*tree, sorted(known.filters), known.token.hex()] for tree, known in told.trees.items()],
         "ending": sorted(told.ending),
         "pending": due and [*due.tree, due.number, due.fresh, list(due.add), list(due.remove), due.token.hex()],
+        "renew_us": told.renew_us,
         "homes": list(told.homes),
     }
 
@@ -128,6 +143,7 @@ def from_json(body: Mapping[str, Any]) -> Told:
         {_tree(p, e, g): Known(frozenset(map(int, n)), bytes.fromhex(t)) for p, e, g, n, t in body["trees"]},
         frozenset(map(int, body["ending"])),
         None if body["pending"] is None else _due(*body["pending"]),
+        int(body["renew_us"]),
         tuple(map(str, body["homes"])),
     )
 
