@@ -1,0 +1,222 @@
+"""What a desk asks of a post before it believes anything in it. Pure: a state, a post and a time in, a verdict out.
+
+The checks are numbered; the first that fails is the reason, and every check has its own (`PostReason`, in this order).
+The clock is the log's: a post is judged by when it came, also when the desk comes to it later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from itertools import pairwise
+from typing import NoReturn
+
+from sealcast.errors import CertificateRejected, FrameRejected, Rejected, TokenRejected
+from sealcast.log.port import Record
+from sealcast.overlay.layered.records import Stream
+from sealcast.primitives.sign import VerifyKey
+from sealcast.schemes.layered.tree import Path, TreeId
+from sealcast.trust import gates
+from sealcast.trust.certificates import Trust
+from sealcast.trust.changes import Right
+from sealcast.trust.state import RealmState
+from sealcast.trust.tokens import VerifiedTokens
+from sealcast.wire import posts
+from sealcast.wire.posts import Post, PostedFilter
+
+
+class PostReason(StrEnum):
+    """Why a post has no effect, or a filter of it, in the order of the checks."""
+
+    # Of a post: what can be seen without a key, and who it is from.
+    FORM = "form"
+    TOPIC = "topic"
+    RECEIVER = "receiver"
+    SENDER = "sender"
+    CERTIFICATE = "certificate"
+    SIGNATURE = "signature"
+    # Which tree.
+    EPOCH = "epoch"
+    GENERATION = "generation"
+    TREE = "tree"
+    #: Seen before. Not a refusal: who posts at least once posts twice now and then.
+    SEEN = "seen"
+    # Whether it may.
+    TOKEN = "token"
+    RIGHT = "right"
+    FRESH = "fresh"
+    BUDGET = "budget"
+    # Of one filter.
+    PATH = "path"
+    KEYS = "keys"
+    ELEMENT = "element"
+    QUOTA = "quota"
+    ROWS = "rows"
+    UNKNOWN = "unknown"
+
+
+class PostRefused(Rejected):
+    """A post, or a filter of one, that a desk does not take."""
+
+    code = "post"
+
+    def __init__(self, reason: PostReason, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+    def as_json(self) -> dict[str, object]:
+        return {**super().as_json(), "reason": str(self.reason)}
+
+
+def refuse(reason: PostReason, message: str) -> NoReturn:
+    raise PostRefused(reason, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A post whose sender, receiver and tree are proven; whether the sender may is not known yet."""
+
+    post: Post
+    tree: TreeId
+    stream: Stream
+    offset: int
+    time_us: int
+    verify_key: bytes
+
+
+class Doorkeeper:
+    """The checks of one broker's desk, as of one state of the realm."""
+
+    def __init__(self, state: RealmState, trust: Trust, topic: str, node: str, tokens: VerifiedTokens) -> None:
+        self.state, self.topic, self.node = state, state.topic(topic), node
+        self.overlay = state.overlay(topic)
+        self._trust = trust
+        self._gate = gates.gate_of(state, tokens)
+        here = node in self.overlay.parents
+        self.children = frozenset(self.overlay.children(node) if here else ())
+        self.readers = frozenset(self.overlay.subscribers(node) if here else ())
+        self._publishers: dict[int, frozenset[str]] = {}
+        self._keys: dict[str, VerifyKey] = {}
+
+    # --- a post ---------------------------------------------------------------------------------------
+
+    def prove(self, record: Record) -> Proven:
+        """Checks 1 to 9: whose it is, and for which tree; PostRefused otherwise."""
+        # (1) a post
+        try:
+            post = posts.parse(record.data)
+        except FrameRejected as error:
+            refuse(PostReason.FORM, error.message)
+        header = post.header
+        # (2), (3) for this topic and this broker
+        if header.topic != self.topic.id:
+            refuse(PostReason.TOPIC, f"{header.sender!r} posted it for another topic than {self.topic.name!r}")
+        if header.receiver != self.node:
+            refuse(PostReason.RECEIVER, f"{header.sender!r} posted it to {header.receiver!r}, not to {self.node!r}")
+        # (4) from somebody right below: a subscriber shows a token, a broker passes on what others want
+        stream = Stream(header.sender, bool(post.token))
+        if header.sender not in (self.readers if stream.own else self.children):
+            what = "reads" if stream.own else "is a broker"
+            refuse(PostReason.SENDER, f"{header.sender!r} is nobody who {what} below {self.node!r}")
+        # (5) whose certificate counts
+        key = self._certified(header.sender, record.time_us)
+        # (6) and who signed it
+        if not key.verify(post.to_be_signed, post.signature):
+            refuse(PostReason.SIGNATURE, f"{header.sender!r} did not sign this")
+        tree = TreeId(header.publisher, header.epoch, header.generation)
+        self._check_tree(tree, header.sender, record.time_us)  # (7) to (9)
+        return Proven(post, tree, stream, record.offset, record.time_us, bytes(key))
+
+    def _certified(self, name: str, at_us: int) -> VerifyKey:
+        who = self.state.entities.get(name)
+        if who is None or who.revoked:
+            refuse(PostReason.CERTIFICATE, f"{name!r} was revoked, or never enrolled")
+        try:
+            found = self._trust.verify(who.certificate, at_us, self.state.revoked, name=name)
+        except CertificateRejected as error:
+            refuse(PostReason.CERTIFICATE, error.message)
+        if name not in self._keys:
+            self._keys[name] = VerifyKey(found.verify_key)
+        return self._keys[name]
+
+    def _check_tree(self, tree: TreeId, sender: str, at_us: int) -> None:
+        # (7) an epoch that is, or for its grace was
+        if not self.topic.epoch_admissible(tree.epoch, at_us):
+            refuse(PostReason.EPOCH, f"it is for epoch {tree.epoch}; {self.topic.name!r} is in {self.topic.epoch}")
+        # (8) the overlay as it stands
+        if tree.generation != self.overlay.generation:
+            refuse(
+                PostReason.GENERATION,
+                f"it is for generation {tree.generation} of the overlay, which is in {self.overlay.generation}",
+            )
+        # (9) somebody who publishes, and is above the sender
+        if tree.epoch not in self._publishers:
+            self._publishers[tree.epoch] = frozenset(self.state.publishers_of(self.topic.name, tree.epoch))
+        if tree.publisher not in self._publishers[tree.epoch] or tree.publisher == sender:
+            refuse(PostReason.TREE, f"there is no tree of publisher {tree.publisher!r} with {sender!r} in it")
+
+    def check_number(self, proven: Proven, heads: Mapping[Stream, int]) -> None:
+        # (10) newer than all before
+        number, head = proven.post.header.number, heads.get(proven.stream, -1)
+        if number <= head:
+            refuse(PostReason.SEEN, f"number {number} of {proven.stream.sender!r}; it is at {head}")
+
+    def check_token(self, proven: Proven) -> int:
+        """Until when the sender may read, by its token; for subscribers only."""
+        name, post = proven.stream.sender, proven.post
+        # (11) a token for this, and its holder's
+        try:
+            token = self._gate.verify(
+                post.token, self.topic, proven.time_us, Right.SUBSCRIBE, proven.verify_key, holder=name
+            )
+        except TokenRejected as error:
+            refuse(PostReason.TOKEN, f"{error.reason}: {error.message}")
+        # (12) and a right that was not taken away since
+        if not self.state.may_subscribe(self.topic.name, name, proven.time_us):
+            refuse(PostReason.RIGHT, f"{name!r} may not subscribe to {self.topic.name!r} any more")
+        return token.claims.expires_us
+
+    def still_reads(self, name: str, token: bytes, now_us: int) -> bool:
+        """Whether a subscriber's rows are still to be kept: as checks 5, 11 and 12 say now. An ended token has ended,
+        whatever clocks may differ by."""
+        who = self.state.entities.get(name)
+        if who is None or who.revoked or not self.state.may_subscribe(self.topic.name, name, now_us):
+            return False
+        try:
+            found = self._gate.verify(token, self.topic, now_us, Right.SUBSCRIBE, who.verify_key, holder=name)
+        except TokenRejected:
+            return False
+        return now_us < found.claims.expires_us
+
+    def still_routes(self, name: str) -> bool:
+        who = self.state.entities.get(name)
+        return who is not None and not who.revoked
+
+    # --- a filter of one ------------------------------------------------------------------------------
+
+    def check_path(self, stream: Stream, wanted: PostedFilter, layers: int) -> None:
+        """(13) It came the way that it says. What ends a row is held to the row alone: its way may be gone."""
+        path = wanted.path
+        if path[0] != stream.sender or len(path) > layers or (len(path) == 1) != stream.own:
+            refuse(PostReason.PATH, f"what {stream.sender!r} sends did not come by {' '.join(path)}")
+        if wanted.remove or stream.own:
+            return
+        # Brokers stand where they stand as long as a generation lasts. The end may be a subscriber: its broker, the one
+        # before it, has seen its token.
+        if not self._stands(path, layers):
+            refuse(PostReason.PATH, f"the overlay has no way {' '.join(path)} below {self.node!r}")
+
+    def _stands(self, path: Path, layers: int) -> bool:
+        parents, places = self.overlay.parents, self.overlay.places
+        *hops, end = path
+        for above, below in pairwise(hops):
+            if parents.get(below) != above:
+                return False
+        who = self.state.entities.get(end)
+        if who is None or who.revoked:
+            return False
+        if parents.get(end) == hops[-1]:
+            # A broker whose own layer it is, r hops below; nearer, only one that reads for itself.
+            return len(path) == layers or end in places
+        return end not in parents
