@@ -37,7 +37,11 @@ def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> N
     said = list(_said(here))
     if json:
         tokens = {"tokens": dict(done.tokens), "told": len(said)}
-        talk.emit({"certificates": list(done.certificates), "rotated": dict(done.rotated), **tokens})
+        layers = {
+            "layer_keys": {"announced": dict(done.announced), "forgotten": dict(done.forgotten)},
+            "removed_nodes": {topic: list(names) for topic, names in done.mended.items()},
+        }
+        talk.emit({"certificates": list(done.certificates), "rotated": dict(done.rotated), **tokens, **layers})
         return
     for line in (*_lines(done), *said):
         talk.say(line)
@@ -95,3 +99,9 @@ def _lines(done: Maintained) -> Iterator[str]:
         yield f"topic {topic!r} has new keys: {why}"
     for topic, count in done.tokens.items():
         yield f"topic {topic!r}: new tokens for {count} subscriber{'s' if count != 1 else ''}"
+    for topic, names in done.mended.items():
+        yield f"topic {topic!r}: {', '.join(names)} left the overlay, being revoked; those below moved up"
+    for topic, count in done.announced.items():
+        yield f"topic {topic!r}: {count} agreement key{'s' if count != 1 else ''} announced"
+    for topic, count in done.forgotten.items():
+        yield f"topic {topic!r}: {count} old agreement key{'s' if count != 1 else ''} forgotten"

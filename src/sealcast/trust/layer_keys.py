@@ -12,7 +12,6 @@ without any relation to the old; once the old files are gone, nobody can be made
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -22,7 +21,7 @@ from sealcast.log import files
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.x25519 import AgreementKey
 from sealcast.trust import keyfile
-from sealcast.trust.changes import AnnounceLayerKey, Change
+from sealcast.trust.changes import AnnounceLayerKey
 from sealcast.trust.identity import Identity
 from sealcast.trust.layer_announcements import About, LayerKeyReason, LayerKeyRejected, announce, judge
 from sealcast.trust.overlays import Overlay
@@ -54,21 +53,18 @@ class LayerKeyring:
 
         `publishes` also announces a publisher, above all roots. Done before, it does nothing more.
         """
-        state = self._realm.state()
+        if self._announced(state := self._realm.state(), _layered(state, topic), publishes):
+            return False
+        self._realm.registry.transact(lambda newest: self.missing(newest, topic, publishes=publishes))
+        return True
+
+    def missing(self, state: RealmState, topic: str, *, publishes: bool = False) -> list[AnnounceLayerKey]:
+        """The announcement that `ensure` would add, its key in its file; nothing, if there is one."""
         about = _layered(state, topic)
         if self._announced(state, about, publishes):
-            return False
-        key = self._make(state, about)
-        announcement = announce(self._identity.signer, self._about(about), key.public)
-
-        def decide(newest: RealmState) -> list[Change]:
-            # Another process of the same owner may have been faster; another epoch may have begun: it has its turn.
-            if newest.topic(topic).epoch != about.epoch or self._announced(newest, about, publishes):
-                return []
-            return [AnnounceLayerKey(topic, about.epoch, self.name, announcement, publishes)]
-
-        after = self._realm.registry.transact(decide)
-        return after.topic(topic).epoch == about.epoch or self.ensure(topic, publishes=publishes)
+            return []
+        announcement = announce(self._identity.signer, self._about(about), self._make(state, about).public)
+        return [AnnounceLayerKey(topic, about.epoch, self.name, announcement, publishes)]
 
     def own(self, state: RealmState, topic: str, epoch: int) -> AgreementKey:
         """The private half, from its file; NotFound if it is elsewhere, or was forgotten."""
@@ -196,8 +192,9 @@ def key_file(realm: Handle, state: RealmState, name: str) -> Path:
 
 def own_identity(realm: Handle, state: RealmState, name: str) -> Identity:
     """A participant's identity, broker or not, from its own file."""
+    # Without asking the registry again: this may be part of one of its transactions.
     is_broker = Role.BROKER in state.entity(name).roles
-    return realm.broker(name).identity if is_broker else realm.identity(name)
+    return realm.broker(name).identity if is_broker else Identity.load(realm.paths.entity_key(name), name)
 
 
 def spent(topic: Topic, now_us: int) -> int:
@@ -210,13 +207,16 @@ def spent(topic: Topic, now_us: int) -> int:
     return epoch
 
 
-def participants(state: RealmState, topic: str) -> Iterator[str]:
-    """Who takes part in a layered topic: its brokers, and who was a publisher or subscriber in the last two epochs."""
+def participants(state: RealmState, topic: str) -> dict[str, bool]:
+    """Who takes part in a layered topic, and whether as a publisher: its brokers, subscribers, and who was a publisher
+    in this epoch or the last."""
     found = state.topic_state(topic)
-    recent = [who for (epoch, who) in found.layer_keys if epoch >= found.topic.epoch - 1]
-    for name in dict.fromkeys((*found.nodes, *found.places, *recent)):
-        if not state.entity(name).revoked:
-            yield name
+    publishers = {
+        who for epoch in (found.topic.epoch - 1, found.topic.epoch) for who in state.publishers_of(topic, epoch)
+    }
+    readers = (who for who in found.places if state.may_subscribe(topic, who))
+    everyone = dict.fromkeys((*found.nodes, *readers, *sorted(publishers)))
+    return {name: name in publishers for name in everyone if not state.entity(name).revoked}
 
 
 def _layered(state: RealmState, topic: str) -> Topic:

@@ -1,4 +1,5 @@
 """What falls due by itself: certificates at half-life, tokens at half-life, keys that are old or have sealed enough.
+Of layered topics: agreement keys that are missing or long over, and brokers that were revoked.
 
 Whoever runs the realm does this now and then, as `sealcast maintain` or beside the pipeline. It does what can be done
 with the secrets that are here: a machine that has a key center's renews its topics' tokens and keys, one that has the
@@ -8,7 +9,7 @@ authority's renews certificates, and one that has none does nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from sealcast.trust.admin.subscriptions import SubscriptionAdministration
 from sealcast.trust.admin.topics import TopicAdministration
@@ -24,9 +25,15 @@ class Maintained:
     rotated: Mapping[str, str]
     #: Subscribers who got new tokens, by topic.
     tokens: Mapping[str, int]
+    #: Participants of layered topics whose agreement keys were announced, and whose old ones were forgotten, by topic.
+    announced: Mapping[str, int] = field(default_factory=dict)
+    forgotten: Mapping[str, int] = field(default_factory=dict)
+    #: Brokers that were revoked and taken out of overlays, by topic.
+    mended: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __bool__(self) -> bool:
-        return bool(self.certificates or self.rotated or self.tokens)
+        done = (self.certificates, self.rotated, self.tokens, self.announced, self.forgotten, self.mended)
+        return any(map(bool, done))
 
 
 class Maintenance(TopicAdministration, SubscriptionAdministration):
@@ -41,4 +48,6 @@ class Maintenance(TopicAdministration, SubscriptionAdministration):
         here = [n for n, found in self.state().topics.items() if self.paths.center_key(found.topic.center).exists()]
         rotated = self.rotate_due(counts=counts, topics=here)
         tokens = {name: count for name in here if (count := self.renew_subscriptions(name))}
-        return Maintained(tuple(entity.name for entity in renewed), rotated, tokens)
+        mended, announced = self.mend_overlays(), self.announce_layer_keys()
+        certified = tuple(entity.name for entity in renewed)
+        return Maintained(certified, rotated, tokens, announced, self.forget_layer_keys(), mended)

@@ -6,15 +6,18 @@ encrypted; other nodes are handed none. Every act is one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Final
 
-from sealcast.errors import Misuse
+from sealcast.errors import Misuse, Rejected, Unavailable
+from sealcast.trust import layer_keys
 from sealcast.trust.admin.entities import EntityAdministration
 from sealcast.trust.authority import LIFETIME_US
 from sealcast.trust.broker import BrokerSecrets
 from sealcast.trust.changes import Change, PlaceNode, PlaceSubscriber, RemoveNode
 from sealcast.trust.identity import Identity
+from sealcast.trust.issuing import Issuer
 from sealcast.trust.overlays import Overlay
 from sealcast.trust.realm import RealmState, apply, apply_all
 from sealcast.trust.roles import Role
@@ -49,7 +52,9 @@ class OverlayAdministration(EntityAdministration):
             after = apply_all(state, [*new, change])
             return [*new, change, *(issuer.service(after, topic, broker) if under is None else ())]
 
-        return self.registry.transact(decide).overlay(topic)
+        self.registry.transact(decide)
+        self.announce_layer_keys([topic])
+        return self.state().overlay(topic)
 
     def remove_node(self, topic: str, broker: str) -> Overlay:
         """A broker leaves a topic's overlay; those below it move up."""
@@ -75,7 +80,74 @@ class OverlayAdministration(EntityAdministration):
 
         return self.registry.transact(decide).overlay(topic).places[subscriber]
 
+    # --- what falls due by itself -------------------------------------------------------------------
+
+    def announce_layer_keys(self, topics: Iterable[str] | None = None) -> dict[str, int]:
+        """Agreement keys for everyone who takes part in layered topics, has none in their present epochs, and whose key
+        file is here; how many by topic. Everyone else announces its own when it next comes."""
+        made, known = dict[str, int](), self.state()
+
+        def decide(state: RealmState) -> list[Change]:
+            changes = {name: self._missing_keys(state, name) for name in _layered(state, topics)}
+            made.update({name: len(those) for name, those in changes.items() if those})
+            return [change for those in changes.values() for change in those]
+
+        if any(self._lacking(known, name) for name in _layered(known, topics)):
+            self.registry.transact(decide)
+        return made
+
+    def forget_layer_keys(self) -> dict[str, int]:
+        """Removes the private agreement keys that brokers and publishers here have of epochs long over; how many by
+        topic. A subscriber's are its own to forget, when it has read what came under them."""
+        state, now, gone = self.state(), self.clock(), dict[str, int]()
+        for topic in _layered(state, None):
+            keep, overlay = layer_keys.spent(state.topic(topic), now), state.overlay(topic)
+            for name in layer_keys.participants(state, topic):
+                if (name in overlay.places) or not layer_keys.key_file(self, state, name).exists():
+                    continue
+                keyring = layer_keys.LayerKeyring(self, layer_keys.own_identity(self, state, name))
+                gone[topic] = gone.get(topic, 0) + len(keyring.forget(topic, before=keep))
+        return {topic: count for topic, count in gone.items() if count}
+
+    def mend_overlays(self) -> dict[str, tuple[str, ...]]:
+        """Takes brokers that were revoked out of overlays, and hands roots that have come up by it the keys they lack;
+        who was taken out, by topic. Only where the topic's key center is at hand."""
+        state, issuer, mended = self.state(), self.issuer(), dict[str, tuple[str, ...]]()
+        for topic in _layered(state, None):
+            gone = [name for name in state.overlay(topic).parents if state.entity(name).revoked]
+            if gone and self.paths.center_key(state.topic(topic).center).exists():
+                self._mend(topic, issuer)
+                mended[topic] = tuple(gone)
+        return mended
+
     # --- inside -------------------------------------------------------------------------------------
+
+    def _mend(self, topic: str, issuer: Issuer) -> None:
+        def decide(state: RealmState) -> list[Change]:
+            revoked = [name for name in state.overlay(topic).parents if state.entity(name).revoked]
+            made: list[Change] = [RemoveNode(topic, name, self.clock()) for name in revoked]
+            after = apply_all(state, made)
+            return made + [c for root in after.overlay(topic).roots for c in issuer.service(after, topic, root)]
+
+        self.registry.transact(decide)
+
+    def _lacking(self, state: RealmState, topic: str) -> list[str]:
+        """Whose key files are here, and who have announced no key in the topic's epoch."""
+        epoch = state.topic(topic).epoch
+        return [
+            name
+            for name in layer_keys.participants(state, topic)
+            if state.layer_key(topic, epoch, name) is None and layer_keys.key_file(self, state, name).exists()
+        ]
+
+    def _missing_keys(self, state: RealmState, topic: str) -> list[Change]:
+        publishes, made = layer_keys.participants(state, topic), list[Change]()
+        for name in self._lacking(state, topic):
+            # Under a lock that is not at hand, or half lost: its owner's business, and no reason for others to wait.
+            with suppress(Unavailable, Misuse, Rejected):
+                keyring = layer_keys.LayerKeyring(self, layer_keys.own_identity(self, state, name))
+                made += keyring.missing(state, topic, publishes=publishes[name])
+        return made
 
     def _planted(self, state: RealmState, topic: str, count: int, fan_out: int) -> list[Change]:
         """A tree of new brokers: one root, each broker with so many below it, level by level."""
@@ -109,6 +181,10 @@ class OverlayAdministration(EntityAdministration):
                 BrokerSecrets.generate(name).save(path)
             found.append(BrokerSecrets.load(path).identity)
         return found
+
+
+def _layered(state: RealmState, topics: Iterable[str] | None) -> list[str]:
+    return [t for t in (state.topics if topics is None else topics) if state.topic(t).layering is not None]
 
 
 def home_for(state: RealmState, topic: str, subscriber: str) -> str:

@@ -86,6 +86,7 @@ class TopicAdministration(OverlayAdministration):
         made = self.registry.transact(decide).topic(name)
         if layering is not None:
             # Frames are in the logs of roots, pieces and ledgers at every node: each makes its own when it first runs.
+            self.announce_layer_keys([name])
             return made
         # The registry is what counts: whoever opens the log makes what is missing, should this be cut short.
         paths = self.paths.topic(name)
@@ -113,6 +114,7 @@ class TopicAdministration(OverlayAdministration):
             return [change for topic in dict.fromkeys(topics) for change in issuer.rotation(state, topic, now)]
 
         after = self.registry.transact(decide)
+        self.announce_layer_keys(topics)
         return [after.topic(topic) for topic in topics]
 
     def rotate_due(
@@ -136,6 +138,7 @@ class TopicAdministration(OverlayAdministration):
             return [change for name in due for change in issuer.rotation(state, name, now)]
 
         self.registry.transact(decide)
+        self.announce_layer_keys(due)
         return due
 
     # --- rights -------------------------------------------------------------------------------------
