@@ -194,7 +194,7 @@ CLAIMS: Final[dict[str, Claim]] = {
     "r-1 brokers": Claim(
         "fewer than {r} brokers in a row",
         _chain,
-        ("what each of them sees: equality, frequency, paths",),
+        ("what a broker sees, see above: equality, frequency, paths",),
         ("open any filter or event",),
     ),
     "broker+subscriber": Claim(
