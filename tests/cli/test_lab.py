@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from sealcast.groupkeys.catalog import ALGORITHMS
+from sealcast.groupkeys.clusters import CLUSTERINGS, arranged, by_full_tables
 from tests.cli.shell import sealcast
 from tests.groupkeys import plain
+from tests.groupkeys.groups import packed
 
 N, CACHE, EVENTS, WARMUP = 90, 40, 300, 60
 
@@ -84,6 +86,35 @@ def test_groupkeys_takes_clusters_and_trees(groups: Path) -> None:
         *("--clusters", 3),
     )
     assert noted.code == 0 and "--clusters changes nothing for naive" in noted.err
+
+
+def test_groupkeys_takes_who_goes_together(groups: Path, drawn: list[int]) -> None:
+    """Subscribers in another order are other subscribers: a plain implementation counts them as if they were."""
+    clusters = plain.number_of_clusters(N, CACHE)
+    counts = {way: count("clustered", groups, "--clustering", way, "--warmup", WARMUP) for way in CLUSTERINGS}
+    for way, found in counts.items():
+        past = packed([frozenset(i for i in range(N) if g >> i & 1) for g in drawn[:WARMUP]], N)
+        place = {slot: at for at, slot in enumerate(arranged(way, N, clusters, past).order.tolist())}
+        assert way == "id" or list(place) != sorted(place)
+        rows = [frozenset(place[i] for i in range(N) if group >> i & 1) for group in drawn]
+        costs = plain.clustered(rows, N, CACHE, None, "lru")[WARMUP:]
+        assert found["encryptions"] == sum(costs)  # type: ignore[index]
+
+
+def test_groupkeys_finds_the_number_of_clusters(groups: Path) -> None:
+    full = count("clustered", groups, "--clusters", "full-tables")["clusters"]  # type: ignore[index]
+    assert full == by_full_tables(N, CACHE)
+    tuned = count("clustered", groups, "--clusters", "tuned", "--warmup", WARMUP)
+    assert 1 <= tuned["clusters"] <= N  # type: ignore[index]
+    base = ("lab", "groupkeys", "--algorithm", "clustered", "--groups", groups, "--subscribers", N, "--cache", 5)
+    for wrong, words in [
+        (("--clusters", "tuned"), "there are none"),
+        (("--clusters", "many"), "no number of clusters"),
+        (("--clustering", "similarity"), "there are none"),
+        (("--clustering", "colour"), "not by 'colour'"),
+    ]:
+        refused = sealcast(*base, *wrong)
+        assert refused.code == 1 and words in refused.err
 
 
 def test_groupkeys_takes_arity(groups: Path, drawn: list[int]) -> None:

@@ -6,6 +6,7 @@ import json
 import pickle
 import re
 import shlex
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,7 +20,7 @@ from sealcast.groupkeys.catalog import ALGORITHMS, Setting, entry_bytes
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.groupkeys.policies import POLICIES
 from sealcast.lab import groups, match_input, plan
-from sealcast.lab.plan import Choice, Workload, choices, handed, parse_memory, tried, workload
+from sealcast.lab.plan import MAX_SIMILAR, Choice, Workload, choices, handed, parse_memory, tried, workload
 from tests.cli.shell import sealcast, write_lines
 from tests.groupkeys import plain
 
@@ -144,6 +145,8 @@ def test_everything_that_is_tried_fits_and_nothing_is_wasted(subscribers: int, m
 def test_all_policies_clusters_and_trees_are_tried() -> None:
     found = choices(1_000, 2_000_000)
     assert {c.setting.policy for c in found if c.algorithm == "simple"} == set(POLICIES)
+    assert {c.setting.clustering for c in found if c.algorithm == "clustered"} == {"id", "similarity"}
+    assert {c.setting.clustering for c in choices(MAX_SIMILAR + 1, 2_000_000)} == {"id"}, "it would take too long"
     assert len({c.setting.clusters for c in found if c.algorithm == "clustered"}) >= 8
     assert {(c.setting.arity, c.setting.trees) for c in found if c.algorithm == "key-tree"} >= {(2, 1), (4, 4)}
     assert not any(c.algorithm == "key-tree" for c in choices(1_000, 10_000))
@@ -164,6 +167,23 @@ def test_what_is_predicted_is_what_a_plain_implementation_counts(market: Market)
         counted = costs[work.warmup :]
         found = tried(choice, work)
         assert found.encryptions == sum(counted) / len(counted) and found.max == max(counted)
+
+
+def test_who_is_similar_is_known_from_the_warm_up_alone(market: Market) -> None:
+    """Every second subscriber gets the same events: together, half the clusters suffice."""
+    work = market.work()
+    flags = np.zeros((400, 64), np.uint8)
+    rng = np.random.default_rng(3)
+    for half in (0, 1):
+        flags[:, half::2] = rng.integers(0, 2, (400, 1))
+    rows = np.packbits(flags, axis=1, bitorder="little").view(np.uint64)
+    groups, group_of = bits.unique_rows(rows)
+    alike = replace(work, subscribers=64, groups=groups, group_of=group_of)
+    by_id, similar = (
+        tried(Choice("clustered", Setting(64, 4, 2, clustering=way), 0), alike).encryptions
+        for way in ("id", "similarity")
+    )
+    assert similar < by_id and len(alike.past) == alike.warmup
 
 
 def _flags(words: bits.Words) -> np.ndarray:

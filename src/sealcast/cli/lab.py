@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -100,8 +101,17 @@ def groupkeys(
     subscribers: Annotated[int, typer.Option("--subscribers", metavar="N", min=1, help="How many there are.")],
     cache: Annotated[int, typer.Option("--cache", metavar="C", min=0, help="Entries at the broker.")],
     clusters: Annotated[
-        int | None, typer.Option("--clusters", metavar="K", min=1, help="Clusters [default: the paper's rule].")
+        str | None,
+        typer.Option(
+            "--clusters",
+            metavar="K|full-tables|tuned",
+            help="How many: a number, as many as fill tables, or tried on the warm-up [default: the paper's rule].",
+        ),
     ] = None,
+    clustering: Annotated[
+        str,
+        typer.Option("--clustering", metavar="NAME", help="Who goes together: id, random, or similarity in warm-up."),
+    ] = "id",
     policy: Annotated[
         str, typer.Option("--policy", metavar="NAME", help="What a full cache keeps: lru, frequency or tinylfu.")
     ] = "lru",
@@ -118,15 +128,24 @@ def groupkeys(
     """
     from sealcast.groupkeys.catalog import Setting, entry
     from sealcast.groupkeys.policies import policy as checked
-    from sealcast.lab.tally import read_groups, tally
+    from sealcast.lab.tally import clusters_by, first_groups, read_groups, tally
 
     chosen = entry(algorithm)
     checked(policy, 0)
-    given = {"clusters": clusters is not None, "policy": policy != "lru", "arity": arity != 2, "trees": trees != 1}
+    given = {
+        "clusters": clusters is not None,
+        "clustering": clustering != "id",
+        "policy": policy != "lru",
+        "arity": arity != 2,
+        "trees": trees != 1,
+    }
     for option in (name for name, is_given in given.items() if is_given and name not in chosen.options):
         talk.warn(f"--{option} changes nothing for {algorithm}")
-    made = chosen.make(Setting(subscribers, cache, clusters, policy, arity, trees))
-    result = tally(made, read_groups(groups, subscribers), warmup)
+    setting = Setting(subscribers, cache, None, policy, arity, trees, clustering)
+    past = first_groups(groups, subscribers, warmup) if clusters == "tuned" or clustering == "similarity" else None
+    if clusters is not None and "clusters" in chosen.options:
+        setting = replace(setting, clusters=clusters_by(clusters, algorithm, setting, past))
+    result = tally(chosen.make(setting, past), read_groups(groups, subscribers), warmup)
     if json:
         talk.emit(result.as_json())
         return

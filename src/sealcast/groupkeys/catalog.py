@@ -8,9 +8,11 @@ from difflib import get_close_matches
 from typing import Final
 
 from sealcast.errors import Misuse, NotFound
+from sealcast.filters.bits import Words
 from sealcast.groupkeys.build_up import BuildUp
 from sealcast.groupkeys.clustered import Clustered
 from sealcast.groupkeys.clustered_popular import ClusteredPopular
+from sealcast.groupkeys.clusters import Clustering, arranged, by_rule
 from sealcast.groupkeys.interface import Algorithm
 from sealcast.groupkeys.key_tree import KeyTree
 from sealcast.groupkeys.mosaic.planner import Mosaic
@@ -32,6 +34,8 @@ class Setting:
     policy: str = "lru"
     arity: int = 2
     trees: int = 1
+    #: Who is in a cluster together (`clusters.CLUSTERINGS`).
+    clustering: str = "id"
 
     def __post_init__(self) -> None:
         if self.subscribers < 1:
@@ -42,36 +46,43 @@ class Setting:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    make: Callable[[Setting], Algorithm]
+    #: From a setting, and groups of the past, where there are some: similarity is of those.
+    make: Callable[[Setting, Words | None], Algorithm]
     summary: str
     #: Which of the options change anything.
     options: frozenset[str] = frozenset()
 
 
+def _clustering(setting: Setting, cache: int, past: Words | None) -> Clustering:
+    n = setting.subscribers
+    return arranged(setting.clustering, n, by_rule(n, cache) if setting.clusters is None else setting.clusters, past)
+
+
 ALGORITHMS: Final[dict[str, Entry]] = {
-    "naive": Entry(lambda s: Naive(), "every member under its own pair key"),
+    "naive": Entry(lambda s, _: Naive(), "every member under its own pair key"),
     "simple": Entry(
-        lambda s: Simple(s.subscribers, s.cache, s.policy), "a cache of whole groups", frozenset({"policy"})
+        lambda s, _: Simple(s.subscribers, s.cache, s.policy), "a cache of whole groups", frozenset({"policy"})
     ),
-    "build-up": Entry(lambda s: BuildUp(s.subscribers, s.cache), "groups put together from cached sub-groups"),
+    "build-up": Entry(lambda s, _: BuildUp(s.subscribers, s.cache), "groups put together from cached sub-groups"),
     "clustered": Entry(
-        lambda s: Clustered.of(s.subscribers, s.cache, s.clusters, s.policy),
+        lambda s, past: Clustered(_clustering(s, s.cache, past), s.cache, s.policy),
         "a cache of sub-groups a cluster of subscribers",
-        frozenset({"clusters", "policy"}),
+        frozenset({"clusters", "clustering", "policy"}),
     ),
     "clustered-popular": Entry(
-        lambda s: ClusteredPopular.of(s.subscribers, s.cache, s.clusters, s.policy),
+        # Half of the cache is the clusters'.
+        lambda s, past: ClusteredPopular(_clustering(s, s.cache - s.cache // 2, past), s.cache, s.policy),
         "half a simple cache, half a clustered one behind it",
-        frozenset({"clusters", "policy"}),
+        frozenset({"clusters", "clustering", "policy"}),
     ),
     "key-tree": Entry(
-        lambda s: KeyTree(s.subscribers, s.arity, s.trees),
+        lambda s, _: KeyTree(s.subscribers, s.arity, s.trees),
         "a logical key hierarchy: the fewest nodes that cover the group",
         frozenset({"arity", "trees"}),
     ),
     "mosaic": Entry(
         # The lab counts the same twice; a broker draws its own seed, which nobody can plan against.
-        lambda s: Mosaic(s.subscribers, s.cache * entry_bytes(s.subscribers), seed=0),
+        lambda s, _: Mosaic(s.subscribers, s.cache * entry_bytes(s.subscribers), seed=0),
         "derived tables, and keys that grow over a tree of them (docs/group-keys.md)",
     ),
 }
@@ -92,6 +103,6 @@ def entry(name: str) -> Entry:
     return ALGORITHMS[name]
 
 
-def make(name: str, setting: Setting) -> Algorithm:
+def make(name: str, setting: Setting, past: Words | None = None) -> Algorithm:
     """A new algorithm that remembers nothing yet."""
-    return entry(name).make(setting)
+    return entry(name).make(setting, past)

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
+from typing import Final
 
 import numpy as np
 
@@ -84,6 +85,30 @@ def at_random(subscribers: int, clusters: int, seed: int) -> Clustering:
 def by_similarity(subscribers: int, clusters: int, sample: Words) -> Clustering:
     """Subscribers that match the same events, next to each other."""
     return arrange(similarity_order(subscribers, sample), clusters)
+
+
+#: Ways to divide subscribers into clusters: as they came, by lot, or those together who get the same events.
+CLUSTERINGS: Final = ("id", "random", "similarity")
+#: So that the lab counts the same twice.
+RANDOM_SEED: Final = 0
+
+
+def arranged(how: str, subscribers: int, clusters: int, past: Words | None = None) -> Clustering:
+    """One of `CLUSTERINGS`, by its name; similarity needs groups of the past."""
+    match how:
+        case "id":
+            return by_id(subscribers, clusters)
+        case "random":
+            return at_random(subscribers, clusters, RANDOM_SEED)
+        case "similarity" if past is not None and len(past):
+            return by_similarity(subscribers, clusters, past)
+        case "similarity":
+            raise Misuse(
+                "who is similar is known from events of the past, and there are none",
+                hint="--warmup 1000: they are looked at and not counted",
+            )
+        case _:
+            raise Misuse(f"subscribers are put together by one of {', '.join(CLUSTERINGS)}, not by {how!r}")
 
 
 def similarity_order(subscribers: int, sample: Words) -> Indices:

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from sealcast.errors import Rejected
+from sealcast.errors import Misuse, Rejected
 from sealcast.filters import bits
 from sealcast.filters.bits import Words
 from sealcast.groupkeys import Algorithm
-from sealcast.groupkeys.clusters import beyond, fit
+from sealcast.groupkeys.catalog import Setting, make
+from sealcast.groupkeys.clusters import around, beyond, by_full_tables, by_rule, by_trial, fit
 
 EVENTS_AT_ONCE: Final = 8_192
+_WARM_UP: Final = "--warmup 1000: they are looked at and not counted"
 _GROUP: Final = re.compile(r"(?:0[xX])?0*([0-9a-fA-F]+)")
 
 
@@ -68,6 +71,28 @@ def tally(algorithm: Algorithm, portions: Iterable[Words], warmup: int) -> Tally
     )
 
 
+def clusters_by(how: str, algorithm: str, setting: Setting, past: Words | None) -> int:
+    """How many clusters: a number as it is, or one of the ways to find it."""
+    n, cache = setting.subscribers, setting.cache
+    if algorithm == "clustered-popular":
+        cache -= cache // 2
+    if how == "full-tables":
+        return by_full_tables(n, cache)
+    if how == "tuned":
+        if past is None or len(past) < 2:
+            raise Misuse("the number of clusters is tried on events of the warm-up, and there are none", hint=_WARM_UP)
+        tried = partial(_trial, algorithm=algorithm, setting=setting, past=past)
+        return by_trial({*around(by_rule(n, cache), n), by_full_tables(n, cache)}, tried)
+    if not how.isascii() or not how.isdigit() or not int(how):
+        raise Misuse(f"{how!r} is no number of clusters", hint="a number from 1 up, full-tables or tuned")
+    return int(how)
+
+
+def _trial(clusters: int, algorithm: str, setting: Setting, past: Words) -> float:
+    made = make(algorithm, replace(setting, clusters=clusters), past)
+    return tally(made, portions_of(past), len(past) // 2).mean
+
+
 def standard_error(cost: bits.Indices, blocks: int = 40) -> float:
     """Of the mean; 0 where there are too few events to say."""
     if cost.size < 2 * blocks:
@@ -87,6 +112,12 @@ def read_groups(path: Path, subscribers: int) -> Iterator[Words]:
         while portion := list(islice(lines, EVENTS_AT_ONCE)):
             yield _parsed(portion, subscribers, path, first)
             first += len(portion)
+
+
+def first_groups(path: Path, subscribers: int, events: int) -> Words:
+    """The first events of a group file, at most a portion of them."""
+    portion = next(iter(read_groups(path, subscribers)), np.empty((0, bits.words_for(subscribers)), np.uint64))
+    return portion[:events]
 
 
 def _parsed(lines: list[str], subscribers: int, path: Path, first: int) -> Words:
