@@ -31,6 +31,8 @@ class Layering:
 
     layers: int = DEFAULT_LAYERS
     group: str = DEFAULT_GROUP
+    #: Whether every event gets as many labels as the schema allows, so that their number tells a root nothing.
+    padded: bool = False
 
     def __post_init__(self) -> None:
         if isinstance(self.layers, bool) or not isinstance(self.layers, int):
@@ -41,6 +43,8 @@ class Layering:
                 f"a topic has {MIN_LAYERS} to {MAX_LAYERS} layers, not {self.layers}",
                 hint="one layer would let the broker next door read; 2 is what the protection was designed with",
             )
+        if not isinstance(self.padded, bool):
+            raise ParameterRejected("padded", f"events are padded or not, not {self.padded!r}")
         if self.group not in GROUPS:
             raise ParameterRejected(
                 "group",
@@ -54,7 +58,7 @@ class Layering:
         return CURVE if self.group == CURVE.name else modular.NAMES[self.group]()
 
     def to_json(self) -> dict[str, object]:
-        return {"layers": self.layers, "group": self.group}
+        return {"layers": self.layers, "group": self.group, "padded": self.padded}
 
     @classmethod
     def from_json(cls, body: Mapping[str, Any] | None) -> Layering | None:

@@ -92,12 +92,12 @@ class Notifying(Unpicklable):
             )
 
     def _rebuild(self, state: RealmState, below: Below, subscribers: frozenset[str]) -> None:
-        about, group = state.topic(self._topic), layering_of(state, self._topic).algebra
-        layers = below.keys(agreement_keys(self._realm, self._identity, state, self._topic), group)
+        about, layering = state.topic(self._topic), layering_of(state, self._topic)
+        layers = below.keys(agreement_keys(self._realm, self._identity, state, self._topic), layering.algebra)
         targets = below.targets(layers, subscribers)
         if not targets:
             raise self._nowhere(state, below)
-        self._sealer = NotificationSealer(about.schema, about.id, below.tree, layers, targets)
+        self._sealer = NotificationSealer(about.schema, about.id, below.tree, layers, targets, padded=layering.padded)
 
     def _nowhere(self, state: RealmState, below: Below) -> Misuse:
         silent = [name for name in state.overlay(self._topic).parents if below.announced.get(name, b"") is None]

@@ -60,10 +60,21 @@ class Chunk:
 class NotificationSealer:
     """One publisher in one of its trees."""
 
-    def __init__(self, schema: Schema, topic_id: bytes, tree: TreeId, layers: Layers, targets: Iterable[Path]) -> None:
+    def __init__(
+        self,
+        schema: Schema,
+        topic_id: bytes,
+        tree: TreeId,
+        layers: Layers,
+        targets: Iterable[Path],
+        *,
+        padded: bool = False,
+    ) -> None:
+        """Padded, every event has as many labels as the schema allows."""
         self.tree = tree
         self._codec = RecordCodec(schema)
         self._labeller = Labeller(schema)
+        self._pad_to = self._labeller.most() if padded else 0
         self._domain = tree.domain(topic_id)
         self._targets: tuple[Path, ...] = ()
         self._widest = 0
@@ -92,7 +103,7 @@ class NotificationSealer:
                 raise EventRejected(f"the event takes {len(message)} bytes, too many to be sealed as a whole")
         if self._fits(self._labeller.most()):
             return
-        labels = len(set(self._labeller.labels(values)))
+        labels = self._pad_to or len(set(self._labeller.labels(values)))
         if not self._fits(labels):
             raise EventRejected(
                 f"the event has {labels} labels for each of {self._widest} places below one root broker: more than one "
@@ -115,7 +126,7 @@ class NotificationSealer:
 
     def _seal(self, labels: Sequence[bytes], record: bytes) -> Sealed:
         event = os.urandom(EVENT_BYTES)
-        made = self._publisher.encrypt_notification(labels, record, event)
+        made = self._publisher.encrypt_notification(labels, record, event, pad_to=self._pad_to)
         body = next(iter(made.values())).body
         core = encode_core(Core(event, self.tree.generation, body))
         return Sealed(core, {root: encode_entries(_plain(each)) for root, each in made.items()})

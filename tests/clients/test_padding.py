@@ -1,0 +1,54 @@
+"""Padded topics: every event leaves its publisher with as many labels as the schema allows."""
+
+from __future__ import annotations
+
+from random import Random
+
+import pytest
+
+from sealcast.clients.layered.sealing import NotificationSealer
+from sealcast.errors import EventRejected, ParameterRejected
+from sealcast.filters.labels import Labeller
+from sealcast.lab.curious.net import Net
+from sealcast.lab.curious.workload import SCHEMA
+from sealcast.model.schema import Attribute, Schema, Type
+from sealcast.primitives.curve import CURVE
+from sealcast.schemes.layered.tree import Tree, TreeId
+from sealcast.trust.layering import Layering
+from sealcast.wire.notifications import parse_entries
+
+EVENTS = [{"symbol": "A", "price": 3}, {"symbol": "LONGER", "price": 60, "lot": 7}, {}]
+
+
+def sealer(schema: Schema, *, padded: bool, nodes: int = 2) -> NotificationSealer:
+    tree = Tree("P", {"A": "P"} | {f"B{i}": "A" for i in range(nodes)}, 2)
+    layers = Net(tree, CURVE, Random(1))._layers("P")
+    return NotificationSealer(schema, bytes(16), TreeId("P", 1, 0), layers, tree.targets(frozenset()), padded=padded)
+
+
+def counts(made: NotificationSealer) -> list[set[int]]:
+    """How many tokens the entries of each event have."""
+    sealed = made.seal(EVENTS, [b"x"] * len(EVENTS), ["text/plain"] * len(EVENTS))
+    return [{len(set(tokens)) for tokens, _, _ in parse_entries(event.entries["A"])} for event in sealed]
+
+
+def test_padded_events_have_equally_many_labels() -> None:
+    labeller = Labeller(SCHEMA)
+    assert counts(sealer(SCHEMA, padded=False)) == [{len(set(labeller.labels(values)))} for values in EVENTS]
+    assert counts(sealer(SCHEMA, padded=True)) == [{labeller.most()}] * len(EVENTS)
+
+
+def test_what_would_not_fit_padded_is_refused_before() -> None:
+    texts = Schema(tuple(Attribute(f"s{i}", Type.STRING) for i in range(30)))
+    sealer(texts, padded=False, nodes=40).check({"s0": "short"}, b"")
+    with pytest.raises(EventRejected, match="labels for each of 40 places"):
+        sealer(texts, padded=True, nodes=40).check({"s0": "short"}, b"")
+
+
+def test_a_topic_is_padded_or_not() -> None:
+    assert not Layering().padded
+    padded = Layering(3, padded=True)
+    assert Layering.from_json(padded.to_json()) == padded
+    assert Layering.from_json({"layers": 2, "group": "secp256k1"}) == Layering()
+    with pytest.raises(ParameterRejected):
+        Layering(padded="yes")  # type: ignore[arg-type]
