@@ -61,6 +61,7 @@ class Field:
         self.said: dict[str, list[Event]] = {name: [] for name in PUBLISHERS}
         self._dice = random.Random(seed)
         self._publishers = {name: Publisher(self.realm, TOPIC, name) for name in PUBLISHERS}
+        self._log = self.realm.frames(TOPIC, read_only=True)
 
     def publish(self, name: str, count: int, size: int = 24) -> None:
         """One frame of `count` events, durable on return."""
@@ -80,9 +81,10 @@ class Field:
 
     def frames(self) -> int:
         """How many frames the log has."""
-        return sum(self._publishers[PUBLISHERS[0]]._log.partition(p).end() for p in range(self._partitions()))
+        return sum(self._log.partition(p).end() for p in range(self._partitions()))
 
     def close(self) -> None:
+        self._log.close()
         for publisher in self._publishers.values():
             publisher.close()
 
