@@ -1,10 +1,10 @@
-"""The tree of one run: a publisher, brokers below it, and the subscriptions at the lowest of them.
+"""The tree of one run, the paper's figure 1 for any number of subscriptions and layers:
 
-    p - b0 - b1 - s0, s2, ...          R levels of brokers for R layers: a subscriber stands R + 1 hops
-          \\- b2 - s1, s3, ...          below the publisher, and no layer ends early
+    p - b0 - b1 - b2 - s0, s2, ...          R brokers one below the other, and two below them that subscribers are at
+               \\- b3 - s1, s3, ...
 
-A level has twice the brokers of the one above it, up to four: each of those R hops below the publisher is one more
-place that it encrypts every event for.
+The publisher encrypts for every node R hops below it, and here that is one. Whoever subscribes stands deeper than R, so
+that no layer of its filters ends early.
 """
 
 from __future__ import annotations
@@ -17,8 +17,7 @@ from typing import Final
 from sealcast.schemes.layered.tree import Path, Tree
 
 PUBLISHER: Final = "p"
-FAN_OUT: Final = 2
-MAX_ABREAST: Final = 4
+HOMES: Final = 2
 
 
 @dataclass(frozen=True)
@@ -31,13 +30,8 @@ class Network:
     @cached_property
     def levels(self) -> tuple[tuple[str, ...], ...]:
         """Brokers, the publisher's child first."""
-        found: list[tuple[str, ...]] = []
-        number = 0
-        for level in range(self.layers):
-            size = min(FAN_OUT**level, MAX_ABREAST)
-            found.append(tuple(f"b{number + i}" for i in range(size)))
-            number += size
-        return tuple(found)
+        trunk = [(f"b{depth}",) for depth in range(self.layers)]
+        return *trunk, tuple(f"b{self.layers + i}" for i in range(HOMES))
 
     @property
     def brokers(self) -> tuple[str, ...]:
@@ -73,8 +67,7 @@ class Network:
     def _parents(self) -> Iterator[tuple[str, str]]:
         above: tuple[str, ...] = (PUBLISHER,)
         for level in self.levels:
-            for i, name in enumerate(level):
-                yield name, above[i * len(above) // len(level)]
+            yield from ((name, above[0]) for name in level)
             above = level
         for number in range(self.subscribers):
             yield self.subscriber(number), self.home(number)
