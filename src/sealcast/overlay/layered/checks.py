@@ -172,6 +172,9 @@ class Doorkeeper:
             )
         except TokenRejected as error:
             refuse(PostReason.TOKEN, f"{error.reason}: {error.message}")
+        if token.claims.expires_us <= proven.time_us:
+            # Clocks may differ, and a token may still open doors; rows that it gave would end at once.
+            refuse(PostReason.TOKEN, f"expired: the token of {name!r} has ended")
         # (12) and a right that was not taken away since
         if not self.state.may_subscribe(self.topic.name, name, proven.time_us):
             refuse(PostReason.RIGHT, f"{name!r} may not subscribe to {self.topic.name!r} any more")

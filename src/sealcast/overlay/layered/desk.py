@@ -137,12 +137,14 @@ class FilterDesk(Unpicklable):
 
     def _turn(self) -> int:
         tables, state = self._current(), self._realm.state()
-        if self.node in state.overlay(self._topic).parents and self._keyring.ensure(self._topic):
+        announced = self.node in state.overlay(self._topic).parents and self._keyring.ensure(self._topic)
+        if announced:
+            # Those below may have waited for it.
             state = self._realm.state()
         if self._door is None or self._door.state is not state:
             self._door = Doorkeeper(state, self._realm.trust(state), self._topic, self.node, self._tokens)
         pusher = self._pusher = self._pusher or Pusher(self._realm, self._topic, self._identity, self._log)
-        moved = pusher.push() + self._drop(tables, self._door)
+        moved = announced + pusher.push() + self._drop(tables, self._door)
         done, up_to = self._take_posts(tables, self._door, pusher)
         moved += done + self._withdraw(tables, self._door, up_to) + pusher.push()
         self._log.snapshot(tables.fold)

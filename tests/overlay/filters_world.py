@@ -1,0 +1,248 @@
+"""Brokers of layered topics with their desks, subscribers who post to them, and the plaintext truth.
+
+No pipeline: events go down through the tables at their newest versions, from hand to hand. One realm serves many
+topics, each with a forest of its own.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from sealcast.filters.labels import Conjunction, LabelFilter
+from sealcast.log import files
+from sealcast.log.embedded import EmbeddedLog
+from sealcast.model import Schema
+from sealcast.overlay.layered.desk import FilterDesk
+from sealcast.overlay.layered.table import NodeTables
+from sealcast.primitives.groups import CachedHashes
+from sealcast.schemes.layered.agreement import layers_for
+from sealcast.schemes.layered.layers import Layers
+from sealcast.schemes.layered.messages import FilterMessage
+from sealcast.schemes.layered.open import Opener
+from sealcast.schemes.layered.publish import Publisher
+from sealcast.schemes.layered.subscribe import Subscriber
+from sealcast.schemes.layered.tree import Tree, TreeId
+from sealcast.trust.changes import PlaceNode, PlaceSubscriber, Right
+from sealcast.trust.deployment import Realm
+from sealcast.trust.identity import Identity
+from sealcast.trust.layer_keys import LayerKeyring, agreement_keys, own_identity
+from sealcast.trust.layering import Layering
+from sealcast.trust.minting import token_for
+from sealcast.trust.posting import post
+
+SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
+LABELS = [f"label {i}".encode() for i in range(6)]
+BROKERS = [f"b{i}" for i in range(6)]
+READERS = [f"s{i}" for i in range(5)]
+PUBLISHERS = ["p0", "p1"]
+_TOPICS = itertools.count()
+
+
+class PowerLost(Exception):
+    """What a test cuts a turn short with."""
+
+
+class Realms:
+    """One realm, for all topics of a test module."""
+
+    def __init__(self, directory: Path) -> None:
+        self.realm = Realm.create(directory)
+        self.realm.enrol_many([*READERS, *PUBLISHERS])
+        for name in BROKERS:
+            self.realm.add_broker(name, [])
+
+    def world(
+        self,
+        layers: int,
+        parents: Sequence[int | None],
+        homes: Sequence[int],
+        publishers: int = 1,
+        silent: Sequence[str] = (),
+    ) -> World:
+        return World(self.realm, layers, parents, homes, PUBLISHERS[:publishers], silent)
+
+
+class World:
+    """Broker i stands below broker `parents[i]`; reader i reads at broker `homes[i]`. Who is silent announces its key
+    when its desk first turns."""
+
+    def __init__(
+        self,
+        realm: Realm,
+        layers: int,
+        parents: Sequence[int | None],
+        homes: Sequence[int],
+        publishers: Sequence[str],
+        silent: Sequence[str] = (),
+    ) -> None:
+        self.realm, self.topic = realm, f"topic-{next(_TOPICS)}"
+        self.layering = Layering(layers)
+        self.group = self.layering.algebra
+        realm.create_topic(self.topic, SCHEMA, protection="layered", layering=self.layering, nodes=0)
+        nodes = [PlaceNode(self.topic, BROKERS[i], None if p is None else BROKERS[p]) for i, p in enumerate(parents)]
+        places = [PlaceSubscriber(self.topic, READERS[i], BROKERS[home]) for i, home in enumerate(homes)]
+        realm.registry.transact(lambda state: [*nodes, *places])
+        self.brokers = [BROKERS[i] for i in range(len(parents))]
+        self.readers = [READERS[i] for i in range(len(homes))]
+        self.publishers = list(publishers)
+        self.hashes = CachedHashes(self.group, self.topic.encode())
+        self.wanted: dict[str, Counter[LabelFilter]] = {name: Counter() for name in self.readers}
+        self._layers: dict[tuple[str, TreeId], Layers] = {}
+        self._identities: dict[str, Identity] = {}
+        self._center = realm.center()
+        if silent:
+            for name in (*self.brokers, *self.readers):
+                if name not in silent:
+                    LayerKeyring(realm, self.identity(name)).ensure(self.topic)
+        self.announce(everyone=not silent)
+        self.desks = {name: FilterDesk(realm, self.topic, name) for name in self.brokers}
+        self._tables = {name: NodeTables(realm, self.topic, name) for name in self.brokers}
+
+    def announce(self, *, everyone: bool = True) -> None:
+        if everyone:
+            self.realm.announce_layer_keys([self.topic])
+        for name in self.publishers:
+            LayerKeyring(self.realm, self.identity(name)).ensure(self.topic, publishes=True)
+
+    def close(self) -> None:
+        for each in (*self.desks.values(), *self._tables.values()):
+            each.close()
+
+    # --- who stands where -----------------------------------------------------------------------------
+
+    @property
+    def overlay(self):  # type: ignore[no-untyped-def]
+        return self.realm.state().overlay(self.topic)
+
+    def trees(self) -> list[TreeId]:
+        epoch = self.realm.state().topic(self.topic).epoch
+        return [TreeId(publisher, epoch, self.overlay.generation) for publisher in self.publishers]
+
+    def tree(self, id: TreeId) -> Tree:
+        return Tree(id.publisher, self.overlay.parents_for(id.publisher), self.layering.layers)
+
+    def layers(self, name: str, id: TreeId) -> Layers:
+        found = self._layers.get((name, id))
+        if found is None:
+            state = self.realm.state()
+            keys = agreement_keys(self.realm, self.identity(name), state, self.topic, id.epoch)
+            found = self._layers[name, id] = layers_for(keys, self.tree(id), id, self.group)
+        return found
+
+    def identity(self, name: str) -> Identity:
+        if name not in self._identities:
+            self._identities[name] = own_identity(self.realm, self.realm.state(), name)
+        return self._identities[name]
+
+    # --- what subscribers do --------------------------------------------------------------------------
+
+    def token(self, name: str, at_us: int | None = None) -> bytes:
+        at = self.realm.clock() if at_us is None else at_us
+        return token_for(self._center, self.realm.state(), self.topic, name, Right.SUBSCRIBE, at)
+
+    def encrypted(self, name: str, wanted: LabelFilter, id: TreeId, *, remove: bool = False) -> list[FilterMessage]:
+        return Subscriber(self.tree(id).place(name), self.layers(name, id), self.hashes).encrypt_filter(
+            wanted, remove=remove
+        )
+
+    def say(self, name: str, wanted: Sequence[tuple[LabelFilter, bool]], *, fresh: bool = False) -> None:
+        """Posts it in every tree: (filter, whether it ends)."""
+        home, token = self.overlay.places[name], self.token(name)
+        for id in self.trees():
+            messages = [m for each, remove in wanted for m in self.encrypted(name, each, id, remove=remove)]
+            post(self.realm, self.topic, self.identity(name), home, id, messages, token, fresh=fresh)
+
+    def subscribe(self, name: str, wanted: LabelFilter) -> None:
+        self.say(name, [(wanted, False)])
+        self.wanted[name][wanted] += 1
+
+    def unsubscribe(self, name: str, wanted: LabelFilter) -> None:
+        self.say(name, [(wanted, True)])
+        self.wanted[name] = self.wanted[name] - Counter([wanted])
+
+    def start_over(self, name: str, wanted: Sequence[LabelFilter]) -> None:
+        self.say(name, [(each, False) for each in wanted], fresh=True)
+        self.wanted[name] = Counter(wanted)
+
+    # --- what brokers do ------------------------------------------------------------------------------
+
+    def restart(self, name: str) -> None:
+        self.desks[name].close()
+        self.desks[name] = FilterDesk(self.realm, self.topic, name)
+
+    def settle(self) -> None:
+        """Turns, children before parents, until nothing moves."""
+        upwards = [name for name in reversed(self.overlay.downwards()) if name in self.desks]
+        while sum(self.desks[name].turn() for name in upwards):
+            pass
+
+    def refused(self) -> Counter[str]:
+        return sum((Counter(desk.refused()) for desk in self.desks.values()), Counter())
+
+    # --- what comes of it -----------------------------------------------------------------------------
+
+    def delivered(self, id: TreeId, labels: frozenset[bytes]) -> set[str]:
+        """Who gets, and can open, an event with these labels."""
+        tree = self.tree(id)
+        readers = frozenset(self.overlay.places)
+        publisher = Publisher(self.layers(id.publisher, id), self.hashes, list(tree.targets(readers)))
+        got: set[str] = set()
+        pending = list(publisher.encrypt_notification(labels, b"body").items())
+        while pending:
+            name, message = pending.pop()
+            if any(entry.final for entry in message.entries):
+                assert name not in got, "delivered twice"
+                assert Opener(tree.place(name), self.layers(name, id)).open(message) == b"body"
+                got.add(name)
+            if name in self._tables:
+                broker = self._tables[name].at(self._tables[name].version()).get(id)
+                pending += broker.on_notification(message).items() if broker is not None else []
+        return got
+
+    def truth(self, labels: frozenset[bytes]) -> set[str]:
+        return {name for name, filters in self.wanted.items() if any(f.matches(labels) for f in filters)}
+
+    def tables(self, name: str) -> NodeTables:
+        return self._tables[name]
+
+    def rows(self, name: str, id: TreeId | None = None) -> dict[object, Mapping[object, int]]:
+        """A broker's rows by its newest table, with their paths."""
+        tables = self._tables[name].at(self._tables[name].version())
+        broker = tables.get(id or self.trees()[0])
+        return {} if broker is None else {row.slots: dict(row.paths) for row in broker.table.rows()}
+
+
+def wants(*conjunctions: Sequence[Sequence[int]]) -> LabelFilter:
+    """Labels by number: slots of conjunctions."""
+    made = {
+        Conjunction(tuple(sorted({tuple(sorted(LABELS[i] for i in set(slot))) for slot in slots})))
+        for slots in conjunctions
+    }
+    return LabelFilter(tuple(sorted(made, key=lambda c: c.slots)))
+
+
+@contextmanager
+def power_lost(after: int, *, before_write: bool) -> Iterator[None]:
+    """The `after`-th durable step from now on fails: before it was done, or when it was done and nobody heard of it."""
+    left = itertools.count(after, -1)
+    append, replace = EmbeddedLog.append, files.replace_file
+
+    def cut(real, *args):  # type: ignore[no-untyped-def]
+        last = next(left) == 0
+        if last and before_write:
+            raise PowerLost
+        done = real(*args)
+        if last:
+            raise PowerLost
+        return done
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(EmbeddedLog, "append", lambda *a: cut(append, *a))
+        patch.setattr(files, "replace_file", lambda *a: cut(replace, *a))
+        yield

@@ -1,0 +1,549 @@
+"""Filters on their way up: through desks that die at every step, against the plaintext truth; and posts that must have
+no effect, each with its own reason."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from itertools import combinations
+from random import Random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from sealcast.log import files
+from sealcast.overlay.layered.checks import PostReason
+from sealcast.overlay.layered.desk import FilterDesk
+from sealcast.overlay.layered.posting import PARTS
+from sealcast.primitives.sign import SigningKey
+from sealcast.schemes.layered.messages import FilterMessage
+from sealcast.schemes.layered.tree import TreeId
+from sealcast.trust import posting
+from sealcast.trust.budgets import Allowance
+from sealcast.trust.changes import Right
+from sealcast.trust.control import Busy
+from sealcast.trust.identity import Identity
+from sealcast.trust.posting import Numbered, PostLog, post, signed_posts
+from tests.overlay.filters_world import LABELS, PowerLost, Realms, World, power_lost, wants
+
+EVENTS = [frozenset(LABELS[i] for i in chosen) for n in (1, 2, 3) for chosen in combinations(range(4), n)]
+#: A root, two below it, one below the first of these; readers at all levels but the first.
+SHAPE: dict[str, Any] = {"parents": [None, 0, 0, 1], "homes": [3, 1, 2]}
+
+
+@pytest.fixture(scope="module")
+def realms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realms]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "sync_data", lambda fd: None)
+        patch.setattr(files, "sync_directory", lambda path: None)
+        yield Realms(tmp_path_factory.mktemp("desks") / "realm")
+
+
+@pytest.fixture
+def world(realms: Realms) -> Iterator[World]:
+    made = realms.world(2, **SHAPE)
+    yield made
+    made.close()
+
+
+def check(world: World, events: list[frozenset[bytes]] = EVENTS) -> None:
+    for id in world.trees():
+        for labels in events:
+            assert world.delivered(id, labels) == world.truth(labels), (id, labels)
+
+
+# --- random histories ---------------------------------------------------------------------------------
+
+slots = st.lists(st.integers(0, 3), min_size=1, max_size=2)
+filters = st.lists(st.lists(slots, min_size=1, max_size=2), min_size=1, max_size=2).map(lambda c: wants(*c))
+
+
+@st.composite
+def shapes(draw: st.DrawFn) -> dict[str, Any]:
+    """Two to five brokers, the first a root; two to four readers, anywhere but right below a publisher."""
+    parents: list[int | None] = [None]
+    for i in range(1, draw(st.integers(2, 5))):
+        parents.append(draw(st.one_of(st.none(), st.integers(0, i - 1), st.integers(max(0, i - 2), i - 1))))
+    homes = draw(st.lists(st.integers(0, len(parents) - 1), min_size=2, max_size=4))
+    return {"layers": draw(st.integers(2, 4)), "parents": parents, "homes": homes}
+
+
+@settings(max_examples=14, suppress_health_check=[HealthCheck.too_slow])
+@given(shapes(), st.lists(filters, min_size=2, max_size=4), st.integers(1, 2), st.randoms(use_true_random=False))
+def test_any_history_with_any_crash_ends_in_the_truth(
+    realms: Realms, shape: dict[str, Any], known: list[Any], publishers: int, random: Random
+) -> None:
+    world = realms.world(**shape, publishers=publishers)
+    try:
+        for _ in range(random.randint(4, 12)):
+            happen(world, known, random)
+        world.settle()
+        check(world, random.sample(EVENTS, 5))
+        assert not world.refused()
+        for name in world.brokers:
+            world.restart(name)
+        world.settle()
+        check(world, random.sample(EVENTS, 2))
+    finally:
+        world.close()
+
+
+def happen(world: World, known: list[Any], random: Random) -> None:
+    """Somebody wants something, or nothing any more; a desk turns, and dies on the way, or not."""
+    name, wanted = random.choice(world.readers), random.choice(known)
+    mine = list(world.wanted[name].elements())
+    what = random.random()
+    if what < 0.4 or not mine:
+        world.subscribe(name, wanted)
+    elif what < 0.7:
+        world.unsubscribe(name, random.choice(mine))
+    elif what < 0.8:
+        world.start_over(name, random.sample(mine, random.randint(0, len(mine))))
+    for broker in random.sample(world.brokers, random.randint(0, len(world.brokers))):
+        try:
+            with power_lost(random.randint(0, 5), before_write=random.random() < 0.5):
+                world.desks[broker].turn()
+        except PowerLost:
+            if random.random() < 0.5:
+                world.restart(broker)
+
+
+def test_a_desk_may_die_at_each_of_its_steps(realms: Realms) -> None:
+    """The same history again and again, cut before the first durable step, after it, before the second, and so on."""
+    for step in range(40):
+        if not sum(cut_history(realms, step, before_write) for before_write in (True, False)):
+            assert step >= 4
+            return
+    raise AssertionError("there is no end of steps")
+
+
+def cut_history(realms: Realms, step: int, before_write: bool) -> int:
+    world = realms.world(2, [None, 0], [1, 1])
+    try:
+        world.subscribe("s0", wants([[0]], [[1, 2]]))
+        world.subscribe("s1", wants([[0]]))
+        died = turned_but(world, step, before_write)
+        world.unsubscribe("s0", wants([[0]], [[1, 2]]))
+        world.subscribe("s1", wants([[0], [3]]))
+        died += turned_but(world, step, before_write)
+        world.settle()
+        check(world, EVENTS[:6])
+        assert not world.refused()
+        return died
+    finally:
+        world.close()
+
+
+def turned_but(world: World, step: int, before_write: bool) -> int:
+    upwards = list(reversed(world.overlay.downwards()))
+    try:
+        with power_lost(step, before_write=before_write):
+            for name in upwards:
+                world.desks[name].turn()
+    except PowerLost:
+        for name in upwards:
+            world.restart(name)
+        return 1
+    return 0
+
+
+def test_the_marker_may_be_lost(world: World) -> None:
+    world.subscribe("s0", wants([[0]]))
+    world.settle()
+    world.subscribe("s0", wants([[1]]))
+    world.settle()
+    before = {name: world.rows(name) for name in world.brokers}
+    for name in world.brokers:
+        (world.realm.paths.topic(world.topic, name).filters / "pushed").unlink(missing_ok=True)
+        world.restart(name)
+    world.settle()
+    assert {name: world.rows(name) for name in world.brokers} == before
+    assert sum(desk.repeated() for desk in world.desks.values()) == 4
+    assert not world.refused()
+
+
+# --- posts that must have no effect -------------------------------------------------------------------
+
+
+class Bent:
+    """Ways to write a post that is not to be taken, by what it changes in an honest one to broker b3 by reader s0."""
+
+    def __init__(self, world: World) -> None:
+        self.world, self.id = world, world.trees()[0]
+        self.alice, self.token = world.identity("s0"), world.token("s0")
+        self.wanted = world.encrypted("s0", wants([[0]]), self.id)
+        self._passed_on = 0
+
+    def made(
+        self,
+        *,
+        topic: bytes | None = None,
+        sender: Any = None,
+        receiver: str = "b3",
+        tree: TreeId | None = None,
+        filters: list[FilterMessage] | None = None,
+        number: int | None = None,
+        fresh: bool = False,
+        token: bytes | None = None,
+    ) -> bytes:
+        number = time.time_ns() // 1000 if number is None else number
+        (data,) = signed_posts(
+            topic or self.world.realm.state().topic(self.world.topic).id,
+            sender or self.alice,
+            receiver,
+            Numbered(tree or self.id, self.wanted if filters is None else filters, number, fresh),
+            self.token if token is None else token,
+        )
+        return data
+
+    def impostor(self, name: str) -> Identity:
+        real = self.world.identity(name)
+        return Identity(name, SigningKey.generate(), real.kem, real.key)
+
+    def passed_on(self, *path: str, remove: bool = False) -> dict[str, Any]:
+        """As broker b3 would send it to b1."""
+        filters = [FilterMessage(self.wanted[0].slots, path, remove)]
+        self._passed_on += 1
+        return {
+            "sender": self.world.identity("b3"),
+            "receiver": "b1",
+            "filters": filters,
+            "token": b"",
+            "number": PARTS + self._passed_on,
+        }
+
+
+NO_POINT = FilterMessage(((b"\x02" + b"\xff" * 32,),), ("s0",))
+BENT: dict[PostReason, list[Any]] = {
+    PostReason.FORM: [lambda b: b"noise", lambda b: b.made()[:-1]],
+    PostReason.TOPIC: [lambda b: b.made(topic=bytes(16))],
+    PostReason.RECEIVER: [lambda b: b.made(receiver="b1")],
+    PostReason.SENDER: [
+        lambda b: b.made(sender=b.world.identity("s1")),  # reads elsewhere
+        lambda b: b.made(sender=b.world.identity("p0")),
+        lambda b: b.made(token=b""),  # no broker
+        lambda b: b.made(sender=b.world.identity("b1"), token=b""),  # stands above
+    ],
+    PostReason.SIGNATURE: [lambda b: b.made(sender=b.impostor("s0"))],
+    PostReason.EPOCH: [lambda b: b.made(tree=b.id._replace(epoch=2)), lambda b: b.made(tree=b.id._replace(epoch=0))],
+    PostReason.GENERATION: [lambda b: b.made(tree=b.id._replace(generation=1))],
+    PostReason.TREE: [
+        lambda b: b.made(tree=b.id._replace(publisher="p1")),  # has not announced itself
+        lambda b: b.made(tree=b.id._replace(publisher="s0")),
+        lambda b: b.made(tree=b.id._replace(publisher="nobody")),
+    ],
+    PostReason.TOKEN: [
+        lambda b: b.made(token=b"no token"),
+        lambda b: b.made(token=b.world.token("s1")),
+        lambda b: b.made(token=b.world.token("s0", b.world.realm.clock() - 86_400_000_000)),  # just over
+    ],
+    PostReason.PATH: [lambda b: b.made(filters=[FilterMessage(b.wanted[0].slots, ("s0", "s1"))])],
+    PostReason.ELEMENT: [lambda b: b.made(filters=[NO_POINT])],
+    PostReason.UNKNOWN: [lambda b: b.made(filters=b.world.encrypted("s0", wants([[5]]), b.id, remove=True))],
+}
+BENT_BY_BROKERS: dict[PostReason, list[Any]] = {
+    PostReason.SENDER: [lambda b: b.made(**{**b.passed_on("b3", "s0"), "token": b.world.token("s1")})],
+    PostReason.FRESH: [lambda b: b.made(**b.passed_on("b3", "s0"), fresh=True)],
+    PostReason.PATH: [
+        lambda b: b.made(**b.passed_on("b3")),  # a broker that would read without a token
+        lambda b: b.made(**b.passed_on("b2", "s2")),
+        lambda b: b.made(**b.passed_on("b3", "b2")),
+        lambda b: b.made(**b.passed_on("b3", "b3x")),
+        lambda b: b.made(**b.passed_on("b3", "s0", "s1")),
+    ],
+    PostReason.KEYS: [lambda b: b.made(**b.passed_on("b3", "s4"))],
+    PostReason.UNKNOWN: [lambda b: b.made(**b.passed_on("b3", "s0", remove=True))],
+}
+
+
+def slipped_in(world: World, broker: str, data: bytes) -> None:
+    """Into the log itself: who can write there needs no client of ours."""
+    with PostLog(world.realm.paths.topic(world.topic, broker).filter_posts) as log:
+        log.append([data])
+
+
+@pytest.mark.parametrize(
+    ("broker", "reason"), [*(("b3", reason) for reason in BENT), *(("b1", reason) for reason in BENT_BY_BROKERS)]
+)
+def test_a_bent_post_has_no_effect_and_its_own_reason(realms: Realms, broker: str, reason: PostReason) -> None:
+    world = realms.world(2, **SHAPE)
+    try:
+        world.subscribe("s0", wants([[1]]))
+        world.settle()
+        before = {name: world.rows(name) for name in world.brokers}
+        makers = (BENT if broker == "b3" else BENT_BY_BROKERS)[reason]
+        bent = Bent(world)
+        for number, make in enumerate(makers):
+            slipped_in(world, broker, make(bent))
+            world.settle()
+            assert world.desks[broker].refused() == {str(reason): number + 1}
+        assert {name: world.rows(name) for name in world.brokers} == before
+        told = world.desks[broker].refusals()
+        assert [each.reason for each in told] == [str(reason)] * len(makers)
+        # Honest ones are taken after that.
+        world.subscribe("s0", wants([[2]]))
+        world.settle()
+        check(world, EVENTS[:4])
+    finally:
+        world.close()
+
+
+def test_copies_and_replays_have_no_effect(world: World) -> None:
+    bent = Bent(world)
+    first, second = bent.made(number=10), bent.made(number=11, filters=[replaced(bent.wanted[0], remove=True)])
+    for data in (first, first, second, first, second):
+        slipped_in(world, "b3", data)
+        world.settle()
+    assert world.desks["b3"].repeated() == 3
+    assert not world.refused()
+    assert not any(world.rows(name) for name in world.brokers)
+    # The same bytes at another broker: it is not theirs, there or above.
+    slipped_in(world, "b1", first)
+    slipped_in(world, "b2", first)
+    world.settle()
+    assert world.refused() == {str(PostReason.RECEIVER): 2}
+
+
+def replaced(message: FilterMessage, *, remove: bool) -> FilterMessage:
+    return FilterMessage(message.slots, message.path, remove)
+
+
+def test_who_was_refused_is_not_taken_later_from_a_copy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A post that came too early for its token stays refused when its time has come."""
+    bent = Bent(world)
+    early = bent.made(token=world.token("s0", world.realm.clock() + 3_600_000_000), number=5)
+    slipped_in(world, "b3", early)
+    world.settle()
+    assert world.refused() == {str(PostReason.TOKEN): 1}
+    later(world, monkeypatch, seconds=3_700)
+    slipped_in(world, "b3", early)
+    world.settle()
+    assert world.desks["b3"].repeated() == 1
+    assert not world.rows("b3")
+
+
+def test_one_bad_filter_does_not_take_the_others_with_it(world: World) -> None:
+    bent = Bent(world)
+    good = world.encrypted("s0", wants([[0]], [[1]]), bent.id)
+    slipped_in(world, "b3", bent.made(filters=[good[0], NO_POINT, good[1], replaced(bent.wanted[0], remove=True)]))
+    world.settle()
+    assert world.refused() == {str(PostReason.ELEMENT): 1}
+    assert len(world.rows("b3")) == len(world.rows("b0")) == 1
+
+
+def test_a_budget_is_each_senders_own(realms: Realms) -> None:
+    world = realms.world(2, [None, 0], [1, 1])
+    try:
+        world.desks["b1"].close()
+        world.desks["b1"] = FilterDesk(world.realm, world.topic, "b1", allowance=Allowance(per_second=1, burst=3))
+        for i in range(5):
+            world.subscribe("s0", wants([[i]]))
+        world.subscribe("s1", wants([[0]]))
+        world.settle()
+        assert world.refused() == {str(PostReason.BUDGET): 2}
+        assert len(world.rows("b1")) == 4
+    finally:
+        world.close()
+
+
+def test_nobody_fills_a_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sealcast.overlay.layered.turns.MAX_BYTES_EACH", 33 * 3)
+    world.say("s0", [(wants([[i]]), False) for i in range(5)])
+    world.settle()
+    assert world.refused() == {str(PostReason.QUOTA): 2}
+    world.say("s0", [(wants([[0]]), True), (wants([[5]]), False)])
+    world.settle()
+    assert world.refused() == {str(PostReason.QUOTA): 2}
+    assert len(world.rows("b3")) == 3
+
+
+# --- whose time is over -------------------------------------------------------------------------------
+
+
+def later(world: World, monkeypatch: pytest.MonkeyPatch, *, seconds: int) -> None:
+    """For everyone's clock, and the log's."""
+    before = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: before() + seconds * 1_000_000_000)
+    monkeypatch.setattr(world.realm, "clock", lambda: time.time_ns() // 1000)
+
+
+def test_a_token_that_ended_ends_its_rows(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.subscribe("s0", wants([[0]]))
+    world.subscribe("s2", wants([[0]]))
+    world.settle()
+    versions = {name: world.desks[name].version() for name in world.brokers}
+    world.settle()
+    assert versions == {name: world.desks[name].version() for name in world.brokers}, "nothing moved, nothing written"
+    later(world, monkeypatch, seconds=80_000)
+    world.say("s2", [])  # a newer token, in time
+    later(world, monkeypatch, seconds=10_000)
+    world.settle()
+    world.wanted["s0"].clear()
+    check(world, EVENTS[:2])
+    assert not world.rows("b3")
+    assert not world.refused()
+    # Back with a new token: it says everything again, and is counted once.
+    world.subscribe("s0", wants([[0]]))
+    world.settle()
+    world.unsubscribe("s0", wants([[0]]))
+    world.settle()
+    assert not world.rows("b3")
+    check(world, EVENTS[:2])
+
+
+def test_a_desk_that_comes_late_judges_by_when_posts_came(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.subscribe("s0", wants([[0]]))
+    world.settle()
+    later(world, monkeypatch, seconds=80_000)
+    world.subscribe("s0", wants([[1]]))  # in time, with a newer token
+    later(world, monkeypatch, seconds=80_000)
+    world.settle()
+    check(world, EVENTS[:3])
+    # And one that comes after its token's end has lost what it had, however late the desk is.
+    later(world, monkeypatch, seconds=90_000)
+    world.subscribe("s0", wants([[2]]))
+    world.settle()
+    world.wanted["s0"].subtract([wants([[0]]), wants([[1]])])
+    world.wanted["s0"] += type(world.wanted["s0"])()
+    check(world, EVENTS[:4])
+
+
+def test_a_right_that_was_taken_away_ends_rows_at_once(world: World) -> None:
+    world.subscribe("s0", wants([[0]]))
+    world.subscribe("s1", wants([[0]]))
+    world.settle()
+    world.realm.revoke(world.topic, "s0", [Right.SUBSCRIBE])
+    world.settle()
+    world.wanted["s0"].clear()
+    check(world, EVENTS[:2])
+    slipped_in(world, "b3", Bent.made(bent_of(world)))
+    world.settle()
+    assert world.refused() == {str(PostReason.RIGHT): 1}
+
+
+def bent_of(world: World) -> Bent:
+    """Of somebody who may not get a token any more, and kept an old one."""
+    world.realm.grant(world.topic, "s0", [Right.SUBSCRIBE])
+    bent = Bent(world)
+    world.realm.revoke(world.topic, "s0", [Right.SUBSCRIBE])
+    return bent
+
+
+def test_a_revoked_reader_is_gone_from_all_tables(realms: Realms) -> None:
+    world = realms.world(3, [None, 0, 1, 2], [3, 3])
+    try:
+        realm, name = world.realm, f"mallory-{world.topic}"
+        realm.enrol(name)
+        realm.place_subscriber(world.topic, name, "b3")
+        world.announce()
+        world.wanted[name] = type(world.wanted["s0"])()
+        world.subscribe(name, wants([[0], [1]]))
+        world.subscribe("s0", wants([[0]]))
+        world.settle()
+        assert [len(world.rows(b)) for b in world.brokers] == [2, 2, 2, 2]
+        copy = signed_posts(
+            realm.state().topic(world.topic).id,
+            world.identity(name),
+            "b3",
+            Numbered(world.trees()[0], world.encrypted(name, wants([[2]]), world.trees()[0]), 1 << 60),
+            world.token(name),
+        )[0]
+        realm.revoke_entity(name)
+        slipped_in(world, "b3", copy)
+        world.settle()
+        assert [len(world.rows(b)) for b in world.brokers] == [1, 1, 1, 1]
+        assert world.refused() == {str(PostReason.CERTIFICATE): 1}
+    finally:
+        world.close()
+
+
+def test_moves_begin_new_trees_and_old_ones_end_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.subscribe("s0", wants([[0]]))
+    world.settle()
+    old, at = world.trees()[0], world.desks["b3"].version()
+    world.realm.place_subscriber(world.topic, "s0", "b2")
+    assert world.trees()[0] != old
+    world.settle()
+    assert world.rows("b3", old), "what is on its way is still routed"
+    world.say("s0", [(wants([[0]]), False)])
+    world.settle()
+    check(world, EVENTS[:2])
+    later(world, monkeypatch, seconds=90_000)
+    world.settle()
+    tables = world.tables("b3")
+    assert old not in tables.at(tables.version())
+    assert len(tables.at(at)[old].table) == 1, "an earlier version is what it was"
+    assert not world.refused()
+
+
+def test_an_epoch_that_is_over_takes_its_trees_with_it(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.subscribe("s0", wants([[0]]))
+    world.settle()
+    old = world.trees()[0]
+    world.realm.rotate(world.topic)
+    world.announce()
+    world.say("s0", [(wants([[0]]), False)])
+    world.settle()
+    assert len(world.rows("b0", old)) == len(world.rows("b0")) == 1
+    check(world, EVENTS[:2])
+    later(world, monkeypatch, seconds=90_000)
+    world.say("s0", [(wants([[0]]), False)], fresh=True)
+    world.settle()
+    assert not world.rows("b0", old)
+    assert not world.refused()
+    check(world, EVENTS[:2])
+
+
+# --- one that does not keep up ------------------------------------------------------------------------
+
+
+def test_too_many_waiting_posts_are_busy(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    directory = world.realm.paths.topic(world.topic, "b3").filter_posts
+    with PostLog(directory, max_waiting=2) as log:
+        data = Bent(world).made()
+        log.append([data])
+        log.append([data])
+        with pytest.raises(Busy):
+            log.append([data])
+        world.desks["b3"].turn()
+        log.append([data])
+
+
+def test_a_parent_that_does_not_keep_up_slows_its_children(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sealcast.overlay.layered.desk.MAX_BEHIND", 2)
+    monkeypatch.setattr(PostLog.__init__, "__kwdefaults__", {**PostLog.__init__.__kwdefaults__, "max_waiting": 3})
+    for i in range(6):
+        world.subscribe("s1", wants([[i]]))
+        world.desks["b1"].turn()
+    assert world.desks["b1"].version() == 5, "it stops taking posts in"
+    monkeypatch.undo()
+    world.settle()
+    check(world)
+    assert not world.refused()
+
+
+def test_filters_wait_for_an_ancestors_key(realms: Realms) -> None:
+    """s0 needs keys of b2 and b1 only; b2 puts on the layer of b0, who comes later."""
+    world = realms.world(2, [None, 0, 1], [2], silent=["b0"])
+    try:
+        world.subscribe("s0", wants([[0]]))
+        for name in ("b2", "b1"):
+            world.desks[name].turn()
+        assert not world.rows("b2")
+        assert not world.refused()
+        world.settle()
+        check(world, EVENTS[:2])
+    finally:
+        world.close()
+
+
+def test_post_names_the_last_number(world: World) -> None:
+    many = world.encrypted("s0", wants([[0]]), world.trees()[0]) * 2_000
+    sender, token = world.identity("s0"), world.token("s0")
+    assert post(world.realm, world.topic, sender, "b3", world.trees()[0], many, token, number=7) == 8
+    world.settle()
+    assert [list(paths.values()) for paths in world.rows("b3").values()] == [[2_000]]
+    assert [list(paths.values()) for paths in world.rows("b0").values()] == [[1]]
+    assert posting.MAX_WAITING > 1
