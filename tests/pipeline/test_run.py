@@ -112,9 +112,11 @@ def test_metrics_do_not_count_other_queries(spark: SparkSession, realm: Realm, t
     metrics = Metrics()
     with run.start(realm, spark=spark, metrics=metrics):
         other = spark.readStream.format("rate").load().writeStream.format("noop")
-        query = other.option("checkpointLocation", str(tmp_path / "other")).trigger(availableNow=True).start()
-        query.awaitTermination()
-    assert metrics.value("sealcast_batches_total") == 0
+        for _ in range(3):
+            query = other.option("checkpointLocation", str(tmp_path / "other")).trigger(availableNow=True).start()
+            query.awaitTermination()
+    # Ours has had time for the first batch of a new query, which is empty, or not.
+    assert metrics.value("sealcast_batches_total") <= 1
     assert metrics.value("sealcast_queries_running") == 0
 
 

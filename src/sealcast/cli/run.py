@@ -42,7 +42,10 @@ def run(
 
     Subscriptions, rights and revocations that change meanwhile count from the next batch on. A run that was killed
     goes on where it was: nothing is lost, nothing is delivered twice. What a broker admits it forwards to the others
-    that have subscribers; an event that two brokers handle counts twice.
+    that have subscribers; an event that two brokers handle counts twice. On a layered topic events go from broker to
+    broker, one hop a batch.
+
+    With --node no keys are opened but that broker's own: what falls due meanwhile, `sealcast maintain` does elsewhere.
     """
     here = talk.open_realm(realm)
     state = here.state()
@@ -61,7 +64,8 @@ def run(
             served = held.enter_context(metrics.serve(prometheus))
             talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
         spark = session(master, short_lived=once)
-        held.enter_context(upkeep(here))
+        if node is None:
+            held.enter_context(upkeep(here))
         if not once:
             talk.note("running; Ctrl-C stops in good order")
         totals = run_pipeline(

@@ -266,7 +266,10 @@ class Pipeline:
         terms = {node.name.node: self._held.enter_context(node.ledger.exclusive()) for node in nodes}
         for node in nodes:
             node.prepare()
-        turn_desks(names)  # all the way up: what was asked for before now counts for what is there now
+        # All the way up: what was asked for before now counts for what is there now. A post may wait for another's key.
+        for _ in nodes:
+            if not turn_desks(names):
+                break
         first = nodes[0]
         paths = first.paths if alone else first.realm.paths.topic(first.name.topic).hops
         _drop_foreign_checkpoint(paths.checkpoint, *(last.query for n in nodes if (last := n.ledger.last_span())))

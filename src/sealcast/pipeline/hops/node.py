@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log import files
@@ -25,15 +25,13 @@ from sealcast.log.hops import HopReader
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
+from sealcast.overlay.layered.desk import FilterDesk
+from sealcast.overlay.layered.table import NodeTables
 from sealcast.primitives import kdf
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layout import Layout
 from sealcast.trust.realm import Topic
-
-if TYPE_CHECKING:
-    from sealcast.overlay.layered.desk import FilterDesk
-    from sealcast.overlay.layered.table import NodeTables
 
 MAX_OPEN: Final = 1_024
 
@@ -96,14 +94,10 @@ class OpenNode(Unpicklable):
 
     @cached_property
     def tables(self) -> NodeTables:
-        from sealcast.overlay.layered.table import NodeTables
-
         return NodeTables(self.realm, self.name.topic, self.name.node)
 
     @cached_property
     def desk(self) -> FilterDesk:
-        from sealcast.overlay.layered.desk import FilterDesk
-
         return FilterDesk(self.realm, self.name.topic, self.name.node)
 
     def committed(self) -> PinnedOffset:
