@@ -44,6 +44,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "topic": Command("topic:app", "create, list, show, find and rotate topics"),
         "entity": Command("entity:app", "enrol, list, renew and revoke entities"),
         "broker": Command("broker:app", "add, list and show end-point brokers"),
+        "overlay": Command("overlay:app", "the tree of brokers of a layered topic, as text and as a picture"),
         "grant": Command("rights:grant_app", "give an entity rights on a topic"),
         "revoke": Command("rights:revoke_app", "take an entity's rights on a topic away"),
         "maintain": Command("maintain:app", "renew certificates and tokens, rotate keys: what is due"),

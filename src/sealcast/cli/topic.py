@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sealcast.cli import epochs, owners, talk
+from sealcast.cli import epochs, overlay, owners, talk
 from sealcast.cli.times import moment, seconds
 from sealcast.errors import SchemaRejected
 
@@ -31,7 +31,10 @@ def create(
     name: Annotated[str, typer.Argument(help="A new name.")],
     schema: Annotated[str, typer.Option("--schema", metavar="FILE", help=_SCHEMA_HELP)],
     partitions: Annotated[int, typer.Option(help="Publishers are spread over them; order is kept per publisher.")] = 1,
-    protection: Annotated[str, typer.Option(help="How much the infrastructure may know: endpoint.")] = "endpoint",
+    protection: Annotated[
+        str,
+        typer.Option(help="How much brokers may know: endpoint (all), layered (they route what they cannot read)."),
+    ] = "endpoint",
     access: Annotated[
         str,
         typer.Option(help="members: everyone enrolled may publish and subscribe; granted: only who was granted it."),
@@ -54,13 +57,28 @@ def create(
             "clustered-popular or key-tree (`sealcast plan keys` says which suits a workload).",
         ),
     ] = "mosaic",
+    layers: Annotated[
+        int | None,
+        typer.Option(metavar="R", help="Of a layered topic: so many brokers in a row must collude, 2 to 16."),
+    ] = None,
+    group: Annotated[
+        str | None, typer.Option(help="Of a layered topic: secp256k1 (the fast one), modp-2048 or modp-3072.")
+    ] = None,
+    nodes: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Brokers that a layered topic comes with [default: enough for its layers]."),
+    ] = None,
+    pad: Annotated[
+        bool, typer.Option("--pad", help="Of a layered topic: as many labels on every event, whatever it has.")
+    ] = False,
+    fan_out: Annotated[int | None, typer.Option(metavar="D", help="So many of them below each [default: 2].")] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
 
     Types are int, float, decimal, string, bool and timestamp. Bounds are inclusive. Spans of time are 90s, 15m, 12h,
-    30d, 4w or 1y.
+    30d, 4w or 1y. A layered topic comes with a tree of brokers (`sealcast overlay show`), or none with --nodes 0.
     """
     from sealcast.trust.parameters import KeyParameters
 
@@ -73,6 +91,7 @@ def create(
     }
     given = {"key_bits": key_size, "token_hash": token_hash, "messages_per_key": messages_per_key}
     parameters = KeyParameters.parse(given | {name: seconds(*span) for name, span in spans.items()})
+    layering = overlay.wanted(protection, layers, group, nodes, fan_out, pad)
     here = talk.open_realm(realm)
     here.create_topic(
         name,
@@ -84,12 +103,18 @@ def create(
         parameters=parameters,
         owner=owner,
         group_keys=group_keys,
+        layering=layering,
+        nodes=nodes,
+        fan_out=fan_out,
     )
     state = here.state()
     if json:
         talk.emit(describe(state, state.topic_state(name)))
         return
     talk.say(f"topic {name!r} created ({access}, {partitions} partition{'s' if partitions != 1 else ''})")
+    if layering is not None:
+        count = len(state.overlay(name).parents)
+        talk.say(f"{layering.layers} layers in {layering.group}; {count} brokers: sealcast overlay show {name}")
 
 
 app.command(epilog="Example: sealcast topic register orders --schema quotes.json --as alice --set key_bits=192")(
@@ -186,14 +211,13 @@ def show(name: str, realm: talk.RealmOption = None, json: talk.JsonOption = Fals
             ("topic", topic.name),
             ("id", topic.id.hex()),
             ("protection", topic.protection),
-            ("group keys", topic.group_keys),
+            *(overlay.summary(state, name) or [("group keys", topic.group_keys)]),
             ("access", topic.access),
             ("partitions", topic.partitions),
             ("epoch", f"{topic.epoch}, since {moment(topic.epoch_starts[-1])}"),
             ("key center", topic.center),
             ("keys", f"{topic.parameters.algorithm}, {topic.parameters.key_bits} bits"),
-            ("subscribers", f"{len(found.slots)} ({len(list(state.authorised_slots(name)))} may read)"),
-            ("subscriptions", len(found.subscriptions)),
+            *overlay.readers(state, name),
             ("attributes", "\n".join(_attribute(a) for a in topic.schema.attributes)),
         ]
     )
@@ -236,6 +260,8 @@ def describe(state: RealmState, found: TopicState) -> dict[str, object]:
         "parameters": topic.parameters.to_json(),
         "epoch_started": moment(topic.epoch_starts[-1]),
         "schema": topic.schema.to_json(),
+        "layering": None if topic.layering is None else topic.layering.to_json(),
+        "nodes": dict(found.nodes),
     }
 
 

@@ -31,12 +31,13 @@ _MAX_BUSHY_LAYERS: Final = 4
 _STEM_CHARACTERS: Final = 52
 
 
-def default_nodes(layers: int, fan_out: int = DEFAULT_FAN_OUT) -> int:
-    """A complete tree with as many levels as there are layers, so that below its leaves all layers count; a chain where
-    there are many."""
-    if layers > _MAX_BUSHY_LAYERS or fan_out == 1:
-        return layers
-    return int(sum(fan_out**level for level in range(layers)))
+def planted_shape(layers: int, nodes: int | None, fan_out: int | None) -> tuple[int, int]:
+    """How many brokers, and how many below each: what was asked for, else a complete tree with as many levels as there
+    are layers, so that below its leaves all of them count. Where there are many layers, a chain."""
+    if nodes is None and layers > _MAX_BUSHY_LAYERS:
+        return layers, 1
+    below = DEFAULT_FAN_OUT if fan_out is None else fan_out
+    return (sum(below**level for level in range(layers)) if nodes is None else nodes), below
 
 
 class OverlayAdministration(EntityAdministration):

@@ -10,7 +10,7 @@ from sealcast.errors import Misuse
 from sealcast.log import files
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model.schema import Schema
-from sealcast.trust.admin.overlays import DEFAULT_FAN_OUT, OverlayAdministration, default_nodes
+from sealcast.trust.admin.overlays import OverlayAdministration, planted_shape
 from sealcast.trust.changes import (
     DEFAULT_GROUP_KEYS,
     DEFAULT_PARAMETERS,
@@ -48,7 +48,7 @@ class TopicAdministration(OverlayAdministration):
         group_keys: str = DEFAULT_GROUP_KEYS,
         layering: Layering | None = None,
         nodes: int | None = None,
-        fan_out: int = DEFAULT_FAN_OUT,
+        fan_out: int | None = None,
     ) -> Topic:
         """A topic with its schema, registered with its one key center, which makes its keys as `parameters` say.
 
@@ -60,7 +60,6 @@ class TopicAdministration(OverlayAdministration):
             layering = Layering()
         if layering is None and nodes is not None:
             raise Misuse(f"only a topic whose protection is {LAYERED!r} comes with brokers of its own")
-        count = default_nodes(layering.layers, fan_out) if layering is not None and nodes is None else nodes or 0
         now, issuer = self.clock(), self.issuer()
         create = CreateTopic(
             name,
@@ -80,7 +79,8 @@ class TopicAdministration(OverlayAdministration):
         def decide(state: RealmState) -> list[Change]:
             changes: list[Change] = [create]
             if layering is not None:
-                changes += self._planted(apply(state, create), name, count, fan_out)
+                shape = planted_shape(layering.layers, nodes, fan_out)
+                changes += self._planted(apply(state, create), name, *shape)
             return [*changes, *issuer.opening(apply_all(state, changes), name, now)]
 
         made = self.registry.transact(decide).topic(name)
