@@ -10,6 +10,7 @@ depends on the exponent; see `modular` for what that means here.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -25,6 +26,7 @@ ORDER: Final = 0xFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFFEBAAEDCE6AF48A03BBFD25E8CD036414
 #: RFC 9380, section 3.1: a tag names the application, its version and the suite.
 TAG: Final = b"sealcast-V01-CS01-with-secp256k1_XMD:SHA-256_SSWU_RO_"
 _WIRE: Final = 33
+_LONG: Final = 65
 _UNCOMPRESSED: Final = b"\x04"
 
 
@@ -44,38 +46,49 @@ class Secp256k1:
 
     def power_many(self, elements: Sequence[Element], exponent: Exponent) -> list[Element]:
         context, scalar, found = GLOBAL_CONTEXT.ctx, exponent.packed, []
-        # One point and one buffer for all: making them anew costs as much as the checks.
-        point, out, size = _buffers(65)
+        point, out, size = _own.buffers
         read, multiply, write = (
             lib.secp256k1_ec_pubkey_parse,
             lib.secp256k1_ec_pubkey_tweak_mul,
             lib.secp256k1_ec_pubkey_serialize,
         )
         for element in elements:
-            if not read(context, point, _UNCOMPRESSED + element, 65):
+            if not read(context, point, _UNCOMPRESSED + element, _LONG):
                 raise Bug("an element is no point of the curve: only what `decode` returns is one")
             if not multiply(context, point, scalar):
                 raise Bug("an exponent is zero or beyond the order")
             write(context, out, size, point, EC_UNCOMPRESSED)
-            found.append(Element(ffi.buffer(out, 65)[1:]))
+            found.append(Element(ffi.buffer(out, _LONG)[1:]))
         return found
 
     def decode(self, data: bytes) -> Element:
         """From 33 bytes: infinity has no such spelling, and what is not on the curve is refused."""
         if len(data) != _WIRE or data[0] not in (2, 3):
             raise refused(self.name, "is no compressed point")
-        point, out, size = _buffers(65)
+        point, out, size = _own.buffers
         if not lib.secp256k1_ec_pubkey_parse(GLOBAL_CONTEXT.ctx, point, bytes(data), _WIRE):
             raise refused(self.name, "is not on the curve")
         lib.secp256k1_ec_pubkey_serialize(GLOBAL_CONTEXT.ctx, out, size, point, EC_UNCOMPRESSED)
-        return Element(ffi.buffer(out, 65)[1:])
+        return Element(ffi.buffer(out, _LONG)[1:])
 
     def encode(self, element: Element) -> bytes:
         return (b"\x03" if element[-1] & 1 else b"\x02") + element[:32]
 
 
-def _buffers(length: int) -> tuple[Any, Any, Any]:
-    return ffi.new("secp256k1_pubkey *"), ffi.new("unsigned char[]", length), ffi.new("size_t *", length)
+class _Own(threading.local):
+    """A point, a buffer and its size, for all calls of one thread: making them anew costs as much as the checks. The
+    library lets other threads run while it multiplies, so that each needs its own. (It writes the size that it used,
+    which is the one that it was given.)"""
+
+    def __init__(self) -> None:
+        self.buffers: tuple[Any, Any, Any] = (
+            ffi.new("secp256k1_pubkey *"),
+            ffi.new("unsigned char[]", _LONG),
+            ffi.new("size_t *", _LONG),
+        )
+
+
+_own: Final = _Own()
 
 
 CURVE: Final = Secp256k1()

@@ -56,10 +56,13 @@ _p: Final = gmpy2.mpz(P)
 _b: Final = gmpy2.mpz(B)
 _a: Final = gmpy2.mpz(A)
 _z: Final = gmpy2.mpz(Z)
+_ISOGENY: Final = tuple(tuple(map(gmpy2.mpz, part)) for part in (_X_NUM, _X_DEN, _Y_NUM, _Y_DEN))
 #: -B / A and B / (Z A), of step 6.6.2.
 _MINUS_B_OVER_A: Final = -_b * gmpy2.invert(_a, _p) % _p
 _B_OVER_ZA: Final = _b * gmpy2.invert(_z * _a, _p) % _p
 _SQRT: Final = (_p + 1) // 4
+#: A square root of -Z, which is 11 (Z itself is no square).
+_ROOT_OF_MINUS_Z: Final = gmpy2.powmod(-_z, _SQRT, _p)
 
 Point = tuple[int, int]
 
@@ -94,28 +97,26 @@ def _map(u: Any) -> tuple[Any, Any]:
     tv = (zu2 * zu2 + zu2) % _p
     x = _B_OVER_ZA if tv == 0 else _MINUS_B_OVER_A * (1 + gmpy2.invert(tv, _p)) % _p
     gx = ((x * x + _a) * x + _b) % _p
-    if gmpy2.legendre(gx, _p) == -1:
-        x = zu2 * x % _p
-        gx = ((x * x + _a) * x + _b) % _p
     y = gmpy2.powmod(gx, _SQRT, _p)
+    if y * y % _p != gx:
+        # gx has no root, and y is one of -gx. So x is Z u^2 times that, whose g is (Z u^2)^3 gx = -Z (Z u^3 y)^2.
+        x = zu2 * x % _p
+        y = _ROOT_OF_MINUS_Z * zu2 * u * y % _p
     if y & 1 != u & 1:
         y = -y % _p
     return _carried(x, y)
 
 
 def _carried(x: Any, y: Any) -> tuple[Any, Any]:
-    x_den, y_den = _at(_X_DEN, x), _at(_Y_DEN, x)
+    x2 = x * x % _p
+    x3 = x2 * x % _p
+    (a0, b0, c0, d0), (_, b1, c1), (a2, b2, c2, d2), (_, b3, c3, d3) = _ISOGENY
+    x_den, y_den = (x2 + b1 * x + c1) % _p, (x3 + b3 * x2 + c3 * x + d3) % _p
     if not x_den or not y_den:
         raise Bug("a label was hashed to the identity")  # for 2 in 2**256 field elements
     both = gmpy2.invert(x_den * y_den, _p)
-    return _at(_X_NUM, x) * both * y_den % _p, y * _at(_Y_NUM, x) * both * x_den % _p
-
-
-def _at(coefficients: tuple[int, ...], x: Any) -> Any:
-    value = gmpy2.mpz(0)
-    for coefficient in coefficients:
-        value = (value * x + coefficient) % _p
-    return value
+    x_num, y_num = (a0 * x3 + b0 * x2 + c0 * x + d0) % _p, (a2 * x3 + b2 * x2 + c2 * x + d2) % _p
+    return x_num * y_den % _p * both % _p, y * y_num % _p * x_den % _p * both % _p
 
 
 def _added(a: tuple[Any, Any], b: tuple[Any, Any]) -> tuple[Any, Any]:
