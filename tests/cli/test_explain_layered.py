@@ -24,6 +24,7 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = Realm.create(root)
     made.create_topic("quotes", SCHEMA, protection="layered")
     made.create_topic("deep", SCHEMA, protection="layered", layering=Layering(3), nodes=0)
+    made.create_topic("padded", SCHEMA, protection="layered", layering=Layering(padded=True), nodes=1)
     made.create_topic("empty", SCHEMA, protection="layered", nodes=0)
     made.create_topic("plain", SCHEMA)
     for name in ("alice", "bob", "carol"):
@@ -61,6 +62,8 @@ def test_every_broker_has_its_name_and_its_place(realm: Path) -> None:
 def test_what_brokers_see_depends_on_where_they_stand(realm: Path) -> None:
     seen = {party["who"].split()[0]: " ".join(party["learns"]) for party in told(realm, "deep")["parties"]}
     assert "how many labels it has" in seen["top"] and "how many labels it has" not in seen["middle"]
+    (root,) = [party for party in told(realm, "padded")["parties"] if "padded-node-1" in party["who"]]
+    assert "labels it has" not in " ".join(root["learns"]) and "padded to the same number" in " ".join(root["cannot"])
     # With three layers, alice is on the paths of three brokers, and not on the root's.
     assert all("alice" in seen[name] for name in ("lowest", "low", "middle")) and "alice" not in seen["top"]
     # Her filters may meet others' at the broker three hops above her, not before.

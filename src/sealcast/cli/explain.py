@@ -95,7 +95,7 @@ def _layered(state: RealmState, topic: str) -> Answer:
     # Trees of publishers differ in who stands on top; a publisher that subscribes is in the others' trees.
     publishers = state.publishers_of(topic)
     tree = Tree(_ON_TOP, overlay.parents_for(_ON_TOP), layering.layers)
-    standing = Standing(tree, overlay.parents.keys(), overlay.places.keys())
+    standing = Standing(tree, overlay.parents.keys(), overlay.places.keys(), padded=layering.padded)
     publisher, *others = (Party(*told) for told in standing.parties())
     parties = [
         publisher._replace(who=f"a publisher ({len(publishers)} announced for epoch {about.epoch})"),

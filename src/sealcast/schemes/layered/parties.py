@@ -27,8 +27,11 @@ class Told(NamedTuple):
 class Standing:
     """A tree, and which of its nodes are brokers and subscribers: one may be both."""
 
-    def __init__(self, tree: Tree, brokers: Collection[str], subscribers: Collection[str]) -> None:
+    def __init__(
+        self, tree: Tree, brokers: Collection[str], subscribers: Collection[str], *, padded: bool = False
+    ) -> None:
         self.tree = tree
+        self.padded = padded
         self.brokers = [name for name in tree.names if name in brokers]
         self.subscribers = [name for name in tree.names if name in subscribers]
 
@@ -72,14 +75,18 @@ class Standing:
                 "never from tokens that filters are equal"
             )
         if tree.depth(name) == 1:
-            learns.append("every event's id, size and time, and how many labels it has, unless publishers pad")
+            learns.append("every event's id, size and time" + ("" if self.padded else ", and how many labels it has"))
         else:
-            learns.append("the ids, sizes and times of events that someone below it gets")
+            learns.append(
+                "the ids, sizes and times of events that someone below it gets, and how many share their frames"
+            )
         if name in self.subscribers:
             learns.append("what it subscribed to itself, and so which of its rows those events hit")
         cannot = ["open a filter, an event's labels or its payload with its own keys"]
         if tree.depth(name) > 1:
             cannot.append("see events, or labels of events, that nobody below it asked for")
+        elif self.padded:
+            cannot.append("see how many labels an event has: all are padded to the same number")
         return Told(f"{name} ({self._place(name)})", learns, cannot)
 
     def _place(self, name: str) -> str:
@@ -93,7 +100,10 @@ class Standing:
         who = f"a subscriber ({len(self.subscribers)} placed)"
         return Told(
             who,
-            ["events that match one of its own filters", "the brokers above it, up to the layers it shares keys for"],
+            [
+                "events that match one of its own filters, and how many share a frame with them",
+                f"who its brokers are, up to {_count(self.tree.layers, 'hop')} above it",
+            ],
             ["open any other event", "learn what others subscribe to"],
         )
 
