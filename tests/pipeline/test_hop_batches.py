@@ -1,0 +1,217 @@
+"""Hop batches over real ledgers, the way that Spark calls for them: exactly once, whatever dies in between."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sealcast.clients.layered.interests import refresh_all
+from sealcast.errors import Corrupt, Locked, Misuse
+from sealcast.log.entry import Entry
+from sealcast.log.ledger import Ledger
+from sealcast.pipeline.hops import offsets
+from sealcast.pipeline.hops.sink import HopsWriter
+from sealcast.pipeline.hops.source import HopLimits, HopsStream, turn_desks
+from tests.pipeline.layered_world import TOPIC, HopLoop, LayeredWorld, a_task
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> LayeredWorld:
+    return LayeredWorld(tmp_path_factory.mktemp("made") / "realm")
+
+
+@pytest.fixture
+def world(made: LayeredWorld, tmp_path: Path) -> LayeredWorld:
+    return made.copy(tmp_path / "realm")
+
+
+def test_everybody_gets_what_they_asked_for_and_nothing_else(world: LayeredWorld) -> None:
+    world.publish("p0", 40)
+    world.publish("p1", 40)
+    world.admit()
+    assert world.drain() == 2  # the root's hop, then that of those below, together
+    world.check()
+    assert all(world.due[name] for name in ("ann", "bob", "eve")) and not world.due["joe"]
+    world.publish("p1", 10)
+    world.admit()
+    world.drain()  # as under a new checkpoint: on where the ledgers end
+    world.check()
+    for name in world.names:
+        assert name.open().ledger.verify() == name.open().ledger.end()
+
+
+class Died(BaseException):
+    """Not an error that anybody catches."""
+
+
+@pytest.mark.parametrize("committed", [0, 1])
+def test_a_driver_that_dies_between_two_brokers_commits(
+    world: LayeredWorld, committed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.publish("p0", 60)
+    world.admit()
+    loop = HopLoop(world.names)
+    assert loop.step()
+    end = loop.plan()
+    assert end is not None
+    real, left = Ledger.commit, [committed]
+
+    def dying(ledger: Ledger, entry: Entry, term: str | None = None) -> bool:
+        if not left[0]:
+            raise Died
+        left[0] -= 1
+        return real(ledger, entry, term)
+
+    with monkeypatch.context() as patch, pytest.raises(Died):
+        patch.setattr(Ledger, "commit", dying)
+        loop.run(end)
+    ends = [name.open().ledger.end() for name in world.names]
+    assert ends == [1, committed, 0]
+    # Spark starts again, and runs the batch again that it had planned: only the others have a part in it.
+    again = HopLoop(world.names)
+    again.start, again.batch = loop.start, loop.batch
+    tasks = again.source.partitions(again.start, end)
+    assert len({span.name.node for task in tasks for span in task.spans}) == 2 - committed  # type: ignore[attr-defined]
+    again.run(end)
+    assert not again.step()
+    assert [name.open().ledger.end() for name in world.names] == [1, 1, 1]
+    world.check()
+    # And once more, when it died after the last commit: nothing has a part in it.
+    again.start, again.batch = loop.start, loop.batch
+    assert not again.source.partitions(again.start, end)
+    again.run(end)
+    assert [name.open().ledger.end() for name in world.names] == [1, 1, 1]
+
+
+def test_what_is_not_the_brokers_offset_is_refused(world: LayeredWorld) -> None:
+    world.publish("p0", 5)
+    world.admit()
+    loop = HopLoop(world.names)
+    first = loop.start
+    root = world.names[0].node
+    end = loop.plan()
+    assert end is not None
+    for field, value in (("partitions", [7]), ("version", 99), ("tag", "00" * 32)):
+        with pytest.raises(Corrupt, match="altered"):
+            loop.source.partitions(first, _altered(end, root, field, value))
+    others = end["nodes"][world.names[1].node]
+    with pytest.raises(Corrupt, match="altered"):
+        loop.source.partitions(first, {"nodes": {**end["nodes"], root: others}})
+    for nonsense in ({}, {"nodes": []}, {"nodes": {root: 3}}, []):
+        with pytest.raises(Corrupt, match="altered"):
+            loop.source.partitions(first, nonsense)  # type: ignore[arg-type]
+    while loop.step():
+        pass
+    # An offset of ours, but an old one: what is behind it was delivered.
+    world.publish("p0", 5)
+    world.admit()
+    later = HopLoop(world.names)
+    planned = later.plan()
+    assert planned is not None
+    with pytest.raises(Corrupt, match="again"):
+        later.source.partitions(first, planned)
+
+
+def _altered(end: dict[str, Any], node: str, field: str, value: object) -> dict[str, Any]:
+    return {"nodes": {**end["nodes"], node: {**end["nodes"][node], field: value}}}
+
+
+def test_a_driver_that_was_replaced_commits_nothing(world: LayeredWorld) -> None:
+    world.publish("p0", 5)
+    world.admit()
+    loop = HopLoop(world.names)
+    end = loop.plan()
+    assert end is not None
+    root = world.names[0]
+    with root.open().ledger.exclusive() as old:
+        pass
+    with root.open().ledger.exclusive():
+        loop.sink = HopsWriter(world.names, f'{{"{root.node}": "{old}"}}')
+        with pytest.raises(Locked):
+            loop.run(end)
+        with pytest.raises(Locked):
+            root.open().ledger.collect(root.open().pieces, 1 << 60, old)
+    assert not root.open().ledger.end()
+
+
+def test_a_batch_is_bounded(world: LayeredWorld) -> None:
+    for _ in range(5):
+        world.publish("p0", 4)
+        world.admit()
+    loop = HopLoop(world.names, HopLimits(2, 1 << 30, 2))
+    sizes = []
+    while (end := loop.plan()) is not None:
+        sizes.append(end["nodes"][world.names[0].node]["partitions"][0])
+        loop.run(end)
+    assert sizes[:3] == [2, 4, 5]
+    world.check()
+    by_bytes = HopLoop(world.names, HopLimits(1000, 1, 2))
+    assert by_bytes.plan() is None
+
+
+def test_a_broker_that_moves_goes_on_below_another_and_loses_nothing(tmp_path: Path) -> None:
+    world = LayeredWorld(tmp_path / "realm", nodes=4)
+    overlay, first = world.realm.state().overlay(TOPIC), world.names[0].node
+    leaf = next(n.node for n in world.names if not overlay.children(n.node) and overlay.parents[n.node] != first)
+    world.publish("p0", 30)
+    world.admit()
+    loop = HopLoop(world.names)
+    assert loop.step()  # as far as the root: what the others will get is on its way
+    world.realm.place_node(TOPIC, leaf, under=first)
+    _speak(world)
+    world.publish("p1", 30)
+    world.admit()
+    world.drain()
+    moved = next(name for name in world.names if name.node == leaf).open()
+    assert len(moved.upstreams()) == 2 and len(moved.committed().partitions) == 2
+    world.check()
+
+
+def _speak(world: LayeredWorld) -> None:
+    while turn_desks(world.names) or any(getattr(done, "posts", 0) for *_, done in refresh_all(world.realm)):
+        pass
+
+
+def test_a_broker_that_joins_begins_where_it_stands(world: LayeredWorld) -> None:
+    world.publish("p0", 10)
+    world.admit()
+    loop = HopLoop(world.names)
+    while loop.step():
+        pass
+    world.realm.add_broker("new")
+    world.realm.place_node(TOPIC, "new", under=world.names[0].node)
+    # The same checkpoint, which has never heard of it.
+    source = HopsStream(world.names, loop.limits)
+    assert len(world.names) == 4
+    found = {name.node: offset for name, offset in offsets.from_json(loop.start, world.names).items()}
+    assert found["new"].partitions == (0,)
+    world.realm.enrol("zoe")
+    world.realm.place_subscriber(TOPIC, "zoe", "new")
+    world.subscribe("zoe", "price < 100")
+    world.publish("p0", 20)
+    world.admit()
+    after = HopLoop(world.names)
+    after.source, after.start, after.batch = source, loop.start, loop.batch
+    while after.step():
+        pass
+    world.check()
+    assert world.due["zoe"]
+
+
+def test_nothing_secret_is_in_what_spark_pickles(world: LayeredWorld) -> None:
+    world.publish("p0", 3)
+    world.admit()
+    loop = HopLoop(world.names)
+    end = loop.plan()
+    assert end is not None
+    with a_task():
+        tasks = loop.source.partitions(loop.start, end)
+        staged = [loop.sink.write(loop.source.read(task)) for task in tasks]
+    for traveller in (loop.source, loop.sink, tasks, staged):
+        assert pickle.loads(pickle.dumps(traveller)) is not None
+    for name in world.names:
+        with pytest.raises(Misuse):
+            pickle.dumps(name.open())
