@@ -225,7 +225,7 @@ class Interests(Unpicklable):
         if told.pending is not None:
             yield told.pending
             told = told.after(told.pending, 1)
-        yield from told.due(self._own.all(), ready, token)
+        yield from told.due(self._own.all(), ready, token, self.realm.clock())
 
     def _say(self, told: Told, due: Due, encrypter: Subscriber, token: bytes) -> tuple[Told, int]:
         """One tree's posts, durable on return, and counted once whatever happens in between."""

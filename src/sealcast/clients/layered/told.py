@@ -7,6 +7,10 @@ Filters have numbers here, and nothing else: what they say is in `own_filters`, 
 **Told once.** A post is numbered, and a broker takes each number once. What is about to be posted is written down
 first (`Told.pending`): after a crash the same is posted under the same number, and counts once. Numbers follow
 the clock, so that a subscriber whose files were lost does not give numbers again that its broker has seen.
+
+**Told again.** A broker drops what came from somebody whose token has ended or whose right was taken away, and does not
+say so. So with a new token, and now and then with the same, everything is said afresh: it replaces what was said
+before, and a broker that still knows it all has nothing to pass on.
 """
 
 from __future__ import annotations
@@ -18,6 +22,8 @@ from typing import Any, Final
 from sealcast.schemes.layered.tree import TreeId
 
 FORMAT: Final = 1
+#: How long a broker is taken to know what it was told.
+AFRESH_US: Final = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +31,9 @@ class Known:
     """What a broker knows of this subscriber in one tree."""
 
     filters: frozenset[int]
-    #: SHA-256 of the token that was shown last: what is known lasts as long as it does.
+    #: SHA-256 of the token that was shown; and when everything was said afresh.
     token: bytes
+    since_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +47,7 @@ class Due:
     add: tuple[int, ...]
     remove: tuple[int, ...]
     token: bytes
+    at_us: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +63,7 @@ class Told:
     #: Filters that their owner has ended, and some tree may not know yet.
     ending: frozenset[int] = frozenset()
     pending: Due | None = None
-    #: When half of the life of the newest token that was shown is over: then another is shown.
+    #: When a newer token should be shown.
     renew_us: int = 0
     #: Every broker that it was at, in the order in which it came to them: something may be left there.
     homes: tuple[str, ...] = ()
@@ -68,18 +76,17 @@ class Told:
         homes = tuple(dict.fromkeys((*self.homes, home)))
         return replace(self, home=home, trees=kept, pending=pending, homes=homes)
 
-    def due(self, filters: Collection[int], trees: Collection[TreeId], token: bytes) -> Iterator[Due]:
+    def due(self, filters: Collection[int], trees: Collection[TreeId], token: bytes, now_us: int) -> Iterator[Due]:
         """What has to be posted, given the filters and trees of now; numbers are given by `numbered`."""
         wanted = frozenset(filters) - self.ending
         for tree in sorted(trees):
             known = self.trees.get(tree)
-            if known is None:
-                if wanted:
-                    yield Due(tree, 0, True, tuple(sorted(wanted)), (), token)
-                continue
-            add, remove = tuple(sorted(wanted - known.filters)), tuple(sorted(known.filters - wanted))
-            if add or remove or (known.filters and known.token != token):
-                yield Due(tree, 0, False, add, remove, token)
+            if known is None or (known.filters and (known.token != token or now_us >= known.since_us + AFRESH_US)):
+                if wanted or known is not None:
+                    yield Due(tree, 0, True, tuple(sorted(wanted)), (), token, now_us)
+            elif known.filters != wanted:
+                add, remove = sorted(wanted - known.filters), sorted(known.filters - wanted)
+                yield Due(tree, 0, False, tuple(add), tuple(remove), token, now_us)
 
     def is_due(self, filters: Collection[int], home: str | None, trees: Collection[TreeId], now_us: int) -> bool:
         """Whether `due` may have something to say, asked without a key: numbers and times are enough."""
@@ -90,8 +97,12 @@ class Told:
             or bool(self.ending)
             or self.pending is not None
             or now_us >= self.renew_us
-            or any(tree not in self.trees or self.trees[tree].filters != set(filters) for tree in trees)
+            or any(self._is_due(tree, frozenset(filters), now_us) for tree in trees)
         )
+
+    def _is_due(self, tree: TreeId, filters: frozenset[int], now_us: int) -> bool:
+        known = self.trees.get(tree)
+        return known is None or known.filters != filters or now_us >= known.since_us + AFRESH_US
 
     def numbered(self, due: Due, now_us: int) -> Due:
         return replace(due, number=max(self.posts + 1, now_us))
@@ -99,8 +110,10 @@ class Told:
     def after(self, due: Due, posts: int) -> Told:
         """When it was posted, as so many posts."""
         before = self.trees.get(due.tree)
-        had = frozenset[int]() if before is None or due.fresh else before.filters
-        known = Known((had | set(due.add)) - set(due.remove), due.token)
+        if before is None or due.fresh:
+            known = Known(frozenset(due.add), due.token, due.at_us)
+        else:
+            known = replace(before, filters=(before.filters | set(due.add)) - set(due.remove))
         return replace(
             self,
             posts=due.number + posts - 1,
@@ -124,9 +137,10 @@ def to_json(told: Told) -> dict[str, Any]:
         "home": told.home,
         "filters": told.filters,
         "posts": told.posts,
-        "trees": [[*tree, sorted(known.filters), known.token.hex()] for tree, known in told.trees.items()],
+        "trees": [[*tree, sorted(k.filters), k.token.hex(), k.since_us] for tree, k in told.trees.items()],
         "ending": sorted(told.ending),
-        "pending": due and [*due.tree, due.number, due.fresh, list(due.add), list(due.remove), due.token.hex()],
+        "pending": due
+        and [*due.tree, due.number, due.fresh, list(due.add), list(due.remove), due.token.hex(), due.at_us],
         "renew_us": told.renew_us,
         "homes": list(told.homes),
     }
@@ -137,21 +151,25 @@ def from_json(body: Mapping[str, Any]) -> Told:
     if body["format"] != FORMAT:
         raise ValueError(body["format"])
     return Told(
-        str(body["home"]),
-        int(body["filters"]),
-        int(body["posts"]),
-        {_tree(p, e, g): Known(frozenset(map(int, n)), bytes.fromhex(t)) for p, e, g, n, t in body["trees"]},
-        frozenset(map(int, body["ending"])),
-        None if body["pending"] is None else _due(*body["pending"]),
-        int(body["renew_us"]),
-        tuple(map(str, body["homes"])),
+        home=str(body["home"]),
+        filters=int(body["filters"]),
+        posts=int(body["posts"]),
+        trees=dict(map(_known, body["trees"])),
+        ending=frozenset(map(int, body["ending"])),
+        pending=None if body["pending"] is None else _due(body["pending"]),
+        renew_us=int(body["renew_us"]),
+        homes=tuple(map(str, body["homes"])),
     )
 
 
-def _tree(publisher: str, epoch: int, generation: int) -> TreeId:
-    return TreeId(str(publisher), int(epoch), int(generation))
+def _known(row: list[Any]) -> tuple[TreeId, Known]:
+    publisher, epoch, generation, filters, token, since_us = row
+    known = Known(frozenset(map(int, filters)), bytes.fromhex(token), int(since_us))
+    return TreeId(str(publisher), int(epoch), int(generation)), known
 
 
-def _due(p: str, e: int, g: int, number: int, fresh: bool, add: list[int], remove: list[int], token: str) -> Due:
+def _due(row: list[Any]) -> Due:
+    publisher, epoch, generation, number, fresh, add, remove, token, at_us = row
+    tree = TreeId(str(publisher), int(epoch), int(generation))
     numbers = tuple(map(int, add)), tuple(map(int, remove))
-    return Due(_tree(p, e, g), int(number), bool(fresh), *numbers, bytes.fromhex(token))
+    return Due(tree, int(number), bool(fresh), *numbers, bytes.fromhex(token), int(at_us))

@@ -1,0 +1,103 @@
+"""A layered topic's brokers without Spark: the pipeline's own kernels, desks and ledgers, until nothing moves."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pyarrow as pa
+
+from sealcast.log.entry import Entry, PieceRef
+from sealcast.log.ledger import Ledger
+from sealcast.log.offsets import PinnedOffset
+from sealcast.log.pieces import Pieces
+from sealcast.model.stages import Ruled
+from sealcast.pipeline.columns import COUNTS, REJECTED
+from sealcast.pipeline.context import gate as gate_of
+from sealcast.pipeline.gate import bounds_of
+from sealcast.pipeline.history import History
+from sealcast.pipeline.hops.admit import admit
+from sealcast.pipeline.hops.node import NodeName
+from sealcast.pipeline.hops.source import HopSpan, route, turn_desks
+from sealcast.pipeline.rulings import received_of, rule_frames
+from sealcast.trust.deployment import Realm
+from sealcast.trust.replay import SETTLING_US
+from sealcast.wire import hops
+from sealcast.wire.hops import HopPiece
+
+Tamper = Callable[[HopPiece], HopPiece]
+
+
+def pump(realm: Realm, topic: str, tamper: Tamper = lambda piece: piece, *, desks: bool = True) -> Counter[str]:
+    """Everything that waits, through the whole tree; what came of it. `tamper` plays a bad broker, which alters what it
+    hands on."""
+    overlay = realm.state().overlay(topic)
+    names = [NodeName(str(realm.paths.root), topic, node) for node in overlay.downwards()]
+    totals: Counter[str] = Counter()
+    for name in names:
+        name.open().look_up()
+    while desks and turn_desks(names):
+        pass
+    for root in overlay.roots:
+        totals += admit_all(realm, topic, root)
+    for name in names:
+        totals += hop_all(name, tamper)
+    return totals
+
+
+def admit_all(realm: Realm, topic: str, root: str) -> Counter[str]:
+    """What is in a root's log and was not handled yet, as one batch."""
+    about, paths, version = realm.state().topic(topic), realm.paths.topic(topic, root), realm.registry.version()
+    ledger = Ledger(paths.ledger, realm.broker(root).journal_key(about.id))
+    last, log, now = ledger.last(), realm.frames(topic, root), time.time_ns() // 1000
+    start = last.entry.end if last else PinnedOffset.initial(log.partitions)
+    ends = tuple(log.partition(p).end() for p in range(log.partitions))
+    end = PinnedOffset(ends, version, max(now, start.time_us), max(now - SETTLING_US, start.settled_us))
+    gate = gate_of(str(realm.paths.root), topic, version, root)
+    windows = History(ledger, Pieces(paths.pieces), log, bounds_of(about), hops.parse).windows(ledger.end())
+    codes = rule_frames(windows, log, start.ranges(end), gate, end.settled_us)
+    refs, totals = [], Counter[str]()
+    for partition, first, stop in start.ranges(end):
+        piece = admit(
+            Ruled(received_of(partition, list(log.partition(partition).read(first, stop))), codes[partition]),
+            gate,
+            root,
+        )
+        staged = Pieces(paths.pieces).stage(partition, first, stop, hops.encode(piece))
+        refs.append(PieceRef(staged.name, staged.digest, staged.size, partition, first, stop, len(piece), 0, 0))
+        totals += Counter(piece.counts)
+    if refs:
+        ledger.commit(Entry("test", last.entry.batch + 1 if last else 0, start, end, tuple(refs), dict(totals)))
+    ledger.close()
+    log.close()
+    return totals
+
+
+def hop_all(name: NodeName, tamper: Tamper) -> Counter[str]:
+    """What is above a broker and was not taken yet, as one batch."""
+    node = name.open()
+    begin, available = node.committed(), node.available()
+    refs, totals = [], Counter[str]()
+    pinned = PinnedOffset(available, node.desk.version(), max(time.time_ns() // 1000, begin.time_us))
+    for partition, last in enumerate(available):
+        first = begin.partitions[partition] if partition < len(begin.partitions) else 0
+        if first == last:
+            continue
+        row = _row(route(HopSpan(name, partition, first, last, pinned, 0)))
+        piece = tamper(hops.parse(row["piece"]))
+        staged = node.pieces.stage(partition, first, last, hops.encode(piece))
+        about = (partition, first, last, row["matched"], row["deliveries"], row["encryptions"])
+        refs.append(PieceRef(staged.name, staged.digest, staged.size, *about))
+        totals += Counter({count: row[count] for count in (*COUNTS, *REJECTED.values())})
+    if refs:
+        before = node.ledger.last()
+        entry = Entry("test", before.entry.batch + 1 if before else 0, begin, pinned, tuple(refs), dict(totals))
+        node.ledger.commit(entry)
+    return totals
+
+
+def _row(batch: pa.RecordBatch) -> dict[str, Any]:
+    (row,) = batch.to_pylist()
+    return dict(row)
