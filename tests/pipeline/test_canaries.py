@@ -139,7 +139,7 @@ def test_the_search_finds_what_is_there(watched: tuple[Realm, Path, bytes], tmp_
     for needle, what in needles.items():
         planted.write_bytes(b"a line before\n<td>" + needle + b"</td>")
         assert what in found([planted], needles)
-    raw = realm.broker().master.reveal()
+    raw = realm.broker().journal_key(realm.state().topic("quotes").id).reveal()
     for hidden in (
         pickle.dumps({"key": raw}),
         base64.b64encode(b"x" + raw + b"y"),
@@ -265,6 +265,7 @@ def _handles(directory: Path) -> dict[str, object]:
         "sealing key": SealingKey(Secret.random(), b""),
         "signing key": SigningKey.generate(),
         "broker": realm.broker(),
+        "center": realm.center(),
         "identity": realm.identity("alice"),
         "topic": topic,
         "ledger": topic.ledger,

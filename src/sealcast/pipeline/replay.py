@@ -64,8 +64,13 @@ class Replay(StatefulProcessor):
         self._name = name
 
     def init(self, handle: StatefulProcessorHandle) -> None:
+        # Spark also calls this in a process of its own on the driver, and says of whatever goes wrong there that it
+        # crashed: nothing that can go wrong belongs here.
         self._state = handle.getValueState("windows", _STATE)
-        self._key = self._name.open().journal_key
+
+    @property
+    def _key(self) -> Secret:
+        return self._name.open().journal_key
 
     def handleInitialState(self, key: Any, initialState: Row, timerValues: TimerValues) -> None:
         self._state.update((bytes(initialState.windows),))
