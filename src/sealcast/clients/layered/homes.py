@@ -27,9 +27,11 @@ class Found:
 class Homes:
     """Everything that one subscriber gets on one topic, wherever it stood. The current home is the last."""
 
-    def __init__(self, directories: Mapping[str, Path], name: str) -> None:
-        """`directories`: the `hops/` of each broker, the oldest home first."""
+    def __init__(self, directories: Mapping[str, Path], name: str, *, routes: bool = False) -> None:
+        """`directories`: the `hops/` of each broker, the oldest home first. A subscriber that `routes`, being a broker
+        itself, finds there also what is only on its way through: it is not for its mailbox."""
         self._name = name
+        self._routes = routes
         self._mailboxes: dict[str, HopMailbox] = {}
         self._next: dict[str, Cursor] = {}
         self.update(directories)
@@ -52,8 +54,17 @@ class Homes:
     def deliveries(self) -> Iterator[Found]:
         """Everything after what was `passed` that is committed by now."""
         for home, mailbox in list(self._mailboxes.items()):
-            for delivery in mailbox.deliveries(self._next[home]):
+            for delivery in self._own(mailbox, self._next[home]):
                 yield Found(home, delivery)
+
+    def between(self, first: int, end: int) -> Iterator[HopDelivery]:
+        """What records `first` to before `end` of the current home's ledger have."""
+        return self._own(self.current, Cursor(first), end)
+
+    def _own(self, mailbox: HopMailbox, start: Cursor | None = None, end: int | None = None) -> Iterator[HopDelivery]:
+        for delivery in mailbox.deliveries(start, end=end):
+            if not self._routes or any(entry.final for entry in delivery.entries):
+                yield delivery
 
     def passed(self, found: Found) -> None:
         """It was handed out, or given up: what follows comes next."""
@@ -83,6 +94,8 @@ class Homes:
 
     def lag(self) -> int:
         """How many events wait after what was acknowledged."""
+        if self._routes:
+            return sum(1 for mailbox in self._mailboxes.values() for _ in self._own(mailbox))
         return sum(mailbox.lag() for mailbox in self._mailboxes.values())
 
     def acknowledge(self, done: Mapping[str, HopDelivery]) -> None:

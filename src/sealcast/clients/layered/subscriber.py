@@ -17,7 +17,6 @@ from sealcast.clients.layered.homes import Found, Homes
 from sealcast.clients.layered.interests import Interests
 from sealcast.clients.layered.opening import EventOpener
 from sealcast.errors import CannotOpen, Misuse, NotFound
-from sealcast.log.cursor import Cursor
 from sealcast.log.hops import HopDelivery
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.primitives.secrets import Unpicklable
@@ -25,6 +24,7 @@ from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layer_keys import own_identity
+from sealcast.trust.roles import Role
 from sealcast.trust.state import RealmState
 
 EVENTS_PER_POLL: Final = 1_000
@@ -78,7 +78,7 @@ class LayeredSubscriber(Unpicklable):
         self._told: RealmState | None = None
         self._look_at = 0.0
         self._look()
-        self._homes = Homes(self._directories(), as_)
+        self._homes = Homes(self._directories(), as_, routes=Role.BROKER in state.entity(as_).roles)
         if from_ is not None:
             self._homes.locate(_place(from_))
         self._handed_out: dict[str, HopDelivery] = {}
@@ -108,7 +108,7 @@ class LayeredSubscriber(Unpicklable):
         """What the records `first` to before `end` of its broker's ledger hold for it: for a reader that keeps its
         place itself."""
         self._current()
-        for delivery in self._homes.current.deliveries(Cursor(first), end=end):
+        for delivery in self._homes.between(first, end):
             yield self._opener.open(delivery.piece, delivery.row)
 
     @property
