@@ -14,7 +14,17 @@ from sealcast.lab.curious.net import Net
 from sealcast.lab.curious.pooling import Observer, Pool, Wiretap
 from sealcast.lab.experiments import find
 from sealcast.primitives.curve import CURVE
-from sealcast.schemes.layered.exposure import CLAIMS, Exposure, Members, Reach, Rule, layers_left, opens, way
+from sealcast.schemes.layered.exposure import (
+    CLAIMS,
+    Exposure,
+    Members,
+    Reach,
+    Rule,
+    layers_left,
+    opens,
+    reads_everything,
+    way,
+)
 from sealcast.schemes.layered.tree import Tree
 from tests.schemes.layered_net import TOY
 
@@ -120,8 +130,11 @@ def test_every_coalition_there_is(seed: int) -> None:
     smallest: dict[bool, int] = {}
     for count in range(1, 5):
         for members in combinations(nodes, count):
-            found = label in Pool(world.net, world.observer, Wiretap(members)).filters(subscriber)
+            pool = Pool(world.net, world.observer, Wiretap(members))
+            found = label in pool.filters(subscriber)
             assert found == opens(tree, members, subscriber), members
+            if count < 4:
+                assert pool.events() == readable(world, members), members
             if found:
                 smallest.setdefault("P" in members, count)
     assert smallest.get(True) == 2  # the publisher and its child
@@ -129,6 +142,14 @@ def test_every_coalition_there_is(seed: int) -> None:
         assert smallest[False] == tree.layers
     if tree.depth(subscriber) <= tree.layers:
         assert False not in smallest  # the layer that is shared with the publisher stays on
+
+
+def readable(world: World, members: tuple[str, ...]) -> set[bytes]:
+    """The events that a coalition should be able to read: all; or those of whom it got, or opened the filter."""
+    if reads_everything(world.tree, members, world.labels):
+        return set(world.net.events)
+    theirs = [name for name in world.labels if name in members or opens(world.tree, members, name)]
+    return {event for event, about in world.net.events.items() if not about.got.isdisjoint(theirs)}
 
 
 def test_brokers_that_are_not_in_a_row() -> None:

@@ -91,6 +91,14 @@ def opens(tree: Tree, members: Collection[str], subscriber: str) -> bool:
     )
 
 
+def reads_everything(tree: Tree, members: Collection[str], subscribers: Collection[str]) -> bool:
+    """Whether any coalition at all opens every event, wanted or not: as the publisher does; or with everyone on the way
+    from a root down to one of those for whom the publisher encrypts, whose keys are all that is on it."""
+    return tree.publisher in members or any(
+        all(name in members for name in target) for target in tree.targets(frozenset(subscribers))
+    )
+
+
 def shared_below(tree: Tree, broker: str, one: str, other: str) -> bool:
     """Whether equal filters of the two are one row at the broker: both come through the same r - 1 nodes below it."""
 
