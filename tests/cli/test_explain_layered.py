@@ -89,6 +89,14 @@ def test_every_coalition_is_told_with_the_topics_numbers(realm: Path) -> None:
     )
 
 
+def test_whoever_may_publish_counts(realm: Path) -> None:
+    """Filters go into the tree of every publisher: a root needs the help of any one of them."""
+    assert told(realm, "quotes")["left"][0].startswith("3 may publish")
+    Realm(realm).create_topic("closed", SCHEMA, protection="layered", access="granted")
+    Realm(realm).grant("closed", "bob", [Right.PUBLISH])
+    assert told(realm, "closed")["left"][0].startswith("1 may publish")
+
+
 def test_as_text(realm: Path) -> None:
     result = sealcast("explain", "quotes", "--realm", realm)
     assert result.code == 0

@@ -17,10 +17,12 @@ from sealcast.filters.parse import parse
 from sealcast.model import Event, Schema
 from sealcast.overlay.layered.table import NodeTables
 from sealcast.primitives.curve import CURVE
-from sealcast.primitives.groups import CachedHashes
+from sealcast.primitives.groups import CachedHashes, Element
+from sealcast.schemes.layered.agreement import exponents_for
 from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.tree import TreeId
+from sealcast.schemes.layered.tree import Tree, TreeId
 from sealcast.trust.deployment import Realm
+from sealcast.trust.layer_keys import agreement_keys, own_identity
 from tests.clients.layered_pump import pump
 
 SCHEMA = Schema.from_json(
@@ -88,11 +90,23 @@ def test_the_search_would_find_it(realm: Realm, tmp_path: Path) -> None:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def broker(realm: Realm, node: str) -> Broker:
+def broker(realm: Realm, node: str, publisher: str = "nyse") -> Broker:
     tables = NodeTables(realm, "quotes", node)
-    (found,) = tables.at(tables.version()).values()
+    (found,) = [table for tree, table in tables.at(tables.version()).items() if tree.publisher == publisher]
     tables.close()
     return found
+
+
+def hashed(realm: Realm, publisher: str = "nyse") -> Element:
+    """The filter's one label, as everyone can compute it."""
+    about = realm.state().topic("quotes")
+    compiled = label_filter(check(parse(FILTER), SCHEMA).condition, SCHEMA)
+    (label,) = {label for conjunction in compiled.conjunctions for slot in conjunction.slots for label in slot}
+    return CachedHashes(CURVE, TreeId(publisher, about.epoch, 0).domain(about.id))(label)
+
+
+def tokens(found: Broker) -> set[Element]:
+    return {token for row in found.table.rows() for slot in row.slots for token in slot}
 
 
 def test_equal_filters_meet_where_they_should(realm: Realm) -> None:
@@ -108,18 +122,28 @@ def test_equal_filters_meet_where_they_should(realm: Realm) -> None:
 
 
 def test_two_brokers_in_a_row_open_a_table_and_one_does_not(realm: Realm) -> None:
-    about = realm.state().topic("quotes")
-    domain = TreeId("nyse", about.epoch, 0).domain(about.id)
-    (label,) = {
-        label
-        for conjunction in label_filter(check(parse(FILTER), SCHEMA).condition, SCHEMA).conjunctions
-        for slot in conjunction.slots
-        for label in slot
-    }
-    hashed = CachedHashes(CURVE, domain)(label)
+    label = hashed(realm)
     leaf, root = broker(realm, "quotes-node-2"), broker(realm, "quotes-node-1")
-    held = {token for row in leaf.table.rows() for slot in row.slots for token in slot}
     own = ("alice", "carol", "quotes-node-1", "nyse")
-    assert not {CURVE.power(hashed, leaf.layers.key(name)) for name in own} & held
+    assert not {CURVE.power(label, leaf.layers.key(name)) for name in own} & tokens(leaf)
     # The root lends it what it shares with the two subscribers.
-    assert {CURVE.power(hashed, root.layers.key(name)) for name in ("alice", "carol")} == held
+    assert {CURVE.power(label, root.layers.key(name)) for name in ("alice", "carol")} == tokens(leaf)
+
+
+def test_whoever_may_publish_is_a_publisher_for_a_root_to_ask(realm: Realm) -> None:
+    """Mallory has published nothing that anyone wanted. Everyone's filters are in its tree all the same, and every
+    layer on them at the root ends at Mallory."""
+    realm.enrol("mallory")
+    with Publisher(realm, "quotes", "mallory") as publisher:
+        publisher.publish([Event({"symbol": "none", "price": 1}, b"")])
+    pump(realm, "quotes")
+    label, root = hashed(realm, "mallory"), broker(realm, "quotes-node-1", "mallory")
+    assert len(root.table) == 2
+    assert not {CURVE.power(label, root.layers.key(name)) for name in PLACES.keys() | set(PLACES.values())} & tokens(
+        root
+    )
+    state = realm.state()
+    tree = Tree("mallory", state.overlay("quotes").parents_for("mallory"), 2)
+    agreed = agreement_keys(realm, own_identity(realm, state, "mallory"), state, "quotes")
+    keys = exponents_for(agreed, tree, TreeId("mallory", state.topic("quotes").epoch, 0), CURVE)
+    assert {CURVE.power(label, keys[node]) for node in PLACES.values()} == tokens(root)

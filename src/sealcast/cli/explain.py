@@ -110,7 +110,12 @@ def _layered(state: RealmState, topic: str) -> Answer:
         f"nobody with filters or events ({layering.layers} layers in {layering.group}, {len(overlay.parents)} nodes). "
         "Brokers are trusted to route honestly, and not to form one of the coalitions below"
     )
+    live = [e.name for e in state.entities.values() if not e.revoked]
+    able = sum(state.may_publish(topic, name) for name in live if name not in overlay.parents)
     left = [
+        f"{able} may publish, and subscribers send their filters into the tree of each that does: any one of them is "
+        "the publisher of the coalitions above, so grant that right to few",
+        "a broker that knows from elsewhere what is in events learns what its rows are, as with a publisher's help",
         "one process that runs several nodes has the keys of all of them: run each with its own `sealcast run --node`, "
         "on a machine of its own, or `all brokers together` above is who runs it",
         "encryption is deterministic: equality and frequency show after a layer came off, until the epoch ends",
