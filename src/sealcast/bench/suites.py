@@ -35,7 +35,7 @@ def groupkeys() -> Iterator[Row]:
 
 
 def layered() -> Iterator[Row]:
-    """`curve`, `hop`, `table-growth`: what a layer and a hop cost."""
+    """`curve`, `hop`, `payload-key`, `table-growth`: what a layer and a hop cost."""
     from sealcast.bench import layered as measured
 
     yield from measured.rows()

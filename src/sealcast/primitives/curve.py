@@ -45,8 +45,8 @@ class Secp256k1:
         return self.power_many((element,), exponent)[0]
 
     def power_many(self, elements: Sequence[Element], exponent: Exponent) -> list[Element]:
-        context, scalar, found = GLOBAL_CONTEXT.ctx, exponent.packed, []
-        point, out, size = _own.buffers
+        context, scalar, found = GLOBAL_CONTEXT.ctx, exponent.packed, list[Element]()
+        point, out, size, written, keep = _own.point, _own.out, _own.size, _own.written, found.append
         read, multiply, write = (
             lib.secp256k1_ec_pubkey_parse,
             lib.secp256k1_ec_pubkey_tweak_mul,
@@ -58,18 +58,18 @@ class Secp256k1:
             if not multiply(context, point, scalar):
                 raise Bug("an exponent is zero or beyond the order")
             write(context, out, size, point, EC_UNCOMPRESSED)
-            found.append(Element(ffi.buffer(out, _LONG)[1:]))
+            keep(written[1:])
         return found
 
     def decode(self, data: bytes) -> Element:
         """From 33 bytes: infinity has no such spelling, and what is not on the curve is refused."""
         if len(data) != _WIRE or data[0] not in (2, 3):
             raise refused(self.name, "is no compressed point")
-        point, out, size = _own.buffers
-        if not lib.secp256k1_ec_pubkey_parse(GLOBAL_CONTEXT.ctx, point, bytes(data), _WIRE):
+        own, context = _own, GLOBAL_CONTEXT.ctx
+        if not lib.secp256k1_ec_pubkey_parse(context, own.point, bytes(data), _WIRE):
             raise refused(self.name, "is not on the curve")
-        lib.secp256k1_ec_pubkey_serialize(GLOBAL_CONTEXT.ctx, out, size, point, EC_UNCOMPRESSED)
-        return Element(ffi.buffer(out, _LONG)[1:])
+        lib.secp256k1_ec_pubkey_serialize(context, own.out, own.size, own.point, EC_UNCOMPRESSED)
+        return Element(own.written[1:])
 
     def encode(self, element: Element) -> bytes:
         return (b"\x03" if element[-1] & 1 else b"\x02") + element[:32]
@@ -81,11 +81,11 @@ class _Own(threading.local):
     which is the one that it was given.)"""
 
     def __init__(self) -> None:
-        self.buffers: tuple[Any, Any, Any] = (
-            ffi.new("secp256k1_pubkey *"),
-            ffi.new("unsigned char[]", _LONG),
-            ffi.new("size_t *", _LONG),
-        )
+        self.point: Any = ffi.new("secp256k1_pubkey *")
+        self.out: Any = ffi.new("unsigned char[]", _LONG)
+        self.size: Any = ffi.new("size_t *", _LONG)
+        #: The buffer as bytes.
+        self.written: Any = ffi.buffer(self.out, _LONG)
 
 
 _own: Final = _Own()
