@@ -137,6 +137,14 @@ REFUSED = [
     ("overlay remove deals paris", "not-found", "'paris' is no broker of topic 'deals'"),
     ("overlay place deals alice --at paris", "not-found", "'paris' is no broker of topic 'deals'"),
     ("overlay place deals nobody", "not-found", "there is no entity 'nobody'"),
+    (
+        "topic serve deals deals-node-2",
+        "misuse",
+        "'deals-node-2' is no root",
+        "sealcast overlay add deals deals-node-2",
+    ),
+    ("check deals", "misuse", "its brokers cannot read, and neither can", "explain deals"),
+    ("why deals/0/0/0 alice", "misuse", "its brokers cannot read"),
     ("grant deals alice subscribe --template symbol=IBM", "rejected", "its brokers cannot read", "for all events"),
 ]
 
@@ -163,3 +171,13 @@ def test_a_rotation_has_its_keys_at_once_and_maintain_mends(layered: Path) -> No
     after = done("overlay", "show", "deals", "--json").document
     assert after["roots"] == ["deals-node-2", "deals-node-3"] and after["generation"] == 1
     assert set(after["roots"]) <= set(done("topic", "show", "deals", "--json").document["brokers"])
+
+
+def test_a_compromised_root_is_replaced_at_once_and_check_goes_on_without_what_nobody_reads(layered: Path) -> None:
+    done("compromise", "deals-node-1")
+    after = done("overlay", "show", "deals", "--json").document
+    assert after["epoch"] == 2 and after["roots"] == ["deals-node-2", "deals-node-3"]
+    assert all(broker["key"] for broker in after["brokers"])
+    assert set(after["roots"]) <= set(done("topic", "show", "deals", "--json").document["brokers"])
+    checked = done("check")
+    assert "deals: not checked" in checked.err and "quotes" in checked.out

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sealcast.cli import talk
+from sealcast.cli import overlay, talk
 
 if TYPE_CHECKING:
     from sealcast.pipeline.audit import Report
@@ -46,7 +46,11 @@ def check(
 
     here = talk.open_realm(realm)
     state = here.state()
-    names = [state.topic(name).name for name in topics] if topics else sorted(state.topics)
+    for name in topics or ():
+        overlay.refuse_layered(state.topic(name), "ask every filter again")
+    names = list(topics) if topics else sorted(name for name in state.topics if state.topic(name).layering is None)
+    for name in sorted(state.topics.keys() - names) if not topics else ():
+        talk.note(f"{name}: not checked, for nobody here could read it: it is layered")
     audits = [
         Audit(here, name, broker=broker, by_reference=reference)
         for name in names

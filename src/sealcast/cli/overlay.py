@@ -187,6 +187,15 @@ def layering_of(topic: Topic) -> Layering:
     return topic.layering
 
 
+def refuse_layered(topic: Topic, what: str) -> None:
+    """For what needs someone who reads: on a layered topic nobody does but its publishers and subscribers."""
+    if topic.layering is not None:
+        raise Misuse(
+            f"topic {topic.name!r} is layered: its brokers cannot read, and neither can whoever would {what}",
+            hint=f"what can be seen: sealcast status, overlay show {topic.name}, explain {topic.name}",
+        )
+
+
 def _say_generation(made: Overlay, before: int) -> None:
     if made.generation != before:
         talk.note(f"generation {made.generation} of the overlay has begun: keys and filters follow by themselves")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sealcast.cli import talk
+from sealcast.cli import overlay, talk
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
@@ -66,6 +66,7 @@ def _event(text: str, topic: str | None, state: RealmState) -> tuple[str, Positi
         if len(state.topics) != 1:
             raise Misuse(f"the realm has {len(state.topics)} topics", hint=f"say which: sealcast why TOPIC/{rest} ...")
         name = next(iter(state.topics))
+    overlay.refuse_layered(state.topic(name), "say why an event matched")
     return state.topic(name).name, Position.parse(rest)
 
 

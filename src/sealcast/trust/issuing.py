@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from functools import cache
 
-from sealcast.errors import Rejected
+from sealcast.errors import Misuse, Rejected
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust import minting
 from sealcast.trust.centers import CenterSecrets
@@ -104,6 +104,11 @@ class Issuer(Unpicklable):
     def service(self, state: RealmState, topic: str, broker: str) -> list[Change]:
         """What a broker that is to serve the topic lacks: the keys of this epoch, and of the one that has its grace."""
         about, who = state.topic(topic), state.entity(broker)
+        if about.layering is not None and broker not in state.overlay(topic).roots:
+            raise Misuse(
+                f"broker {broker!r} is no root of topic {topic!r}, which is layered: the others get no keys of it",
+                hint=f"as a root it gets them: sealcast overlay add {topic} {broker}",
+            )
         epochs = range(max(FIRST_EPOCH, about.center_since, about.epoch - 1), about.epoch + 1)
         lacking = [epoch for epoch in epochs if state.topic_key(topic, epoch, broker) is None]
         return [self.keys(about, epoch).for_broker(about, who) for epoch in lacking]

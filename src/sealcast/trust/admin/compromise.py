@@ -60,6 +60,9 @@ def respond(realm: Realm, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, cen
     known = realm.state().revoked.number
     after = realm.registry.transact(decide)
     authority.lists.accept(after.revocations(authority.lists.view.number))
+    # A broker of a layered topic leaves a gap, and a new epoch asks for new keys: upkeep would see to both, later.
+    realm.mend_overlays()
+    realm.announce_layer_keys()
     if made:
         # A convenience: whoever misses it learns the same from the registry.
         with suppress(Unavailable), ControlPlane(realm.paths.root) as plane:
@@ -70,7 +73,7 @@ def respond(realm: Realm, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, cen
         list=after.revoked.number,
         pair_keys=sum(isinstance(change, PublishPairKey) for change in made),
         tokens=sum(isinstance(change, RenewSubscription) for change in made),
-        unserved=tuple(compromise.unserved(after, planned[0].topics)),
+        unserved=tuple(compromise.unserved(realm.state(), planned[0].topics)),
         brokers=spread(realm, after),
     )
 
