@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
@@ -25,7 +25,7 @@ from sealcast.pipeline.session import session
 spark = session("local[2]", app_name="sealcast tests", short_lived=True)
 run(sys.argv[1], once=sys.argv[2] == "once", spark=spark, limits={"max_frames_per_trigger": int(sys.argv[3])})
 """
-_COMMAND: Final = "import sys; from sealcast.cli.main import main; main(['run', '--realm', sys.argv[1]])"
+_COMMAND: Final = "import sys; from sealcast.cli.main import main; main(['run', '--realm', sys.argv[1], *sys.argv[4:]])"
 
 
 class Driver:
@@ -40,14 +40,15 @@ class Driver:
         frames: int = 12,
         environment: Mapping[str, str] | None = None,
         command: bool = False,
+        options: Sequence[str] = (),
     ) -> None:
-        """The pipeline from Python, or by its command, as a user would."""
+        """The pipeline from Python, or by its command, as a user would, who may give it options."""
         self._log = log
         self._ended = False
         script = _COMMAND if command else _RUN
         with log.open("ab") as out:
             self.process = subprocess.Popen(
-                [sys.executable, "-c", script, str(realm), "once" if once else "on", str(frames)],
+                [sys.executable, "-c", script, str(realm), "once" if once else "on", str(frames), *options],
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,

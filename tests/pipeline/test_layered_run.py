@@ -1,0 +1,181 @@
+"""Layered topics on Spark: deliveries against brute force, restarts, and a broker that runs alone with its own keys."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from pyspark.sql import SparkSession
+
+from sealcast.log.hops import HopReader
+from sealcast.pipeline import run
+from sealcast.pipeline.hops.source import turn_desks
+from sealcast.schemes.layered.layers import shared_exponent
+from sealcast.schemes.layered.tree import TreeId
+from sealcast.trust.broker import BrokerSecrets
+from sealcast.trust.layer_keys import LayerKeyring, agreement_keys
+from tests.pipeline.drivers import Driver
+from tests.pipeline.layered_world import TOPIC, HopLoop, LayeredWorld, a_task
+
+PAGE = os.sysconf("SC_PAGE_SIZE")
+CHUNK = 256 << 10
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> LayeredWorld:
+    return LayeredWorld(tmp_path_factory.mktemp("made") / "realm")
+
+
+@pytest.fixture
+def world(made: LayeredWorld, tmp_path: Path) -> LayeredWorld:
+    return made.copy(tmp_path / "realm")
+
+
+def test_a_layered_topic_on_spark(world: LayeredWorld, spark: SparkSession) -> None:
+    for publisher in ("p0", "p1"):
+        world.publish(publisher, 30)
+    totals = run.run(world.realm, once=True, spark=spark)
+    world.check()
+    due = sum(map(len, world.due.values()))
+    assert (totals["admitted"], totals["frames"], totals["deliveries"]) == (60, 2, due)
+    # The same checkpoints go on.
+    world.publish("p0", 10)
+    assert run.run(world.realm, once=True, spark=spark)["admitted"] == 10
+    world.check()
+    queries = [[e.entry.query for e in name.open().ledger.entries()] for name in world.names]
+    assert all(len(set(found)) == 1 for found in queries), "a checkpoint was dropped that belongs to its ledgers"
+    # Without them, new ones go on where the ledgers end; frames that come again are refused there, too.
+    paths = [world.realm.paths.topic(TOPIC).hops, world.realm.paths.topic(TOPIC, world.names[0].node)]
+    for found in paths:
+        shutil.rmtree(found.checkpoint)
+    _publish_again(world)
+    world.publish("p1", 10)
+    totals = run.run(world.realm, once=True, spark=spark)
+    assert (totals["admitted"], totals["rejected_replay"]) == (10, 30)
+    world.check()
+    for name in world.names:
+        assert name.open().ledger.verify()
+
+
+def _publish_again(world: LayeredWorld) -> None:
+    """The first frame of the root's log, once more."""
+    with world.realm.frames(TOPIC, world.names[0].node) as log:
+        partition = next(p for p in range(log.partitions) if log.partition(p).end())
+        frame = next(iter(log.partition(partition).read(0, 1))).data
+        log.partition(partition).append([frame])
+
+
+# --- one broker alone -----------------------------------------------------------------------------
+
+
+def test_a_broker_alone_holds_no_keys_but_its_own(world: LayeredWorld, tmp_path: Path) -> None:
+    root, ours, other = world.names
+    turn_desks(world.names)
+    above = HopLoop((root,))
+    for publisher in ("p0", "p1"):
+        world.publish(publisher, 40)
+    world.admit()
+    assert above.step()
+    # The root's next batch is ready, and committed when its keys are no longer here.
+    world.publish("p0", 40)
+    world.admit()
+    end = above.plan()
+    assert end is not None
+    with a_task():
+        staged = [above.sink.write(above.source.read(task)) for task in above.source.partitions(above.start, end)]
+    own, others = secrets_of(world, ours.node), [*secrets_of(world, root.node), *secrets_of(world, other.node)]
+    own.append(exponent(world, ours.node))
+    others += [exponent(world, root.node), exponent(world, other.node)]
+    done = HopReader(world.realm.paths.topic(TOPIC, ours.node).hops.root)
+    alone = ("--node", ours.node, "--master", "local[1]")
+    driver = Driver(world.realm.paths.root, log=tmp_path / "log", command=True, options=alone)
+    try:
+        driver.wait_until(lambda: done.end() == 1, 120)
+        assert done.end() == 1, driver.told()
+        found = search(driver.everyone(), [*own, *others])
+        assert found.issuperset(own), "its own are not found: the search finds nothing"
+        assert found.isdisjoint(others), "it has keys of other brokers"
+        away = tmp_path / "away"
+        away.mkdir()
+        for path in sorted((world.realm.paths.root / "secrets").rglob("*")):
+            if path.is_file() and ours.node not in str(path.relative_to(world.realm.paths.root)):
+                path.rename(away / path.name)
+        above.sink.commit([*staged], above.batch)
+        driver.wait_until(lambda: done.end() == 2, 60)
+        assert done.end() == 2, driver.told()
+        driver.process.terminate()
+        assert driver.wait(60) == 0, driver.told()
+    finally:
+        driver.kill_all()
+    assert not world.realm.paths.topic(TOPIC, other.node).hops.pieces.exists()
+    mine = [name for name, home in world.realm.state().overlay(TOPIC).places.items() if home == ours.node]
+    assert mine and any(world.due[name] for name in mine)
+    for name in mine:
+        assert sorted(world.got(name)) == sorted(world.due[name])
+
+
+def secrets_of(world: LayeredWorld, node: str) -> list[bytes]:
+    """What only this broker may hold: its journals' secret, and the key by which it agrees with others."""
+    secrets, state = BrokerSecrets.load(world.realm.paths.broker_key_of(node)), world.realm.state()
+    agreement = LayerKeyring(world.realm, secrets.identity).own(state, TOPIC, state.topic(TOPIC).epoch)
+    return [secrets._journal.reveal(), agreement.private.reveal()]
+
+
+def exponent(world: LayeredWorld, node: str, publisher: str = "p0") -> bytes:
+    """The layer that a broker takes off what a publisher sent two hops down, as the group's arithmetic takes it."""
+    state = world.realm.state()
+    about = state.topic(TOPIC)
+    assert about.layering is not None
+    identity = BrokerSecrets.load(world.realm.paths.broker_key_of(node)).identity
+    pair = agreement_keys(world.realm, identity, state, TOPIC, about.epoch).pair(publisher)
+    assert pair is not None
+    tree = TreeId(publisher, about.epoch, state.overlay(TOPIC).generation)
+    return shared_exponent(pair, about.layering.algebra, tree.domain(about.id), node, publisher).packed
+
+
+def search(processes: Sequence[psutil.Process], needles: Sequence[bytes]) -> set[bytes]:
+    """Which of these, as they are or in hexadecimal, are in the memory of any of the processes."""
+    spelled = {spelling: needle for needle in needles for spelling in (needle, needle.hex().encode())}
+    found, seen = set[bytes](), dict[int, bytes]()
+    for process in processes:
+        for first, data in _writable(process.pid):
+            for at in range(0, len(data), CHUNK):
+                part = data[at : at + CHUNK + max(map(len, spelled))]
+                # Processes are forked from one another: most of what one has, another has at the same place.
+                if seen.get(first + at) != part:
+                    seen[first + at] = part
+                    found.update(needle for spelling, needle in spelled.items() if spelling in part)
+    return found
+
+
+def _writable(pid: int) -> Iterator[tuple[int, bytes]]:
+    """What is there of a process's own memory, without what is only reserved: (address, bytes)."""
+    with (
+        Path(f"/proc/{pid}/maps").open() as maps,
+        Path(f"/proc/{pid}/mem").open("rb", 0) as memory,
+        Path(f"/proc/{pid}/pagemap").open("rb", 0) as pages,
+    ):
+        for line in maps:
+            span, rights = line.split()[:2]
+            if "w" not in rights:
+                continue
+            first, end = (int(bound, 16) for bound in span.split("-"))
+            entries = np.frombuffer(os.pread(pages.fileno(), 8 * (end - first) // PAGE, 8 * first // PAGE), "<u8")
+            used = np.concatenate(([0], (entries >> np.uint64(62)) != 0, [0]))  # in memory, or swapped out
+            for begin, stop in np.flatnonzero(np.diff(used)).reshape(-1, 2).tolist():
+                yield from _read(memory.fileno(), first + PAGE * begin, first + PAGE * stop)
+
+
+def _read(memory: int, first: int, end: int) -> Iterator[tuple[int, bytes]]:
+    parts, at = list[bytes](), first
+    with suppress(OSError):  # the pages of devices
+        while at < end:
+            parts.append(os.pread(memory, end - at, at))
+            at += len(parts[-1])
+    yield first, b"".join(parts)
