@@ -3,6 +3,7 @@
 handle.py         opening a realm: its registry, its files, the secrets that are at hand
 entities.py       enrolling, renewing and revoking, with the authority
 authorities.py    the next authority, and the replacement of one that is lost
+overlays.py       where the brokers of layered topics stand, and the keys that they agree by
 topics.py         creating and rotating topics, granting and revoking rights, with the topics' key centers
 subscriptions.py  subscribing, and the tokens that subscriptions live by
 maintenance.py    what falls due by itself
