@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,7 @@ from sealcast.schemes.layered.layers import Layers
 from sealcast.schemes.layered.messages import FilterMessage
 from sealcast.schemes.layered.open import Opener
 from sealcast.schemes.layered.publish import Publisher
+from sealcast.schemes.layered.route import Broker
 from sealcast.schemes.layered.subscribe import Subscriber
 from sealcast.schemes.layered.tree import Tree, TreeId
 from sealcast.trust.changes import PlaceNode, PlaceSubscriber, Right
@@ -34,6 +36,7 @@ from sealcast.trust.identity import Identity
 from sealcast.trust.layer_keys import LayerKeyring, agreement_keys, own_identity
 from sealcast.trust.layering import Layering
 from sealcast.trust.minting import token_for
+from sealcast.trust.overlays import Overlay
 from sealcast.trust.posting import post
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
@@ -117,7 +120,7 @@ class World:
     # --- who stands where -----------------------------------------------------------------------------
 
     @property
-    def overlay(self):  # type: ignore[no-untyped-def]
+    def overlay(self) -> Overlay:
         return self.realm.state().overlay(self.topic)
 
     def trees(self) -> list[TreeId]:
@@ -211,11 +214,27 @@ class World:
     def tables(self, name: str) -> NodeTables:
         return self._tables[name]
 
+    def expected(self, id: TreeId) -> dict[str, dict[object, Mapping[object, int]]]:
+        """The rows of all brokers if everyone said at once, to brokers that never heard anything before, what it wants
+        now."""
+        tree = self.tree(id)
+        brokers = {name: Broker(tree.place(name), self.layers(name, id)) for name in self.brokers}
+        for name, filters in self.wanted.items():
+            for message in (m for each in filters.elements() for m in self.encrypted(name, each, id)):
+                pending, sender = [message], name
+                while pending and (at := tree.ancestors(sender)[0]) != id.publisher:
+                    pending, sender = [m for p in pending for m in brokers[at].on_filter(sender, p)], at
+        return {name: _rows(broker) for name, broker in brokers.items()}
+
     def rows(self, name: str, id: TreeId | None = None) -> dict[object, Mapping[object, int]]:
         """A broker's rows by its newest table, with their paths."""
         tables = self._tables[name].at(self._tables[name].version())
         broker = tables.get(id or self.trees()[0])
-        return {} if broker is None else {row.slots: dict(row.paths) for row in broker.table.rows()}
+        return {} if broker is None else _rows(broker)
+
+
+def _rows(broker: Broker) -> dict[object, Mapping[object, int]]:
+    return {row.slots: dict(row.paths) for row in broker.table.rows()}
 
 
 def wants(*conjunctions: Sequence[Sequence[int]]) -> LabelFilter:
@@ -229,16 +248,20 @@ def wants(*conjunctions: Sequence[Sequence[int]]) -> LabelFilter:
 
 @contextmanager
 def power_lost(after: int, *, before_write: bool) -> Iterator[None]:
-    """The `after`-th durable step from now on fails: before it was done, or when it was done and nobody heard of it."""
-    left = itertools.count(after, -1)
+    """The `after`-th durable step from now on fails, before it was done or when it was done and nobody heard of it; and
+    after it, nothing is written any more."""
+    left, dead = itertools.count(after, -1), False
     append, replace = EmbeddedLog.append, files.replace_file
 
-    def cut(real, *args):  # type: ignore[no-untyped-def]
-        last = next(left) == 0
-        if last and before_write:
+    def cut(real: Callable[..., Any], *args: Any) -> Any:
+        nonlocal dead
+        if dead:
+            raise PowerLost
+        dead = next(left) == 0
+        if dead and before_write:
             raise PowerLost
         done = real(*args)
-        if last:
+        if dead:
             raise PowerLost
         return done
 

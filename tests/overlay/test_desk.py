@@ -49,7 +49,9 @@ def world(realms: Realms) -> Iterator[World]:
 
 
 def check(world: World, events: list[frozenset[bytes]] = EVENTS) -> None:
+    """Every table is what it would be without a past; and events reach whom they should."""
     for id in world.trees():
+        assert {name: world.rows(name, id) for name in world.brokers} == world.expected(id)
         for labels in events:
             assert world.delivered(id, labels) == world.truth(labels), (id, labels)
 

@@ -14,7 +14,6 @@ from typing import Final
 
 from sealcast.errors import Corrupt
 from sealcast.log import files
-from sealcast.overlay.layered import records
 from sealcast.overlay.layered.records import Upwards
 from sealcast.overlay.layered.table import TableLog
 from sealcast.primitives.secrets import Unpicklable
@@ -71,12 +70,9 @@ class Pusher(Unpicklable):
     def _look(self) -> None:
         """The turns that were taken since."""
         version = self._log.version()
-        if self._looked >= version:
-            return
-        for index, turn in enumerate(self._log.turns(self._looked, version), self._looked):
-            if turn.up:
-                self._waiting.append((index, records.parse_up(turn.up, f"turn {index} of {self._identity.name!r}")))
-            self._looked = index + 1
+        if self._looked < version:
+            self._waiting.extend(self._log.upwards(self._looked, version))
+            self._looked = version
 
     def _pushed(self) -> int:
         try:

@@ -1,8 +1,8 @@
 """A broker's routing table as a log: each record is one turn of its desk, whole or not there at all.
 
-    turn     = [taken, [step, ...], refused, up]
+    turn     = [taken, steps, refused, up]
     taken    : the posts before this offset have been decided about
-    step     = what changed, in order; below
+    steps    : CBOR of [step, ...]: what changed, in order; below
     refused  : how many posts, and filters of posts, were refused for which reason, and the first of them in words
     up       : CBOR of [[publisher, epoch, generation, parent, [[slots, path, remove], ...]], ...]: what goes to parents
 
@@ -17,10 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, NamedTuple, TypeGuard
+from typing import Any, Final, NamedTuple
 
 from sealcast.errors import Corrupt, FrameRejected
 from sealcast.log.annals import MAX_NOTE_BYTES
+from sealcast.primitives.groups import Element
 from sealcast.schemes.layered.table import Conjunction
 from sealcast.schemes.layered.tree import Path, TreeId
 from sealcast.wire import cbor
@@ -115,6 +116,8 @@ class Upwards(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Turn:
+    """One record, taken apart."""
+
     taken: int
     steps: tuple[Step, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -128,7 +131,7 @@ class Turn:
 
 def encode(turn: Turn) -> bytes:
     refused = [dict(turn.counts), [list(each) for each in turn.told]]
-    return cbor.encode([turn.taken, [_plain(step) for step in turn.steps], refused, turn.up])
+    return cbor.encode([turn.taken, cbor.encode([_plain(step) for step in turn.steps]), refused, turn.up])
 
 
 def _plain(step: Step) -> list[object]:
@@ -136,13 +139,22 @@ def _plain(step: Step) -> list[object]:
         case Opened(tree, chain, layers):
             return [_OPENED, *tree, chain, layers]
         case Took(number_of, stream, number, changes):
-            return [_TOOK, number_of, *stream, number, [list(change) for change in changes]]
+            # A path is most often the one before.
+            paths = {path: i for i, path in enumerate(dict.fromkeys(change.path for change in changes))}
+            rows = [_packed(change, paths) for change in changes]
+            return [_TOOK, number_of, *stream, number, list(paths), rows]
         case Shown(subscriber, token, until_us):
             return [_SHOWN, subscriber, token, until_us]
-        case Withdrew(number_of, stream, rows):
-            return [_WITHDREW, number_of, *stream, rows]
+        case Withdrew(number_of, stream, rows_gone):
+            return [_WITHDREW, number_of, *stream, rows_gone]
         case Dropped(number_of):
             return [_DROPPED, number_of]
+
+
+def _packed(change: RowChange, paths: Mapping[Path, int]) -> list[object]:
+    """A row in two strings, the elements joined: they are all of one length, and reading many is cheap."""
+    sizes = b"".join(len(slot).to_bytes(2, "big") for slot in change.slots)
+    return [sizes, b"".join(map(b"".join, change.slots)), paths[change.path], change.remove]
 
 
 def encode_up(up: list[Upwards]) -> bytes:
@@ -154,10 +166,18 @@ def encode_up(up: list[Upwards]) -> bytes:
 
 def parse(data: bytes, where: str) -> Turn:
     match _decoded(data, where):
-        case [int(taken), list(steps), [dict(counts), list(told)], bytes(up)]:
-            found = tuple(_step(step, where) for step in steps)
+        case [int(taken), bytes(steps), [dict(counts), list(told)], bytes(up)]:
+            found = tuple(_step(step, where) for step in _listed(steps, where))
             refusals = tuple(Refusal(*each) for each in told if isinstance(each, list) and len(each) == 4)
             return Turn(taken, found, counts, refusals, up)
+    raise Corrupt(f"{where} is no turn of a desk")
+
+
+def up_of(data: bytes, where: str) -> list[Upwards]:
+    """What a turn sends up; the rest of it is not looked at."""
+    match _decoded(data, where):
+        case [int(), bytes(), list(), bytes(up)]:
+            return parse_up(up, where)
     raise Corrupt(f"{where} is no turn of a desk")
 
 
@@ -165,7 +185,7 @@ def parse_up(data: bytes, where: str) -> list[Upwards]:
     if not data:
         return []
     found = []
-    for each in _decoded(data, where):
+    for each in _listed(data, where):
         match each:
             case [str(publisher), int(epoch), int(generation), str(parent), list(filters)]:
                 tree = TreeId(publisher, epoch, generation)
@@ -180,20 +200,36 @@ def _step(step: Any, where: str) -> Step:
     match step:
         case [1, str(publisher), int(epoch), int(generation), list(chain), int(layers)]:
             return Opened(TreeId(publisher, epoch, generation), tuple(chain), layers)
-        case [2, int(tree), str(sender), bool(own), int(number), list(changes)] if _changes(changes):
-            rows = tuple(RowChange(tuple(map(tuple, s)), tuple(path), remove) for s, path, remove in changes)
-            return Took(tree, Stream(sender, own), number, rows)
+        case [2, int(tree), str(sender), bool(own), int(number), list(paths), list(rows)]:
+            known = [tuple(path) for path in paths]
+            try:
+                changes = tuple(_unpacked(known, *row) for row in rows)
+            except (TypeError, ValueError, IndexError, ZeroDivisionError):
+                raise Corrupt(f"{where} has rows that cannot be read") from None
+            return Took(tree, Stream(sender, own), number, changes)
         case [3, str(subscriber), bytes(token), int(until_us)]:
             return Shown(subscriber, token, until_us)
-        case [4, int(tree), str(sender), bool(own), int(rows)]:
-            return Withdrew(tree, Stream(sender, own), rows)
+        case [4, int(tree), str(sender), bool(own), int(gone)]:
+            return Withdrew(tree, Stream(sender, own), gone)
         case [5, int(tree)]:
             return Dropped(tree)
     raise Corrupt(f"{where} has a step that no desk takes")
 
 
-def _changes(changes: list[Any]) -> TypeGuard[list[tuple[Any, Any, bool]]]:
-    return all(isinstance(each, list) and len(each) == 3 for each in changes)
+def _unpacked(paths: list[Path], sizes: bytes, joined: bytes, path: int, remove: bool) -> RowChange:
+    counts = [int.from_bytes(sizes[at : at + 2], "big") for at in range(0, len(sizes), 2)]
+    size, at, slots = len(joined) // sum(counts), 0, []
+    for count in counts:
+        slots.append(tuple(Element(joined[i : i + size]) for i in range(at, at + count * size, size)))
+        at += count * size
+    return RowChange(tuple(slots), paths[path], remove)
+
+
+def _listed(data: bytes, where: str) -> list[Any]:
+    found = _decoded(data, where)
+    if not isinstance(found, list):
+        raise Corrupt(f"{where} has no list where one was written")
+    return found
 
 
 def _decoded(data: bytes, where: str) -> Any:

@@ -19,7 +19,7 @@ from sealcast.log.annals import GENESIS, MAX_NOTE_BYTES, Annals
 from sealcast.overlay.layered import records
 from sealcast.overlay.layered.agreed import LayersOf, agreed_layers
 from sealcast.overlay.layered.fold import Fold
-from sealcast.overlay.layered.records import CONTEXT, Turn
+from sealcast.overlay.layered.records import CONTEXT, Turn, Upwards
 from sealcast.overlay.layered.snapshots import Snapshots
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.schemes.layered.layers import Layers
@@ -60,14 +60,26 @@ class TableLog(Unpicklable):
 
     def turns(self, start: int, end: int | None = None) -> Iterator[Turn]:
         """Those from number `start` on, to before `end`, each verified."""
+        return (records.parse(data, self._where(index)) for index, data in self._notes(start, end))
+
+    def upwards(self, start: int, end: int) -> Iterator[tuple[int, list[Upwards]]]:
+        """(number of a turn, what it sends up), of those that send anything."""
+        for index, data in self._notes(start, end):
+            if up := records.up_of(data, self._where(index)):
+                yield index, up
+
+    def _notes(self, start: int, end: int | None) -> Iterator[tuple[int, bytes]]:
         for note in self._annals.read(start):
             if end is not None and note.index >= end:
                 return
             match note.body:
                 case {"turn": bytes(data)}:
-                    yield records.parse(data, f"{self._annals.directory}: record {note.index}")
+                    yield note.index, data
                 case _:
-                    raise Corrupt(f"{self._annals.directory}: record {note.index} is no turn of a desk")
+                    raise Corrupt(f"{self._where(note.index)} is no turn of a desk")
+
+    def _where(self, index: int) -> str:
+        return f"{self._annals.directory}: record {index}"
 
     def fold(self, version: int | None = None) -> Fold:
         """The tables at a version, the newest unless one is named."""
