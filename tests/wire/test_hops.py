@@ -61,6 +61,39 @@ def test_altered_entries_are_refused_or_other_entries(
     assert read != given_entries and notifications.encode_entries(read) == bytes(raw)
 
 
+@settings(max_examples=300, deadline=None)
+@given(entries(), st.data())
+def test_entries_are_read_as_the_general_reader_reads_them(
+    given_entries: tuple[WireEntry, ...], data: st.DataObject
+) -> None:
+    """Which is another program: whatever it takes for entries, and nothing else, is taken for the same entries."""
+    raw = bytearray(notifications.encode_entries(given_entries))
+    for _ in range(data.draw(st.integers(0, 3))):
+        raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.sampled_from([*range(0, 256, 5), 0x58, 0x59, 0x83]))
+    cut = bytes(raw[: data.draw(st.integers(0, len(raw)))]) if data.draw(st.booleans()) else bytes(raw)
+
+    def general() -> tuple[WireEntry, ...] | None:
+        try:
+            listed = cbor.decode(cut[1:], max_depth=2) if cut[:1] == b"\0" else None
+        except FrameRejected:
+            return None
+        found = []
+        for each in listed if isinstance(listed, list) else ():
+            match each:
+                case [bytes(joined), bytes(key), bool(final)] if 0 < len(key) <= 512 and not len(joined) % len(key):
+                    tokens = tuple(joined[at : at + len(key)] for at in range(0, len(joined), len(key)))
+                    found.append(WireEntry(tokens, key, final))
+                case _:
+                    return None
+        return tuple(found) or None
+
+    try:
+        read = notifications.parse_entries(cut)
+    except FrameRejected:
+        read = None
+    assert read == general()
+
+
 NO_CORE = {
     "empty": b"",
     "no zero byte": notifications.encode_core(CORE)[1:],

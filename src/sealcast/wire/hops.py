@@ -108,7 +108,7 @@ class HopPiece:
 
     def event_of(self, row: int) -> int:
         """Which event a row is about."""
-        return int(self.row_event[row])
+        return self._row_event[row]
 
     def entries_of(self, row: int) -> bytes:
         """A row's entries, as they stand (`notifications.parse_entries`)."""
@@ -128,14 +128,34 @@ class HopPiece:
         return bytes(self.paths[HASH_BYTES * start : HASH_BYTES * end])
 
     def frame(self, event: int) -> FrameRef:
-        return self.frames[int(self.frame_index[event])]
+        return self.frames[self._frame_index[event]]
+
+    def place(self, event: int) -> tuple[int, int, int]:
+        """Which frame, which event of it, and of which generation."""
+        return self._frame_index[event], self._row[event], self._generation[event]
 
     def position(self, event: int) -> Position:
         """Where an event stands in its topic: at its root broker."""
         at = self.frame(event)
-        return Position(at.partition, at.offset, int(self.row[event]))
+        return Position(at.partition, at.offset, self._row[event])
 
     # Plain numbers: indexing an array for one of them costs more than everything else here.
+
+    @cached_property
+    def _row_event(self) -> list[int]:
+        return self.row_event.tolist()  # type: ignore[no-any-return]
+
+    @cached_property
+    def _frame_index(self) -> list[int]:
+        return self.frame_index.tolist()  # type: ignore[no-any-return]
+
+    @cached_property
+    def _row(self) -> list[int]:
+        return self.row.tolist()  # type: ignore[no-any-return]
+
+    @cached_property
+    def _generation(self) -> list[int]:
+        return self.generation.tolist()  # type: ignore[no-any-return]
 
     @cached_property
     def _entry_start(self) -> list[int]:

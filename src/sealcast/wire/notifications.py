@@ -33,6 +33,16 @@ EVENT_BYTES: Final = 16
 MESSAGES_PER_EVENT: Final = 2
 _ENTRY: Final = b"\x83"
 _FINAL: Final = {False: b"\xf4", True: b"\xf5"}
+_ARRAY: Final = 0x80
+_BYTES: Final = 0x40
+
+
+class _Booleans(dict[int, bool]):
+    def __missing__(self, initial: int) -> bool:
+        raise cbor.refused("whether an entry is final is true or false")
+
+
+_IS_FINAL: Final = _Booleans({0xF4: False, 0xF5: True})
 
 
 class Core(NamedTuple):
@@ -90,23 +100,55 @@ def encode_entries(entries: Sequence[tuple[Sequence[bytes], bytes, bool]]) -> by
 
 
 def parse_entries(data: bytes | memoryview) -> tuple[WireEntry, ...]:
-    """The other way; FrameRejected for anything else."""
-    listed = cbor.decode(
-        _content(data), max_bytes=MAX_ENTRIES_BYTES, max_depth=2, max_items=4 * MAX_ENTRIES + 1, views=True
-    )
-    if not isinstance(listed, list) or not 0 < len(listed) <= MAX_ENTRIES:
+    """The other way; FrameRejected for anything else. Every hop does it for every event: by hand, since there is one
+    spelling of everything that stands here."""
+    raw = bytes(data)
+    if len(raw) > MAX_ENTRIES_BYTES:
+        raise cbor.refused(f"{len(raw)} bytes, {MAX_ENTRIES_BYTES} are allowed")
+    try:
+        found, end = _entries(raw)
+    except IndexError:
+        raise cbor.refused("truncated") from None
+    # A slice that ends early moves on as far as it should have: then this is beyond the end.
+    if end != len(raw):
+        raise cbor.refused("entries end before their message does, or after it")
+    return found
+
+
+def _entries(raw: bytes) -> tuple[tuple[WireEntry, ...], int]:
+    """IndexError for some of what is truncated; the rest is noticed by where it ends."""
+    if raw[0]:
+        raise cbor.refused("a message starts with a zero byte")
+    count, at = _length(raw, 1, _ARRAY)
+    if not 0 < count <= MAX_ENTRIES:
         raise cbor.refused(f"an event has 1 to {MAX_ENTRIES} entries")
-    return tuple(map(_entry, listed))
+    found = []
+    for _ in range(count):
+        if raw[at] != _ENTRY[0]:
+            raise cbor.refused("an entry has three parts")
+        total, start = _length(raw, at + 1, _BYTES)
+        size, key = _length(raw, start + total, _BYTES)
+        at = key + size
+        if not 0 < size <= MAX_ELEMENT_BYTES or total > MAX_TOKENS * size or total % size:
+            raise cbor.refused(f"an entry is at most {MAX_TOKENS} tokens and a key as long as each of them")
+        tokens = tuple([raw[first : first + size] for first in range(start, start + total, size)])
+        found.append(WireEntry(tokens, raw[key:at], _IS_FINAL[raw[at]]))
+        at += 1
+    return tuple(found), at
 
 
-def _entry(value: object) -> WireEntry:
-    match value:
-        case [memoryview() as joined, memoryview() as raw, bool(final)]:
-            key, size = bytes(raw), len(raw)
-            if 0 < size <= MAX_ELEMENT_BYTES and len(joined) <= MAX_TOKENS * size and not len(joined) % size:
-                tokens = bytes(joined)
-                return WireEntry(tuple(tokens[at : at + size] for at in range(0, len(tokens), size)), key, final)
-    raise cbor.refused(f"an entry is at most {MAX_TOKENS} tokens, a key as long as each, and whether it is final")
+def _length(raw: bytes, at: int, major: int) -> tuple[int, int]:
+    """A length in its shortest form, and where it ends."""
+    info = raw[at] - major
+    if 0 <= info < 24:
+        return info, at + 1
+    if not 24 <= info <= 26:
+        raise cbor.refused("a length or an item of another kind")
+    size = 1 << (info - 24)
+    length = int.from_bytes(raw[at + 1 : at + 1 + size], "big")
+    if length < (24 if size == 1 else 1 << 4 * size):
+        raise cbor.refused("a length is not in its shortest form")
+    return length, at + 1 + size
 
 
 def _content(message: bytes | memoryview) -> memoryview:

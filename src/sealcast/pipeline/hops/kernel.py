@@ -74,16 +74,15 @@ class _Routed:
 
     def take(self, piece: HopPiece) -> None:
         """What one piece has for this broker."""
-        trees: dict[int, tuple[str, int]] = {}
-        generations = piece.generation.tolist()
+        trees: dict[tuple[int, int], Broker | None] = {}
         for row in piece.rows_for(self._node):
             event = piece.event_of(row)
-            frame_index = int(piece.frame_index[event])
-            tree = trees.get(frame_index)
-            if tree is None:
+            frame_index, _, generation = piece.place(event)
+            at = frame_index, generation
+            if at not in trees:
                 header = frame.parse_signed(piece.frames[frame_index].signed).header
-                tree = trees[frame_index] = header.publisher, header.epoch
-            broker = self._brokers.get(TreeId(*tree, generations[event]))
+                trees[at] = self._brokers.get(TreeId(header.publisher, header.epoch, generation))
+            broker = trees[at]
             if broker is None:
                 continue
             try:
@@ -92,25 +91,20 @@ class _Routed:
                 self.rejected.append(Rejection(piece.position(event), Reason.EVENT, shortened(error.message), 1))
 
     def _route(self, piece: HopPiece, event: int, broker: Broker, raw: bytes) -> None:
-        body = piece.body(event)
-        entries = tuple(Entry(*entry) for entry in parse_entries(raw))
-        onwards = broker.on_notification(Notification(piece.event_id(event), entries, body))
+        event_id, body = piece.event_id(event), piece.body(event)
+        entries = tuple([Entry(*entry) for entry in parse_entries(raw)])
+        onwards = broker.on_notification(Notification(event_id, entries, body))
         if not onwards:
             return
-        sent = {
-            child: encode_entries(sorted((e.tokens, e.key, e.final) for e in message.entries))
+        # All of them before anything is taken: an event goes on to everybody it should, or is refused.
+        sent = [
+            (child, encode_entries(sorted([(e.tokens, e.key, e.final) for e in message.entries])))
             for child, message in onwards.items()
-        }
-        at = self.built.event(
-            piece.frame(event),
-            int(piece.row[event]),
-            int(piece.generation[event]),
-            piece.event_id(event),
-            body,
-            piece.path(event),
-        )
-        for child, encoded in sent.items():
+        ]
+        _, row, generation = piece.place(event)
+        at = self.built.event(piece.frame(event), row, generation, event_id, body, piece.path(event))
+        for child, encoded in sent:
             self.built.send(child, at, encoded)
         for message in onwards.values():
             self.encryptions += len(message.entries)
-            self.deliveries += sum(entry.final for entry in message.entries)
+            self.deliveries += sum([entry.final for entry in message.entries])
