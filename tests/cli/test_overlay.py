@@ -112,8 +112,9 @@ def test_the_picture_as_svg_has_everyone_once_inside_and_apart(layered: Path) ->
             beside = box["x"] + box["width"] < other["x"] or other["x"] + other["width"] < box["x"]
             assert beside or box["y"] != other["y"], "boxes do not overlap"
     assert len(list(drawn.iter(f"{SVG}path"))) == len(boxes) - 1, "a tree"
+    done("revoke", "deals", "r9", "subscribe")
     everyone = done("overlay", "show", "deals", "--all").out
-    assert all(f"r{i} " in everyone for i in range(10))
+    assert all(f"r{i} " in everyone for i in range(10)) and re.search(r"r9 +may not read", everyone)
 
 
 #: A command, the code of its refusal, and what it says.
@@ -146,7 +147,6 @@ REFUSED = [
         "'deals-node-2' is no root",
         "sealcast overlay add deals deals-node-2",
     ),
-    ("check deals", "misuse", "its brokers cannot read, and neither can", "explain deals"),
     ("why deals/0/0/0 alice", "misuse", "its brokers cannot read"),
     ("grant deals alice subscribe --template symbol=IBM", "rejected", "its brokers cannot read", "for all events"),
 ]
@@ -176,14 +176,13 @@ def test_a_rotation_has_its_keys_at_once_and_maintain_mends(layered: Path) -> No
     assert set(after["roots"]) <= set(done("topic", "show", "deals", "--json").document["brokers"])
 
 
-def test_a_compromised_root_is_replaced_at_once_and_check_goes_on_without_what_nobody_reads(layered: Path) -> None:
+def test_a_compromised_root_is_replaced_at_once(layered: Path) -> None:
     done("compromise", "deals-node-1")
     after = done("overlay", "show", "deals", "--json").document
     assert after["epoch"] == 2 and after["roots"] == ["deals-node-2", "deals-node-3"]
     assert all(broker["key"] for broker in after["brokers"])
     assert set(after["roots"]) <= set(done("topic", "show", "deals", "--json").document["brokers"])
-    checked = done("check")
-    assert "deals: not checked" in checked.err and "quotes" in checked.out
+    assert "quotes" in done("check").out
 
 
 def test_what_the_page_says_to_type_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

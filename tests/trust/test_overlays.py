@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from sealcast.errors import Corrupt, Misuse, NotFound, ParameterRejected, Rejected, SealcastError
 from sealcast.model import Schema
+from sealcast.primitives import modular
+from sealcast.primitives.curve import CURVE
 from sealcast.schemes.layered import tree as trees
 from sealcast.schemes.layered.tree import Tree
 from sealcast.trust import changes, layering
@@ -303,7 +305,7 @@ def test_layers_that_cannot_be(options: dict[str, object]) -> None:
 def test_the_bounds_are_the_schemes() -> None:
     assert (layering.MIN_LAYERS, layering.MAX_LAYERS) == (trees.MIN_LAYERS, trees.MAX_LAYERS)
     assert MAX_BROKER_DEPTH + 1 < trees.MAX_TREE_DEPTH
-    assert [Layering(group=name).algebra.name for name in layering.GROUPS] == list(layering.GROUPS)
+    assert [Layering(group=name).algebra.name for name in layering.GROUPS] == [CURVE.name, *modular.NAMES]
 
 
 # --- with keys ------------------------------------------------------------------------------------------

@@ -56,7 +56,10 @@ def forest(state: RealmState, topic: str, *, everyone: bool = False) -> Item:
     for name in overlay.parents:
         readers = [reader for reader in overlay.subscribers(name) if reader not in overlay.parents]
         hops = overlay.depth(name) + 1
-        made[name].extend(Item("reader", reader, _reader(hops, layers)) for reader in readers[:limit])
+        gone = [reader for reader in readers if not state.may_subscribe(topic, reader)]
+        for reader in readers[:limit]:
+            kind, note = ("revoked", "may not read") if reader in gone else ("reader", _reader(hops, layers))
+            made[name].append(Item(kind, reader, note))
         if len(readers) > limit:
             made[name].append(Item("more", f"+ {len(readers) - limit}", _reader(hops, layers)))
     return Item("publisher", _publishers(state.publishers_of(topic)), "", made[None])

@@ -85,8 +85,7 @@ class LayerKeyring:
 
     def epochs(self, state: RealmState, topic: Topic) -> list[int]:
         """Those whose private half is here."""
-        found = self._directory(state, topic).glob("*.key")
-        return sorted(int(path.stem) for path in found if path.stem.isdecimal())
+        return held(self._realm, state, topic, self.name)
 
     # --- inside -------------------------------------------------------------------------------------
 
@@ -188,6 +187,12 @@ def key_file(realm: Handle, state: RealmState, name: str) -> Path:
     """Where a participant's own keys are, on a machine that has them."""
     is_broker = Role.BROKER in state.entity(name).roles
     return realm.paths.broker_key_of(name) if is_broker else realm.paths.entity_key(name)
+
+
+def held(realm: Handle, state: RealmState, topic: Topic, name: str) -> list[int]:
+    """The epochs of a topic whose private halves a participant has here."""
+    found = realm.paths.layer_keys(key_file(realm, state, name), topic.id).glob("*.key")
+    return sorted(int(path.stem) for path in found if path.stem.isdecimal())
 
 
 def own_identity(realm: Handle, state: RealmState, name: str) -> Identity:

@@ -8,21 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.errors import ParameterRejected
-from sealcast.primitives import modular
-from sealcast.primitives.curve import CURVE
-from sealcast.primitives.groups import Group
+
+if TYPE_CHECKING:
+    from sealcast.primitives.groups import Group
 
 #: The name of the protection.
 LAYERED: Final = "layered"
 MIN_LAYERS: Final = 2
 MAX_LAYERS: Final = 16
 DEFAULT_LAYERS: Final = 2
-DEFAULT_GROUP: Final = CURVE.name
+DEFAULT_GROUP: Final = "secp256k1"
 #: By the names that the groups have themselves; the curve is some hundred times as fast as the others.
-GROUPS: Final = (CURVE.name, *modular.NAMES)
+GROUPS: Final = (DEFAULT_GROUP, "modp-2048", "modp-3072")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +55,10 @@ class Layering:
     @property
     def algebra(self) -> Group:
         """The group itself."""
+        # Not before: every command reads the registry, and few of them ever compute a power.
+        from sealcast.primitives import modular
+        from sealcast.primitives.curve import CURVE
+
         return CURVE if self.group == CURVE.name else modular.NAMES[self.group]()
 
     def to_json(self) -> dict[str, object]:

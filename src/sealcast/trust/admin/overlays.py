@@ -102,9 +102,11 @@ class OverlayAdministration(EntityAdministration):
         topic. A subscriber's are its own to forget, when it has read what came under them."""
         state, now, gone = self.state(), self.clock(), dict[str, int]()
         for topic in _layered(state, None):
-            keep, overlay = layer_keys.spent(state.topic(topic), now), state.overlay(topic)
+            about, overlay = state.topic(topic), state.overlay(topic)
+            keep = layer_keys.spent(about, now)
             for name in layer_keys.participants(state, topic):
-                if (name in overlay.places) or not layer_keys.key_file(self, state, name).exists():
+                over = [epoch for epoch in layer_keys.held(self, state, about, name) if epoch < keep]
+                if not over or name in overlay.places or not layer_keys.key_file(self, state, name).exists():
                     continue
                 keyring = layer_keys.LayerKeyring(self, layer_keys.own_identity(self, state, name))
                 gone[topic] = gone.get(topic, 0) + len(keyring.forget(topic, before=keep))
