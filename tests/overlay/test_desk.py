@@ -72,12 +72,26 @@ def shapes(draw: st.DrawFn) -> dict[str, Any]:
     return {"layers": draw(st.integers(2, 4)), "parents": parents, "homes": homes}
 
 
-@settings(max_examples=14, suppress_health_check=[HealthCheck.too_slow])
-@given(shapes(), st.lists(filters, min_size=2, max_size=4), st.integers(1, 2), st.randoms(use_true_random=False))
+histories = given(shapes(), st.lists(filters, min_size=2, max_size=4), st.integers(1, 2), st.integers(0, 1 << 32))
+slow = settings(suppress_health_check=[HealthCheck.too_slow])
+
+
+@settings(slow, max_examples=10)
+@histories
 def test_any_history_with_any_crash_ends_in_the_truth(
-    realms: Realms, shape: dict[str, Any], known: list[Any], publishers: int, random: Random
+    realms: Realms, shape: dict[str, Any], known: list[Any], publishers: int, seed: int
 ) -> None:
-    world = realms.world(**shape, publishers=publishers)
+    history(realms.world(**shape, publishers=publishers), known, Random(seed))
+
+
+@pytest.mark.soak
+@settings(slow, max_examples=300)
+@histories
+def test_many_histories(realms: Realms, shape: dict[str, Any], known: list[Any], publishers: int, seed: int) -> None:
+    history(realms.world(**shape, publishers=publishers), known, Random(seed))
+
+
+def history(world: World, known: list[Any], random: Random) -> None:
     try:
         for _ in range(random.randint(4, 12)):
             happen(world, known, random)
@@ -149,6 +163,25 @@ def turned_but(world: World, step: int, before_write: bool) -> int:
             world.restart(name)
         return 1
     return 0
+
+
+def test_a_fresh_start_ends_what_was_before_and_says_nothing_twice(world: World) -> None:
+    both = wants([[0]]), wants([[1]])
+    world.subscribe("s0", both[0])
+    world.subscribe("s0", both[1])
+    world.settle()
+    versions = {name: world.desks[name].version() for name in world.brokers}
+    world.start_over("s0", both)
+    world.settle()
+    check(world, EVENTS[:3])
+    moved = [name for name in world.brokers if world.desks[name].version() != versions[name]]
+    assert moved == ["b3"], "nothing has changed, and nobody above heard of it"
+    world.start_over("s0", [both[1]])
+    world.settle()
+    check(world, EVENTS[:3])
+    world.start_over("s0", [])
+    world.settle()
+    assert not any(world.rows(name) for name in world.brokers)
 
 
 def test_the_marker_may_be_lost(world: World) -> None:
