@@ -38,6 +38,9 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "opyrchal/auth": Experiment("opyrchal.auth:run", "throughput with integrity, key commitment and signatures"),
     "shikfa/table2": Experiment("shikfa.tables:table2", "a filter's way up and a routing table, symbol by symbol"),
     "shikfa/table3": Experiment("shikfa.tables:table3", "an event's way down, symbol by symbol"),
+    "shikfa/cost": Experiment(
+        "shikfa.cost:run", "powers, time and tables against layers, depth, fan-out, equal filters"
+    ),
     "shikfa/curious": Experiment("curious.experiment:run", "what brokers get out of a day, and what they do not"),
     "shikfa/collusion": Experiment("curious.collusion:run", "pooled keys and what they open: claimed against tried"),
     "pallickara/registration": Experiment(

@@ -144,6 +144,8 @@ def _plot(axes: Axes, panel: Panel, labels: Sequence[str]) -> None:
         _readable(axes.yaxis)
     if not panel.log_y:
         axes.set_ylim(0, None)
+    if not panel.log_x and all(float(x).is_integer() for line in panel.lines for x in line.x):
+        axes.locator_params(axis="x", integer=True)  # there is no half of a layer
     if panel.ticks:
         axes.set_xticks(range(len(panel.ticks)), panel.ticks, rotation=30, ha="right")
     axes.grid(alpha=0.3)

@@ -1,0 +1,265 @@
+"""`shikfa/cost`: what the layers cost, in powers, in time and in rows of tables.
+
+The paper has no numbers of its own. Its protocol says what they must be, exactly (`forms.py`); beside them stands what
+real nodes with real keys did (`trees.py`), without caches, so that nothing hides. Against the number of layers, the
+depth of the tree, its fan-out and the share of subscribers who want the same; modulo a prime and on the curve. Each
+point is a task of a Spark job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from sealcast.errors import Bug
+from sealcast.lab.points import run_all
+from sealcast.lab.report import Line, Look, Panel, Report, Row, Told
+from sealcast.lab.shikfa import forms
+from sealcast.lab.shikfa.network import FILTERS, PARENTS
+from sealcast.lab.shikfa.trees import POPULAR, PUBLISHER, UNWANTED, Running, Shape, Spent, group_of, regular
+from sealcast.primitives.curve import CURVE
+from sealcast.primitives.groups import Element
+from sealcast.schemes.layered.tree import Path
+
+NAME: Final = "shikfa/cost"
+LAYERS: Final = (2, 3, 4, 5)
+GROUPS: Final = (CURVE.name, "modp-2048", "modp-3072")
+#: Events of a point: one that many want, one that one subscriber wants, one that nobody wants.
+EVENTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """A tree, its subscribers, and the group that they compute in."""
+
+    layers: int
+    depth: int = 4
+    fan_out: int = 2
+    subscribers: int = 24
+    equal: float = 0.5
+    group: str = CURVE.name
+
+    @property
+    def shape(self) -> Shape:
+        return regular(self.layers, self.depth, self.fan_out, self.subscribers, self.equal)
+
+    @property
+    def events(self) -> tuple[str, ...]:
+        alone = (name for name, wanted in self.shape.wanted.items() if name == wanted)
+        return POPULAR, next(alone, UNWANTED), UNWANTED
+
+    def __str__(self) -> str:
+        return (
+            f"r {self.layers}, depth {self.depth}, fan-out {self.fan_out}, {self.equal:.0%} of {self.subscribers} equal"
+        )
+
+
+def measure(point: Point) -> Spent:
+    return Running(point.shape, group_of(point.group)).publish(point.events)
+
+
+def points(quick: bool) -> list[Point]:
+    """By what they vary; a point that stands in several rows of points is there once."""
+    base = [Point(layers, subscribers=12 if quick else 24) for layers in LAYERS]
+    varied: list[Point] = []
+    for point in base:
+        varied += [replace(point, depth=depth) for depth in ((2, 5) if quick else (2, 3, 5, 6))]
+        varied += [replace(point, fan_out=fan_out) for fan_out in ((1, 3) if quick else (1, 3, 4))]
+        varied += [replace(point, equal=equal) for equal in ((0.0, 1.0) if quick else (0.0, 0.25, 0.75, 1.0))]
+    slow = [replace(point, group=group) for group in GROUPS[1 : 2 if quick else None] for point in base]
+    return base + varied + slow
+
+
+def run(quick: bool, told: Told) -> Report:
+    asked = points(quick)
+    found = run_all(asked, measure, told, _work)
+    rows: list[Row] = [*_closed_forms(), *(_row(point, spent) for point, spent in zip(asked, found, strict=True))]
+    measured = dict(zip(asked, found, strict=True))
+    notes = (
+        "a tree: powers for events = the publisher's + brokers' + subscribers'; entries on links; rows of all tables, "
+        "of the largest; powers for filters on their way up",
+        f"of {EVENTS} events together: one that many want, one that one subscriber wants, one that nobody wants",
+        "nothing is cached; with caches, tokens that were seen before cost nothing and the payload key remains",
+        "an entry is [EN1; EN2] on a link; those of one event on one link travel together, with the body once",
+        "the paper prints no costs: `printed` is what its protocol comes to; naive: layers off and on one by one",
+    )
+    return Report(NAME, rows, all(bool(row["agrees"]) for row in rows), notes, _panels(measured))
+
+
+def _work(point: Point) -> float:
+    times = {CURVE.name: 1, "modp-2048": 80, "modp-3072": 250}
+    return times[point.group] * forms.expected(point.shape, point.events).events
+
+
+def _row(point: Point, spent: Spent) -> Row:
+    computed = _told(forms.expected(point.shape, point.events))
+    return {
+        "cell": str(point),
+        "group": point.group,
+        "printed": None,
+        "computed": computed,
+        "measured": _told(spent),
+        "agrees": computed == _told(spent),
+        "milliseconds": round(spent.seconds * 1e3, 2),
+    }
+
+
+def _told(spent: Spent) -> str:
+    by = f"{spent.events} = {spent.publisher} + {spent.brokers} + {spent.subscribers}"
+    return f"{by}; {spent.entries}; {spent.rows}, {spent.largest}; {spent.filters}"
+
+
+# --- closed forms ---------------------------------------------------------------------------------------------------
+
+FIGURE1: Final = Shape(2, dict(PARENTS), dict(FILTERS))
+
+
+def _closed_forms() -> Iterator[Row]:
+    """Each at a node that does just that."""
+    cells: list[tuple[str, str, int, Callable[[], int]]] = [("a miss", "1", 1, partial(_at_broker, 1, UNWANTED))]
+    for d in (1, 2, 3):
+        cells.append((f"a hit, {d} destinations", "1 + 2 d", 1 + 2 * d, partial(_at_broker, d, POPULAR)))
+    for t in (1, 2, 3):
+        cells.append((f"publisher, {t} targets", "2 t", 2 * t, partial(_at_publisher, t)))
+    for r in LAYERS:
+        cells.append((f"subscriber, {r} layers", "1", 1, partial(_at_subscriber, r)))
+    cells += [
+        ("figure 1, 4 matches", "33", forms.expected(FIGURE1, ["f"]).events, lambda: _figure1("f").events),
+        ("figure 1, 4 matches, naive", "54", forms.naive(FIGURE1, "f"), _naive),
+        ("figure 1, no match", "3", forms.expected(FIGURE1, [UNWANTED]).events, lambda: _figure1(UNWANTED).events),
+        ("figure 1, entries on links", "11", forms.expected(FIGURE1, ["f"]).entries, lambda: _figure1("f").entries),
+    ]
+    for cell, printed, computed, measured in cells:
+        found = measured()
+        agrees = found == computed and (not printed.isdecimal() or int(printed) == computed)
+        texts = {"printed": printed, "computed": str(computed), "measured": str(found)}
+        yield {"cell": cell, "group": CURVE.name, **texts, "agrees": agrees, "milliseconds": None}
+
+
+def _at_broker(destinations: int, label: str) -> int:
+    """At the publisher's child, which has one row with so many paths."""
+    running = Running(regular(2, 2, 1, destinations, 1.0), CURVE)
+    return next(powers for party, (powers, _) in running.way(label, set()) if party == "brokers")
+
+
+def _at_publisher(targets: int) -> int:
+    return Running(regular(2, 2, targets, targets, 1.0), CURVE).publish([POPULAR]).publisher
+
+
+def _at_subscriber(layers: int) -> int:
+    return Running(regular(layers, layers, 1, 1, 1.0), CURVE).publish([POPULAR]).subscribers
+
+
+def _figure1(label: str) -> Spent:
+    return Running(FIGURE1, CURVE).publish([label])
+
+
+def _naive() -> int:
+    """An event f on its way through figure 1, layer by layer; at every step there is what the nodes really sent."""
+    running = Running(FIGURE1, CURVE)
+    group, tree, keys = running.group, running.tree, running.keys
+    label = running.hashes(b"f")
+    sent = running.publisher.encrypt_notification({b"f"}, b"payload")
+    spent = 0
+
+    def raised(element: Element, pairs: Sequence[tuple[str, str]], off: bool = False) -> Element:
+        nonlocal spent
+        for pair in pairs:
+            element = group.power(element, keys[pair].inverse if off else keys[pair])
+            spent += 1
+        return element
+
+    ((child, message),) = sent.items()
+    on = [("B4", PUBLISHER), ("B3", PUBLISHER)]
+    shared = raised(group.decode(message.entries[0].key), on, off=True)  # what the publisher drew
+    spent = 0
+    _same(message.entries[0].tokens[0], group.encode(raised(label, on)))
+    _same(message.entries[0].key, group.encode(raised(shared, on)))
+    pending = [(child, message)]
+    while pending:
+        name, message = pending.pop()
+        if name not in running.brokers:
+            pairs = [(name, ancestor) for ancestor in tree.place(name).chain]
+            entry = message.entries[0]
+            _same(raised(group.decode(entry.tokens[0]), pairs, off=True), label)
+            _same(raised(group.decode(entry.key), pairs, off=True), shared)
+            continue
+        broker, made = running.brokers[name], dict[Path, tuple[bytes, bytes]]()
+        for entry in message.entries:
+            top = [(name, broker.place.top)]
+            token, key = (raised(group.decode(e), top, off=True) for e in (entry.tokens[0], entry.key))
+            for path in broker.secure_look_up(entry.tokens):
+                last = [(path[-1], name)]
+                made[path] = group.encode(raised(token, last)), group.encode(raised(key, last))
+        onwards = broker.on_notification(message)
+        arrived = {(child, e.tokens[0], e.key) for child, m in onwards.items() for e in m.entries}
+        if arrived != {(path[0], *entry) for path, entry in made.items()}:
+            raise Bug(f"{name} sent something else than the layers, one by one, come to")
+        pending += onwards.items()
+    return spent
+
+
+def _same(one: bytes, other: bytes) -> None:
+    if one != other:
+        raise Bug("layers one by one come to something else than the nodes have")
+
+
+# --- pictures -------------------------------------------------------------------------------------------------------
+
+
+def _panels(measured: dict[Point, Spent]) -> list[Panel]:
+    here = {point: spent for point, spent in measured.items() if point.group == CURVE.name}
+    base = [point for point in here if point == Point(point.layers, subscribers=point.subscribers)]
+    parties: dict[str, Callable[[Spent], float]] = {
+        "publisher": lambda spent: spent.publisher,
+        "brokers": lambda spent: spent.brokers,
+        "subscribers": lambda spent: spent.subscribers,
+    }
+    who = [Line(name, [p.layers for p in base], [of(here[p]) / EVENTS for p in base]) for name, of in parties.items()]
+    looks = {Look.COMPUTED: "computed"}
+    return [
+        Panel("powers by who computes them", "layers r", "powers an event", who),
+        Panel("time by group", "layers r", "CPU milliseconds an event", _times(measured), log_y=True),
+        Panel("deeper trees", "levels of brokers", "powers an event", _lines(here, "depth", _powers), looks=looks),
+        Panel("wider trees", "fan-out", "powers an event", _lines(here, "fan_out", _powers), looks=looks),
+        Panel("equal filters: events", "share equal", "powers an event", _lines(here, "equal", _powers), looks=looks),
+        Panel("equal filters: tables", "share equal", "rows of all tables", _lines(here, "equal", _rows), looks=looks),
+    ]
+
+
+def _powers(spent: Spent) -> float:
+    return spent.events / EVENTS
+
+
+def _rows(spent: Spent) -> float:
+    return spent.rows
+
+
+def _times(measured: dict[Point, Spent]) -> list[Line]:
+    lines = []
+    for group in GROUPS:
+        of = [p for p in measured if p == Point(p.layers, subscribers=p.subscribers, group=group)]
+        if of:
+            lines.append(Line(group, [p.layers for p in of], [measured[p].seconds / EVENTS * 1e3 for p in of]))
+    return lines
+
+
+def _lines(measured: dict[Point, Spent], what: str, of: Callable[[Spent], float]) -> list[Line]:
+    """A curve for each r, over the points that differ from the base in this alone."""
+    lines = []
+    for layers in LAYERS:
+        kin = [p for p in measured if p.layers == layers]
+        kin = sorted(
+            (p for p in kin if replace(p, **{what: getattr(Point(layers), what)}) == _base(p)),
+            key=lambda p: float(getattr(p, what)),
+        )
+        x = [float(getattr(p, what)) for p in kin]
+        lines.append(Line(f"r = {layers}", x, [of(measured[p]) for p in kin]))
+        lines.append(Line(f"r = {layers}", x, [of(forms.expected(p.shape, p.events)) for p in kin], Look.COMPUTED))
+    return lines
+
+
+def _base(point: Point) -> Point:
+    return Point(point.layers, subscribers=point.subscribers, group=point.group)
