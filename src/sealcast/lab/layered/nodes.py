@@ -15,7 +15,7 @@ one of them does with its keys, the code of another cannot reach but through mes
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -25,10 +25,11 @@ import pyarrow as pa
 from sealcast.filters.labels import Conjunction, LabelFilter
 from sealcast.lab.layered.network import PUBLISHER, Network
 from sealcast.primitives.curve import CURVE
-from sealcast.primitives.groups import CachedHashes, Element, Exponent, Group
-from sealcast.primitives.secrets import Secret
+from sealcast.primitives.groups import CachedHashes, Element, Group
+from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.x25519 import PUBLIC_BYTES, AgreementKey
-from sealcast.schemes.layered.layers import Layers, shared_exponent
+from sealcast.schemes.layered.agreement import exponents_for
+from sealcast.schemes.layered.layers import Layers
 from sealcast.schemes.layered.open import Opener
 from sealcast.schemes.layered.publish import Publisher
 from sealcast.schemes.layered.route import Broker
@@ -36,6 +37,7 @@ from sealcast.schemes.layered.subscribe import Subscriber
 from sealcast.schemes.layered.table import Conjunction as Row
 from sealcast.schemes.layered.table import RoutingTable
 from sealcast.schemes.layered.tree import Path as Hops
+from sealcast.schemes.layered.tree import TreeId
 from sealcast.wire import cbor
 
 GROUP: Final[Group] = CURVE
@@ -44,6 +46,7 @@ DOMAIN: Final = b"match"
 #: A batch is over soon, and all of its labels come at once: more than a broker keeps that runs for months.
 CACHED: Final = 1 << 18
 
+_TREE: Final = TreeId(PUBLISHER, epoch=1, generation=0)
 _TABLE: Final = pa.schema(
     [
         pa.field("slots", pa.list_(pa.list_(pa.binary()))),
@@ -139,21 +142,8 @@ class Nodes:
 
     def _layers(self, name: str) -> Layers:
         own = AgreementKey(Secret((self.root / "keys" / name).read_bytes()))
-        keys: dict[str, Exponent] = {}
-        for descendant, ancestor in self._pairs(name):
-            other = ancestor if descendant == name else descendant
-            pair = own.agreed(self._public(other), DOMAIN, descendant.encode(), ancestor.encode())
-            keys[other] = shared_exponent(pair, GROUP, DOMAIN, descendant, ancestor)
+        keys = exponents_for(_Agreement(name, own, self._public), self._tree, _TREE, GROUP)
         return Layers(GROUP, keys, CACHED)
-
-    def _pairs(self, name: str) -> Iterator[tuple[str, str]]:
-        """Those that a participant is one of: with its ancestors and its descendants, up to r hops away."""
-        if name != PUBLISHER:
-            yield from ((name, ancestor) for ancestor in self._tree.place(name).chain)
-        below: Iterable[str] = (name,)
-        for _ in range(self.network.layers):
-            below = [child for node in below for child in self._tree.children(node)]
-            yield from ((descendant, name) for descendant in below)
 
     def _public(self, name: str) -> bytes:
         if not self._publics:
@@ -161,6 +151,20 @@ class Nodes:
             for i, one in enumerate(self.network.names):
                 self._publics[one] = raw[i * PUBLIC_BYTES : (i + 1) * PUBLIC_BYTES]
         return self._publics[name]
+
+
+class _Agreement(Unpicklable):
+    """What one participant shares with others, each pair by itself."""
+
+    def __init__(self, name: str, own: AgreementKey, public: Callable[[str], bytes]) -> None:
+        self.name = name
+        self.topic_id = DOMAIN
+        self.epoch = _TREE.epoch
+        self._own = own
+        self._public = public
+
+    def pair(self, peer: str) -> Secret:
+        return self._own.agreed(self._public(peer), DOMAIN, *sorted((self.name.encode(), peer.encode())))
 
 
 def here(root: str, layers: int, subscribers: int) -> Nodes:
