@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from sealcast.cli import talk
+from sealcast.cli import layered_nodes, talk
+from sealcast.cli.interests import is_layered
 from sealcast.model.rejection import Reason
 
 if TYPE_CHECKING:
@@ -31,23 +33,23 @@ def list_(
 ) -> None:
     """List refusals, newest first: where, why, and how many events.
 
-    A refusal of a whole frame has no row; of one event it has.
+    A refusal of a whole frame has no row; of one event it has. Brokers of layered topics also refuse filter posts.
     """
     here = talk.open_realm(realm)
     state = here.state()
     names = [state.topic(topic).name] if topic is not None else list(state.topics)
     found: list[dict[str, Any]] = []
-    for name, broker in [(each, broker) for each in names for broker in state.serving(each)]:
-        for refused in _newest_first(here, name, broker):
-            if reason is None or refused["reason"] == reason:
-                found.append(refused)
-                if len(found) >= limit:
-                    break
-    found = sorted(found, key=lambda each: str(each["at"]), reverse=True)[:limit]
+    for name in names:
+        layered = is_layered(state, name)
+        for broker in state.overlay(name).downwards() if layered else state.serving(name):
+            refusals = layered_nodes.refusals if layered else _newest_first
+            asked = (each for each in refusals(here, name, broker) if reason is None or each["reason"] == reason)
+            found += islice(asked, limit)
+    found = sorted(found, key=lambda each: each["at"] or "", reverse=True)[:limit]
     if json:
         talk.emit({"rejected": found})
         return
-    rows = [(f["at"], f["topic"], _place(f), f["reason"], f["events"], f["detail"]) for f in found]
+    rows = [(f["at"] or "", f["topic"], _place(f), f["reason"], f["events"], f["detail"]) for f in found]
     talk.table(["at", "topic", "place", "reason", "events", "detail"], rows, "nothing was refused")
 
 
@@ -80,5 +82,7 @@ def _newest_first(here: Realm, topic: str, broker: str) -> Iterator[dict[str, An
 
 
 def _place(found: dict[str, Any]) -> str:
+    if found["partition"] is None:
+        return f"{found['broker']}: post {found['offset']}"
     whole = f"{found['partition']}/{found['offset']}"
     return whole if found["row"] is None else f"{whole}/{found['row']}"

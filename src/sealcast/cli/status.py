@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sealcast.cli import talk
+from sealcast.cli import layered_nodes, talk
+from sealcast.cli.interests import is_layered
 
 if TYPE_CHECKING:
-    from sealcast.log.mailbox import TopicReader
+    from sealcast.log.ledger import LedgerReader
     from sealcast.trust.deployment import Realm
 
 app = typer.Typer(**talk.SETTINGS)
@@ -29,12 +30,17 @@ def status(
 ) -> None:
     """Show how every topic stands: what was published, delivered and refused, and how far behind everyone is.
 
-    Backlog counts frames that no batch has handled yet; lag counts events that a subscriber has not acknowledged.
+    Backlog counts frames that no batch has handled yet; lag counts events that a subscriber has not acknowledged. Of a
+    layered topic every broker of its overlay is shown: what waits above it, and how many rows its table has.
     """
     here = talk.open_realm(realm)
     state = here.state()
     names = [state.topic(topic).name] if topic is not None else list(state.topics)
-    found = [describe(here, name, broker) for name in names for broker in state.serving(name)]
+    found = [
+        layered_nodes.describe(here, name, broker) if is_layered(state, name) else describe(here, name, broker)
+        for name in names
+        for broker in (state.overlay(name).downwards() if is_layered(state, name) else state.serving(name))
+    ]
     if json:
         talk.emit({"realm": here.name, "version": state.version, "entities": len(state.entities), "topics": found})
         return
@@ -50,7 +56,7 @@ def status(
         talk.note("no topics yet: sealcast topic create NAME --schema FILE")
     for each in found:
         talk.say("")
-        _show(each)
+        layered_nodes.show(each) if "hops" in each else _show(each)
 
 
 def describe(here: Realm, name: str, broker: str) -> dict[str, Any]:
@@ -72,21 +78,22 @@ def describe(here: Realm, name: str, broker: str) -> dict[str, Any]:
             "subscriptions": len(at_home),
             "subscribers": len(lag),
             "authorised": len(list(state.authorised_slots(name))),
-            **_ledger(here, name, broker, reader),
+            **ledger(here, name, broker, reader.ledger),
             "lag": {"total": sum(lag.values()), "subscribers": lag},
         }
     finally:
         reader.close()
 
 
-def _ledger(here: Realm, name: str, broker: str, reader: TopicReader) -> dict[str, Any]:
+def ledger(here: Realm, name: str, broker: str, reader: LedgerReader) -> dict[str, Any]:
+    """What a broker's ledger says of the topic, and what waits for it."""
     ends: list[int] = []
     if here.paths.topic(name, broker).frames_root.is_dir():
         with here.frames(name, broker, read_only=True) as log:
             ends = [log.partition(p).end() for p in range(log.partitions)]
     since, recent = time.time_ns() // 1000 - RATE_SECONDS * 1_000_000, dict[str, int]()
     totals, done, version, last_us = dict[str, int](), [0] * len(ends), 0, None
-    for committed in reader.ledger.entries():
+    for committed in reader.entries():
         for key, count in committed.entry.counts.items():
             totals[key] = totals.get(key, 0) + count
             if committed.time_us >= since:
@@ -95,7 +102,7 @@ def _ledger(here: Realm, name: str, broker: str, reader: TopicReader) -> dict[st
     return {
         "frames": sum(ends),
         "backlog": sum(end - (done[p] if p < len(done) else 0) for p, end in enumerate(ends)),
-        "batches": reader.ledger.end(),
+        "batches": reader.end(),
         "version_in_force": version,
         "last_batch_at": moment(last_us),
         "events": {k: totals.get(k, 0) for k in ("admitted", "matched", "deliveries", "encryptions")},

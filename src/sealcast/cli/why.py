@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sealcast.cli import overlay, talk
+from sealcast.cli import layered_why, talk
+from sealcast.cli.interests import is_layered
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
@@ -38,12 +39,17 @@ def why(
     """Say why an event did or did not reach a subscriber: admitted, matched, authorised, sealed, delivered.
 
     The answer is worked out again, for the batch that handled the event and the version it was pinned to. Needs the
-    broker's secrets, since it opens the event.
+    broker's secrets, since it opens the event. On a layered topic, whose brokers cannot read, it says how far the event
+    came on its way.
     """
     from sealcast.pipeline.reasons import Reasons
 
     here = talk.open_realm(realm)
     name, position = _event(event, topic, here.state())
+    if is_layered(here.state(), name):
+        found = layered_why.why(here, name, position, subscriber)
+        talk.emit(found) if json else layered_why.show(found)
+        return
     reasons = Reasons(here, name)
     try:
         answer = reasons.why(position, subscriber)
@@ -66,7 +72,6 @@ def _event(text: str, topic: str | None, state: RealmState) -> tuple[str, Positi
         if len(state.topics) != 1:
             raise Misuse(f"the realm has {len(state.topics)} topics", hint=f"say which: sealcast why TOPIC/{rest} ...")
         name = next(iter(state.topics))
-    overlay.refuse_layered(state.topic(name), "say why an event matched")
     return state.topic(name).name, Position.parse(rest)
 
 

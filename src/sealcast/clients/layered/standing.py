@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sealcast.errors import CannotOpen, Misuse, NotFound, SealcastError
+from sealcast.errors import KeyMissing, Misuse, NotFound, SealcastError
 from sealcast.primitives.groups import CachedHashes, Group
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.schemes.layered.agreement import layers_for
@@ -61,7 +61,8 @@ class Standing(Unpicklable):
         return found
 
     def opener(self, tree: TreeId) -> Opener:
-        """What opens events of a tree, also of one that is over; CannotOpen where this subscriber has no part in it."""
+        """What opens events of a tree, also of one that is over; KeyMissing where this subscriber has no part in it, or
+        none any more."""
         found = self._openers.get(tree)
         if found is None:
             state = self._realm.state()
@@ -70,7 +71,7 @@ class Standing(Unpicklable):
                 place, layers = self._place(state, tree, former=True)
                 found = Opener(place, layers, tree.domain(state.topic(self._topic).id))
             except SealcastError as error:
-                raise CannotOpen(
+                raise KeyMissing(
                     f"{self._identity.name!r} has no keys for the tree of {tree.publisher!r}, epoch {tree.epoch}, "
                     f"generation {tree.generation}: {error.message}",
                     hint=error.hint,
