@@ -428,6 +428,22 @@ def test_a_token_that_ended_ends_its_rows(world: World, monkeypatch: pytest.Monk
     check(world, EVENTS[:2])
 
 
+def test_every_token_has_its_own_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.subscribe("s0", wants([[0]]))
+    world.settle()
+    id, now = world.trees()[0], world.realm.clock()
+    short = world.token("s0", now - 82_800_000_000), world.token("s2", now - 82_800_000_000)
+    for name, home, token in (("s0", "b3", short[0]), ("s2", "b2", short[1])):
+        messages = world.encrypted(name, wants([[1]]), id)
+        post(world.realm, world.topic, world.identity(name), home, id, messages, token)
+    world.settle()
+    assert len(world.rows("b2")) == 1
+    later(world, monkeypatch, seconds=7_200)
+    world.settle()
+    assert not world.rows("b2")
+    assert len(world.rows("b3")) == 2, "the later end of two counts"
+
+
 def test_a_desk_that_comes_late_judges_by_when_posts_came(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.subscribe("s0", wants([[0]]))
     world.settle()
@@ -492,6 +508,41 @@ def test_a_revoked_reader_is_gone_from_all_tables(realms: Realms) -> None:
         assert world.refused() == {str(PostReason.CERTIFICATE): 1}
     finally:
         world.close()
+
+
+def test_a_broker_that_reads_is_one_of_its_parents_readers(realms: Realms, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = realms.world(2, [None, 0, 1], [2])
+    try:
+        world.realm.grant(world.topic, "b1", [Right.SUBSCRIBE])
+        world.realm.place_subscriber(world.topic, "b1")
+        world.wanted["b1"] = type(world.wanted["s0"])()
+        world.subscribe("s0", wants([[0]]))
+        world.subscribe("b1", wants([[0]]))
+        world.subscribe("b1", wants([[1]]))
+        world.settle()
+        check(world, EVENTS[:4])
+        world.unsubscribe("b1", wants([[1]]))
+        world.settle()
+        check(world, EVENTS[:4])
+        # Its reading ends, its routing goes on.
+        world.realm.revoke(world.topic, "b1", [Right.SUBSCRIBE])
+        world.settle()
+        world.wanted["b1"].clear()
+        check(world, EVENTS[:4])
+        assert not world.refused()
+    finally:
+        world.close()
+
+
+def test_two_processes_take_turns(world: World) -> None:
+    with FilterDesk(world.realm, world.topic, "b3") as other:
+        for i, desk in enumerate((world.desks["b3"], other, world.desks["b3"], other)):
+            world.subscribe("s0", wants([[i]]))
+            desk.turn()
+        world.settle()
+        assert other.version() == 4
+    check(world, EVENTS[:8])
+    assert not world.refused()
 
 
 def test_moves_begin_new_trees_and_old_ones_end_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ from sealcast.trust.tokens import VerifiedTokens
 from sealcast.trust.topics import Topic
 
 #: Records that one call makes of posts; each of about `TURN_BYTES` of them, one post at least.
-MAX_RECORDS: Final = 64
+MAX_RECORDS: Final = 8
 #: Turns whose filters have not reached the parent: with more, nothing is taken in.
 MAX_BEHIND: Final = 256
 #: What a subscriber may post. Brokers pass on what others want: they are slowed down by Busy, and never refused for it.
@@ -152,10 +152,10 @@ class FilterDesk(Unpicklable):
 
     def _current(self) -> Tables:
         """The tables as the log has them: another process may have taken turns."""
-        if self._tables is None:
-            self._tables = Tables(self._log.fold(), self._layers)
-        elif self._tables.fold.version != self._log.version():
-            self._log.advance(self._tables.fold, self._log.version())
+        if self._tables is None or self._tables.fold.version != self._log.version():
+            fold = self._log.fold() if self._tables is None else self._tables.fold
+            self._tables = Tables(self._log.advance(fold, self._log.version()), self._layers)
+            self._looked = (-1, 0)
         return self._tables
 
     def _record(self, draft: Draft, tables: Tables, taken: int) -> int:
@@ -219,6 +219,7 @@ class FilterDesk(Unpicklable):
             return _Waits(((number_of, stream),))
         if shown is not None and (known is None or shown.until_us > known.until_us):
             draft.shown(sender, shown)
+            self._looked = self._looked[0], min(self._looked[1], shown.until_us)
         draft.take(number_of, proven)
         return _Decided()
 
