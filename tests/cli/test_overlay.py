@@ -147,7 +147,8 @@ REFUSED = [
         "'deals-node-2' is no root",
         "sealcast overlay add deals deals-node-2",
     ),
-    ("why deals/0/0/0 alice", "misuse", "its brokers cannot read"),
+    ("why deals/0/0/0 alice", "not-found", "'alice' stands nowhere in the overlay", "overlay show deals"),
+    ("replay deals --as alice --from 1h --filter TRUE", "misuse", "its brokers cannot read", "explain deals"),
     ("grant deals alice subscribe --template symbol=IBM", "rejected", "its brokers cannot read", "for all events"),
 ]
 
