@@ -114,9 +114,9 @@ class World:
         return total
 
 
-def realm_with(tmp_path: Path, layers: int = 2, **options: int) -> Realm:
+def realm_with(tmp_path: Path, layers: int = 2, nodes: int | None = None) -> Realm:
     made = Realm.create(tmp_path / "realm")
-    made.create_topic("quotes", SCHEMA, protection="layered", layering=Layering(layers), **options)
+    made.create_topic("quotes", SCHEMA, protection="layered", layering=Layering(layers), nodes=nodes)
     made.enrol_many(["nyse", "nasdaq", "alice", "bob", "carol", "dave"])
     return made
 
