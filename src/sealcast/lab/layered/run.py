@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sealcast.clients.publisher import Checked
 from sealcast.errors import Bug, FilterRejected
 from sealcast.filters.check import check
-from sealcast.filters.labels import LabelFilter, label_filter
+from sealcast.filters.labels import Labeller, LabelFilter, label_filter
 from sealcast.filters.parse import parse
 from sealcast.lab import scratch
 from sealcast.lab.layered.network import Network
@@ -138,7 +138,7 @@ def _put(nodes: Nodes, events: Sequence[tuple[int, Checked]], schema: Schema) ->
     share = -(-len(events) // _PIECES)
     size = max(LEAST_PER_PIECE, min(EVENTS_PER_PIECE, share))
     places, messages, held = list[int](), list[bytes](), 0
-    for place, event in events:
+    for place, event in _neighbours(events, schema):
         (message,) = codec.encode([event.values], [event.payload], [event.content_type])
         if messages and (len(messages) == size or held + len(message) > BYTES_PER_PIECE):
             nodes.put_events(number, places, messages)
@@ -150,6 +150,21 @@ def _put(nodes: Nodes, events: Sequence[tuple[int, Checked]], schema: Schema) ->
         nodes.put_events(number, places, messages)
         number += 1
     return number
+
+
+def _neighbours(events: Sequence[tuple[int, Checked]], schema: Schema) -> Sequence[tuple[int, Checked]]:
+    """By the number that has the most labels: events next to each other share all but the longest of its prefixes, so
+    that what the worker of one piece hashed and raised, that of another seldom has to."""
+    grids = Labeller(schema).grids
+    if not grids:
+        return events
+    widest = schema.by_name[max(grids, key=lambda name: grids[name].bits)]
+
+    def number(event: tuple[int, Checked]) -> tuple[bool, float]:
+        physical = widest.to_physical(event[1].values.get(widest.name))
+        return (False, 0) if physical is None or isinstance(physical, str) else (True, physical)
+
+    return sorted(events, key=number)
 
 
 @contextmanager
