@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sealcast.clients.publisher import Publisher as Publisher
     from sealcast.clients.subscriber import Subscriber as Subscriber
+    from sealcast.clients.subscribing import open_subscriber as open_subscriber
     from sealcast.errors import CannotOpen as CannotOpen
     from sealcast.errors import EventRejected as EventRejected
     from sealcast.errors import FilterRejected as FilterRejected
@@ -55,6 +56,7 @@ _NAMES = {
     "Schema": "model",
     "SealcastError": "errors",
     "Subscriber": "clients.subscriber",
+    "open_subscriber": "clients.subscribing",
     "run": "pipeline.run",
 }
 __all__ = sorted(_NAMES)

@@ -20,7 +20,7 @@ from typing import Final, Self
 from sealcast.clients.keepalive import KeepAlive
 from sealcast.clients.missing import Ask, MissingKeys
 from sealcast.clients.stays import Place, StayDelivery, Stays
-from sealcast.errors import CannotOpen, KeyMissing, NotFound
+from sealcast.errors import CannotOpen, KeyMissing, Misuse, NotFound
 from sealcast.log.cursor import Cursor
 from sealcast.log.mailbox import Delivery
 from sealcast.model.event import OpenedEvent, Position
@@ -71,6 +71,11 @@ class Subscriber:
         state = self._current()
         self._identity = self.realm.identity(as_)
         slot = state.slot_of(topic, as_)
+        if state.topic(topic).layering is not None:
+            raise Misuse(
+                f"topic {topic!r} is layered: what a subscriber gets is at its own broker, under keys of its own",
+                hint="open either kind by sealcast.open_subscriber(realm, topic, as_=...)",
+            )
         if slot is None:
             raise NotFound(
                 f"entity {as_!r} has no subscription on topic {topic!r}",

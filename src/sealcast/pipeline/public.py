@@ -48,8 +48,9 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from sealcast.clients.layered.interests import Interests
 from sealcast.clients.publisher import Publisher
-from sealcast.clients.subscriber import Subscriber
+from sealcast.clients.subscribing import open_subscriber
 from sealcast.errors import Bug, Misuse
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.ledger import LedgerReader
@@ -57,6 +58,7 @@ from sealcast.model.event import DEFAULT_CONTENT_TYPE, Event, OpenedEvent
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.pipeline.outbox import Outbox, StagedFrames
 from sealcast.trust.deployment import Realm
+from sealcast.trust.layout import TopicPaths
 
 #: Ledger records in one micro-batch of a reader, unless told.
 DEFAULT_MAX_RECORDS: Final = 64
@@ -236,7 +238,10 @@ def _locate(client: Client, begin: str) -> int:
 def _ledger(client: Client) -> LedgerReader:
     """Of the broker that the subscriber is at. A stream's place is a place in one ledger."""
     realm = Realm(client.realm)
-    stays = realm.state().stays_of(client.topic, client.entity)
+    state = realm.state()
+    if state.topic(client.topic).layering is not None:
+        return LedgerReader(_hops(realm, client).ledger)
+    stays = state.stays_of(client.topic, client.entity)
     if len(stays) > 1:
         raise Misuse(
             f"{client.entity!r} has moved from broker {stays[-2].broker!r} to {stays[-1].broker!r}: "
@@ -246,8 +251,20 @@ def _ledger(client: Client) -> LedgerReader:
     return LedgerReader(realm.paths.topic(client.topic, stays[-1].broker).ledger)
 
 
+def _hops(realm: Realm, client: Client) -> TopicPaths:
+    """Where a subscriber of a layered topic finds what is for it: at the one broker it was ever placed below."""
+    with Interests(realm, client.topic, client.entity) as interests:
+        homes = interests.homes()
+    if len(homes) != 1:
+        raise Misuse(
+            f"{client.entity!r} was at {len(homes)} brokers of topic {client.topic!r}: a stream has one ledger",
+            hint="add a subscription first; one who has moved reads with sealcast.open_subscriber",
+        )
+    return realm.paths.topic(client.topic, homes[0]).hops
+
+
 def _open(client: Client, task: Records) -> Iterator[pa.RecordBatch]:
-    with Subscriber(client.realm, client.topic, client.entity, from_="end") as subscriber:
+    with open_subscriber(client.realm, client.topic, client.entity, from_="end") as subscriber:
         schema = subscriber.realm.state().topic(client.topic).schema
         arrow = to_arrow_schema(columns_of(schema), timezone="UTC")
         held: list[OpenedEvent] = []
