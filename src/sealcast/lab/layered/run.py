@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from sealcast.clients.publisher import Checked
 from sealcast.errors import Bug, FilterRejected
 from sealcast.filters.check import check
-from sealcast.filters.labels import Labeller, LabelFilter, label_filter
+from sealcast.filters.labels import LabelFilter, Labeller, label_filter
 from sealcast.filters.parse import parse
 from sealcast.lab import scratch
 from sealcast.lab.layered.network import Network
