@@ -147,6 +147,15 @@ def test_the_kernels_agree_with_brute_force(tmp_path: Path, seed: int, layers: i
     assert driven(tmp_path, inputs, layers) == expected and len(expected) > 50
 
 
+@pytest.mark.soak
+@pytest.mark.parametrize("seed", range(100, 160))
+def test_the_kernels_agree_with_brute_force_for_long(tmp_path: Path, seed: int) -> None:
+    world = Labelled(seed)
+    asked, happened = world.expressible(60), [world.event() for _ in range(40)]
+    inputs = inputs_of(world, asked, happened)
+    assert driven(tmp_path, inputs, 2 + seed % 4) == truth(inputs, asked, happened)
+
+
 def test_through_spark_with_everything_that_may_stand_in_the_files(spark: SparkSession) -> None:
     schema = Schema.from_json(
         {
@@ -309,7 +318,7 @@ def test_no_key_is_in_what_spark_ships(tmp_path: Path) -> None:
     one.subscribe()
     one.deliver()  # this process has become everybody
     root, layers, count = str(tmp_path), 3, 4
-    get = stages.Stages(None, root, layers, count)._nodes()  # type: ignore[arg-type]
+    get = stages.Stages(None, root, layers, count, 1)._nodes()  # type: ignore[arg-type]
     kernels = (stages._subscribe(get), stages._build(get), stages._publish(get, one.schema), stages._hop(get))
     shipped = b"".join(cloudpickle.dumps(kernel) for kernel in (*kernels, stages._open(get)))
     assert root.encode() in shipped

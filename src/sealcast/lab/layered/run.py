@@ -41,7 +41,7 @@ STAGES: Final = ("keys", "spark", "filters", "publish", "deliver", "open")
 EVENTS_PER_PIECE: Final = 2_048
 LEAST_PER_PIECE: Final = 64
 BYTES_PER_PIECE: Final = 16 << 20
-_PIECES: Final = 16
+_PIECES: Final = 32
 #: What an event takes between two hops, and a subscriber in files.
 _BYTES_PER_EVENT: Final = 4_096
 _BYTES_PER_SUBSCRIBER: Final = 16_384
@@ -99,18 +99,18 @@ def deliver(
         with clock("spark"):
             from sealcast.lab.layered.stages import Stages  # imports Spark
 
-            stages = Stages(session(), str(root), layers, len(wanted))
+            stages = Stages(session(), str(root), layers, len(wanted), files)
         with _explained():
-            return _run(stages, network, files, schema, clock)
+            return _run(stages, network, schema, clock)
 
 
-def _run(stages: Stages, network: Network, files: int, schema: Schema, clock: Clock) -> tuple[Ints, Ints]:
+def _run(stages: Stages, network: Network, schema: Schema, clock: Clock) -> tuple[Ints, Ints]:
     with clock("filters"):
         messages = stages.subscribe()
         for _ in network.levels:
             messages = stages.build(messages).localCheckpoint()
     with clock("publish"):
-        arrived = stages.publish(files, schema).localCheckpoint()
+        arrived = stages.publish(schema).localCheckpoint()
     with clock("deliver"):
         for _ in network.levels:
             arrived = stages.hop(arrived).localCheckpoint()

@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, SparkSession
 from sealcast.errors import CannotOpen
 from sealcast.filters.labels import Labeller
 from sealcast.lab.layered import nodes, pieces
+from sealcast.lab.layered.network import HOMES
 from sealcast.lab.layered.nodes import GROUP, Nodes
 from sealcast.lab.layered.pieces import SUBSCRIBERS, Writer
 from sealcast.model.schema import Schema
@@ -49,8 +50,8 @@ _OPENED: Final = pa.schema(
     ]
 )
 _OPENED_DDL: Final = "places BINARY, subscribers BINARY, unopened BIGINT, why STRING"
-#: Tasks a core: pieces differ in what they cost.
-_TASKS_PER_CORE: Final = 4
+#: Tasks a core: pieces differ in what they cost, and which of them share a task is chance.
+_TASKS_PER_CORE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,20 +62,24 @@ class Stages:
     root: str
     layers: int
     subscribers: int
+    #: Files of events, and pieces that the publisher makes of them.
+    files: int
 
     @property
     def tasks(self) -> int:
-        return _TASKS_PER_CORE * self.spark.sparkContext.defaultParallelism
+        """As many as there are cores to keep busy, unless there is less to do."""
+        return min(_TASKS_PER_CORE * self.spark.sparkContext.defaultParallelism, HOMES * self.files)
 
     def subscribe(self) -> DataFrame:
-        tasks = max(1, min(self.tasks, self.subscribers))
-        return self._numbers(self.subscribers, tasks).mapInArrow(_subscribe(self._nodes()), _MESSAGES_DDL)
+        return self._numbers(self.subscribers, min(self.subscribers, self.tasks)).mapInArrow(
+            _subscribe(self._nodes()), _MESSAGES_DDL
+        )
 
     def build(self, messages: DataFrame) -> DataFrame:
         return messages.groupBy("node").applyInArrow(_build(self._nodes()), _MESSAGES_DDL)
 
-    def publish(self, files: int, schema: Schema) -> DataFrame:
-        return self._numbers(files, files).mapInArrow(_publish(self._nodes(), schema.to_json()), pieces.DDL)
+    def publish(self, schema: Schema) -> DataFrame:
+        return self._numbers(self.files, self.files).mapInArrow(_publish(self._nodes(), schema.to_json()), pieces.DDL)
 
     def hop(self, arrived: DataFrame) -> DataFrame:
         """By node and piece, not by node alone: near the root there are fewer brokers than cores."""
@@ -85,7 +90,7 @@ class Stages:
         return arrived.repartition(self.tasks, "node", "number").mapInArrow(_open(self._nodes()), _OPENED_DDL).toArrow()
 
     def _numbers(self, count: int, tasks: int) -> DataFrame:
-        return self.spark.range(0, count, 1, max(1, tasks))
+        return self.spark.range(0, count, 1, tasks)
 
     def _nodes(self) -> Callable[[], Nodes]:
         root, layers, subscribers = self.root, self.layers, self.subscribers
