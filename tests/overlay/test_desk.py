@@ -237,6 +237,11 @@ class Bent:
         real = self.world.identity(name)
         return Identity(name, SigningKey.generate(), real.kem, real.key)
 
+    def with_a_newcomer(self, name: str) -> Bent:
+        """Who has a place, and has not announced a key yet."""
+        self.world.realm.place_subscriber(self.world.topic, name, "b3")
+        return self
+
     def passed_on(self, *path: str, remove: bool = False) -> dict[str, Any]:
         """As broker b3 would send it to b1."""
         filters = [FilterMessage(self.wanted[0].slots, path, remove)]
@@ -285,10 +290,11 @@ BENT_BY_BROKERS: dict[PostReason, list[Any]] = {
         lambda b: b.made(**b.passed_on("b3")),  # a broker that would read without a token
         lambda b: b.made(**b.passed_on("b2", "s2")),
         lambda b: b.made(**b.passed_on("b3", "b2")),
+        lambda b: b.made(**b.passed_on("b3", "s1")),  # reads elsewhere
         lambda b: b.made(**b.passed_on("b3", "b3x")),
         lambda b: b.made(**b.passed_on("b3", "s0", "s1")),
     ],
-    PostReason.KEYS: [lambda b: b.made(**b.passed_on("b3", "s4"))],
+    PostReason.KEYS: [lambda b: b.with_a_newcomer("s4").made(**b.passed_on("b3", "s4"))],
     PostReason.UNKNOWN: [lambda b: b.made(**b.passed_on("b3", "s0", remove=True))],
 }
 

@@ -205,8 +205,7 @@ class Doorkeeper:
             refuse(PostReason.PATH, f"what {stream.sender!r} sends did not come by {' '.join(path)}")
         if wanted.remove or stream.own:
             return
-        # Brokers stand where they stand as long as a generation lasts. The end may be a subscriber: its broker, the one
-        # before it, has seen its token.
+        # Whoever moves begins a new generation: within one, everybody stands where it stood when this was sent.
         if not self._stands(path, layers):
             refuse(PostReason.PATH, f"the overlay has no way {' '.join(path)} below {self.node!r}")
 
@@ -219,7 +218,5 @@ class Doorkeeper:
         who = self.state.entities.get(end)
         if who is None or who.revoked:
             return False
-        if parents.get(end) == hops[-1]:
-            # A broker whose own layer it is, r hops below; nearer, only one that reads for itself.
-            return len(path) == layers or end in places
-        return end not in parents
+        # A broker whose own layer it is, r hops below; nearer, only somebody who reads there.
+        return places.get(end) == hops[-1] or (len(path) == layers and parents.get(end) == hops[-1])
