@@ -35,7 +35,7 @@ def inspect(
     """Say what an artefact is, check that it is whole, and say what it reveals. No key is ever shown.
 
     Knows realms, registries, key files, kept tokens, frame logs and their segments, single frames, ledgers, sealed
-    pieces and cursors. Nothing here needs a key: it is what anyone who has the file can learn.
+    pieces, hop pieces and cursors. Nothing here needs a key: it is what anyone who has the file can learn.
     """
     found = look(file)
     if json:
@@ -280,6 +280,30 @@ def _piece(path: Path) -> Found:
     )
 
 
+def _hop_piece(path: Path) -> Found:
+    from sealcast.wire import hops
+
+    piece = hops.parse(path.read_bytes())
+    taken = f"{piece.partition}/{piece.first_offset} to before {piece.partition}/{piece.end_offset}"
+    return _result(
+        "a hop piece: what a broker of a layered topic handed on in one task",
+        topic_id=piece.topic.hex(),
+        broker=piece.node,
+        version=piece.version,
+        taken_from=taken,
+        events=len(piece),
+        messages=len(piece.row_event),
+        recipients=list(piece.recipients),
+        encrypted_bytes=len(piece.bodies),
+        entry_bytes=len(piece.entries),
+        rejected=len(piece.rejected),
+        counts=dict(piece.counts),
+        reveals="publishers, times, sizes, which broker or subscriber gets which event, how many tokens of it were hit "
+        "and which are equal",
+        hides="attributes, filters and payloads: under layers of several nodes; events open only for their subscribers",
+    )
+
+
 def _kept(path: Path) -> Found:
     from sealcast.cli.times import moment
     from sealcast.trust.center.requests import Credentials
@@ -321,6 +345,7 @@ _FILES: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Found]], ...
     (_is_kept, _kept),
     (_holds(b"sealcast-frame"), _frame),
     (_holds(b"sealcast-piece"), _piece),
+    (_holds(b"sealcast-hop"), _hop_piece),
     (_starts(b"{"), _key_file),
 )
 

@@ -199,7 +199,9 @@ def _names(realm: Realm, topics: Sequence[str], node: str | None = None) -> list
     ]
     if not names and not _hops(realm, wanted, node):
         raise Misuse(
-            f"broker {node!r} serves none of these topics", hint=f"let it: sealcast topic serve {wanted[0]} {node}"
+            f"broker {node!r} serves none of these topics" if node else "no broker of these topics has its keys here",
+            hint=f"let it: sealcast topic serve {wanted[0]} {node or 'BROKER'}; or, if that is a layered topic, "
+            f"sealcast overlay add {wanted[0]} {node or 'BROKER'}",
         )
     return names
 

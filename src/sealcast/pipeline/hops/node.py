@@ -34,6 +34,8 @@ from sealcast.trust.layout import Layout
 from sealcast.trust.realm import Topic
 
 MAX_OPEN: Final = 1_024
+#: Of pieces above, kept parsed for each ledger: a whole tree may be in one process.
+CACHE_BYTES: Final = 8 << 20
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -68,7 +70,7 @@ def _realm(directory: str, process: int) -> Realm:
 @lru_cache(MAX_OPEN)
 def _reader(directory: Path, process: int) -> HopReader:
     # Shared by the brokers below one: each piece is read and verified once for all of them.
-    return HopReader(directory)
+    return HopReader(directory, cache_bytes=CACHE_BYTES)
 
 
 class OpenNode(Unpicklable):
