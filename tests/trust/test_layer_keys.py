@@ -352,6 +352,21 @@ def test_upkeep_announces_for_those_whose_files_are_here(realm: Realm) -> None:
     assert RIGHT in numbers(realm, ROOT)
 
 
+def test_many_keys_at_once_are_made_together_and_those_that_are_there_stay(realm: Realm) -> None:
+    names = [f"r{i}" for i in range(12)]
+    realm.enrol_many(names)
+    for name in names:
+        realm.place_subscriber(T, name)
+    state = realm.state()
+    (first,) = keyring(realm, "r3").missing(state, T)
+    assert realm.announce_layer_keys() == {T: 12}
+    state = realm.state()
+    assert state.layer_key(T, 1, "r3") == first.announcement
+    publics = {(state.layer_key(T, 1, name) or b"")[-32:] for name in names}
+    assert publics == {keyring(realm, name).own(state, T, 1).public for name in names} and len(publics) == 12
+    assert realm.announce_layer_keys() == {}
+
+
 def test_a_generation_has_other_keys_of_the_same_agreement_and_stays_known(realm: Realm) -> None:
     state = realm.state()
     before, tree = numbers(realm, "bob"), tree_of(state)[0]

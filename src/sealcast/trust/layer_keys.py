@@ -12,6 +12,7 @@ without any relation to the old; once the old files are gone, nobody can be made
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -97,10 +98,8 @@ class LayerKeyring:
         """One that was made but never announced, because that was cut short, is as good as new."""
         path = _file(self._directory(state, topic), topic.epoch)
         if not path.exists() and state.layer_key(topic.name, topic.epoch, self.name) is None:
-            key = AgreementKey.generate()
-            body = {"entity": self.name, "topic": topic.id.hex(), "epoch": topic.epoch}
             try:
-                keyfile.write(path, KIND, {**body, "x25519_private": key.private.reveal().hex()})
+                keyfile.write(path, KIND, _fresh(self.name, topic))
             except Misuse:
                 # Whoever was faster, in another process of the same owner, has made the one that counts.
                 if not path.exists():
@@ -141,10 +140,13 @@ class Agreement(Unpicklable):
         #: Whose keys were not used, and why. Who announced none is not named.
         self.refused: dict[str, LayerKeyReason] = {}
         self._own = keyring.own(state, topic.name, epoch)
+        self._pairs: dict[str, Secret] = {}
         self._state, self._topic, self._trust, self._at_us, self._former = state, topic, trust, at_us, former
 
     def pair(self, peer: str) -> Secret | None:
         """What is shared with a peer; None if it announced no key, or one that is refused."""
+        if peer in self._pairs:
+            return self._pairs[peer]
         try:
             public = self._public(peer)
         except LayerKeyRejected as error:
@@ -154,7 +156,9 @@ class Agreement(Unpicklable):
             return None
         names = sorted((self.name.encode(), peer.encode()))
         epoch = self.epoch.to_bytes(8, "big")
-        return self._own.agreed(public, b"layer pair", self._trust.realm_id, self.topic_id, epoch, *names)
+        agreed = self._own.agreed(public, b"layer pair", self._trust.realm_id, self.topic_id, epoch, *names)
+        self._pairs[peer] = agreed
+        return agreed
 
     def _public(self, peer: str) -> bytes | None:
         announcement = self._state.layer_key(self._topic.name, self.epoch, peer)
@@ -187,6 +191,23 @@ def key_file(realm: Handle, state: RealmState, name: str) -> Path:
     """Where a participant's own keys are, on a machine that has them."""
     is_broker = Role.BROKER in state.entity(name).roles
     return realm.paths.broker_key_of(name) if is_broker else realm.paths.entity_key(name)
+
+
+def make_many(realm: Handle, state: RealmState, topic: str, names: Iterable[str]) -> None:
+    """Private halves for the current epoch, each in its owner's file, for much less than one by one; those that are
+    there stay. They count once they are announced."""
+    about = _layered(state, topic)
+    places = {name: realm.paths.layer_keys(key_file(realm, state, name), about.id) for name in names}
+    lacking = {_file(at, about.epoch): name for name, at in places.items() if not _file(at, about.epoch).exists()}
+    # Somebody may be faster with one of them. What is missing then, is made when it is announced.
+    with suppress(Misuse):
+        keyfile.write_many(KIND, {path: _fresh(name, about) for path, name in lacking.items()})
+
+
+def _fresh(name: str, topic: Topic) -> dict[str, object]:
+    """A new key, for its file and nothing else."""
+    private = AgreementKey.generate().private.reveal().hex()
+    return {"entity": name, "topic": topic.id.hex(), "epoch": topic.epoch, "x25519_private": private}
 
 
 def held(realm: Handle, state: RealmState, topic: Topic, name: str) -> list[int]:

@@ -27,6 +27,8 @@ DEFAULT_FAN_OUT: Final = 2
 MAX_PLANTED: Final = 256
 #: A complete tree with more levels than this would have more brokers than anyone asked for: a chain, then.
 _MAX_BUSHY_LAYERS: Final = 4
+#: Of so many keys at once, files are made together.
+_MANY: Final = 8
 #: So that a topic's name and what is added to it make a name.
 _STEM_CHARACTERS: Final = 52
 
@@ -93,7 +95,12 @@ class OverlayAdministration(EntityAdministration):
             made.update({name: len(those) for name, those in changes.items() if those})
             return [change for those in changes.values() for change in those]
 
-        if any(self._lacking(known, name) for name in _layered(known, topics)):
+        lacking = {name: those for name in _layered(known, topics) if (those := self._lacking(known, name))}
+        for topic, names in lacking.items():
+            if len(names) > _MANY:
+                # Before the transaction, so that nobody waits for the disk.
+                layer_keys.make_many(self, known, topic, names)
+        if lacking:
             self.registry.transact(decide)
         return made
 
