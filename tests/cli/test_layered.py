@@ -68,6 +68,8 @@ def test_subscriptions_are_their_subscribers_own(home: Path) -> None:
     told = add("bob", "price < 120")
     assert "subscription 'bob-1' added: 'bob' on 'quotes', at broker 'quotes-node-3'" in told.out
     assert "labels" in told.out and "nobody has published" in told.err
+    assert "alice" not in add("nyse", "price < 1", "--broker", "quotes-node-1").err
+    assert "is at broker 'quotes-node-1'" in add("nyse", "price < 1", "--broker", "quotes-node-2").err
     for text, hint in (("symbol LIKE '%B%'", "LIKE with one %"), ("volume IS NULL", "IS NOT NULL")):
         refused = add("alice", text)
         assert refused.code == 1 and hint in refused.err and "^" in refused.err

@@ -15,6 +15,7 @@ import pytest
 from sealcast.clients.layered.interests import Interests, refresh_all
 from sealcast.clients.layered.subscriber import LayeredSubscriber
 from sealcast.clients.publisher import Publisher
+from sealcast.clients.subscriber import Subscriber
 from sealcast.clients.subscribing import open_subscriber
 from sealcast.errors import CannotOpen, EventRejected, FilterRejected, Misuse, NotFound, Rejected
 from sealcast.filters.check import fit
@@ -258,6 +259,23 @@ def test_what_is_wanted_is_said_again_and_counts_once(realm: Realm) -> None:
     assert payloads(realm, "alice") == [b"1", b"2", b"3"]
 
 
+def test_whoever_lost_its_place_gets_another_and_says_again_what_it_wants(tmp_path: Path) -> None:
+    realm = realm_with(tmp_path, nodes=0)
+    for broker in ("r1", "r2"):
+        realm.place_node("quotes", broker)
+    with Interests(realm, "quotes", "alice") as interests:
+        interests.add("price >= 0", broker="r1")
+    publish(realm, b"1")
+    realm.remove_node("quotes", "r1")
+    assert "alice" not in realm.state().overlay("quotes").places
+    with LayeredSubscriber(realm, "quotes", "alice") as reader:
+        assert [e.payload for e in reader] == [b"1"]
+        publish(realm, b"2")
+        assert [e.payload for e in reader] == [b"2"]
+        reader.ack()
+    assert realm.state().overlay("quotes").places == {"alice": "r2"}
+
+
 def publish(realm: Realm, payload: bytes) -> None:
     with Publisher(realm, "quotes", "nyse") as out:
         out.publish_one(Event({"price": 1}, payload))
@@ -365,8 +383,13 @@ def test_refusals_say_what_to_do(realm: Realm) -> None:
         with pytest.raises(NotFound, match="no subscription 'other'"):
             interests.remove(["mine", "other"])
         assert [each.id for each in interests.filters()] == ["mine"]
+        with pytest.raises(Misuse, match="is at broker 'quotes-node-2'"):
+            interests.add("price > 2", broker="quotes-node-3")
     with pytest.raises(NotFound, match="no subscription on topic"):
         LayeredSubscriber(realm, "quotes", "bob")
+    with pytest.raises(Misuse, match="layered") as elsewhere:
+        Subscriber(realm, "quotes", "alice")
+    assert "open_subscriber" in str(elsewhere.value.hint)
     with pytest.raises(Misuse, match="root"):
         realm.grant("quotes", "quotes-node-1", [Right.SUBSCRIBE])
         Interests(realm, "quotes", "quotes-node-1").add("price > 1")

@@ -15,6 +15,8 @@ from sealcast.errors import Misuse, NotFound
 if TYPE_CHECKING:
     from sealcast.clients.layered.interests import Interests
     from sealcast.clients.layered.own_filters import OwnFilter
+    from sealcast.clients.subscribing import Reader
+    from sealcast.errors import SealcastError
     from sealcast.trust.deployment import Realm
     from sealcast.trust.state import RealmState
 
@@ -43,6 +45,7 @@ def add(
                 for remark in here.remarks(topic, text):
                     talk.warn(remark)
         made = interests.add_many(wanted, broker=broker)
+        _remark_on_place(here, topic, subscriber)
         if interests.trouble is not None:
             talk.warn(f"kept, but its broker was not told yet: {interests.trouble.message}")
         elif not here.state().publishers_of(topic):
@@ -50,10 +53,27 @@ def add(
         return [describe(here, interests, each) for each in made]
 
 
+def _remark_on_place(here: Realm, topic: str, subscriber: str) -> None:
+    state = here.state()
+    layering, hops = state.topic(topic).layering, state.overlay(topic).depth(subscriber)
+    if layering is not None and hops < layering.layers:
+        talk.warn(
+            f"{subscriber!r} stands {hops} hops below publishers: its filters have {hops} layers there, not "
+            f"{layering.layers}; deeper: sealcast overlay place {topic} {subscriber} --at BROKER"
+        )
+
+
 def find(here: Realm, subscriber: str, topic: str, text: str) -> bool:
     """Whether the subscriber asks for just this already."""
     with _own(here, topic, subscriber) as interests:
         return any(each.text == text for each in interests.filters())
+
+
+def trouble_of(reader: Reader) -> SealcastError | None:
+    """Why a reader's broker does not know what it wants, if so."""
+    from sealcast.clients.layered.subscriber import LayeredSubscriber
+
+    return reader.interests.trouble if isinstance(reader, LayeredSubscriber) else None
 
 
 def describe(here: Realm, interests: Interests, own: OwnFilter) -> dict[str, Any]:

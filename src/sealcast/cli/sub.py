@@ -93,6 +93,9 @@ def sub(
         _desk(here, topic, as_) as desk,
         open_subscriber(here, topic, as_, from_=from_, until_us=until, unopenable=skipped, ask=desk) as subscriber,
     ):
+        trouble = interests.trouble_of(subscriber)
+        if trouble is not None:
+            talk.warn(f"its broker was not told what is wanted: {trouble.message}")
         if json:
             events = _collect(subscriber, max_)
             talk.emit({"events": [describe(e) for e in events], "unopenable": failed})

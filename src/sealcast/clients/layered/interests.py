@@ -195,7 +195,12 @@ class Interests(Unpicklable):
     def _take_place(self, state: RealmState, broker: str | None) -> str:
         """Its place in the overlay and its key of this epoch, both there on return."""
         home = state.overlay(self.topic).places.get(self.name)
-        if home is None or (broker is not None and broker != home):
+        if home is not None and broker not in (None, home):
+            raise Misuse(
+                f"{self.name!r} is at broker {home!r}",
+                hint=f"it can move: sealcast subscription move {self.topic} --as {self.name} --to {broker}",
+            )
+        if home is None:
             home = self.realm.place_subscriber(self.topic, self.name, broker)
         LayerKeyring(self.realm, self._identity).ensure(self.topic)
         return home

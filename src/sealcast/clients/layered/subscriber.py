@@ -62,22 +62,21 @@ class LayeredSubscriber(Unpicklable):
         self._until_us = until_us
         self._unopenable = unopenable
         state = self._current()
-        home = state.overlay(topic).places.get(as_)
-        if home is None and broker is None:
+        #: What it wants; filters are added and ended there.
+        self.interests = Interests(self.realm, topic, as_, identity=own_identity(self.realm, state, as_))
+        if broker is not None:
+            self.realm.place_subscriber(topic, as_, broker)
+        self._told: RealmState | None = None
+        self._look_at = 0.0
+        self._look()
+        if as_ not in self.realm.state().overlay(topic).places:
+            self.interests.close()
             raise NotFound(
                 f"entity {as_!r} has no subscription on topic {topic!r}",
                 hint=f'add one: sealcast subscription add {topic} --as {as_} --filter "..."',
             )
-        if broker is not None and broker != home:
-            self.realm.place_subscriber(topic, as_, broker)
-        identity = own_identity(self.realm, state, as_)
-        #: What it wants; filters are added and ended there.
-        self.interests = Interests(self.realm, topic, as_, identity=identity)
         about = state.topic(topic)
         self._opener = EventOpener(about.schema, about.id, self._verify_key_of, self.interests.standing.opener)
-        self._told: RealmState | None = None
-        self._look_at = 0.0
-        self._look()
         self._homes = Homes(self._directories(), as_, routes=Role.BROKER in state.entity(as_).roles)
         if from_ is not None:
             self._homes.locate(_place(from_))
