@@ -3,9 +3,11 @@ no effect, each with its own reason."""
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from itertools import combinations
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -19,6 +21,7 @@ from sealcast.overlay.layered.desk import FilterDesk
 from sealcast.overlay.layered.posting import PARTS
 from sealcast.primitives.sign import SigningKey
 from sealcast.schemes.layered.messages import FilterMessage
+from sealcast.schemes.layered.table import RoutingTable
 from sealcast.schemes.layered.tree import TreeId
 from sealcast.trust import posting
 from sealcast.trust.budgets import Allowance
@@ -398,6 +401,43 @@ def test_nobody_fills_a_table(world: World, monkeypatch: pytest.MonkeyPatch) -> 
     world.settle()
     assert world.refused() == {str(PostReason.QUOTA): 2}
     assert len(world.rows("b3")) == 3
+
+
+def test_whatever_one_has_ends_in_records_of_bounded_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("desk", "turns"):
+        monkeypatch.setattr(f"sealcast.overlay.layered.{name}.TURN_BYTES", 100)
+    many = [wants([[i], [j]]) for i in range(4) for j in range(i)]
+    for each in many:
+        world.subscribe("s0", each)
+    world.settle()
+    check(world, EVENTS[:8])
+    before = world.desks["b3"].version()
+    world.start_over("s0", many[:2])
+    world.settle()
+    check(world, EVENTS[:8])
+    between = world.desks["b3"].version()
+    assert between >= before + 4, "six rows of two tokens, two rows a record, and what it says anew"
+    world.start_over("s0", many)
+    world.settle()
+    world.realm.revoke(world.topic, "s0", [Right.SUBSCRIBE])
+    world.settle()
+    assert world.desks["b3"].version() >= between + 4
+    assert not any(world.rows(name) for name in world.brokers)
+    assert not world.refused()
+
+
+def test_a_full_table_takes_nothing_new(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(RoutingTable.__init__, "__defaults__", (2,))
+    world.say("s0", [(wants([[i]]), False) for i in range(3)])
+    world.say("s0", [(wants([[0]]), False)])
+    world.settle()
+    assert world.refused() == {str(PostReason.ROWS): 1}
+    assert sorted(n for paths in world.rows("b3").values() for n in paths.values()) == [1, 2]
+
+
+def test_the_document_lists_the_checks_in_their_order() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "desks.md").read_text()
+    assert re.findall(r"^\| \d+ \| `([a-z]+)` \|", text, re.MULTILINE) == list(map(str, PostReason))
 
 
 # --- whose time is over -------------------------------------------------------------------------------

@@ -199,7 +199,7 @@ class Doorkeeper:
     # --- a filter of one ------------------------------------------------------------------------------
 
     def check_path(self, stream: Stream, wanted: PostedFilter, layers: int) -> None:
-        """(13) It came the way that it says. What ends a row is held to the row alone: its way may be gone."""
+        """(15) It came the way that it says. What ends a row is held to the row alone: its way may be gone."""
         path = wanted.path
         if path[0] != stream.sender or len(path) > layers or (len(path) == 1) != stream.own:
             refuse(PostReason.PATH, f"what {stream.sender!r} sends did not come by {' '.join(path)}")

@@ -198,9 +198,9 @@ class FilterDesk(Unpicklable):
         """One post: taken, or refused with a reason; or it waits."""
         fold, sender = tables.fold, ""
         try:
-            proven = door.prove(record)
+            proven = door.prove(record)  # (1) to (9)
             sender, number_of = proven.stream.sender, draft.open(proven.tree)
-            door.check_number(proven, fold.trees[number_of].heads)
+            door.check_number(proven, fold.trees[number_of].heads)  # (10)
         except PostRefused as error:
             draft.refused(record.offset, sender, error)
             return _Decided()
@@ -217,7 +217,7 @@ class FilterDesk(Unpicklable):
             return _Decided()
         if proven.post.header.fresh and draft.weight(number_of, stream) > TURN_BYTES:
             return _Waits(((number_of, stream),))
-        if shown is not None and (known is None or shown.until_us > known.until_us):
+        if shown is not None and _supersedes(shown, known, door, proven):
             draft.shown(sender, shown)
             self._looked = self._looked[0], min(self._looked[1], shown.until_us)
         draft.take(number_of, proven)
@@ -226,10 +226,12 @@ class FilterDesk(Unpicklable):
     def _admit(self, door: Doorkeeper, proven: Proven) -> Credential | None:
         """Whether its sender may: a broker because it is one, a subscriber by its token, which is returned."""
         if not proven.stream.own:
+            # (13) what others want is not taken back as a whole
             if proven.post.header.fresh:
                 refuse(PostReason.FRESH, "a broker says what changes, one by one")
             return None
-        credential = Credential(proven.post.token, door.check_token(proven))
+        credential = Credential(proven.post.token, door.check_token(proven))  # (11), (12)
+        # (14) no more than anyone needs
         if not self._budgets.spend(proven.stream.sender, proven.time_us).admitted:
             refuse(PostReason.BUDGET, f"{proven.stream.sender!r} posts more than {ALLOWANCE.per_second} a second")
         self._budgets.good(proven.stream.sender)
@@ -296,6 +298,13 @@ class _Waits:
     """A post that cannot be decided about yet: these streams have to end first; or, if none, a key has to come."""
 
     ending: tuple[tuple[int, Stream], ...]
+
+
+def _supersedes(shown: Credential, known: Credential | None, door: Doorkeeper, proven: Proven) -> bool:
+    """Of two tokens the later end counts, unless that one is void by now."""
+    if known is None or shown.until_us > known.until_us:
+        return True
+    return shown.token != known.token and not door.still_reads(proven.stream.sender, known.token, proven.time_us)
 
 
 def kept_us(topic: Topic) -> int:

@@ -158,19 +158,19 @@ class Draft:
         self.steps.append(Took(number_of, proven.stream, number, tuple(changes)))
 
     def _row(self, tree: TreeTable, broker: Broker, stream: Stream, wanted: PostedFilter) -> RowChange:
-        """Checks 13 to 16 of a filter, and the row that it is about."""
-        self._door.check_path(stream, wanted, tree.place.layers)  # (13)
-        # (14) under a key that is shared with whoever put the layer on
+        """Checks 15 to 18 of a filter, and the row that it is about."""
+        self._door.check_path(stream, wanted, tree.place.layers)  # (15)
+        # (16) under a key that is shared with whoever put the layer on
         try:
             broker.layers.key(wanted.path[-1])
         except Rejected as error:
             refuse(PostReason.KEYS, error.message)
-        # (15) elements of the group, and nothing else
+        # (17) elements of the group, and nothing else
         try:
             row = broker.peeled(stream.sender, FilterMessage(*wanted))
         except Rejected as error:
             refuse(PostReason.ELEMENT, error.message)
-        # (16) no more than one may have
+        # (18) no more than one may have
         most = MAX_BYTES_EACH // broker.layers.group.wire_bytes
         if stream.own and not wanted.remove and tree.tokens.get(stream, 0) + size_of(row) > most:
             refuse(PostReason.QUOTA, f"{stream.sender!r} has the {most} tokens in filters that it may have")
@@ -193,7 +193,7 @@ class Draft:
                 else:
                     tree.table.add(change.slots, change.path)
         except Rejected as error:
-            # (17), (18) room for it; something to end
+            # (19), (20) room for it; something to end
             refuse(PostReason.UNKNOWN if change.remove else PostReason.ROWS, error.message)
         tree.count(stream, change.slots, change.path, -count if change.remove else count)
         self._fold.changed += 1
