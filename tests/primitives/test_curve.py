@@ -134,3 +134,13 @@ def test_hashes_of_a_topic_are_its_own() -> None:
     one, other = CachedHashes(CURVE, b"topic 1"), CachedHashes(CURVE, b"topic 2")
     assert one(b"label") == one(b"label") != other(b"label")
     assert CachedHashes(CURVE, b"ab")(b"c") != CachedHashes(CURVE, b"a")(b"bc")
+
+
+def test_random_elements_are_elements_and_spread_over_the_curve() -> None:
+    drawn = [CURVE.random() for _ in range(2_000)]
+    assert len(set(drawn)) == len(drawn)
+    assert all(CURVE.decode(CURVE.encode(one)) == one for one in drawn)
+    # Halves of the x coordinates and of the y coordinates: a biased coin would show.
+    for at in (0, 63):
+        ones = sum((one[at] & 1 if at else one[at] >> 7) for one in drawn)
+        assert 880 < ones < 1_120

@@ -48,6 +48,10 @@ class Group(Protocol):
         """An element of which nobody knows the logarithm. Not for secrets: it takes a time that depends on them."""
         ...
 
+    def random(self) -> Element:
+        """An element that nobody can guess, each as likely as any other up to what nobody can measure."""
+        ...
+
     def power(self, element: Element, exponent: Exponent) -> Element: ...
 
     def power_many(self, elements: Sequence[Element], exponent: Exponent) -> list[Element]:

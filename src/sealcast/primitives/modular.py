@@ -16,6 +16,7 @@ single operations of a broker is on its machine, and has the keys.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Sequence
 from functools import cache
 from typing import Any, Final
@@ -56,9 +57,15 @@ class SafePrimeGroup:
         drawn = hashlib.shake_256(b"sealcast/1 " + self._name.encode() + b"\0" + data).digest(
             self._size + SLACK_BITS // 8
         )
+        return self._squared(drawn)
+
+    def random(self) -> Element:
+        return self._squared(os.urandom(self._size + SLACK_BITS // 8))
+
+    def _squared(self, drawn: bytes) -> Element:
         square = gmpy2.powmod(int.from_bytes(drawn, "big"), 2, self._p)
         if square in (0, 1):
-            raise Bug("a label was hashed to the identity")
+            raise Bug("a label was hashed to the identity, or the identity was drawn")
         return self._packed(square)
 
     def power(self, element: Element, exponent: Exponent) -> Element:

@@ -40,7 +40,7 @@ class Counted:
         self._group = group
         self.powers = 0
         self.name, self.order, self.wire_bytes = group.name, group.order, group.wire_bytes
-        self.hash, self.decode, self.encode = group.hash, group.decode, group.encode
+        self.hash, self.random, self.decode, self.encode = group.hash, group.random, group.decode, group.encode
 
     def power(self, element: Element, exponent: Exponent) -> Element:
         self.powers += 1

@@ -14,7 +14,6 @@ epoch, after so many events, and whenever the publisher's tree changes.
 
 from __future__ import annotations
 
-import os
 from collections import OrderedDict
 from typing import Final
 
@@ -57,8 +56,7 @@ class PayloadKeys:
         if self._uses > 1 and labels in self._kept:
             shared, left = self._kept.pop(labels)
         else:
-            # Nobody knows its logarithm, and all it has to be is random: 32 bytes say that.
-            shared, left = self._group.hash(b"payload key" + os.urandom(32)), self._uses
+            shared, left = self._group.random(), self._uses
         if left > 1:
             self._kept[labels] = shared, left - 1
             if len(self._kept) > MAX_KEPT:
