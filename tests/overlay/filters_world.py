@@ -44,6 +44,10 @@ LABELS = [f"label {i}".encode() for i in range(6)]
 BROKERS = [f"b{i}" for i in range(6)]
 READERS = [f"s{i}" for i in range(5)]
 PUBLISHERS = ["p0", "p1"]
+#: Every set of one to three of the first four labels.
+EVENTS = [frozenset(LABELS[i] for i in chosen) for n in (1, 2, 3) for chosen in itertools.combinations(range(4), n)]
+#: A root, two below it, one below the first of these; readers at all levels but the first.
+SHAPE: dict[str, Any] = {"parents": [None, 0, 0, 1], "homes": [3, 1, 2]}
 _TOPICS = itertools.count()
 
 
@@ -244,6 +248,23 @@ def wants(*conjunctions: Sequence[Sequence[int]]) -> LabelFilter:
         for slots in conjunctions
     }
     return LabelFilter(tuple(sorted(made, key=lambda c: c.slots)))
+
+
+def check(world: World, events: Sequence[frozenset[bytes]] = EVENTS) -> None:
+    """Every table is what it would be without a past; and events reach whom they should."""
+    for id in world.trees():
+        assert {name: world.rows(name, id) for name in world.brokers} == world.expected(id)
+        for labels in events:
+            assert world.delivered(id, labels) == world.truth(labels), (id, labels)
+
+
+@contextmanager
+def quick_realms(directory: Path) -> Iterator[Realms]:
+    """Nothing is synced: crashes here are of processes, not of machines."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(files, "sync_data", lambda fd: None)
+        patch.setattr(files, "sync_directory", lambda path: None)
+        yield Realms(directory / "realm")
 
 
 @contextmanager

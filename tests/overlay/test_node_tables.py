@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from sealcast.errors import Corrupt, Misuse
-from sealcast.log import files
 from sealcast.overlay.layered import records
 from sealcast.overlay.layered.fold import Fold
 from sealcast.overlay.layered.records import CONTEXT, Dropped, Opened, RowChange, Shown, Stream, Took, Turn, Withdrew
@@ -21,7 +20,7 @@ from sealcast.primitives.groups import Element
 from sealcast.primitives.secrets import Secret
 from sealcast.schemes.layered.route import Broker
 from sealcast.schemes.layered.tree import TreeId
-from tests.overlay.filters_world import Realms, World, wants
+from tests.overlay.filters_world import World, quick_realms, wants
 
 GENESIS = bytes(32)
 
@@ -29,10 +28,8 @@ GENESIS = bytes(32)
 @pytest.fixture(scope="module")
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     """A root and one below it, after a dozen turns of coming and going."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(files, "sync_data", lambda fd: None)
-        patch.setattr(files, "sync_directory", lambda path: None)
-        made = Realms(tmp_path_factory.mktemp("tables") / "realm").world(3, [None, 0], [1, 1, 1], publishers=2)
+    with quick_realms(tmp_path_factory.mktemp("tables")) as realms:
+        made = realms.world(3, [None, 0], [1, 1, 1], publishers=2)
         random = Random(1)
         for _ in range(12):
             name = random.choice(made.readers)
