@@ -111,9 +111,9 @@ class LayeredWorld:
             NodeName(str(self.realm.paths.root), TOPIC, n) for n in self.realm.state().overlay(TOPIC).downwards()
         )
 
-    def admit(self) -> None:
-        """What waits at the roots, one batch each."""
-        for root in self.realm.state().overlay(TOPIC).roots:
+    def admit(self, *brokers: str) -> None:
+        """What waits at the roots, or at these, one batch each."""
+        for root in brokers or self.realm.state().overlay(TOPIC).roots:
             name = TopicName(str(self.realm.paths.root), TOPIC, root)
             source = FramesStream(name, Limits(1000, 1 << 30, 2))
             start = source.initialOffset()

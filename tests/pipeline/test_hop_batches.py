@@ -12,6 +12,7 @@ from sealcast.clients.layered.interests import refresh_all
 from sealcast.errors import Corrupt, Locked, Misuse
 from sealcast.log.entry import Entry
 from sealcast.log.ledger import Ledger
+from sealcast.pipeline import run
 from sealcast.pipeline.hops import offsets
 from sealcast.pipeline.hops.sink import HopsWriter
 from sealcast.pipeline.hops.source import HopLimits, HopsStream, turn_desks
@@ -199,6 +200,21 @@ def test_a_broker_that_joins_begins_where_it_stands(world: LayeredWorld) -> None
         pass
     world.check()
     assert world.due["zoe"]
+
+
+def test_a_root_that_is_none_any_more_admits_what_was_published_to_it(world: LayeredWorld) -> None:
+    root = world.names[0].node
+    turn_desks(world.names)
+    world.publish("p0", 10)
+    world.realm.add_broker("new")
+    world.realm.place_node(TOPIC, "new")
+    world.realm.place_node(TOPIC, root, under="new")
+    assert world.realm.state().overlay(TOPIC).roots == ("new",)
+    assert {name.broker for name in run._names(world.realm, [TOPIC])} == {"new", root}
+    world.admit("new", root)
+    world.drain()
+    world.check()
+    assert {name.broker for name in run._names(world.realm, [TOPIC])} == {"new"}
 
 
 def test_nothing_secret_is_in_what_spark_pickles(world: LayeredWorld) -> None:

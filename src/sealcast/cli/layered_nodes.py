@@ -172,7 +172,7 @@ def waiting(here: Realm, topic: str, node: str, reader: HopReader) -> int:
     last, opened = reader.ledger.last_span(), NodeName(str(here.paths.root), topic, node).open()
     done = last.end.partitions if last is not None else ()
     above, names = here.state().overlay(topic).parents[node] or node, opened.upstreams()
-    names = names if above in names else [*names, above]
+    names = names if above in names else (*names, above)
     total = 0
     for number, name in enumerate(names):
         paths = here.paths.topic(topic, name)

@@ -19,6 +19,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Final, Self
@@ -45,6 +46,7 @@ from sealcast.pipeline.topic import TopicName
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layering import LAYERED
 from sealcast.trust.layout import FIRST_BROKER
+from sealcast.trust.overlays import Overlay
 from sealcast.trust.replay import Windows
 
 #: How long a stop waits for the micro-batch at hand. What it interrupts is done again at the next start.
@@ -192,7 +194,7 @@ def _names(realm: Realm, topics: Sequence[str], node: str | None = None) -> list
         for topic in wanted
         for broker in here
         if (
-            broker in state.overlay(topic).roots
+            _admits(realm, topic, broker, state.overlay(topic))
             if state.topic(topic).protection == LAYERED
             else broker == FIRST_BROKER or broker in state.serving(topic)
         )
@@ -204,6 +206,16 @@ def _names(realm: Realm, topics: Sequence[str], node: str | None = None) -> list
             f"sealcast overlay add {wanted[0]} {node or 'BROKER'}",
         )
     return names
+
+
+def _admits(realm: Realm, topic: str, broker: str, overlay: Overlay) -> bool:
+    """A root of a layered topic; or one that was a root, and has frames from then."""
+    if broker in overlay.roots or broker not in overlay.parents:
+        return broker in overlay.roots
+    if not realm.paths.topic(topic, broker).frames_root.exists():
+        return False
+    opened = TopicName(str(realm.paths.root), topic, broker).open()
+    return any(end > done for end, done in zip_longest(opened.available(), opened.committed().partitions, fillvalue=0))
 
 
 def _hops(realm: Realm, topics: Sequence[str], node: str | None) -> list[tuple[NodeName, ...]]:

@@ -31,6 +31,7 @@ from sealcast.primitives import kdf
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layout import Layout
+from sealcast.trust.overlays import Overlay
 from sealcast.trust.realm import Topic
 
 MAX_OPEN: Final = 1_024
@@ -82,6 +83,7 @@ class OpenNode(Unpicklable):
         self.about: Topic = self.realm.state().topic(name.topic)
         self.paths = self.realm.paths.topic(name.topic, name.node).hops
         self.pieces = Pieces(self.paths.pieces)
+        self._known: tuple[str, ...] = ()
 
     # --- its own ----------------------------------------------------------------------------------
 
@@ -109,35 +111,45 @@ class OpenNode(Unpicklable):
 
     # --- above ------------------------------------------------------------------------------------
 
-    @property
-    def placed(self) -> bool:
-        """Whether it stands in the overlay now."""
-        return self.name.node in self.realm.state().overlay(self.name.topic).parents
-
-    def upstreams(self) -> list[str]:
+    def upstreams(self) -> tuple[str, ...]:
         """Whose ledgers it takes its input from, in the order in which they came to stand above it: the place of each
         is the partition of its offset. Its own name is what it admits itself."""
-        try:
-            return [str(name) for name in json.loads(self._upstreams.read_bytes())]
-        except FileNotFoundError:
-            return []
-        except (OSError, ValueError, TypeError):
-            raise Corrupt(f"{self._upstreams} cannot be read", hint="restore it from a copy") from None
+        if not self._known:
+            self._known = self._noted()
+        return self._known
 
-    def look_up(self) -> list[str]:
+    def upstream(self, partition: int) -> HopReader:
+        """One of them, also when another process has just noted it."""
+        if partition >= len(self.upstreams()):
+            self._known = self._noted()
+        return self.reader(self._known[partition])
+
+    def look_up(self, overlay: Overlay | None = None) -> tuple[str, ...]:
         """`upstreams`, with the one that it stands under now. For whoever runs it alone."""
-        known, parents = self.upstreams(), self.realm.state().overlay(self.name.topic).parents
-        if self.name.node not in parents:
+        overlay = self.realm.state().overlay(self.name.topic) if overlay is None else overlay
+        known = self.upstreams()
+        if self.name.node not in overlay.parents:
             return known
-        above = parents[self.name.node] or self.name.node
-        if above not in known:
-            known.append(above)
-            files.make_directory(self._upstreams.parent)
-            files.replace_file(self._upstreams, json.dumps(known).encode())
-        return known
+        own = self.name.node
+        above = {overlay.parents[own] or own}
+        if own not in known and self.realm.paths.topic(self.name.topic, own).ledger.exists():
+            above.add(own)  # it was a root once
+        if not above.issubset(known):
+            self._known = (*known, *sorted(above.difference(known)))
+            files.make_directory(self._note.parent)
+            files.replace_file(self._note, json.dumps(self._known).encode())
+        return self._known
+
+    def _noted(self) -> tuple[str, ...]:
+        try:
+            return tuple(str(name) for name in json.loads(self._note.read_bytes()))
+        except FileNotFoundError:
+            return ()
+        except (OSError, ValueError, TypeError):
+            raise Corrupt(f"{self._note} cannot be read", hint="restore it from a copy") from None
 
     @property
-    def _upstreams(self) -> Path:
+    def _note(self) -> Path:
         return self.paths.root / "upstreams"
 
     def reader(self, upstream: str) -> HopReader:
@@ -151,7 +163,7 @@ class OpenNode(Unpicklable):
 
     def sizes(self, partition: int, first: int, end: int) -> Iterator[int]:
         """Bytes of the pieces of each record there."""
-        ledger = self.reader(self.upstreams()[partition]).ledger
+        ledger = self.upstream(partition).ledger
         for index in range(first, end):
             yield sum(ref.size for ref in ledger.at(index).entry.pieces)
 

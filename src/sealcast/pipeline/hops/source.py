@@ -15,6 +15,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Final
 
 import pyarrow as pa
@@ -35,7 +36,7 @@ from sealcast.wire import hops
 DEFAULT_MAX_RECORDS: Final = 1_024
 DEFAULT_MAX_BYTES: Final = 16 << 20
 #: How often desks look for filters while no events come.
-TURN_SECONDS: Final = 0.1
+TURN_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,11 +116,22 @@ class HopsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
         begin = offsets.from_json(start, self._names)
-        self._turn_desks(begin)
+        waiting = self._waiting(begin)
+        # Before anything is pinned; and now and then while nothing comes, so that filters do not wait for events.
+        if waiting or time.monotonic() >= self._turn_at:
+            turn_desks(self._names)
+            self._turn_at = time.monotonic() + TURN_SECONDS
         records = None if isinstance(limit, ReadAllAvailable) else getattr(limit, "max_rows", self._limits.records)
-        end = {name: self._end(name.open(), at, records) for name, at in begin.items()}
-        # As it came: a table's new version alone is no reason for a batch.
-        return start if end == begin else offsets.to_json(end)
+        ends = {name: self._end(name.open(), begin[name], records) for name in waiting}
+        # As it came, without any: a table's new version alone is no reason for a batch.
+        return offsets.to_json(begin | ends) if ends else start
+
+    def _waiting(self, begin: Offsets) -> list[NodeName]:
+        """The brokers that have something to take."""
+        overlay = self._names[0].open().realm.state().overlay(self._names[0].topic)
+        for name in self._names:
+            name.open().look_up(overlay)
+        return [name for name, at in begin.items() if _behind(at, name.open().available())]
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         nodes = [name.open() for name in self._names]
@@ -145,16 +157,8 @@ class HopsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __reduce__(self) -> tuple[Any, ...]:
         return HopsStream, (self._names, self._limits)
 
-    def _turn_desks(self, begin: Offsets) -> None:
-        """Before anything is pinned; and now and then while nothing comes, so that filters do not wait for events."""
-        waits = any(name.open().available() != at.partitions for name, at in begin.items())
-        if waits or time.monotonic() >= self._turn_at:
-            turn_desks(self._names)
-            self._turn_at = time.monotonic() + TURN_SECONDS
-
     def _end(self, node: OpenNode, begin: PinnedOffset, records: int | None) -> PinnedOffset:
-        """Where this micro-batch ends for one broker; where it began, if there is nothing."""
-        node.look_up()
+        """Where this micro-batch ends for one broker that has something to take."""
         available = node.available()
         ends = list(begin.partitions) + [0] * (len(available) - len(begin.partitions))
         left, room = records, self._limits.bytes
@@ -170,10 +174,12 @@ class HopsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         # a piece.
         used = max((n for n, end in enumerate(ends, 1) if end), default=0)
         reached = tuple(ends[: max(used, len(begin.partitions))])
-        if reached == begin.partitions:
-            return begin
         now = max(time.time_ns() // 1000, begin.time_us)
         return PinnedOffset(reached, node.desk.version(), now)
+
+
+def _behind(at: PinnedOffset, available: tuple[int, ...]) -> bool:
+    return any(end > done for end, done in zip_longest(available, at.partitions, fillvalue=0))
 
 
 def turn_desks(names: Sequence[NodeName]) -> int:
@@ -189,9 +195,8 @@ def turn_desks(names: Sequence[NodeName]) -> int:
 def route(span: HopSpan) -> pa.RecordBatch:
     """One hop of one broker over some records: a piece, as a row."""
     node = span.name.open()
-    upstream = node.reader(node.upstreams()[span.partition])
     piece = hop(
-        upstream.pieces(span.first, span.end),
+        node.upstream(span.partition).pieces(span.first, span.end),
         span.name.node,
         node.tables.at(span.pinned.version),
         topic=node.about.id,
