@@ -90,6 +90,11 @@ def describe(here: Realm, interests: Interests, own: OwnFilter) -> dict[str, Any
     }
 
 
+def labels_of(described: dict[str, Any]) -> str:
+    """What a subscription costs, in words."""
+    return f"{described['labels']:,} label{'' if described['labels'] == 1 else 's'}"
+
+
 def listed(here: Realm, topic: str, subscriber: str | None) -> list[dict[str, Any]]:
     """Of one subscriber what it asks for, which needs its key file; of all, where they stand."""
     state = here.state()

@@ -261,7 +261,7 @@ def _say_layered(made: list[dict[str, Any]], json: bool) -> None:
     for each in made[:SHOWN]:
         talk.say(
             f"subscription {each['id']!r} added: {each['subscriber']!r} on {each['topic']!r}, at broker "
-            f"{each['broker']!r}, {each['labels']:,} labels"
+            f"{each['broker']!r}, {interests.labels_of(each)}"
         )
     if len(made) > SHOWN:
         talk.say(f"... and {len(made) - SHOWN:,} more")
