@@ -15,6 +15,7 @@ from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log import files
 from sealcast.log.cursor import Cursor, CursorFile
 from sealcast.log.mailbox import Delivery, Mailbox, TopicReader
+from sealcast.log.pieces import Pieces
 from sealcast.model.event import Position
 from tests.log.topics import ROWS, TopicMaker
 
@@ -47,15 +48,15 @@ def test_a_mailbox_has_what_is_its_own_in_order(topic: TopicMaker) -> None:
 
 def test_pieces_without_the_slot_are_not_even_opened(topic: TopicMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
-    load = TopicReader._load
-    monkeypatch.setattr(TopicReader, "_load", lambda self, ref: (opened.append(ref), load(self, ref))[1])
+    read = Pieces.read
+    monkeypatch.setattr(Pieces, "read", lambda self, name, digest: (opened.append(name), read(self, name, digest))[1])
     assert len(positions(Mailbox(topic.root, 5, "bob"))) == 2
     assert len(opened) == 1
     opened.clear()
     reader = TopicReader(topic.root)
     for name in ("ada", "eve"):
         assert positions(Mailbox(reader, 3, name)) == ALL
-    assert len(opened) == len({ref.name for ref in opened}), "mailboxes that share a reader read a piece once"
+    assert len(opened) == len(set(opened)), "mailboxes that share a reader read a piece once"
 
 
 def test_without_slot_bits_the_pieces_are_asked(tmp_path: Path) -> None:

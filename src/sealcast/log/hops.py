@@ -10,19 +10,18 @@ or whoever writes its files, can withhold events and never invent one.
 
 from __future__ import annotations
 
-import time
-from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from sealcast.errors import Corrupt, FrameRejected, Misuse, NotFound
-from sealcast.log.cursor import Cursor, CursorFile, Saved
+from sealcast.errors import Corrupt, NotFound
+from sealcast.log.cursor import Cursor, CursorFile
 from sealcast.log.entry import PieceRef
-from sealcast.log.ledger import GENESIS, Committed, LedgerReader
+from sealcast.log.ledger import Committed, LedgerReader
+from sealcast.log.parsed import ParsedPieces
 from sealcast.log.pieces import Pieces
+from sealcast.log.place import Mail
 from sealcast.model.event import Position
 from sealcast.primitives.merkle import HASH_BYTES
 from sealcast.primitives.secrets import Secret
@@ -30,12 +29,10 @@ from sealcast.wire import hops, notifications
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.notifications import Core, WireEntry
 
-POLL_SECONDS: Final = 0.05
 #: Of pieces kept parsed by one reader.
 CACHE_BYTES: Final = 64 << 20
 #: Recipients have names, not slots.
 _NO_SLOT: Final = 0
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,9 +97,7 @@ class HopReader:
         """With the ledger's journal key its tags are verified, too."""
         self.root = Path(directory)
         self.ledger = LedgerReader(self.root / "ledger", key)
-        self._pieces = Pieces(self.root / "pieces")
-        self._cache_bytes = cache_bytes
-        self._parsed: OrderedDict[str, tuple[HopPiece, int]] = OrderedDict()
+        self._parsed = ParsedPieces(Pieces(self.root / "pieces"), hops.parse, cache_bytes)
         self._last: Committed | None = None
 
     def end(self) -> int:
@@ -119,13 +114,7 @@ class HopReader:
 
     def piece(self, ref: PieceRef) -> HopPiece:
         """A piece that the ledger names, verified."""
-        found = self._parsed.get(ref.name)
-        if found is None:
-            found = self._parsed[ref.name] = self._load(ref), ref.size
-            while len(self._parsed) > 1 and sum(size for _, size in self._parsed.values()) > self._cache_bytes:
-                self._parsed.popitem(last=False)
-        self._parsed.move_to_end(ref.name)
-        return found[0]
+        return self._parsed.get(ref)
 
     def pieces(self, first: int, end: int) -> Iterator[HopPiece]:
         """All pieces of records `first` to before `end`."""
@@ -133,57 +122,25 @@ class HopReader:
             for ref in self.record(index).entry.pieces:
                 yield self.piece(ref)
 
-    def _load(self, ref: PieceRef) -> HopPiece:
-        path = self._pieces.path(ref.name)
-        try:
-            piece = hops.parse(self._pieces.read(ref.name, ref.digest))
-        except NotFound:
-            raise Corrupt(f"{path} is gone; the ledger names it", hint="restore it from a copy") from None
-        except FrameRejected as problem:
-            raise Corrupt(f"{path} is the piece that was committed, and no hop piece: {problem.message}") from None
-        if (piece.partition, piece.first_offset, piece.end_offset) != (ref.partition, ref.first, ref.end):
-            raise Corrupt(f"{path} covers something else than the ledger says")
-        return piece
-
     def close(self) -> None:
         self.ledger.close()
 
 
-class HopMailbox:
+class HopMailbox(Mail[HopDelivery]):
     """What one recipient gets from one broker, after its durable cursor."""
 
     def __init__(self, reader: HopReader | Path | str, recipient: str) -> None:
         self._owns_reader = not isinstance(reader, HopReader)
         self.reader = reader if isinstance(reader, HopReader) else HopReader(reader)
         self.recipient = recipient
-        self._file = CursorFile(self.reader.root / "cursors", recipient, _NO_SLOT)
-
-    # --- deliveries ------------------------------------------------------------------------------
+        super().__init__(self.reader, CursorFile(self.reader.root / "cursors", recipient, _NO_SLOT))
 
     def deliveries(self, start: Cursor | None = None, *, end: int | None = None) -> Iterator[HopDelivery]:
-        """Everything after the cursor (or from `start`) that is committed by now, before ledger record `end`."""
         for part in self._parts(self.cursor() if start is None else start, end):
             for rank in range(part.skip, len(part.rows)):
                 row = part.rows[rank]
                 here = Cursor(part.entry, part.number, rank)
                 yield HopDelivery(here, part.committed_us, part.piece, part.piece.event_of(row), row)
-
-    def follow(
-        self, start: Cursor | None = None, *, stop: Callable[[], bool], poll_seconds: float = POLL_SECONDS
-    ) -> Iterator[HopDelivery]:
-        """`deliveries`, and then those of every batch as it is committed, until `stop` says so."""
-        at = self.cursor() if start is None else start
-        while not stop():
-            end = self.reader.end()
-            if end > at.entry:
-                yield from self.deliveries(at, end=end)
-                at = Cursor(end)
-            else:
-                time.sleep(poll_seconds)
-
-    def lag(self, start: Cursor | None = None) -> int:
-        """How many deliveries wait after the cursor."""
-        return sum(len(part.rows) - part.skip for part in self._parts(self.cursor() if start is None else start))
 
     def _parts(self, at: Cursor, end: int | None = None) -> Iterator[_Part]:
         for index in range(at.entry, self.reader.end() if end is None else end):
@@ -196,72 +153,6 @@ class HopMailbox:
                 if rows:
                     skip = min(at.rank, len(rows)) if (index, number) == (at.entry, at.piece) else 0
                     yield _Part(index, number, committed.time_us, piece, rows, skip)
-
-    # --- the cursor ------------------------------------------------------------------------------
-
-    def cursor(self) -> Cursor:
-        """The durable cursor, checked against the ledger."""
-        saved = self._file.load()
-        cursor, end = saved.cursor, self.reader.end()
-        if cursor.entry > end or (cursor.entry == end and cursor > Cursor(end)):
-            raise Corrupt(
-                f"{self._file.path} stands at record {cursor.entry} of the ledger, which has only {end}: "
-                "its newest records were removed",
-                hint="restore the ledger from a copy",
-            )
-        if self._tag_before(cursor) != saved.tag:
-            raise Corrupt(f"{self._file.path}: the ledger is not the one that this cursor was saved with")
-        return cursor
-
-    def acknowledge(self, delivery: HopDelivery) -> bool:
-        """Durably: this delivery and all before it are done with. False when they were already: it never goes back."""
-        done = delivery.cursor
-        return self._move(Cursor(done.entry, done.piece, done.rank + 1), only_forward=True)
-
-    def seek(self, cursor: Cursor) -> None:
-        """Go to a place that `locate` found, durably, also backwards."""
-        self._move(cursor, only_forward=False)
-
-    def _move(self, cursor: Cursor, *, only_forward: bool) -> bool:
-        with self._file.locked():
-            if only_forward and self.cursor() >= cursor:
-                return False
-            self._file.save(Saved(cursor, self._tag_before(cursor)))
-            return True
-
-    def _tag_before(self, cursor: Cursor) -> bytes:
-        return self.reader.ledger.at(cursor.entry - 1).tag if cursor.entry else GENESIS
-
-    # --- where to start --------------------------------------------------------------------------
-
-    def locate(self, text: str) -> Cursor:
-        """The place that `--from` names: a number of deliveries, an event, a time, or `end` (log/mailbox.py)."""
-        if text == "end":
-            return Cursor(self.reader.end())
-        if text.isascii() and text.isdigit():
-            return self.at_ordinal(int(text))
-        if "/" in text:
-            return self.at_position(Position.parse(text))
-        try:
-            moment = datetime.fromisoformat(text)
-        except ValueError:
-            raise Misuse(
-                f"{text!r} is no place in a mailbox: a number of deliveries, an event (partition/offset/row), "
-                "a time (RFC 3339) or `end` is"
-            ) from None
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        return Cursor(self.reader.ledger.index_at((moment - _EPOCH) // timedelta(microseconds=1)))
-
-    def at_ordinal(self, ordinal: int) -> Cursor:
-        """After the mailbox's first `ordinal` deliveries."""
-        left = ordinal
-        for part in self._parts(Cursor()):
-            if left < len(part.rows):
-                return Cursor(part.entry, part.number, left)
-            left -= len(part.rows)
-        if left:
-            raise NotFound(f"the mailbox has {ordinal - left} deliveries so far, fewer than {ordinal}")
-        return Cursor(self.reader.end())
 
     def at_position(self, position: Position) -> Cursor:
         """At this event, which is in the mailbox. Brokers above number their own records, so all are looked at."""
@@ -284,5 +175,8 @@ class _Part:
     committed_us: int
     piece: HopPiece
     rows: range
-    #: Deliveries of it that lie before the cursor.
     skip: int
+
+    @property
+    def size(self) -> int:
+        return len(self.rows)

@@ -1,9 +1,9 @@
 """Sealed pieces as files: staged by tasks, named by the ledger, immutable.
 
 A task writes its piece under a temporary name, syncs, and renames it to a name made of its offset range and its
-digest. A task that is run again makes the same bytes, or others that say the same, under another name: doing it twice is doing
-it once. A piece exists for readers when a ledger record names it; one that no record ever named is garbage, and is
-collected.
+digest. A task that is run again makes the same bytes, or others that say the same, under another name: doing it twice
+is doing it once. A piece exists for readers when a ledger record names it; one that no record ever named is garbage,
+and is collected.
 """
 
 from __future__ import annotations
