@@ -17,7 +17,7 @@ from sealcast.clients.layered.subscriber import LayeredSubscriber
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.clients.subscribing import open_subscriber
-from sealcast.errors import CannotOpen, EventRejected, FilterRejected, Misuse, NotFound, Rejected
+from sealcast.errors import CannotOpen, Corrupt, EventRejected, FilterRejected, Misuse, NotFound, Rejected
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
@@ -257,6 +257,21 @@ def test_what_is_wanted_is_said_again_and_counts_once(realm: Realm) -> None:
     world.remove("alice", "alice-1")
     publish(realm, b"4")
     assert payloads(realm, "alice") == [b"1", b"2", b"3"]
+
+
+def test_the_trouble_of_one_subscriber_is_not_the_publishers(realm: Realm) -> None:
+    world = World(realm)
+    world.add("alice", "price >= 0")
+    world.add("bob", "price >= 0")
+    realm.paths.entity_key("alice").write_bytes(b"{}")
+    (kept,) = (realm.paths.root / "wallets" / "bob").rglob("told")
+    told = kept.read_bytes()
+    publish(realm, b"1")
+    assert payloads(realm, "bob") == [b"1"]
+    kept.write_bytes(told[:-3])
+    troubled = {name: type(came) for _, name, came in refresh_all(realm)}
+    assert troubled == {"alice": Corrupt, "bob": Corrupt}
+    publish(realm, b"2")  # and goes on
 
 
 def test_whoever_lost_its_place_gets_another_and_says_again_what_it_wants(tmp_path: Path) -> None:

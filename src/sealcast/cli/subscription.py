@@ -163,9 +163,10 @@ def _own(here: Realm, topic: str, subscriber: str | None, asked: str | None) -> 
 
     try:
         return interests.listed(here, topic, subscriber)
-    except NotFound:
+    except NotFound as error:
         if asked is not None:
             raise
+        talk.note(f"{topic}: {error.message}")
         return []
 
 

@@ -69,6 +69,8 @@ class Interests(Unpicklable):
         self._standing = Standing(realm, topic, self._identity)
         self._wallet: Wallet | None = None
         self._compiled = lru_cache(MAX_COMPILED)(self._compile)
+        #: The filters as of the last look: events are many, and filters change seldom.
+        self._live: list[OwnFilter] | None = None
         #: Why the last attempt to tell its broker came to nothing, if it did; it is made again.
         self.trouble: SealcastError | None = None
 
@@ -128,8 +130,10 @@ class Interests(Unpicklable):
 
     def matching(self, event: OpenedEvent) -> list[str]:
         """The ids of those filters that an event is for: only whoever has them can say."""
+        if self._live is None:
+            self._live = self.filters()
         values = dict(event.attributes)
-        return [each.id for each in self.filters() if evaluate(self._compiled(each.text)[0], values) is True]
+        return [each.id for each in self._live if evaluate(self._compiled(each.text)[0], values) is True]
 
     # --- telling the broker ---------------------------------------------------------------------------
 
@@ -146,6 +150,7 @@ class Interests(Unpicklable):
     def refresh(self) -> Refreshed:
         """Tells the broker whatever it does not know yet: of new filters and of ended ones, in new trees, by newer
         tokens. It costs little when there is nothing to tell."""
+        self._live = None
         if not self._own.all():
             return Refreshed(0, 0, ())
         state = self.realm.state()
@@ -292,15 +297,18 @@ def refresh_all(
     (topic, name, what came of it)."""
     state, now = realm.state(), realm.clock()
     for topic in state.topics if topics is None else topics:
-        here = subscribers_here(realm, state, topic) if state.topic(topic).layering is not None else ()
-        for name in here:
+        if state.topic(topic).layering is None:
+            continue
+        for name in subscribers_here(realm, state, topic):
             own, home = own_filters(realm, state, topic, name), state.overlay(topic).places.get(name)
-            trees = trees_now(state, topic, name)
-            if not state.may_subscribe(topic, name, now) or not own.told().is_due(own.numbers(), home, trees, now):
-                continue
-            with Interests(realm, topic, name) as interests:
-                done = interests.try_refresh()
-                if interests.trouble is not None:
-                    yield topic, name, interests.trouble
-                elif done is not None:
-                    yield topic, name, done
+            try:
+                due = own.told().is_due(own.numbers(), home, trees_now(state, topic, name), now)
+                if not due or not state.may_subscribe(topic, name, now):
+                    continue
+                with Interests(realm, topic, name) as interests:
+                    done = interests.refresh()
+            except (Unavailable, Rejected, Misuse) as error:
+                # Keys under another lock, a center that is away: one's trouble is not the others'.
+                yield topic, name, error
+            else:
+                yield topic, name, done

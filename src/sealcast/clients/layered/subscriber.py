@@ -11,25 +11,21 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from sealcast.clients.layered.homes import Found, Homes
 from sealcast.clients.layered.interests import Interests
 from sealcast.clients.layered.opening import EventOpener
-from sealcast.errors import CannotOpen, Misuse, NotFound
+from sealcast.clients.reading import Reading, place_named
+from sealcast.errors import CannotOpen, NotFound
 from sealcast.log.hops import HopDelivery
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.primitives.sign import VerifyKey
-from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layer_keys import own_identity
 from sealcast.trust.roles import Role
 from sealcast.trust.state import RealmState
 
-EVENTS_PER_POLL: Final = 1_000
-#: How often a waiting subscriber looks for new batches.
-LOOK_SECONDS: Final = 0.05
 #: How often it looks whether its broker has to be told something, unless the registry says so before.
 REFRESH_SECONDS: Final = 30.0
 
@@ -37,7 +33,7 @@ REFRESH_SECONDS: Final = 30.0
 Mark = Mapping[str, HopDelivery]
 
 
-class LayeredSubscriber(Unpicklable):
+class LayeredSubscriber(Reading, Unpicklable):
     """One entity's mailbox on one layered topic. Not shared between threads."""
 
     def __init__(
@@ -51,7 +47,7 @@ class LayeredSubscriber(Unpicklable):
         unopenable: Callable[[Position, CannotOpen], None] | None = None,
         broker: str | None = None,
     ) -> None:
-        """Starts at the durable cursor, or at `from_` (see `log.mailbox`), which leaves the cursor where it is. Ends
+        """Starts at the durable cursor, or at `from_` (see `log.place`), which leaves the cursor where it is. Ends
         before what was committed at `until_us` or later. With a `broker` it stands below that one from now on.
 
         An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it.
@@ -79,29 +75,8 @@ class LayeredSubscriber(Unpicklable):
         self._opener = EventOpener(about.schema, about.id, self._verify_key_of, self.interests.standing.opener)
         self._homes = Homes(self._directories(), as_, routes=Role.BROKER in state.entity(as_).roles)
         if from_ is not None:
-            self._homes.locate(_place(from_))
+            self._homes.locate(place_named(from_))
         self._handed_out: dict[str, HopDelivery] = {}
-
-    def poll(self, max_events: int = EVENTS_PER_POLL, timeout: float = 0.0) -> list[OpenedEvent]:
-        """The next events, at most so many; waits up to `timeout` seconds for the first, and may return none."""
-        deadline = time.monotonic() + timeout
-        while True:
-            self._look()
-            events = self._take(max_events)
-            left = deadline - time.monotonic()
-            if events or left <= 0:
-                return events
-            time.sleep(min(LOOK_SECONDS, left))
-
-    def __iter__(self) -> Iterator[OpenedEvent]:
-        """Everything that is there by now."""
-        while events := self.poll():
-            yield from events
-
-    def follow(self, stop: Callable[[], bool] = lambda: False) -> Iterator[OpenedEvent]:
-        """Everything, and then every event as it is delivered, until `stop` says so."""
-        while not stop():
-            yield from self.poll(timeout=1.0)
 
     def events_of(self, first: int, end: int) -> Iterator[OpenedEvent]:
         """What the records `first` to before `end` of its broker's ledger hold for it: for a reader that keeps its
@@ -122,18 +97,11 @@ class LayeredSubscriber(Unpicklable):
         self._handed_out = {h: last for h, last in self._handed_out.items() if done.get(h) is not last}
 
     def lag(self) -> int:
-        """How many events wait after the durable cursor."""
         return self._homes.lag()
 
     def close(self) -> None:
         self._homes.close()
         self.interests.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
     # --- inside ---------------------------------------------------------------------------------------
 
@@ -173,24 +141,3 @@ class LayeredSubscriber(Unpicklable):
 
     def _directories(self) -> dict[str, Path]:
         return {home: self.realm.paths.topic(self.topic, home).hops.root for home in self.interests.homes()}
-
-    def _current(self) -> RealmState:
-        """The newest registry. Reading obeys the rights of now, also for what was delivered before."""
-        state = self.realm.state()
-        state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
-        return state
-
-    def _verify_key_of(self, publisher: str) -> VerifyKey:
-        # Also of one who was revoked since: what was admitted before stays readable.
-        entity = self.realm.state().entities.get(publisher)
-        if entity is None:
-            raise CannotOpen(f"it names a publisher, {publisher!r}, whom nobody enrolled")
-        return VerifyKey(entity.verify_key)
-
-
-def _place(given: str | int | Position | datetime) -> str:
-    if isinstance(given, Position):
-        return str(given)
-    if isinstance(given, bool):
-        raise Misuse(f"{given!r} is no place in a mailbox")
-    return given.isoformat() if isinstance(given, datetime) else str(given)
