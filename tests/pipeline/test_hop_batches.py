@@ -153,22 +153,32 @@ def test_a_batch_is_bounded(world: LayeredWorld) -> None:
     assert by_bytes.plan() is None
 
 
-def test_a_broker_that_moves_goes_on_below_another_and_loses_nothing(tmp_path: Path) -> None:
-    world = LayeredWorld(tmp_path / "realm", nodes=4)
-    overlay, first = world.realm.state().overlay(TOPIC), world.names[0].node
-    leaf = next(n.node for n in world.names if not overlay.children(n.node) and overlay.parents[n.node] != first)
+def test_a_broker_that_moves_goes_on_below_another_and_loses_nothing(world: LayeredWorld) -> None:
+    root, below = (name.node for name in world.names[:2])
+    _join(world, "deep", below)
+    turn_desks(world.names)
     world.publish("p0", 30)
     world.admit()
     loop = HopLoop(world.names)
-    assert loop.step()  # as far as the root: what the others will get is on its way
-    world.realm.place_node(TOPIC, leaf, under=first)
+    assert loop.step() and loop.step()  # as far as the broker above it: what it will get is on its way
+    world.realm.place_node(TOPIC, "deep", under=root)
     _speak(world)
     world.publish("p1", 30)
     world.admit()
     world.drain()
-    moved = next(name for name in world.names if name.node == leaf).open()
-    assert len(moved.upstreams()) == 2 and len(moved.committed().partitions) == 2
+    moved = next(name for name in world.names if name.node == "deep").open()
+    assert moved.upstreams() == (below, root) and len(moved.committed().partitions) == 2
     world.check()
+    assert world.due["zoe"]
+
+
+def _join(world: LayeredWorld, broker: str, under: str) -> None:
+    """A broker with a subscriber."""
+    world.realm.add_broker(broker)
+    world.realm.place_node(TOPIC, broker, under=under)
+    world.realm.enrol("zoe")
+    world.realm.place_subscriber(TOPIC, "zoe", broker)
+    world.subscribe("zoe", "price < 100")
 
 
 def _speak(world: LayeredWorld) -> None:
@@ -182,16 +192,12 @@ def test_a_broker_that_joins_begins_where_it_stands(world: LayeredWorld) -> None
     loop = HopLoop(world.names)
     while loop.step():
         pass
-    world.realm.add_broker("new")
-    world.realm.place_node(TOPIC, "new", under=world.names[0].node)
+    _join(world, "new", world.names[0].node)
     # The same checkpoint, which has never heard of it.
     source = HopsStream(world.names, loop.limits)
     assert len(world.names) == 4
     found = {name.node: offset for name, offset in offsets.from_json(loop.start, world.names).items()}
     assert found["new"].partitions == (0,)
-    world.realm.enrol("zoe")
-    world.realm.place_subscriber(TOPIC, "zoe", "new")
-    world.subscribe("zoe", "price < 100")
     world.publish("p0", 20)
     world.admit()
     after = HopLoop(world.names)
