@@ -15,7 +15,7 @@ from sealcast.errors import Misuse, NotFound
 if TYPE_CHECKING:
     from sealcast.clients.layered.interests import Interests
     from sealcast.clients.layered.own_filters import OwnFilter
-    from sealcast.clients.subscribing import Reader
+    from sealcast.clients.reading import Reading
     from sealcast.errors import SealcastError
     from sealcast.trust.deployment import Realm
     from sealcast.trust.state import RealmState
@@ -69,7 +69,7 @@ def find(here: Realm, subscriber: str, topic: str, text: str) -> bool:
         return any(each.text == text for each in interests.filters())
 
 
-def trouble_of(reader: Reader) -> SealcastError | None:
+def trouble_of(reader: Reading) -> SealcastError | None:
     """Why a reader's broker does not know what it wants, if so."""
     from sealcast.clients.layered.subscriber import LayeredSubscriber
 

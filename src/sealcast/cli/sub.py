@@ -16,7 +16,7 @@ from sealcast.cli.times import microseconds
 
 if TYPE_CHECKING:
     from sealcast.clients.missing import Ask
-    from sealcast.clients.subscribing import Reader
+    from sealcast.clients.reading import Reading
     from sealcast.errors import CannotOpen
     from sealcast.model.event import OpenedEvent, Position
     from sealcast.trust.deployment import Realm
@@ -160,14 +160,14 @@ def _ensure(here: Realm, topic: str, subscriber: str, filter: str) -> None:
         talk.note(f"{subscriber!r} has {others} other subscription{'s' * (others > 1)} here: their events come too")
 
 
-def _collect(subscriber: Reader, limit: int | None) -> list[OpenedEvent]:
+def _collect(subscriber: Reading, limit: int | None) -> list[OpenedEvent]:
     events: list[OpenedEvent] = []
     while more := subscriber.poll(_share(limit, len(events))):
         events += more
     return events
 
 
-def _print(subscriber: Reader, follow: bool, limit: int | None, ack: bool) -> None:
+def _print(subscriber: Reading, follow: bool, limit: int | None, ack: bool) -> None:
     printed = 0
     while limit is None or printed < limit:
         events = subscriber.poll(_share(limit, printed), WAIT_SECONDS if follow else 0.0)
@@ -182,7 +182,7 @@ def _print(subscriber: Reader, follow: bool, limit: int | None, ack: bool) -> No
             subscriber.ack()
 
 
-def _print_spaced(subscriber: Reader, delay_us: int, limit: int | None, ack: bool) -> None:
+def _print_spaced(subscriber: Reading, delay_us: int, limit: int | None, ack: bool) -> None:
     from sealcast.clients.jitter import JitterBuffer, SpacedReader
 
     reader = SpacedReader(subscriber, JitterBuffer(delay_us), limit=limit)

@@ -35,7 +35,7 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
-    from sealcast.clients.subscribing import Reader
+    from sealcast.clients.reading import Reading
     from sealcast.model.event import OpenedEvent
 
 E = TypeVar("E")
@@ -169,7 +169,7 @@ class SpacedReader:
 
     def __init__(
         self,
-        subscriber: Reader,
+        subscriber: Reading,
         buffer: JitterBuffer[tuple[int, OpenedEvent]],
         *,
         limit: int | None = None,

@@ -2,43 +2,31 @@
 
 It reads its own key file, the public registry, and the topic's ledger and pieces; nothing of the broker's, and nobody
 else's keys. What it hands out it has opened and verified: the publisher's signature, for this topic, over this event.
-
-    poll() or iteration     events, in order; the cursor stays
-    ack()                   everything handed out so far is done with: durable, and never handed out again
-
-Between the two a crash means that events are handed out once more after a restart, never that one is lost.
+`reading` says how it hands events out.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Self
 
 from sealcast.clients.keepalive import KeepAlive
 from sealcast.clients.missing import Ask, MissingKeys
+from sealcast.clients.reading import Reading, place_named
 from sealcast.clients.stays import Place, StayDelivery, Stays
 from sealcast.errors import CannotOpen, KeyMissing, Misuse, NotFound
 from sealcast.log.cursor import Cursor
 from sealcast.log.mailbox import Delivery
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.overlay import moves
-from sealcast.primitives.sign import VerifyKey
 from sealcast.schemes.endpoint.keyring import DEFAULT_BYTES, Measured
 from sealcast.schemes.endpoint.open import Opener
-from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm import RealmState
 from sealcast.trust.topic_keys import at_broker
 
-EVENTS_PER_POLL: Final = 1_000
-#: How often a waiting subscriber looks for new batches.
-LOOK_SECONDS: Final = 0.05
 
-
-class Subscriber:
+class Subscriber(Reading):
     """One entity's mailbox on one topic. Not shared between threads."""
 
     def __init__(
@@ -54,7 +42,7 @@ class Subscriber:
         ask: Ask | None = None,
         broker: str | None = None,
     ) -> None:
-        """Starts at the durable cursor, or at `from_` (see `log.mailbox`), which leaves the cursor where it is. Ends
+        """Starts at the durable cursor, or at `from_` (see `log.place`), which leaves the cursor where it is. Ends
         before what was committed at `until_us` or later. With a `broker` that is not its home it moves there, and goes
         on where it was.
 
@@ -90,33 +78,10 @@ class Subscriber:
             state = moves.move(self.realm, topic, as_, broker)
         self._opener(state.home_of(topic, as_), state.topic(topic).epoch)
         self._stays = Stays(self.realm, topic, slot, as_)
-        self._next: Place = self._stays.start() if from_ is None else self._stays.locate(_place(from_))
+        self._next: Place = self._stays.start() if from_ is None else self._stays.locate(place_named(from_))
         self._handed_out: StayDelivery | None = None
 
-    def poll(self, max_events: int = EVENTS_PER_POLL, timeout: float = 0.0) -> list[OpenedEvent]:
-        """The next events, at most so many; waits up to `timeout` seconds for the first, and may return none."""
-        deadline = time.monotonic() + timeout
-        while True:
-            self._alive.look(self._current())
-            events = self._take(max_events)
-            left = deadline - time.monotonic()
-            if events or left <= 0:
-                return events
-            time.sleep(min(LOOK_SECONDS, left))
-
-    def __iter__(self) -> Iterator[OpenedEvent]:
-        """Everything that is there by now."""
-        while events := self.poll():
-            yield from events
-
-    def follow(self, stop: Callable[[], bool] = lambda: False) -> Iterator[OpenedEvent]:
-        """Everything, and then every event as it is delivered, until `stop` says so."""
-        while not stop():
-            yield from self.poll(timeout=1.0)
-
     def events_of(self, first: int, end: int) -> Iterator[OpenedEvent]:
-        """What the ledger's records `first` to before `end` hold for it: for a reader that keeps its place itself."""
-        self._current()
         home = self._current().home_of(self.topic, self.name)
         for delivery in self._stays.mailbox(home).deliveries(Cursor(first), end=end):
             yield self._open(delivery, home)
@@ -139,19 +104,15 @@ class Subscriber:
         return Measured.total(opener.keyring.measured for opener in self._openers.values())
 
     def lag(self) -> int:
-        """How many events wait after the durable cursor."""
         return self._stays.lag()
 
     def close(self) -> None:
         self._stays.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
-
     # --- inside -------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        self._alive.look(self._current())
 
     def _take(self, max_events: int) -> list[OpenedEvent]:
         events: list[OpenedEvent] = []
@@ -179,12 +140,6 @@ class Subscriber:
             self._missing_at(broker).find(opener, delivery)
             return opener.open(delivery.piece, delivery.event, delivery.use)
 
-    def _current(self) -> RealmState:
-        """The newest registry. Reading obeys the rights of now, also for what was delivered before."""
-        state = self.realm.state()
-        state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
-        return state
-
     def _missing_at(self, broker: str) -> MissingKeys:
         if broker not in self._missing:
             mailbox, signer = self._stays.mailbox(broker), self._identity.signer
@@ -203,14 +158,3 @@ class Subscriber:
             )
             self._openers[broker, epoch] = opener
         return opener
-
-    def _verify_key_of(self, publisher: str) -> VerifyKey:
-        # Also of one who was revoked since: what was admitted before stays readable.
-        entity = self.realm.state().entities.get(publisher)
-        if entity is None:
-            raise CannotOpen(f"it names a publisher, {publisher!r}, whom nobody enrolled")
-        return VerifyKey(entity.verify_key)
-
-
-def _place(given: str | int | Position | datetime) -> str:
-    return given.isoformat() if isinstance(given, datetime) else str(given)

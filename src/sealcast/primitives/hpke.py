@@ -11,15 +11,16 @@ from __future__ import annotations
 from typing import Final
 
 from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
+from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PublicKey
 from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from sealcast.errors import CannotOpen, Misuse
 from sealcast.primitives.encoding import joined
-from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.primitives.secrets import Secret
+from sealcast.primitives.x25519 import PRIVATE_BYTES as PRIVATE_BYTES
+from sealcast.primitives.x25519 import PUBLIC_BYTES as PUBLIC_BYTES
+from sealcast.primitives.x25519 import OwnKey
 
-PRIVATE_BYTES: Final = 32
-PUBLIC_BYTES: Final = 32
 #: What sealing adds: the encapsulated key and the tag.
 OVERHEAD_BYTES: Final = 32 + 16
 
@@ -54,30 +55,14 @@ def seal(public: bytes, plaintext: bytes, info: bytes, aad: bytes = b"") -> byte
         raise Misuse("nothing can be sealed to this X25519 public key: it is of small order") from None
 
 
-class KemKey(Unpicklable):
+class KemKey(OwnKey):
     """An entity's own key for receiving."""
 
-    __slots__ = ("_key", "_private", "public")
-
-    def __init__(self, private: Secret) -> None:
-        if private.size != PRIVATE_BYTES:
-            raise Misuse(f"an X25519 private key has {PRIVATE_BYTES} bytes, not {private.size}")
-        self._private = private
-        self._key = X25519PrivateKey.from_private_bytes(private.reveal())
-        self.public = self._key.public_key().public_bytes_raw()
-
-    @classmethod
-    def generate(cls) -> KemKey:
-        return cls(Secret.random(PRIVATE_BYTES))
+    __slots__ = ()
 
     @classmethod
     def from_private(cls, private: Secret) -> KemKey:
         return cls(private)
-
-    @property
-    def private(self) -> Secret:
-        """For the owner's key file, and nothing else."""
-        return self._private
 
     def open(self, sealed: bytes, info: bytes, aad: bytes = b"") -> bytes:
         """What was sealed to this key under the same `info` and `aad`, or CannotOpen."""

@@ -8,7 +8,7 @@ says that. A key of small order, with which every secret would be zero, is refus
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Self
 
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X25519PublicKey
 
@@ -21,8 +21,8 @@ PUBLIC_BYTES: Final = 32
 _SALT: Final = b"sealcast/1 agreement"
 
 
-class AgreementKey(Unpicklable):
-    """One side's own key."""
+class OwnKey(Unpicklable):
+    """A private key with its public half."""
 
     __slots__ = ("_key", "_private", "public")
 
@@ -34,13 +34,19 @@ class AgreementKey(Unpicklable):
         self.public = self._key.public_key().public_bytes_raw()
 
     @classmethod
-    def generate(cls) -> AgreementKey:
+    def generate(cls) -> Self:
         return cls(Secret.random(PRIVATE_BYTES))
 
     @property
     def private(self) -> Secret:
         """For the owner's key file, and nothing else."""
         return self._private
+
+
+class AgreementKey(OwnKey):
+    """One side's own key."""
+
+    __slots__ = ()
 
     def agreed(self, peer: bytes, *context: bytes) -> Secret:
         """What this key and the peer's give for `context`, which both sides spell alike."""
