@@ -115,9 +115,9 @@ class World:
         return total
 
 
-def realm_with(tmp_path: Path, layers: int = 2, nodes: int | None = None) -> Realm:
+def realm_with(tmp_path: Path, layers: int = 2, nodes: int | None = None, access: str = "members") -> Realm:
     made = Realm.create(tmp_path / "realm")
-    made.create_topic("quotes", SCHEMA, protection="layered", layering=Layering(layers), nodes=nodes)
+    made.create_topic("quotes", SCHEMA, protection="layered", layering=Layering(layers), nodes=nodes, access=access)
     made.enrol_many(["nyse", "nasdaq", "alice", "bob", "carol", "dave"])
     return made
 
@@ -221,19 +221,29 @@ def test_a_cursor_is_durable_and_from_leaves_it_alone(realm: Realm) -> None:
 # --- who may ----------------------------------------------------------------------------------------------
 
 
-def test_a_right_that_ends_and_comes_back(realm: Realm) -> None:
+def test_a_right_that_ends_and_comes_back(tmp_path: Path) -> None:
+    """Its broker has dropped what it asked for, and did not say so: it says it again, under the token that it has."""
+    realm = realm_with(tmp_path, access="granted")
+    for name in ("alice", "bob", "nyse"):
+        realm.grant("quotes", name)
     world = World(realm)
     world.add("alice", "price >= 0")
     world.add("bob", "price >= 0")
-    realm.create_topic("other", SCHEMA)  # whose subscribers are nobody's business here
     publish(realm, b"1")
-    realm.grant("quotes", "bob", [Right.SUBSCRIBE])
-    realm.revoke_entity("alice")
+    realm.revoke("quotes", "alice", [Right.SUBSCRIBE])
     publish(realm, b"2")
+    with pytest.raises(Rejected, match="may not subscribe"):
+        LayeredSubscriber(realm, "quotes", "alice")
+    assert not list(refresh_all(realm))
+    realm.grant("quotes", "alice", [Right.SUBSCRIBE])
+    assert [name for _, name, _ in refresh_all(realm)] == ["alice"] and not list(refresh_all(realm))
+    publish(realm, b"3")
+    assert payloads(realm, "alice") == [b"1", b"3"]
+    realm.revoke_entity("alice")
+    publish(realm, b"4")
     with pytest.raises(Rejected, match="revoked"):
         LayeredSubscriber(realm, "quotes", "alice")
-    assert payloads(realm, "bob") == [b"1", b"2"]
-    assert not list(refresh_all(realm))
+    assert payloads(realm, "bob") == [b"1", b"2", b"3", b"4"]
 
 
 def test_what_is_wanted_is_said_again_and_counts_once(realm: Realm) -> None:

@@ -32,7 +32,7 @@ from sealcast.primitives.secrets import Unpicklable
 from sealcast.schemes.layered.messages import FilterMessage
 from sealcast.schemes.layered.subscribe import Subscriber
 from sealcast.schemes.layered.tree import TreeId
-from sealcast.trust.changes import Right
+from sealcast.trust.changes import Grant, Revoke, Right
 from sealcast.trust.deployment import Realm
 from sealcast.trust.identity import Identity
 from sealcast.trust.layer_keys import LayerKeyring, key_file, own_identity
@@ -105,8 +105,9 @@ class Interests(Unpicklable):
             for (text, _), id in zip(wanted, ids, strict=True):
                 self._own.check(id, text)
             # Numbers first: those of filters that were never written are not missed.
-            self._own.save(replace(told, filters=told.filters + len(wanted)))
-            numbered = zip(count(told.filters + 1), ids, wanted, strict=False)
+            told = replace(told, filters=told.filters + len(wanted), version=told.version or state.version)
+            self._own.save(told)
+            numbered = zip(count(told.filters - len(wanted) + 1), ids, wanted, strict=False)
             made = [self._own.keep(number, id, text) for number, id, (text, _) in numbered]
         self.try_refresh()
         return made
@@ -162,7 +163,9 @@ class Interests(Unpicklable):
         trees = trees_now(state, self.topic, self.name)
         ready = {tree: found for tree in trees if (found := self._standing.encrypter(state, tree)) is not None}
         with self._own.locked():
-            told, made = replace(self._own.told().at(home, ready), renew_us=half), 0
+            told, made = self._own.told().at(home, ready), 0
+            decided = decided_since(self.realm, told.version, state.version, self.topic, self.name)
+            told = replace(told.seen(state.version, decided=decided), renew_us=half)
             for due in self._due(told, ready, token_digest(token)):
                 told, posts_made = self._say(told, due, ready[due.tree], token)
                 made += posts_made
@@ -277,6 +280,14 @@ def own_filters(realm: Realm, state: RealmState, topic: str, name: str) -> OwnFi
     return OwnFilters(realm.paths.root / "wallets", name, state.topic(topic).id)
 
 
+def decided_since(realm: Realm, version: int, now: int, topic: str, name: str) -> bool:
+    """Whether, after a version of the realm, something was decided about an entity's rights on a topic."""
+    return any(
+        isinstance(change, Grant | Revoke) and (change.topic, change.entity) == (topic, name)
+        for _, _, change in realm.registry.changes(version + 1, now)
+    )
+
+
 def subscribers_here(realm: Realm, state: RealmState, topic: str) -> list[str]:
     """The subscribers of a layered topic whose own keys and filters are on this machine."""
     wallets, id = realm.paths.root / "wallets", state.topic(topic).id.hex()
@@ -302,8 +313,11 @@ def refresh_all(
         for name in subscribers_here(realm, state, topic):
             own, home = own_filters(realm, state, topic, name), state.overlay(topic).places.get(name)
             try:
-                due = own.told().is_due(own.numbers(), home, trees_now(state, topic, name), now)
-                if not due or not state.may_subscribe(topic, name, now):
+                told = own.told()
+                due = told.is_due(own.numbers(), home, trees_now(state, topic, name), now) or (
+                    decided_since(realm, told.version, state.version, topic, name)
+                )
+                if not due or not own.numbers() or not state.may_subscribe(topic, name, now):
                     continue
                 with Interests(realm, topic, name) as interests:
                     done = interests.refresh()

@@ -9,8 +9,8 @@ first (`Told.pending`): after a crash the same is posted under the same number, 
 the clock, so that a subscriber whose files were lost does not give numbers again that its broker has seen.
 
 **Told again.** A broker drops what came from somebody whose token has ended or whose right was taken away, and does not
-say so. So with a new token, and now and then with the same, everything is said afresh: it replaces what was said
-before, and a broker that still knows it all has nothing to pass on.
+say so. So with a new token, when something was decided about the right, and now and then anyway, everything is said
+afresh: it replaces what was said before, and a broker that still knows it all has nothing to pass on.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from sealcast.schemes.layered.tree import TreeId
 FORMAT: Final = 1
 #: How long a broker is taken to know what it was told.
 AFRESH_US: Final = 3_600_000_000
+#: Of the realm, that may be looked through once more, for not writing a file whenever something happens in it.
+VERSIONS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,8 @@ class Told:
     pending: Due | None = None
     #: When a newer token should be shown.
     renew_us: int = 0
+    #: The realm's version up to which it is known that its right to read was not interrupted.
+    version: int = 0
     #: Every broker that it was at, in the order in which it came to them: something may be left there.
     homes: tuple[str, ...] = ()
 
@@ -75,6 +79,13 @@ class Told:
         pending = self.pending if stayed and self.pending is not None and self.pending.tree in trees else None
         homes = tuple(dict.fromkeys((*self.homes, home)))
         return replace(self, home=home, trees=kept, pending=pending, homes=homes)
+
+    def seen(self, version: int, *, decided: bool) -> Told:
+        """The realm has come to a version, and meanwhile `decided` about this subscriber's right, or not: a broker
+        drops what came from somebody who may not read, and is told everything once that has changed."""
+        if decided:
+            return replace(self, trees={}, pending=None, version=version)
+        return replace(self, version=version) if version > self.version + VERSIONS else self
 
     def due(self, filters: Collection[int], trees: Collection[TreeId], token: bytes, now_us: int) -> Iterator[Due]:
         """What has to be posted, given the filters and trees of now; numbers are given by `numbered`."""
@@ -142,6 +153,7 @@ def to_json(told: Told) -> dict[str, Any]:
         "pending": due
         and [*due.tree, due.number, due.fresh, list(due.add), list(due.remove), due.token.hex(), due.at_us],
         "renew_us": told.renew_us,
+        "version": told.version,
         "homes": list(told.homes),
     }
 
@@ -158,6 +170,7 @@ def from_json(body: Mapping[str, Any]) -> Told:
         ending=frozenset(map(int, body["ending"])),
         pending=None if body["pending"] is None else _due(body["pending"]),
         renew_us=int(body["renew_us"]),
+        version=int(body["version"]),
         homes=tuple(map(str, body["homes"])),
     )
 
