@@ -49,7 +49,7 @@ class Secp256k1:
         if not lib.secp256k1_ellswift_decode(context, own.point, os.urandom(64)):
             raise Bug("64 bytes are no point of the curve")
         lib.secp256k1_ec_pubkey_serialize(context, own.out, own.size, own.point, EC_UNCOMPRESSED)
-        return Element(own.written[1:])
+        return Element(own.written[:])
 
     def power(self, element: Element, exponent: Exponent) -> Element:
         return self.power_many((element,), exponent)[0]
@@ -57,18 +57,19 @@ class Secp256k1:
     def power_many(self, elements: Sequence[Element], exponent: Exponent) -> list[Element]:
         context, scalar, found = GLOBAL_CONTEXT.ctx, exponent.packed, list[Element]()
         point, out, size, written, keep = _own.point, _own.out, _own.size, _own.written, found.append
+        start, long, form = _UNCOMPRESSED, _LONG, EC_UNCOMPRESSED  # a loop asks for locals the fastest
         read, multiply, write = (
             lib.secp256k1_ec_pubkey_parse,
             lib.secp256k1_ec_pubkey_tweak_mul,
             lib.secp256k1_ec_pubkey_serialize,
         )
         for element in elements:
-            if not read(context, point, _UNCOMPRESSED + element, _LONG):
+            if not read(context, point, start + element, long):
                 raise Bug("an element is no point of the curve: only what `decode` returns is one")
             if not multiply(context, point, scalar):
                 raise Bug("an exponent is zero or beyond the order")
-            write(context, out, size, point, EC_UNCOMPRESSED)
-            keep(written[1:])
+            write(context, out, size, point, form)
+            keep(written[:])
         return found
 
     def decode(self, data: bytes) -> Element:
@@ -79,7 +80,7 @@ class Secp256k1:
         if not lib.secp256k1_ec_pubkey_parse(context, own.point, bytes(data), _WIRE):
             raise refused(self.name, "is not on the curve")
         lib.secp256k1_ec_pubkey_serialize(context, own.out, own.size, own.point, EC_UNCOMPRESSED)
-        return Element(own.written[1:])
+        return Element(own.written[:])
 
     def encode(self, element: Element) -> bytes:
         return (b"\x03" if element[-1] & 1 else b"\x02") + element[:32]
@@ -94,8 +95,8 @@ class _Own(threading.local):
         self.point: Any = ffi.new("secp256k1_pubkey *")
         self.out: Any = ffi.new("unsigned char[]", _LONG)
         self.size: Any = ffi.new("size_t *", _LONG)
-        #: The buffer as bytes.
-        self.written: Any = ffi.buffer(self.out, _LONG)
+        #: What stands behind the first byte, which only says that it is uncompressed.
+        self.written: Any = ffi.buffer(self.out + 1, _LONG - 1)
 
 
 _own: Final = _Own()
