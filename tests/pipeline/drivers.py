@@ -41,11 +41,12 @@ class Driver:
         environment: Mapping[str, str] | None = None,
         command: bool = False,
         options: Sequence[str] = (),
+        script: str | None = None,
     ) -> None:
-        """The pipeline from Python, or by its command, as a user would, who may give it options."""
+        """The pipeline from Python, or by its command, as a user would, who may give it options; or something else."""
         self._log = log
         self._ended = False
-        script = _COMMAND if command else _RUN
+        script = script or (_COMMAND if command else _RUN)
         with log.open("ab") as out:
             self.process = subprocess.Popen(
                 [sys.executable, "-c", script, str(realm), "once" if once else "on", str(frames), *options],
