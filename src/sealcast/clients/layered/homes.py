@@ -2,7 +2,7 @@
 
 A subscriber of a `layered` topic may be placed below another broker. That begins a new generation of the overlay, and
 an event belongs to one: what was published before comes to the old place, under keys that the subscriber still has,
-what is published after it to the new one. So no event comes twice, and the homes before are read first.
+what is published after it to the new one. So no event comes twice, and generations are read in their order.
 """
 
 from __future__ import annotations
@@ -53,9 +53,19 @@ class Homes:
 
     def deliveries(self) -> Iterator[Found]:
         """Everything after what was `passed` that is committed by now."""
-        for home, mailbox in list(self._mailboxes.items()):
-            for delivery in self._own(mailbox, self._next[home]):
-                yield Found(home, delivery)
+        if len(self._mailboxes) == 1:
+            ((home, mailbox),) = self._mailboxes.items()
+            yield from (Found(home, delivery) for delivery in self._own(mailbox, self._next[home]))
+            return
+        streams = {home: self._own(mailbox, self._next[home]) for home, mailbox in self._mailboxes.items()}
+        heads = {home: first for home, stream in streams.items() if (first := next(stream, None)) is not None}
+        while heads:
+            # The oldest generation first: who came back to a broker has earlier and later ones there.
+            home = min(heads, key=lambda at: heads[at].generation)
+            yield Found(home, heads[home])
+            following = next(streams[home], None)
+            heads = {at: head for at, head in heads.items() if at != home}
+            heads |= {} if following is None else {home: following}
 
     def between(self, first: int, end: int) -> Iterator[HopDelivery]:
         """What records `first` to before `end` of the current home's ledger have."""
