@@ -40,8 +40,10 @@ def pump(realm: Realm, topic: str, tamper: Tamper = lambda piece: piece, *, desk
         name.open().look_up()
     while desks and turn_desks(names):
         pass
-    for root in overlay.roots:
-        totals += admit_all(realm, topic, root)
+    for node in overlay.parents:
+        # Also one that was a root, and has taken frames in: what is in its log goes on its way.
+        if realm.paths.topic(topic, node).frames_root.is_dir():
+            totals += admit_all(realm, topic, node)
     for name in names:
         totals += hop_all(name, tamper)
     return totals

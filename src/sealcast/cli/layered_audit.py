@@ -6,7 +6,8 @@ Of every broker:
     (2) every piece has the digest that the ledger names, and covers what the ledger says
     (3) with its key file here: every hop is routed again, by the table of its version, and gives the same bytes
 Of every subscriber:
-    (4) no event is in its mailbox twice, and each publisher's are in that publisher's order
+    (4) no event is in its mailbox twice, and each publisher's are in that publisher's order, as long as the overlay
+        stays as it is: what is on its way when brokers move may be overtaken by what takes the new way
     (5) with its key file here: every event opens, and is what its publisher signed
 
 From (1) to (3) follows that what was admitted went where the tables of that time sent it. That those tables are what
@@ -203,7 +204,7 @@ class LayeredAudit:
         directory = self._realm.paths.topic(self._topic, home).hops.root
         routes = Role.BROKER in self._state.entity(name).roles
         homes = Homes({home: directory}, name, routes=routes)
-        seen, last = set[tuple[bytes, bytes]](), dict[tuple[str, bytes], int]()
+        seen, last = set[tuple[bytes, bytes]](), dict[tuple[bytes, int], int]()
         try:
             homes.locate("0")
             for found in homes.deliveries():
@@ -222,18 +223,19 @@ class LayeredAudit:
         name: str,
         delivery: HopDelivery,
         seen: set[tuple[bytes, bytes]],
-        last: dict[tuple[str, bytes], int],
+        last: dict[tuple[bytes, int], int],
     ) -> None:
         from sealcast.wire import frame
 
         header = frame.parse_signed(delivery.signed).header
         event, number = (header.boot, delivery.event_id), header.sequence + delivery.leaf
+        line = header.boot, delivery.generation
         if event in seen:
             report.add(Kind.DUPLICATED, f"{name!r} has event {delivery.position} twice")
-        elif last.get((header.publisher, header.boot), -1) >= number:
+        elif last.get(line, -1) >= number:
             report.add(Kind.OUT_OF_ORDER, f"{name!r} has event {delivery.position} after a later one of its publisher")
         seen.add(event)
-        last[header.publisher, header.boot] = number
+        last[line] = number
 
     def _open(self, report: LayeredReport, name: str, delivery: HopDelivery, opener: EventOpener) -> None:
         try:
