@@ -1,29 +1,37 @@
 """What a desk asks of a post before it believes anything in it. Pure: a state, a post and a time in, a verdict out.
 
 The checks are numbered; the first that fails is the reason, and every check has its own (`PostReason`, in this order).
-The clock is the log's: a post is judged by when it came, also when the desk comes to it later.
+The clock is the log's: a post is judged by when it came, also when the desk comes to it later. And it is judged by the
+overlay of its own generation: whoever moves meanwhile stood, when the post was made, where it stood then. A subscriber
+has until the end of the grace to say something in an epoch or generation that is over. A broker passes on what was said
+in time whenever it comes to it: from brokers it is taken for as long as the tree is kept.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from sealcast.errors import CertificateRejected, FrameRejected, Rejected, TokenRejected
 from sealcast.log.port import Record
+from sealcast.overlay.layered.kept import Kept, in_grace
 from sealcast.overlay.layered.records import Stream
 from sealcast.primitives.sign import VerifyKey
 from sealcast.schemes.layered.tree import Path, TreeId
 from sealcast.trust import gates
 from sealcast.trust.certificates import Trust
 from sealcast.trust.changes import Right
+from sealcast.trust.overlays import Overlay
 from sealcast.trust.state import RealmState
 from sealcast.trust.tokens import VerifiedTokens
+from sealcast.trust.topics import FIRST_EPOCH
 from sealcast.wire import posts
 from sealcast.wire.posts import Post, PostedFilter
+
+_SECOND_US: Final = 1_000_000
 
 
 class PostReason(StrEnum):
@@ -88,21 +96,41 @@ class Proven:
 class Doorkeeper:
     """The checks of one broker's desk, as of one state of the realm."""
 
-    def __init__(self, state: RealmState, trust: Trust, topic: str, node: str, tokens: VerifiedTokens) -> None:
+    def __init__(
+        self,
+        state: RealmState,
+        trust: Trust,
+        topic: str,
+        node: str,
+        tokens: VerifiedTokens,
+        past: Callable[[int], Overlay],
+    ) -> None:
+        """`past` gives the overlay of a generation that is over; it is asked for those that are kept, and no others."""
         self.state, self.topic, self.node = state, state.topic(topic), node
         self.overlay = state.overlay(topic)
+        self._past = past
         self._trust = trust
         self._gate = gates.gate_of(state, tokens)
-        here = node in self.overlay.parents
-        self.children = frozenset(self.overlay.children(node) if here else ())
-        self.readers = frozenset(self.overlay.subscribers(node) if here else ())
         self._publishers: dict[int, frozenset[str]] = {}
         self._keys: dict[str, VerifyKey] = {}
 
     # --- a post ---------------------------------------------------------------------------------------
 
-    def prove(self, record: Record) -> Proven:
-        """Checks 1 to 9: whose it is, and for which tree; PostRefused otherwise."""
+    def overlay_in(self, generation: int) -> Overlay:
+        """Where everyone stood in a generation that is kept."""
+        return self.overlay if generation == self.overlay.generation else self._past(generation)
+
+    def is_below(self, stream: Stream, generation: int) -> bool:
+        """Whether a sender stands right below, or did. Brokers that left the overlay have no part in it any more."""
+        overlay, current = self.overlay_in(generation), self.overlay.parents
+        if self.node not in current:
+            return False
+        if stream.own:
+            return overlay.places.get(stream.sender) == self.node
+        return stream.sender in current and overlay.parents.get(stream.sender) == self.node
+
+    def prove(self, record: Record, kept: Kept) -> Proven:
+        """Checks 1 to 9: whose it is, and for which tree of those kept; PostRefused otherwise."""
         # (1) a post
         try:
             post = posts.parse(record.data)
@@ -116,7 +144,10 @@ class Doorkeeper:
             refuse(PostReason.RECEIVER, f"{header.sender!r} posted it to {header.receiver!r}, not to {self.node!r}")
         # (4) from somebody right below: a subscriber shows a token, a broker passes on what others want
         stream = Stream(header.sender, bool(post.token))
-        if header.sender not in (self.readers if stream.own else self.children):
+        tree = TreeId(header.publisher, header.epoch, header.generation)
+        # Nobody has signed for the generation yet: older ones are not looked for.
+        known = kept.generation <= tree.generation <= self.overlay.generation
+        if not self.is_below(stream, tree.generation if known else self.overlay.generation):
             what = "reads" if stream.own else "is a broker"
             refuse(PostReason.SENDER, f"{header.sender!r} is nobody who {what} below {self.node!r}")
         # (5) whose certificate counts
@@ -124,8 +155,7 @@ class Doorkeeper:
         # (6) and who signed it
         if not key.verify(post.to_be_signed, post.signature):
             refuse(PostReason.SIGNATURE, f"{header.sender!r} did not sign this")
-        tree = TreeId(header.publisher, header.epoch, header.generation)
-        self._check_tree(tree, header.sender, record.time_us)  # (7) to (9)
+        self._check_tree(tree, stream, record.time_us, kept)  # (7) to (9)
         return Proven(post, tree, stream, record.offset, record.time_us, bytes(key))
 
     def _certified(self, name: str, at_us: int) -> VerifyKey:
@@ -140,12 +170,15 @@ class Doorkeeper:
             self._keys[name] = VerifyKey(found.verify_key)
         return self._keys[name]
 
-    def _check_tree(self, tree: TreeId, sender: str, at_us: int) -> None:
+    def _check_tree(self, tree: TreeId, stream: Stream, at_us: int, kept: Kept) -> None:
+        sender = stream.sender
         # (7) an epoch that is, or for its grace was
-        if not self.topic.epoch_admissible(tree.epoch, at_us):
+        in_time = not stream.own or self.topic.epoch_admissible(tree.epoch, at_us)
+        if not (in_time and kept.epoch <= tree.epoch <= self.topic.epoch):
             refuse(PostReason.EPOCH, f"it is for epoch {tree.epoch}; {self.topic.name!r} is in {self.topic.epoch}")
-        # (8) the overlay as it stands
-        if tree.generation != self.overlay.generation:
+        # (8) and the overlay as it stands, or for its grace stood
+        in_time = not stream.own or in_grace(self.state, self.topic, tree.generation, at_us)
+        if not (in_time and kept.generation <= tree.generation <= self.overlay.generation):
             refuse(
                 PostReason.GENERATION,
                 f"it is for generation {tree.generation} of the overlay, which is in {self.overlay.generation}",
@@ -180,17 +213,26 @@ class Doorkeeper:
             refuse(PostReason.RIGHT, f"{name!r} may not subscribe to {self.topic.name!r} any more")
         return token.claims.expires_us
 
-    def still_reads(self, name: str, token: bytes, now_us: int) -> bool:
-        """Whether a subscriber's rows are still to be kept: as checks 5, 11 and 12 say now. An ended token has ended,
-        whatever clocks may differ by."""
+    def still_reads(self, name: str, token: bytes, now_us: int, epoch: int) -> bool:
+        """Whether a subscriber's rows of an epoch are still to be kept: as checks 5, 11 and 12 say now. An ended token
+        has ended, whatever clocks may differ by; but a token of an epoch that is over, with its grace, is still good
+        for what was published in it."""
         who = self.state.entities.get(name)
         if who is None or who.revoked or not self.state.may_subscribe(self.topic.name, name, now_us):
             return False
-        try:
-            found = self._gate.verify(token, self.topic, now_us, Right.SUBSCRIBE, who.verify_key, holder=name)
-        except TokenRejected:
-            return False
-        return now_us < found.claims.expires_us
+        for at_us in dict.fromkeys((now_us, min(now_us, self._grace_ends(epoch, now_us)))):
+            try:
+                found = self._gate.verify(token, self.topic, at_us, Right.SUBSCRIBE, who.verify_key, holder=name)
+            except TokenRejected:
+                continue
+            return now_us < found.claims.expires_us
+        return False
+
+    def _grace_ends(self, epoch: int, otherwise: int) -> int:
+        """The last moment at which anything is admitted in an epoch that is over."""
+        if epoch >= self.topic.epoch:
+            return otherwise
+        return self.topic.epoch_starts[epoch + 1 - FIRST_EPOCH] + self.topic.parameters.grace_s * _SECOND_US
 
     def still_routes(self, name: str) -> bool:
         who = self.state.entities.get(name)
@@ -198,7 +240,7 @@ class Doorkeeper:
 
     # --- a filter of one ------------------------------------------------------------------------------
 
-    def check_path(self, stream: Stream, wanted: PostedFilter, layers: int) -> None:
+    def check_path(self, generation: int, stream: Stream, wanted: PostedFilter, layers: int) -> None:
         """(15) It came the way that it says. What ends a row is held to the row alone: its way may be gone."""
         path = wanted.path
         if path[0] != stream.sender or len(path) > layers or (len(path) == 1) != stream.own:
@@ -206,11 +248,11 @@ class Doorkeeper:
         if wanted.remove or stream.own:
             return
         # Whoever moves begins a new generation: within one, everybody stands where it stood when this was sent.
-        if not self._stands(path, layers):
+        if not self._stands(self.overlay_in(generation), path, layers):
             refuse(PostReason.PATH, f"the overlay has no way {' '.join(path)} below {self.node!r}")
 
-    def _stands(self, path: Path, layers: int) -> bool:
-        parents, places = self.overlay.parents, self.overlay.places
+    def _stands(self, overlay: Overlay, path: Path, layers: int) -> bool:
+        parents, places = overlay.parents, overlay.places
         *hops, end = path
         for above, below in pairwise(hops):
             if parents.get(below) != above:

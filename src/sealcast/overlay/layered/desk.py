@@ -29,6 +29,7 @@ from sealcast.log.port import Record
 from sealcast.overlay.layered.agreed import LayersOf, agreed_layers
 from sealcast.overlay.layered.checks import Doorkeeper, PostReason, PostRefused, Proven, refuse
 from sealcast.overlay.layered.fold import Credential
+from sealcast.overlay.layered.kept import kept_at
 from sealcast.overlay.layered.posting import Pusher
 from sealcast.overlay.layered.records import Refusal, Stream
 from sealcast.overlay.layered.table import TableLog
@@ -37,10 +38,10 @@ from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.budgets import Allowance, Budgets
 from sealcast.trust.changes import Right
-from sealcast.trust.layer_keys import LayerKeyring, spent
+from sealcast.trust.layer_keys import LayerKeyring, overlay_of
+from sealcast.trust.overlays import Overlay
 from sealcast.trust.posting import PostLog
 from sealcast.trust.tokens import VerifiedTokens
-from sealcast.trust.topics import Topic
 
 #: Records that one call makes of posts; each of about `TURN_BYTES` of them, one post at least.
 MAX_RECORDS: Final = 8
@@ -83,6 +84,8 @@ class FilterDesk(Unpicklable):
         self._tokens = VerifiedTokens()
         self._budgets = Budgets(allowance)
         self._door: Doorkeeper | None = None
+        #: Overlays of generations that are over, which never change.
+        self._past: dict[int, Overlay] = {}
         #: The state and the time up to which nobody's time is over.
         self._looked: tuple[int, int] = (-1, 0)
 
@@ -142,13 +145,20 @@ class FilterDesk(Unpicklable):
             # Those below may have waited for it.
             state = self._realm.state()
         if self._door is None or self._door.state is not state:
-            self._door = Doorkeeper(state, self._realm.trust(state), self._topic, self.node, self._tokens)
+            self._door = Doorkeeper(
+                state, self._realm.trust(state), self._topic, self.node, self._tokens, self._overlay_of
+            )
         pusher = self._pusher = self._pusher or Pusher(self._realm, self._topic, self._identity, self._log)
         moved = announced + pusher.push() + self._drop(tables, self._door)
         done, up_to = self._take_posts(tables, self._door, pusher)
         moved += done + self._withdraw(tables, self._door, up_to) + pusher.push()
         self._log.snapshot(tables.fold)
         return moved
+
+    def _overlay_of(self, generation: int) -> Overlay:
+        if generation not in self._past:
+            self._past[generation] = overlay_of(self._realm, self._realm.state(), self._topic, generation)
+        return self._past[generation]
 
     def _current(self) -> Tables:
         """The tables as the log has them: another process may have taken turns."""
@@ -198,13 +208,13 @@ class FilterDesk(Unpicklable):
         """One post: taken, or refused with a reason; or it waits."""
         fold, sender = tables.fold, ""
         try:
-            proven = door.prove(record)  # (1) to (9)
+            proven = door.prove(record, fold.kept)  # (1) to (9)
             sender, number_of = proven.stream.sender, draft.open(proven.tree)
             door.check_number(proven, fold.trees[number_of].heads)  # (10)
         except PostRefused as error:
             draft.refused(record.offset, sender, error)
             return _Decided()
-        if not tables.can_pass_on(number_of):
+        if not tables.can_pass_on(number_of) and tables.may_yet(number_of, door):
             return _Waits(())
         stream, known = proven.stream, fold.credentials.get(sender)
         if stream.own and known is not None and known.until_us <= proven.time_us and (held := fold.held(stream)):
@@ -248,22 +258,22 @@ class FilterDesk(Unpicklable):
         return moved
 
     def _gone(self, tables: Tables, door: Doorkeeper, now_us: int) -> Iterator[tuple[int, Stream]]:
-        standing: dict[Stream, bool] = {}
+        standing: dict[tuple[Stream, int], bool] = {}
         for number_of, tree in tables.fold.trees.items():
             # In a tree of a generation that is over, everyone stands where they stood.
             current = tree.id.generation == door.overlay.generation
             for stream in tree.rows:
-                if stream not in standing:
-                    standing[stream] = self._counts(tables, door, stream, now_us)
-                below = stream.sender in (door.readers if stream.own else door.children)
-                if not standing[stream] or (current and not below):
+                at = stream, tree.id.epoch
+                if at not in standing:
+                    standing[at] = self._counts(tables, door, *at, now_us)
+                if not standing[at] or (current and not door.is_below(stream, tree.id.generation)):
                     yield number_of, stream
 
-    def _counts(self, tables: Tables, door: Doorkeeper, stream: Stream, now_us: int) -> bool:
+    def _counts(self, tables: Tables, door: Doorkeeper, stream: Stream, epoch: int, now_us: int) -> bool:
         if not stream.own:
             return door.still_routes(stream.sender)
         known = tables.fold.credentials.get(stream.sender)
-        return known is not None and door.still_reads(stream.sender, known.token, now_us)
+        return known is not None and door.still_reads(stream.sender, known.token, now_us, epoch)
 
     def _end(self, tables: Tables, door: Doorkeeper, ending: tuple[tuple[int, Stream], ...]) -> int:
         """Withdraws these streams, in as many records as it takes."""
@@ -276,15 +286,12 @@ class FilterDesk(Unpicklable):
 
     def _drop(self, tables: Tables, door: Doorkeeper) -> int:
         """Trees by which nothing is routed any more; then the keys for them."""
-        now_us, kept = self._realm.clock(), kept_us(door.topic)
-        first, draft = spent(door.topic, now_us), Draft(tables, door)
-        for number_of, tree in list(tables.fold.trees.items()):
-            ended = door.state.generation_ended(door.topic.name, tree.id.generation)
-            if tree.id.epoch < first or (ended is not None and now_us > ended.at_us + kept):
-                draft.drop(number_of)
+        kept, draft = kept_at(door.state, door.topic, self._realm.clock()), Draft(tables, door)
+        draft.keep(kept.and_since(tables.fold.kept))
         moved = self._record(draft, tables, tables.fold.taken)
         if moved:
-            self._keyring.forget(door.topic.name, before=first)
+            self._past = {generation: old for generation, old in self._past.items() if generation >= kept.generation}
+            self._keyring.forget(door.topic.name, before=kept.epoch)
         return moved
 
 
@@ -304,12 +311,8 @@ def _supersedes(shown: Credential, known: Credential | None, door: Doorkeeper, p
     """Of two tokens the later end counts, unless that one is void by now."""
     if known is None or shown.until_us > known.until_us:
         return True
-    return shown.token != known.token and not door.still_reads(proven.stream.sender, known.token, proven.time_us)
-
-
-def kept_us(topic: Topic) -> int:
-    """How long after its end a tree may still be needed: until what was admitted in time has been routed."""
-    return (topic.parameters.grace_s + topic.parameters.stale_after_s) * _SECOND_US
+    sender, at_us, epoch = proven.stream.sender, proven.time_us, door.topic.epoch
+    return shown.token != known.token and not door.still_reads(sender, known.token, at_us, epoch)
 
 
 def _next_end(door: Doorkeeper, credentials: Mapping[str, Credential], now_us: int) -> int:

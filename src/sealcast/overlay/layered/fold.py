@@ -11,7 +11,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from sealcast.errors import Corrupt, Rejected
-from sealcast.overlay.layered.records import Dropped, Opened, RowChange, Shown, Stream, Took, Turn, Withdrew
+from sealcast.overlay.layered.kept import Kept
+from sealcast.overlay.layered.records import Dropped, Ended, Opened, RowChange, Shown, Stream, Took, Turn, Withdrew
 from sealcast.schemes.layered.table import Conjunction, RoutingTable
 from sealcast.schemes.layered.tree import Path, Place, TreeId
 
@@ -77,6 +78,8 @@ class Fold:
         self.trees: dict[int, TreeTable] = {}
         self.numbers: dict[TreeId, int] = {}
         self.opened = 0
+        #: Trees that are of an epoch or generation before these are over, whether they were ever opened or not.
+        self.kept = Kept()
         self.credentials: dict[str, Credential] = {}
         self.refused: Counter[str] = Counter()
         #: Rows changed since the beginning, and as of the newest snapshot: for who decides when to make the next.
@@ -102,6 +105,8 @@ class Fold:
                     self._withdraw(self._tree(number_of), stream, rows)
                 case Dropped(number_of):
                     self.drop(number_of)
+                case Ended():
+                    self.end(step)
         self.finish(turn)
 
     def finish(self, turn: Turn) -> None:
@@ -122,6 +127,9 @@ class Fold:
         del self.trees[number_of]
         reading = {stream.sender for tree in self.trees.values() for stream in tree.heads if stream.own}
         self.credentials = {name: c for name, c in self.credentials.items() if name in reading}
+
+    def end(self, step: Ended) -> None:
+        self.kept = Kept(step.epoch, step.generation)
 
     def held(self, stream: Stream) -> tuple[tuple[int, Stream], ...]:
         """The trees in which a stream has rows."""

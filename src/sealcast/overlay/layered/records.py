@@ -30,7 +30,7 @@ from sealcast.wire.posts import PostedFilter
 CONTEXT: Final = b"sealcast/1 filter table"
 #: Refusals of one turn that are kept in words; all are counted.
 MAX_TOLD: Final = 32
-_OPENED, _TOOK, _SHOWN, _WITHDREW, _DROPPED = range(1, 6)
+_OPENED, _TOOK, _SHOWN, _WITHDREW, _DROPPED, _ENDED = range(1, 7)
 
 
 class Stream(NamedTuple):
@@ -93,7 +93,16 @@ class Dropped:
     tree: int
 
 
-Step = Opened | Took | Shown | Withdrew | Dropped
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """The first epoch and the first generation that are kept: of those before them, nothing is routed from here on, and
+    no tree is opened."""
+
+    epoch: int
+    generation: int
+
+
+Step = Opened | Took | Shown | Withdrew | Dropped | Ended
 
 
 class Refusal(NamedTuple):
@@ -149,6 +158,8 @@ def _plain(step: Step) -> list[object]:
             return [_WITHDREW, number_of, *stream, rows_gone]
         case Dropped(number_of):
             return [_DROPPED, number_of]
+        case Ended(epoch, generation):
+            return [_ENDED, epoch, generation]
 
 
 def _packed(change: RowChange, paths: Mapping[Path, int]) -> list[object]:
@@ -213,6 +224,8 @@ def _step(step: Any, where: str) -> Step:
             return Withdrew(tree, Stream(sender, own), gone)
         case [5, int(tree)]:
             return Dropped(tree)
+        case [6, int(epoch), int(generation)]:
+            return Ended(epoch, generation)
     raise Corrupt(f"{where} has a step that no desk takes")
 
 

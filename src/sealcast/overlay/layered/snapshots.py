@@ -1,6 +1,6 @@
 """Snapshots of a broker's tables: so that a restart costs the rows that there are, not all that ever were.
 
-    filters/snapshots/VERSION.snap = "SCFT1" | head length u32 | head (CBOR) | columns | tag (HMAC, by the journal key)
+    filters/snapshots/VERSION.snap = "SCFT2" | head length u32 | head (CBOR) | columns | tag (HMAC, by the journal key)
 
 The head says what the columns are, and the tag of the last turn in it: a snapshot belongs to one log, at one version,
 and to no other. One that is damaged, forged or of another log is not used: the log is folded instead, which is slower
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from sealcast.errors import FrameRejected
 from sealcast.log import files
 from sealcast.overlay.layered.fold import Credential, Fold, TreeTable, size_of
+from sealcast.overlay.layered.kept import Kept
 from sealcast.overlay.layered.records import CONTEXT, Stream
 from sealcast.primitives import mac
 from sealcast.primitives.groups import Element
@@ -33,7 +34,7 @@ from sealcast.schemes.layered import tree as trees
 from sealcast.schemes.layered.tree import Place, TreeId
 from sealcast.wire import cbor
 
-MAGIC: Final = b"SCFT1"
+MAGIC: Final = b"SCFT2"
 #: The newest, and those that batches which are run again may still ask for.
 KEPT: Final = 3
 _U32: Final = np.dtype("<u4")
@@ -97,9 +98,8 @@ def _written(fold: Fold, last_tag: bytes) -> Iterator[bytes]:
         heads.append([number, *tree.id, tree.place.chain, tree.place.layers, *described])
         columns.extend(data)
     credentials = [[name, c.token, c.until_us] for name, c in fold.credentials.items()]
-    head = cbor.encode(
-        [fold.version, last_tag, fold.taken, fold.opened, fold.changed, dict(fold.refused), credentials, heads]
-    )
+    numbers = [fold.taken, fold.opened, fold.changed, *fold.kept]
+    head = cbor.encode([fold.version, last_tag, numbers, dict(fold.refused), credentials, heads])
     yield from (MAGIC, len(head).to_bytes(4, "big"), head, *columns)
 
 
@@ -133,9 +133,9 @@ def _column(kind: np.dtype[Any], values: Any, count: int) -> bytes:
 
 
 def _read(name: str, head: list[Any], columns: memoryview) -> Fold:
-    version, _, taken, opened, changed, refused, credentials, described = head
+    version, _, (taken, opened, changed, *kept), refused, credentials, described = head
     fold = Fold(name)
-    fold.version, fold.taken, fold.opened, fold.changed = version, taken, opened, changed
+    fold.version, fold.taken, fold.opened, fold.changed, fold.kept = version, taken, opened, changed, Kept(*kept)
     fold.refused.update(refused)
     fold.credentials = {who: Credential(token, until_us) for who, token, until_us in credentials}
     at = 0

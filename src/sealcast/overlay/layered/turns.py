@@ -14,9 +14,11 @@ from sealcast.overlay.layered import records
 from sealcast.overlay.layered.agreed import LayersOf
 from sealcast.overlay.layered.checks import Doorkeeper, PostReason, PostRefused, Proven, refuse
 from sealcast.overlay.layered.fold import Credential, Fold, TreeTable, size_of
+from sealcast.overlay.layered.kept import Kept
 from sealcast.overlay.layered.records import (
     MAX_TOLD,
     Dropped,
+    Ended,
     Opened,
     Refusal,
     RowChange,
@@ -71,6 +73,13 @@ class Tables:
             return False
         return True
 
+    def may_yet(self, number_of: int, door: Doorkeeper) -> bool:
+        """Whether it is worth waiting for that key: keys are announced in their epoch, by who is in the overlay."""
+        tree = self.fold.trees[number_of]
+        return tree.id.epoch == door.topic.epoch and (
+            tree.place.top == tree.id.publisher or tree.place.top in door.overlay.parents
+        )
+
 
 class Draft:
     """One turn. Whatever is done to it is done to the tables; `turn` says what it was."""
@@ -111,7 +120,8 @@ class Draft:
         if found is None:
             layering = self._door.topic.layering
             layers = layering.layers if layering is not None else 0
-            chain = (*self._door.overlay.path_up(self._door.node), tree.publisher)[:layers]
+            # Where it stood in that generation: what is passed on goes up the way that events come down.
+            chain = (*self._door.overlay_in(tree.generation).path_up(self._door.node), tree.publisher)[:layers]
             step = Opened(tree, chain, layers)
             found = self._fold.opened
             self._fold.open(step)
@@ -159,7 +169,7 @@ class Draft:
 
     def _row(self, tree: TreeTable, broker: Broker, stream: Stream, wanted: PostedFilter) -> RowChange:
         """Checks 15 to 18 of a filter, and the row that it is about."""
-        self._door.check_path(stream, wanted, tree.place.layers)  # (15)
+        self._door.check_path(tree.id.generation, stream, wanted, tree.place.layers)  # (15)
         # (16) under a key that is shared with whoever put the layer on
         try:
             broker.layers.key(wanted.path[-1])
@@ -179,10 +189,11 @@ class Draft:
     def _change(self, number_of: int, stream: Stream, change: RowChange, count: int = 1) -> None:
         tree, broker = self._fold.trees[number_of], self._tables.broker(number_of)
         if number_of not in self._passes_on:
-            # Of a generation that is over nobody above wants to hear; nor can be told where a key is gone. Such tables
-            # end by themselves.
-            current = tree.id.generation == self._door.overlay.generation
-            self._passes_on[number_of] = current and self._tables.can_pass_on(number_of)
+            # Who left the overlay does not hear of it; nor can anybody be told where a key is gone. Such tables end by
+            # themselves.
+            parent = tree.place.parent
+            heard = parent == tree.id.publisher or parent in self._door.overlay.parents
+            self._passes_on[number_of] = heard and self._tables.can_pass_on(number_of)
         try:
             if self._passes_on[number_of]:
                 up = broker.change(change.slots, change.path, remove=change.remove, count=count)
@@ -221,7 +232,18 @@ class Draft:
             self.steps.append(Withdrew(number_of, stream, gone))
         return stream not in tree.rows
 
-    def drop(self, number_of: int) -> None:
+    def keep(self, kept: Kept) -> None:
+        """What is before it is not routed any more, and no post for it is taken: its tables are dropped with this."""
+        if kept == self._fold.kept:
+            return
+        step = Ended(*kept)
+        self._fold.end(step)
+        self.steps.append(step)
+        for number_of, tree in list(self._fold.trees.items()):
+            if not kept.has(tree.id.epoch, tree.id.generation):
+                self._drop(number_of)
+
+    def _drop(self, number_of: int) -> None:
         self._fold.drop(number_of)
         self._tables.forget(number_of)
         self._up.pop(number_of, None)

@@ -26,10 +26,12 @@ from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.overlay.layered.desk import FilterDesk
+from sealcast.overlay.layered.kept import kept_at
 from sealcast.overlay.layered.table import NodeTables
 from sealcast.primitives import kdf
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.deployment import Realm
+from sealcast.trust.layer_keys import overlay_of
 from sealcast.trust.layout import Layout
 from sealcast.trust.overlays import Overlay
 from sealcast.trust.realm import Topic
@@ -84,6 +86,8 @@ class OpenNode(Unpicklable):
         self.paths = self.realm.paths.topic(name.topic, name.node).hops
         self.pieces = Pieces(self.paths.pieces)
         self._known: tuple[str, ...] = ()
+        #: The generation whose overlay it has seen, and all before it.
+        self._looked = 0
 
     # --- its own ----------------------------------------------------------------------------------
 
@@ -131,7 +135,7 @@ class OpenNode(Unpicklable):
         if self.name.node not in overlay.parents:
             return known
         own = self.name.node
-        above = {overlay.parents[own] or own}
+        above = {overlay.parents[own] or own, *self._stood_below(overlay)}
         if own not in known and self.realm.paths.topic(self.name.topic, own).ledger.exists():
             above.add(own)  # it was a root once
         if not above.issubset(known):
@@ -139,6 +143,16 @@ class OpenNode(Unpicklable):
             files.make_directory(self._note.parent)
             files.replace_file(self._note, json.dumps(self._known).encode())
         return self._known
+
+    def _stood_below(self, overlay: Overlay) -> list[str]:
+        """Those above it in generations that ended since it last looked and are kept: it may have run in none of them,
+        and what is on its way to it there is its own."""
+        topic, state = self.name.topic, self.realm.state()
+        first = max(self._looked, kept_at(state, self.about, self.realm.clock()).generation)
+        ended = range(first, overlay.generation) if self._looked < overlay.generation else ()
+        stood = [overlay_of(self.realm, state, topic, generation).parents for generation in ended]
+        self._looked = max(self._looked, overlay.generation)
+        return [parents[self.name.node] or self.name.node for parents in stood if self.name.node in parents]
 
     def _noted(self) -> tuple[str, ...]:
         try:

@@ -37,6 +37,8 @@ DEFAULT_MAX_RECORDS: Final = 1_024
 DEFAULT_MAX_BYTES: Final = 16 << 20
 #: How often desks look for filters while no events come.
 TURN_SECONDS: Final = 0.25
+#: Of all desks, before events are looked at: filters that never end do not keep them waiting for ever.
+MAX_PASSES: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,12 +186,20 @@ def _behind(at: PinnedOffset, available: tuple[int, ...]) -> bool:
 
 def turn_desks(names: Sequence[NodeName]) -> int:
     """The desks of these brokers take the filters that wait, those below first, so that a filter goes all the way up at
-    once; how many changed a table."""
+    once; how many changed a table. Until none does: one may have waited for another's key, and in a generation that is
+    over, who is above now may have been below."""
     if not names:
         return 0
     overlay = names[0].open().realm.state().overlay(names[0].topic)
     here = {name.node: name for name in names}
-    return sum(here[node].open().desk.turn() for node in reversed(overlay.downwards()) if node in here)
+    desks = [here[node].open().desk for node in reversed(overlay.downwards()) if node in here]
+    moved = 0
+    for _ in range(MAX_PASSES):
+        now = sum(desk.turn() for desk in desks)
+        moved += now
+        if not now:
+            break
+    return moved
 
 
 def route(span: HopSpan) -> pa.RecordBatch:
