@@ -8,7 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from sealcast.overlay.layered.checks import PostReason
 from sealcast.pipeline.hops.source import turn_desks
+from sealcast.schemes.layered.tree import TreeId
+from sealcast.trust.changes import Right
+from sealcast.trust.minting import token_for
+from sealcast.trust.posting import post
 from tests.pipeline.layered_world import TOPIC, LayeredWorld
 
 ROOT, LEFT, RIGHT = (f"{TOPIC}-node-{n}" for n in (1, 2, 3))
@@ -52,6 +57,7 @@ def run(world: LayeredWorld) -> None:
 MOVES = {
     "a broker moves up": [("deep", ROOT)],
     "a broker moves aside, and its parent too": [("deep", RIGHT), (LEFT, RIGHT)],
+    "a broker and the one above it change places": [("deep", ROOT), (LEFT, "deep")],
     "a new root above all": [(ROOT, "new")],
 }
 
@@ -102,3 +108,36 @@ def test_late_desks_of_the_upper_brokers(world: LayeredWorld, monkeypatch: pytes
     run(world)
     world.check()
     assert all(world.due.values())
+
+
+@pytest.mark.parametrize("what", ["move", "rotation"])
+def test_what_comes_too_late_is_counted(world: LayeredWorld, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Filters and keys are gone by the time that brokers first run: events go nowhere, and it can be seen."""
+    world.publish("p0", 40)
+    if what == "move":
+        world.realm.place_node(TOPIC, "deep", under=ROOT)
+    else:
+        world.realm.rotate(TOPIC)
+    later(monkeypatch, grace(world)[1] + 60)
+    run(world)
+    assert not any(world.got(name) for name in world.due)
+    root = world.names[0].open()
+    last = root.ledger.last()
+    assert last is not None and last.entry.counts["rejected_epoch"] == 40
+    refusals = [name.open().desk.refused() for name in world.names]
+    reason = str(PostReason.GENERATION if what == "move" else PostReason.EPOCH)
+    assert [set(each) for each in refusals if each] == [{reason}] * 3, "posts of three subscribers, each counted"
+
+
+def test_a_subscriber_has_its_grace_and_no_more(world: LayeredWorld, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A post for a generation that is over counts if it came within the grace; brokers pass it on later, too."""
+    limits, state = grace(world), world.realm.state()
+    world.realm.place_node(TOPIC, "deep", under=ROOT)
+    tree, zoe = TreeId("p0", 1, 0), world.realm.identity("zoe")
+    deep = next(name for name in world.names if name.node == "deep").open()
+    token = token_for(world.realm.center(), state, TOPIC, "zoe", Right.SUBSCRIBE, world.realm.clock())
+    for seconds, refused in ((0, {}), (limits[0] - 60, {}), (120, {str(PostReason.GENERATION): 1})):
+        later(monkeypatch, seconds)
+        post(world.realm, TOPIC, zoe, "deep", tree, [], token)
+        deep.desk.turn()
+        assert deep.desk.refused() == refused

@@ -19,6 +19,7 @@ from sealcast.log.annals import GENESIS, MAX_NOTE_BYTES, Annals
 from sealcast.overlay.layered import records
 from sealcast.overlay.layered.agreed import LayersOf, agreed_layers
 from sealcast.overlay.layered.fold import Fold
+from sealcast.overlay.layered.kept import Kept
 from sealcast.overlay.layered.records import CONTEXT, Turn, Upwards
 from sealcast.overlay.layered.snapshots import Snapshots
 from sealcast.primitives.secrets import Unpicklable
@@ -154,6 +155,12 @@ class NodeTables(Unpicklable):
                 self._fold = self._log.advance(fold, version)
                 self._refresh(self._fold)
             return self._brokers
+
+    def kept_at(self, version: int) -> Kept:
+        """What has not ended at a version: of an event without a table, whether nobody asked, or it came too late."""
+        with self._lock:
+            self.at(version)
+            return Kept() if self._fold is None else self._fold.kept
 
     @contextmanager
     def holding(self, version: int) -> Iterator[Mapping[TreeId, Broker]]:

@@ -3,17 +3,20 @@
     rows of the pieces above --parse--> Notification --Broker.on_notification--> entries by child --> a hop piece
 
 A message that is none, or has an element of no group, is refused and counted; the others go on. An event of a tree in
-which nobody below ever asked for anything goes nowhere. Entries are sorted: a batch that is run again, in a process
-whose sets have another order, makes the same bytes, and their order tells nobody which row was hit.
+which nobody below ever asked for anything goes nowhere; one whose epoch or generation has ended here, with the tables
+that it was for, is refused and counted, so that nothing is lost unseen. Entries are sorted: a batch that
+is run again, in a process whose sets have another order, makes the same bytes, and their order tells nobody which row
+was hit.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sealcast.errors import Misuse, Rejected
 from sealcast.model import Reason, Rejection
+from sealcast.overlay.layered.kept import Kept
 from sealcast.pipeline.deliver import rejected_by_reason
 from sealcast.pipeline.hops.build import PieceBuilder
 from sealcast.pipeline.opening import shortened
@@ -27,11 +30,14 @@ from sealcast.wire.notifications import encode_entries, parse_entries
 if TYPE_CHECKING:
     from sealcast.schemes.layered.route import Broker
 
+_EVERYTHING: Final = Kept()
+
 
 def hop(
     pieces: Iterable[HopPiece],
     node: str,
     brokers: Mapping[TreeId, Broker],
+    kept: Kept = _EVERYTHING,
     *,
     topic: bytes,
     version: int,
@@ -40,7 +46,7 @@ def hop(
     end: int,
 ) -> HopPiece:
     """What the records [first, end) above have for this broker, routed by its tables at one version."""
-    routed = _Routed(node, brokers)
+    routed = _Routed(node, brokers, kept)
     for piece in pieces:
         routed.take(piece)
     return routed.built.piece(
@@ -62,7 +68,7 @@ def hop(
 
 
 class _Routed:
-    def __init__(self, node: str, brokers: Mapping[TreeId, Broker]) -> None:
+    def __init__(self, node: str, brokers: Mapping[TreeId, Broker], kept: Kept) -> None:
         self.built = PieceBuilder()
         self.rejected: list[Rejection] = []
         #: Final entries: events times the subscribers of this broker that get them.
@@ -71,19 +77,24 @@ class _Routed:
         self.encryptions = 0
         self._node = node
         self._brokers = brokers
+        self._kept = kept
 
     def take(self, piece: HopPiece) -> None:
         """What one piece has for this broker."""
-        trees: dict[tuple[int, int], Broker | None] = {}
+        trees: dict[tuple[int, int], tuple[TreeId, Broker | None]] = {}
         for row in piece.rows_for(self._node):
             event = piece.event_of(row)
             frame_index, _, generation = piece.place(event)
             at = frame_index, generation
             if at not in trees:
                 header = frame.parse_signed(piece.frames[frame_index].signed).header
-                trees[at] = self._brokers.get(TreeId(header.publisher, header.epoch, generation))
-            broker = trees[at]
+                tree = TreeId(header.publisher, header.epoch, generation)
+                trees[at] = tree, self._brokers.get(tree)
+            tree, broker = trees[at]
             if broker is None:
+                if not self._kept.has(tree.epoch, tree.generation):
+                    late = f"epoch {tree.epoch}, generation {tree.generation}: its filters and keys are gone"
+                    self.rejected.append(Rejection(piece.position(event), Reason.EPOCH, late, 1))
                 continue
             try:
                 self._route(piece, event, broker, piece.entries_of(row))

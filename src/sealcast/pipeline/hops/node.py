@@ -16,6 +16,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -88,6 +89,8 @@ class OpenNode(Unpicklable):
         self._known: tuple[str, ...] = ()
         #: The generation whose overlay it has seen, and all before it.
         self._looked = 0
+        #: Up to which record others' ledgers have nothing for it, by partition, where that was looked for.
+        self._nothing: dict[int, int] = {}
 
     # --- its own ----------------------------------------------------------------------------------
 
@@ -174,6 +177,24 @@ class OpenNode(Unpicklable):
     def available(self) -> tuple[int, ...]:
         """How many records each of them has."""
         return tuple(self.reader(upstream).end() for upstream in self.upstreams())
+
+    def awaits(self, at: PinnedOffset, overlay: Overlay) -> bool:
+        """Whether there is anything to take. Of who stood above it once, only what is for this broker: two that changed
+        places would else take turns for ever, each for the record that the other made of nothing."""
+        own = self.name.node
+        above = own, overlay.parents.get(own)
+        for partition, (end, done) in enumerate(zip_longest(self.available(), at.partitions, fillvalue=0)):
+            if end > done and (self._known[partition] in above or self._addressed(partition, done, end)):
+                return True
+        return False
+
+    def _addressed(self, partition: int, first: int, end: int) -> bool:
+        """Whether records [first, end) there have something for this broker; each is looked at once."""
+        for index in range(max(first, self._nothing.get(partition, 0)), end):
+            if any(len(piece.rows_for(self.name.node)) for piece in self.upstream(partition).pieces(index, index + 1)):
+                return True
+            self._nothing[partition] = index + 1
+        return False
 
     def sizes(self, partition: int, first: int, end: int) -> Iterator[int]:
         """Bytes of the pieces of each record there."""

@@ -15,7 +15,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any, Final
 
 import pyarrow as pa
@@ -133,7 +132,7 @@ class HopsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         overlay = self._names[0].open().realm.state().overlay(self._names[0].topic)
         for name in self._names:
             name.open().look_up(overlay)
-        return [name for name, at in begin.items() if _behind(at, name.open().available())]
+        return [name for name, at in begin.items() if name.open().awaits(at, overlay)]
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
         nodes = [name.open() for name in self._names]
@@ -180,10 +179,6 @@ class HopsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return PinnedOffset(reached, node.desk.version(), now)
 
 
-def _behind(at: PinnedOffset, available: tuple[int, ...]) -> bool:
-    return any(end > done for end, done in zip_longest(available, at.partitions, fillvalue=0))
-
-
 def turn_desks(names: Sequence[NodeName]) -> int:
     """The desks of these brokers take the filters that wait, those below first, so that a filter goes all the way up at
     once; how many changed a table. Until none does: one may have waited for another's key, and in a generation that is
@@ -209,6 +204,7 @@ def route(span: HopSpan) -> pa.RecordBatch:
         node.upstream(span.partition).pieces(span.first, span.end),
         span.name.node,
         node.tables.at(span.pinned.version),
+        node.tables.kept_at(span.pinned.version),
         topic=node.about.id,
         version=span.pinned.version,
         partition=span.partition,
