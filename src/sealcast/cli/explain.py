@@ -121,7 +121,7 @@ def _layered(state: RealmState, topic: str) -> Answer:
         "encryption is deterministic: equality and frequency show after a layer came off, until the epoch ends",
         "who can guess how often labels come can guess which row is which; an epoch does not change frequencies",
         "events have one id and one body everywhere, so that who watches several links can follow them",
-        "what a broker hands on lies in one directory for all below it: who reads there for itself sees which events go "
+        "what a broker hands on lies in one directory for all below it: who reads there sees which events go "
         "to the others, and how many tokens each has",
         "that something opens does not say who wrote it: subscribers verify the publisher's signature",
         "powers take a time that depends on the key: who can time single ones is on the broker's machine",
