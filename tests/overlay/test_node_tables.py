@@ -13,7 +13,18 @@ import pytest
 from sealcast.errors import Corrupt, Misuse
 from sealcast.overlay.layered import records
 from sealcast.overlay.layered.fold import Fold
-from sealcast.overlay.layered.records import CONTEXT, Dropped, Opened, RowChange, Shown, Stream, Took, Turn, Withdrew
+from sealcast.overlay.layered.records import (
+    CONTEXT,
+    Dropped,
+    Ended,
+    Opened,
+    RowChange,
+    Shown,
+    Stream,
+    Took,
+    Turn,
+    Withdrew,
+)
 from sealcast.overlay.layered.snapshots import KEPT, Snapshots
 from sealcast.overlay.layered.table import NodeTables, TableLog
 from sealcast.primitives.groups import Element
@@ -69,7 +80,8 @@ def seen(fold: Fold) -> object:
         )
         for number, tree in fold.trees.items()
     }
-    return fold.version, fold.taken, fold.opened, fold.changed, fold.refused, fold.credentials, fold.numbers, trees
+    numbers = fold.version, fold.taken, fold.opened, fold.changed, fold.kept
+    return numbers, fold.refused, fold.credentials, fold.numbers, trees
 
 
 def scratch(log: TableLog, version: int) -> Fold:
@@ -163,6 +175,15 @@ def test_a_restart_from_any_snapshot_equals_the_fold_from_scratch(world: World, 
         again.close()
 
 
+def test_a_snapshot_remembers_what_has_ended(tmp_path: Path) -> None:
+    fold, snapshots = Fold("b1"), Snapshots(tmp_path, Secret(bytes(32)), b"b1")
+    fold.apply(Turn(3, (Ended(4, 2),)))
+    snapshots.save(fold, GENESIS)
+    found = snapshots.load("b1", 1, GENESIS)
+    assert found is not None and seen(found) == seen(fold)
+    assert found.kept.has(4, 2) and not found.kept.has(3, 9) and not found.kept.has(9, 1)
+
+
 def test_only_the_newest_are_kept(world: World, log: TableLog) -> None:
     for path in snapshots_of(world).glob("*"):
         path.unlink()
@@ -228,7 +249,7 @@ STEPS = (
 
 
 def test_turns_are_read_as_they_were_written() -> None:
-    turn = Turn(12, STEPS, {"form": 2}, (records.Refusal(3, "s0", "form", "noise"),), b"up")
+    turn = Turn(12, (*STEPS, Ended(3, 1)), {"form": 2}, (records.Refusal(3, "s0", "form", "noise"),), b"up")
     assert records.parse(records.encode(turn), "here") == turn
 
 
