@@ -9,6 +9,7 @@ import pytest
 from sealcast.overlay.layered.checks import PostReason
 from sealcast.trust.layer_keys import overlay_of
 from sealcast.trust.overlays import Overlay
+from sealcast.trust.posting import PostLog
 from tests.overlay.filters_world import EVENTS, SHAPE, Realms, World, check, quick_realms, wants
 from tests.overlay.test_desk_posts import Bent, later, slipped_in
 
@@ -89,3 +90,14 @@ def test_an_old_generation_is_looked_up_once_and_only_while_it_is_kept(
     world.desks["b3"].turn()
     assert asked == [0]
     assert world.desks["b3"].refused() == {str(PostReason.SIGNATURE): 6}
+
+
+def test_nothing_is_posted_to_a_broker_that_left(world: World) -> None:
+    """Nobody takes it there: it would fill up, and stop those who post to it."""
+    world.subscribe("s0", wants([[0]]))
+    old = world.trees()[0]
+    world.realm.remove_node(world.topic, "b1")  # above b3
+    world.desks["b3"].turn()
+    assert world.rows("b3", old)
+    with PostLog(world.realm.paths.topic(world.topic, "b1").filter_posts) as log:
+        assert log.end() == 0
