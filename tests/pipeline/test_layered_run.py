@@ -158,7 +158,7 @@ def search(processes: Sequence[psutil.Process], needles: Sequence[bytes]) -> set
     spelled = {spelling: needle for needle in needles for spelling in (needle, needle.hex().encode())}
     found, seen = set[bytes](), dict[int, bytes]()
     for process in processes:
-        for first, data in _writable(process.pid):
+        for first, data in _while_it_lives(process.pid):
             for at in range(0, len(data), CHUNK):
                 part = data[at : at + CHUNK + max(map(len, spelled))]
                 # Processes are forked from one another: most of what one has, another has at the same place.
@@ -166,6 +166,12 @@ def search(processes: Sequence[psutil.Process], needles: Sequence[bytes]) -> set
                     seen[first + at] = part
                     found.update(needle for spelling, needle in spelled.items() if spelling in part)
     return found
+
+
+def _while_it_lives(pid: int) -> Iterator[tuple[int, bytes]]:
+    """Spark starts programs that live for a moment (chmod): what has ended since it was listed holds nothing."""
+    with suppress(FileNotFoundError, ProcessLookupError):
+        yield from _writable(pid)
 
 
 def _writable(pid: int) -> Iterator[tuple[int, bytes]]:
