@@ -98,6 +98,22 @@ def test_a_broker_that_is_the_only_one(begun: Path) -> None:
     assert len(sealcast("sub", "quotes", "--as", "alice", "--json").document["events"]) == 3
 
 
+def test_whom_a_broker_served_others_serve(begun: Path) -> None:
+    """It never ran: it has sealed nothing, and there is nothing to be removed. alice misses nothing."""
+    assert sealcast("broker", "add", "east").code == 0
+    assert sealcast("topic", "serve", "quotes", "east").code == 0
+    assert sealcast("subscription", "move", "quotes", "--as", "alice", "--to", "east").code == 0
+    assert sealcast("pub", "quotes", "--as", "nyse", "--file", begun / "more.jsonl").code == 0
+    result = sealcast("compromise", "east", "--json")
+    assert result.code == 0, result.err
+    assert result.document["moved"] == [{"topic": "quotes", "subscriber": "alice", "broker": "broker"}]
+    assert sealcast("pub", "quotes", "--as", "nyse", "--file", begun / "more.jsonl").code == 0
+    pump(Realm(begun), "quotes")
+    events = sealcast("sub", "quotes", "--as", "alice", "--json").document["events"]
+    assert [event["position"] for event in events] == ["0/0/0", "0/0/2", "0/1/0", "0/2/0", "0/3/0"]
+    assert sealcast("compromise", "east", "--json").document["moved"] == [], "once"
+
+
 def test_audit_says_who_could_when_and_why(begun: Path) -> None:
     before = Realm(begun).registry.version()
     assert sealcast("compromise", "mallory").code == 0

@@ -40,6 +40,8 @@ def compromise(
     nobody loses an event or gets one twice. Before and after, everybody really tries what it can do: the table.
 
     Interrupted, run it again: it goes on. A key center's topics move to another center; one is made if there is none.
+    Those whom a broker served move to the others that serve their topics; what it had taken and not sealed yet does not
+    reach them.
     """
     from sealcast.lab.drill import drill
     from sealcast.pipeline.session import session
@@ -75,6 +77,7 @@ def as_json(report: Report) -> dict[str, object]:
             | {"kept": d.kept, "removed": d.removed}
             for d in report.resealed
         ],
+        "moved": [{"topic": topic, "subscriber": who, "broker": to} for topic, who, to in report.moved],
         "matrix": [
             {"entity": entity, "topic": topic}
             | {
@@ -115,6 +118,8 @@ def _say(report: Report) -> None:
             f"topic {again.topic!r}: {_counted(again.pieces, 'piece')} sealed again, for {again.deliveries} "
             f"deliver{'ies' if again.deliveries != 1 else 'y'}, and {again.removed} removed{kept}"
         )
+    for topic, subscriber, broker in report.moved:
+        talk.say(f"topic {topic!r}: {subscriber!r} is at broker {broker!r} now")
     for topic in done.unserved:
         talk.warn(f"no broker has the new key of topic {topic!r}: sealcast topic serve {topic} BROKER")
     if report.untried:

@@ -3,6 +3,7 @@
     before   everybody's attempts (matrix.py), kept in a file without a secret in it
     respond  one transaction (trust/admin/compromise.py): from here on the keys are good for nothing that is to come
     reseal   what lies there under the old keys, topic by topic (pipeline/reseal.py), and the old pieces are removed
+    move     those whom a broker served go to others
     after    the same attempts, and the thief's with all that it took
 
 Killed at any moment, it is run again: each part finds what is left of it, and the file has what was before.
@@ -20,6 +21,7 @@ from sealcast.errors import Corrupt, NotFound
 from sealcast.lab import matrix
 from sealcast.lab.matrix import Cell, Loot, Matrix
 from sealcast.log import files
+from sealcast.overlay import moves
 from sealcast.pipeline import reseal
 from sealcast.pipeline.reseal import Done
 from sealcast.pipeline.topic import OpenTopic, TopicName
@@ -46,6 +48,8 @@ class Report:
     #: All topics that had to change, also in runs before this one.
     topics: tuple[str, ...]
     resealed: list[Done] = field(default_factory=list)
+    #: Of a broker: those whom it served, topic by topic, and where they are now.
+    moved: list[tuple[str, str, str]] = field(default_factory=list)
     before: Matrix = field(default_factory=dict)
     after: Matrix = field(default_factory=dict)
     #: Its key file is not on this machine: nobody could play the thief.
@@ -97,6 +101,8 @@ def drill(
     report.continued = kept is not None and kept["after"] is None
     for topic in _served(realm, topics, name):
         report.resealed += _reseal(topic, name, spark, spark_above)
+    if Role.BROKER in realm.state().entity(name).roles:
+        report.moved = moves.rehome(realm, name)
     report.after = matrix.attempts(realm, asked, topics, loot)
     body = {
         "format": FORMAT,

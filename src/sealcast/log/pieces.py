@@ -111,6 +111,8 @@ class Pieces:
 
     def remove(self, names: Iterable[str]) -> None:
         """Delete files. `Ledger.collect` calls this, and knows which are garbage."""
+        if not self.directory.is_dir():
+            return  # nothing was ever staged
         with files.named(self.directory, "collecting in"):
             for name in names:
                 (self.directory / name).unlink(missing_ok=True)

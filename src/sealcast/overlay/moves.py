@@ -72,6 +72,27 @@ def settle(realm: Realm, *, abandon: Sequence[tuple[str, str]] = ()) -> list[tup
     return done
 
 
+def rehome(realm: Realm, broker: str) -> list[tuple[str, str, str]]:
+    """Everyone whom a broker that is gone for good served gets another home, shared out among those that serve the
+    topic; (topic, subscriber, its new home). Where no other broker serves a topic, its subscribers stay."""
+    # Whoever is on the way there has to arrive before it can go on.
+    arriving = [(topic, who) for topic, who in moving(realm.state()) if realm.state().home_of(topic, who) == broker]
+    settle(realm, abandon=arriving)
+    state, moved = realm.state(), list[tuple[str, str, str]]()
+    for topic, found in state.topics.items():
+        homes = [name for name in state.serving(topic) if name != broker]
+        gone = dict.fromkeys(
+            s.subscriber for s in found.subscriptions.values() if state.home_of(topic, s.subscriber) == broker
+        )
+        if not homes:
+            continue
+        for number, subscriber in enumerate(gone):
+            moved.append((topic, subscriber, homes[number % len(homes)]))
+            move(realm, *moved[-1])
+    settle(realm, abandon=[(topic, subscriber) for topic, subscriber, _ in moved])
+    return moved
+
+
 def settlement(
     realm: Realm, state: RealmState, topic: str, subscriber: str, *, abandon: bool = False
 ) -> SettleSubscriber | None:
