@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -237,3 +238,21 @@ def test_nothing_secret_is_in_what_spark_pickles(world: LayeredWorld) -> None:
     for name in world.names:
         with pytest.raises(Misuse):
             pickle.dumps(name.open())
+
+
+def test_a_realm_that_is_made_anew_in_its_place_is_another_one(made: LayeredWorld, tmp_path: Path) -> None:
+    """A process that outlives a realm must not go on with the handles it had on it."""
+    first = made.copy(tmp_path / "realm")
+    first.publish("p0", 5)
+    first.admit()
+    first.drain()
+    before = first.names[0].open()
+    assert before.ledger.end() and before.reader(before.upstreams()[0]).end()
+    shutil.rmtree(tmp_path / "realm")
+    again = made.copy(tmp_path / "realm")
+    after = again.names[0].open()
+    assert after.realm is not before.realm and not after.ledger.end()
+    again.publish("p0", 7)
+    again.admit()
+    again.drain()
+    again.check()

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from sealcast.cli import talk
+from sealcast.cli.refusals import newest_first
 
 if TYPE_CHECKING:
     from sealcast.log.hops import HopReader
@@ -85,7 +86,7 @@ def refusals(here: Realm, topic: str, node: str) -> Iterator[dict[str, Any]]:
     for place in places:
         reader = HopReader(place)
         try:
-            yield from _in_pieces(reader, topic, node)
+            yield from newest_first(reader, topic, node)
         finally:
             reader.close()
     log = _table_log(here, topic, node)
@@ -106,29 +107,6 @@ def refusals(here: Realm, topic: str, node: str) -> Iterator[dict[str, Any]]:
                 "events": 0,
                 "detail": f"a filter post of {refusal.sender or 'nobody known'}: {refusal.detail}",
             }
-
-
-def _in_pieces(reader: HopReader, topic: str, node: str) -> Iterator[dict[str, Any]]:
-    from sealcast.cli.status import REJECTED, moment
-
-    for index in range(reader.end() - 1, -1, -1):
-        committed = reader.ledger.at(index)
-        if not any(k.startswith(REJECTED) and n for k, n in committed.entry.counts.items()):
-            continue
-        for ref in reversed(committed.entry.pieces):
-            for rejection in reversed(reader.piece(ref).rejected):
-                position = rejection.position
-                yield {
-                    "at": moment(committed.time_us),
-                    "topic": topic,
-                    "broker": node,
-                    "partition": position.partition,
-                    "offset": position.offset,
-                    "row": position.row if position.row >= 0 else None,
-                    "reason": str(rejection.reason),
-                    "events": rejection.events,
-                    "detail": rejection.detail,
-                }
 
 
 # --- inside -----------------------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import typer
 
 from sealcast.cli import layered_nodes, talk
 from sealcast.cli.interests import is_layered
+from sealcast.cli.refusals import newest_first
 from sealcast.model.rejection import Reason
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def list_(
     for name in names:
         layered = is_layered(state, name)
         for broker in state.overlay(name).downwards() if layered else state.serving(name):
-            refusals = layered_nodes.refusals if layered else _newest_first
+            refusals = layered_nodes.refusals if layered else _of_broker
             asked = (each for each in refusals(here, name, broker) if reason is None or each["reason"] == reason)
             found += islice(asked, limit)
     found = sorted(found, key=lambda each: each["at"] or "", reverse=True)[:limit]
@@ -53,30 +54,12 @@ def list_(
     talk.table(["at", "topic", "place", "reason", "events", "detail"], rows, "nothing was refused")
 
 
-def _newest_first(here: Realm, topic: str, broker: str) -> Iterator[dict[str, Any]]:
-    from sealcast.cli.status import REJECTED, moment
+def _of_broker(here: Realm, topic: str, broker: str) -> Iterator[dict[str, Any]]:
     from sealcast.log.mailbox import TopicReader
 
     reader = TopicReader(here.paths.topic(topic, broker).root)
     try:
-        for index in range(reader.ledger.end() - 1, -1, -1):
-            committed = reader.record(index)
-            if not any(k.startswith(REJECTED) and n for k, n in committed.entry.counts.items()):
-                continue
-            for ref in reversed(committed.entry.pieces):
-                for rejection in reversed(reader.piece(ref).rejected):
-                    position = rejection.position
-                    yield {
-                        "at": moment(committed.time_us),
-                        "topic": topic,
-                        "broker": broker,
-                        "partition": position.partition,
-                        "offset": position.offset,
-                        "row": position.row if position.row >= 0 else None,
-                        "reason": str(rejection.reason),
-                        "events": rejection.events,
-                        "detail": rejection.detail,
-                    }
+        yield from newest_first(reader, topic, broker)
     finally:
         reader.close()
 

@@ -49,17 +49,22 @@ class TopicName:
 
     def open(self) -> OpenTopic:
         """In this process: opened on first use, kept for the next."""
-        mark = Layout(Path(self.realm)).mark
-        try:
-            made = mark.stat()
-        except OSError:
-            raise NotFound(f"{self.realm} is no realm (it has no {mark.name})") from None
-        return _open(self, (os.getpid(), made.st_ino, made.st_mtime_ns))
+        return _open(self, here(self.realm))
+
+
+def here(realm: str) -> tuple[int, ...]:
+    """What handles on a realm are kept by: the process, because they do not survive a fork, and which realm it is,
+    because its directory may be made anew."""
+    mark = Layout(Path(realm)).mark
+    try:
+        made = mark.stat()
+    except OSError:
+        raise NotFound(f"{realm} is no realm (it has no {mark.name})") from None
+    return os.getpid(), made.st_ino, made.st_mtime_ns
 
 
 @lru_cache(MAX_OPEN)
-def _open(name: TopicName, key: tuple[int, ...]) -> OpenTopic:
-    # Keyed by process, because handles do not survive a fork, and by realm, because its directory may be made anew.
+def _open(name: TopicName, where: tuple[int, ...]) -> OpenTopic:
     return OpenTopic(name)
 
 

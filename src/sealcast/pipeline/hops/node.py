@@ -20,7 +20,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.errors import Corrupt, Misuse
 from sealcast.log import files
 from sealcast.log.hops import HopReader
 from sealcast.log.ledger import Ledger
@@ -29,11 +29,11 @@ from sealcast.log.pieces import Pieces
 from sealcast.overlay.layered.desk import FilterDesk
 from sealcast.overlay.layered.kept import kept_at
 from sealcast.overlay.layered.table import NodeTables
+from sealcast.pipeline.topic import here
 from sealcast.primitives import kdf
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layer_keys import overlay_of
-from sealcast.trust.layout import Layout
 from sealcast.trust.overlays import Overlay
 from sealcast.trust.realm import Topic
 
@@ -52,27 +52,21 @@ class NodeName:
 
     def open(self) -> OpenNode:
         """In this process: opened on first use, kept for the next."""
-        mark = Layout(Path(self.realm)).mark
-        try:
-            made = mark.stat()
-        except OSError:
-            raise NotFound(f"{self.realm} is no realm (it has no {mark.name})") from None
-        return _open(self, (os.getpid(), made.st_ino, made.st_mtime_ns))
+        return _open(self, here(self.realm))
 
 
 @lru_cache(MAX_OPEN)
-def _open(name: NodeName, key: tuple[int, ...]) -> OpenNode:
-    # Keyed by process, because handles do not survive a fork, and by realm, because its directory may be made anew.
-    return OpenNode(name)
+def _open(name: NodeName, where: tuple[int, ...]) -> OpenNode:
+    return OpenNode(name, where)
 
 
 @lru_cache(16)
-def _realm(directory: str, process: int) -> Realm:
+def _realm(directory: str, where: tuple[int, ...]) -> Realm:
     return Realm(directory)
 
 
 @lru_cache(MAX_OPEN)
-def _reader(directory: Path, process: int) -> HopReader:
+def _reader(directory: Path, where: tuple[int, ...]) -> HopReader:
     # Shared by the brokers below one: each piece is read and verified once for all of them.
     return HopReader(directory, cache_bytes=CACHE_BYTES)
 
@@ -80,9 +74,11 @@ def _reader(directory: Path, process: int) -> HopReader:
 class OpenNode(Unpicklable):
     """A broker of a layered topic with its files: what is above it, its own hops, its table and its desk."""
 
-    def __init__(self, name: NodeName) -> None:
+    def __init__(self, name: NodeName, where: tuple[int, ...]) -> None:
+        """`where` is `pipeline.topic.here`, of the realm."""
         self.name = name
-        self.realm = _realm(name.realm, os.getpid())
+        self._where = where
+        self.realm = _realm(name.realm, where)
         self.about: Topic = self.realm.state().topic(name.topic)
         self.paths = self.realm.paths.topic(name.topic, name.node).hops
         self.pieces = Pieces(self.paths.pieces)
@@ -172,7 +168,7 @@ class OpenNode(Unpicklable):
     def reader(self, upstream: str) -> HopReader:
         """What one of them has."""
         paths = self.realm.paths.topic(self.name.topic, upstream)
-        return _reader(paths.root if upstream == self.name.node else paths.hops.root, os.getpid())
+        return _reader(paths.root if upstream == self.name.node else paths.hops.root, self._where)
 
     def available(self) -> tuple[int, ...]:
         """How many records each of them has."""
