@@ -38,8 +38,8 @@ if TYPE_CHECKING:
     from sealcast.model import Position as Position
     from sealcast.model import Schema as Schema
     from sealcast.pipeline.run import run as run
-    from sealcast.trust.changes import Right as Right
     from sealcast.trust.deployment import Realm as Realm
+    from sealcast.trust.realm.changes import Right as Right
 
 #: Every public name and where it is.
 _NAMES = {
@@ -52,7 +52,7 @@ _NAMES = {
     "Publisher": "clients.publisher",
     "Realm": "trust.deployment",
     "Rejected": "errors",
-    "Right": "trust.changes",
+    "Right": "trust.realm.changes",
     "Schema": "model",
     "SealcastError": "errors",
     "Subscriber": "clients.subscriber",

@@ -132,7 +132,7 @@ class TokenRejected(Rejected):
 
     def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
-        #: A word of `sealcast.trust.tokens.TokenReason`: which check it did not pass.
+        #: A word of `sealcast.trust.tokens.token.TokenReason`: which check it did not pass.
         self.reason = reason
 
     def as_json(self) -> dict[str, object]:
@@ -146,7 +146,7 @@ class CertificateRejected(Rejected):
 
     def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
-        #: A word of `sealcast.trust.certificates.CertificateReason`: which check it did not pass.
+        #: A word of `sealcast.trust.certificates.certificate.CertificateReason`: which check it did not pass.
         self.reason = reason
 
     def as_json(self) -> dict[str, object]:
@@ -160,7 +160,7 @@ class RevocationRejected(Rejected):
 
     def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
         super().__init__(message, hint=hint)
-        #: A word of `sealcast.trust.revocation.RevocationReason`: which check it did not pass.
+        #: A word of `sealcast.trust.certificates.revocation.RevocationReason`: which check it did not pass.
         self.reason = reason
 
     def as_json(self) -> dict[str, object]:

@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 from sealcast.errors import CertificateRejected, TokenRejected
-from sealcast.trust import gates
-from sealcast.trust.authority import Authority
-from sealcast.trust.certificates import CertificateReason, Role
-from sealcast.trust.changes import Right
+from sealcast.trust.certificates.authority import Authority
+from sealcast.trust.certificates.certificate import CertificateReason, Role
+from sealcast.trust.certificates.lists import RevocationReason
 from sealcast.trust.deployment import Realm
-from sealcast.trust.lists import RevocationReason
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.tokens import gates
 from tests.cli.shell import sealcast
 from tests.trust.certified import keys
 

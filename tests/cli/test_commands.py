@@ -259,7 +259,7 @@ def artefacts(home: Path) -> dict[str, str]:
 def test_inspect_knows_everything_we_write_and_shows_no_secret(delivered: Path) -> None:
     from sealcast.errors import NotFound
     from sealcast.log.embedded import EmbeddedLog
-    from sealcast.trust import keyfile, unlock
+    from sealcast.trust.vault import keyfile, unlock
 
     sealcast("sub", "quotes", "--as", "alice")
     with EmbeddedLog(delivered / "topics" / "quotes" / "frames" / "0", read_only=True) as log:

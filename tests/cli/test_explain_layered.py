@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from sealcast.model.schema import Attribute, Schema, Type
-from sealcast.schemes.layered.exposure import CLAIMS
-from sealcast.trust.changes import Right
+from sealcast.protections.layered.exposure import CLAIMS
 from sealcast.trust.deployment import Realm
-from sealcast.trust.layering import Layering
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.layering import Layering
 from tests.cli.shell import sealcast
 
 SCHEMA = Schema((Attribute("price", Type.INT, min=0, max=63),))

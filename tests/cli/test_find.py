@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from sealcast.control.discovery import embedded
+from sealcast.control.discovery.advertisements import What
+from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.trust.deployment import Realm
-from sealcast.trust.discovery import embedded
-from sealcast.trust.discovery.advertisements import What
-from sealcast.trust.discovery.restrictions import Restrictions
 from tests.cli.shell import sealcast
 
 GUIDE = Path(__file__).parents[2] / "docs" / "trust" / "discovery.md"

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sealcast.primitives import passphrase
-from sealcast.trust import keyfile, unlock
 from sealcast.trust.deployment import Realm
 from sealcast.trust.storage import schema
+from sealcast.trust.vault import keyfile, unlock
 from tests.cli.shell import sealcast
 
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.trust.center.rules import MAX_TOPICS_EACH
-from sealcast.trust.center.standing import MAX_MISSED
+from sealcast.control.center.rules import MAX_TOPICS_EACH
+from sealcast.control.center.standing import MAX_MISSED
+from sealcast.control.desk import MAX_SUBSCRIPTIONS_EACH
 from sealcast.trust.deployment import Realm
-from sealcast.trust.desk import MAX_SUBSCRIPTIONS_EACH
-from sealcast.trust.tokens import TokenReason
+from sealcast.trust.tokens.token import TokenReason
 from tests.cli.shell import sealcast, spawn
 
 GUIDE = Path(__file__).parents[2] / "docs" / "trust" / "key-center.md"

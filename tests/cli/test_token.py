@@ -12,16 +12,10 @@ from typing import Any
 import pytest
 
 from sealcast.cli import talk
-from sealcast.trust.changes import (
-    AddAuthority,
-    CreateTopic,
-    EnrolEntity,
-    FoundRealm,
-    Right,
-)
 from sealcast.trust.deployment import Realm
-from sealcast.trust.minting import token_for
-from sealcast.trust.realm import EMPTY, RealmState, apply_all
+from sealcast.trust.keys.minting import token_for
+from sealcast.trust.realm.changes import AddAuthority, CreateTopic, EnrolEntity, FoundRealm, Right
+from sealcast.trust.realm.machine import EMPTY, RealmState, apply_all
 from tests.cli.shell import sealcast
 from tests.trust import token_world as world
 from tests.trust.token_world import mint

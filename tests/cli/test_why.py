@@ -13,7 +13,7 @@ from sealcast.clients.publisher import Publisher
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event
 from sealcast.primitives.secrets import Secret
-from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.protections.frames import FrameSealer
 from sealcast.trust.deployment import Realm
 from sealcast.wire.mailboxes import of_deliveries
 from sealcast.wire.records import RecordCodec

@@ -9,21 +9,21 @@ from typing import Any
 
 import pyarrow as pa
 
+from sealcast.broker.columns import COUNTS, REJECTED
+from sealcast.broker.context import gate as gate_of
+from sealcast.broker.gate import bounds_of
+from sealcast.broker.history import History
+from sealcast.broker.replay import SETTLING_US
+from sealcast.broker.rulings import received_of, rule_frames
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.stages import Ruled
-from sealcast.pipeline.columns import COUNTS, REJECTED
-from sealcast.pipeline.context import gate as gate_of
-from sealcast.pipeline.gate import bounds_of
-from sealcast.pipeline.history import History
-from sealcast.pipeline.hops.admit import admit
-from sealcast.pipeline.hops.node import NodeName
-from sealcast.pipeline.hops.source import HopSpan, route, turn_desks
-from sealcast.pipeline.rulings import received_of, rule_frames
+from sealcast.pipeline.hops_source import HopSpan, route, turn_desks
+from sealcast.protections.layered.admit import admit
+from sealcast.protections.layered.node import NodeName
 from sealcast.trust.deployment import Realm
-from sealcast.trust.replay import SETTLING_US
 from sealcast.wire import hops
 from sealcast.wire.hops import HopPiece
 

@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from sealcast.broker.gate import bounds_of
+from sealcast.broker.history import History
+from sealcast.broker.replay import SETTLING_US, Windows
+from sealcast.broker.rulings import received_of, rule_frames
 from sealcast.log.entry import Entry, PieceRef, slot_bits
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.stages import Ruled
-from sealcast.pipeline.context import context
-from sealcast.pipeline.fused import handle
-from sealcast.pipeline.gate import bounds_of
-from sealcast.pipeline.history import History
-from sealcast.pipeline.rulings import received_of, rule_frames
+from sealcast.protections.endpoint.context import context
+from sealcast.protections.endpoint.fused import handle
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layout import FIRST_BROKER
-from sealcast.trust.replay import SETTLING_US, Windows
 from sealcast.wire import sealed
 from sealcast.wire.sealed import SealedPiece
 

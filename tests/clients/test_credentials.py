@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.clients import requests as ask
-from sealcast.clients.credentials import Wallet
-from sealcast.clients.keepalive import KeepAlive
 from sealcast.clients.subscriber import Subscriber
+from sealcast.control import requests as ask
+from sealcast.control.keepalive import KeepAlive
+from sealcast.control.wallet import Wallet
 from sealcast.errors import CannotOpen, NotFound, Rejected, Unavailable
-from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
+from sealcast.trust.realm.changes import Right
 from tests.trust.center_world import SCHEMA, World, served
 
 

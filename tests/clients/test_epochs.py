@@ -11,9 +11,9 @@ from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import CannotOpen, Rejected
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event, Schema
-from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
-from sealcast.trust.parameters import KeyParameters
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.wire import frame
 from tests.clients.pump import pump
 

@@ -6,16 +6,16 @@ from collections.abc import Iterator
 
 import pytest
 
-from sealcast.clients.correspondence import Correspondent
-from sealcast.clients.keydesk import KEYS, AskDesk, key_requests
 from sealcast.clients.subscriber import Subscriber
+from sealcast.control.correspondence import Correspondent
+from sealcast.control.service import ServiceRefused
 from sealcast.groupkeys.interface import Planner
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.model import Position
-from sealcast.pipeline import memory
-from sealcast.schemes.endpoint.keyring import KEY_BYTES
-from sealcast.schemes.endpoint.requests import KeyRequest
-from sealcast.trust.service import ServiceRefused
+from sealcast.protections.endpoint import memory
+from sealcast.protections.endpoint.keydesk import KEYS, AskDesk, key_requests
+from sealcast.protections.endpoint.keyring import KEY_BYTES
+from sealcast.protections.endpoint.requests import KeyRequest
 from tests.pipeline.crowd import TOPIC, Crowd
 from tests.trust.center_world import served
 

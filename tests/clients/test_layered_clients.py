@@ -12,8 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sealcast.clients.layered.interests import Interests, refresh_all
-from sealcast.clients.layered.subscriber import LayeredSubscriber
+from sealcast.clients.layered_subscriber import LayeredSubscriber
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.clients.subscribing import open_subscriber
@@ -22,10 +21,11 @@ from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.model import Event, Position, Schema
-from sealcast.trust.changes import Right
+from sealcast.protections.layered.filters.posts import PostLog
+from sealcast.protections.layered.interests import Interests, refresh_all
 from sealcast.trust.deployment import Realm
-from sealcast.trust.layering import Layering
-from sealcast.trust.posting import PostLog
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.layering import Layering
 from sealcast.wire.hops import HopPiece
 from tests.clients.layered_pump import pump
 

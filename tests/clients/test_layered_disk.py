@@ -8,21 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.clients.layered.interests import Interests
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscribing import open_subscriber
 from sealcast.filters.check import check
 from sealcast.filters.labels import label_filter
 from sealcast.filters.parse import parse
 from sealcast.model import Event, Schema
-from sealcast.overlay.layered.table import NodeTables
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import CachedHashes, Element
-from sealcast.schemes.layered.agreement import exponents_for
-from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.tree import Tree, TreeId
+from sealcast.protections.layered.agreement import exponents_for
+from sealcast.protections.layered.filters.table import NodeTables
+from sealcast.protections.layered.interests import Interests
+from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.tree import Tree, TreeId
 from sealcast.trust.deployment import Realm
-from sealcast.trust.layer_keys import agreement_keys, own_identity
+from sealcast.trust.keys.layer_keys import agreement_keys, own_identity
 from tests.clients.layered_pump import pump
 
 SCHEMA = Schema.from_json(

@@ -10,15 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sealcast.clients.layered.sealing import NotificationSealer, Sealed, chunks
 from sealcast.errors import EventRejected
 from sealcast.filters.labels import Labeller
 from sealcast.model import Schema
 from sealcast.model.schema import Value
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Exponent
-from sealcast.schemes.layered.layers import Layers
-from sealcast.schemes.layered.tree import TreeId
+from sealcast.protections.layered.layers import Layers
+from sealcast.protections.layered.sealing import NotificationSealer, Sealed, chunks
+from sealcast.protections.layered.tree import TreeId
 from sealcast.wire.notifications import parse_core, parse_entries
 
 SCHEMA = Schema.from_json(

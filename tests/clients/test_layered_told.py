@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sealcast.clients.layered.own_filters import OwnFilters
-from sealcast.clients.layered.told import AFRESH_US, Due, Told, from_json, to_json
 from sealcast.errors import Corrupt, FilterRejected, Misuse
-from sealcast.schemes.layered.tree import TreeId
+from sealcast.protections.layered.own_filters import OwnFilters
+from sealcast.protections.layered.told import AFRESH_US, Due, Told, from_json, to_json
+from sealcast.protections.layered.tree import TreeId
 
 TREES = [TreeId(name, epoch, 0) for name in ("nyse", "nasdaq") for epoch in (1, 2)]
 

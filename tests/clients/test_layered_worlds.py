@@ -10,12 +10,12 @@ from random import Random
 
 import pytest
 
-from sealcast.clients.layered.interests import refresh_all
-from sealcast.clients.layered.subscriber import LayeredSubscriber
+from sealcast.clients.layered_subscriber import LayeredSubscriber
 from sealcast.errors import Misuse
-from sealcast.trust.changes import Right
+from sealcast.protections.layered.interests import refresh_all
 from sealcast.trust.deployment import Realm
-from sealcast.trust.layering import Layering
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.layering import Layering
 from tests.clients.layered_pump import pump
 from tests.clients.test_layered_clients import SCHEMA, World, random_filter
 

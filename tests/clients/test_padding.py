@@ -6,15 +6,15 @@ from random import Random
 
 import pytest
 
-from sealcast.clients.layered.sealing import NotificationSealer
 from sealcast.errors import EventRejected, ParameterRejected
 from sealcast.filters.labels import Labeller
 from sealcast.lab.curious.net import Net
 from sealcast.lab.curious.workload import SCHEMA
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.primitives.curve import CURVE
-from sealcast.schemes.layered.tree import Tree, TreeId
-from sealcast.trust.layering import Layering
+from sealcast.protections.layered.sealing import NotificationSealer
+from sealcast.protections.layered.tree import Tree, TreeId
+from sealcast.trust.realm.layering import Layering
 from sealcast.wire.notifications import parse_entries
 
 EVENTS = [{"symbol": "A", "price": 3}, {"symbol": "LONGER", "price": 60, "lot": 7}, {}]

@@ -11,17 +11,17 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.clients.credentials import Wallet
 from sealcast.clients.publisher import EVENTS_PER_FRAME, Publisher, partition_of
+from sealcast.control.wallet import Wallet
 from sealcast.errors import EventRejected, NotFound, Rejected
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event, Position, Schema
 from sealcast.primitives import merkle
 from sealcast.primitives.sign import VerifyKey
-from sealcast.schemes.endpoint import keys
-from sealcast.trust import gates
-from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
+from sealcast.trust.keys import frames as keys
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.tokens import gates
 from sealcast.wire import frame
 from sealcast.wire.records import RecordCodec
 

@@ -23,10 +23,10 @@ from sealcast.log.mailbox import Mailbox, TopicReader
 from sealcast.model import Event, OpenedEvent, Position, Schema
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
-from sealcast.schemes.endpoint.open import Opener
-from sealcast.trust.changes import Right
+from sealcast.protections.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
-from sealcast.trust.identity import Identity
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.realm.changes import Right
 from sealcast.wire.sealed import SealedPiece
 from tests.clients.pump import pump
 

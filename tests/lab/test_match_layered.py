@@ -26,9 +26,9 @@ from sealcast.lab.layered.nodes import GROUP, Nodes
 from sealcast.lab.match import check_protection, match
 from sealcast.lab.match_input import Asked, Given, Inputs, read
 from sealcast.model import Event, Schema
-from sealcast.schemes.layered.messages import Entry, Notification
-from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.tree import Path as Hops
+from sealcast.protections.layered.messages import Entry, Notification
+from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.tree import Path as Hops
 from tests.cli.shell import sealcast
 from tests.lab.test_match import Says, World, abandoned, pairs, plain
 

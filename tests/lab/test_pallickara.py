@@ -22,7 +22,7 @@ from sealcast.lab.pallickara.plain import PlainPath
 from sealcast.lab.pallickara.samples import Sample, sample, within, without_outliers
 from sealcast.lab.report import Report
 from sealcast.model.event import Event
-from sealcast.pipeline.context import context
+from sealcast.protections.endpoint.context import context
 from tests.cli.shell import sealcast
 
 MARK = b"a payload that can be found wherever it lies in the clear"

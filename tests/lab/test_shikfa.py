@@ -6,8 +6,8 @@ import pytest
 
 from sealcast.lab.experiments import find
 from sealcast.lab.shikfa import network
-from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.tree import Path
+from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.tree import Path
 
 
 @pytest.mark.parametrize(("name", "cells"), [("shikfa/table2", 10), ("shikfa/table3", 9)])

@@ -17,7 +17,7 @@ from sealcast.lab.shikfa.cost import FIGURE1, Point
 from sealcast.lab.shikfa.trees import POPULAR, PUBLISHER, UNWANTED, Running, Shape, Spent
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element
-from sealcast.schemes.layered.open import Opener
+from sealcast.protections.layered.open import Opener
 
 
 def counted(shape: Shape, labels: list[str]) -> Spent:

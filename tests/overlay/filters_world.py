@@ -19,25 +19,25 @@ from sealcast.filters.labels import Conjunction, LabelFilter
 from sealcast.log import files
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.model import Schema
-from sealcast.overlay.layered.desk import FilterDesk
-from sealcast.overlay.layered.table import NodeTables
 from sealcast.primitives.groups import CachedHashes
-from sealcast.schemes.layered.agreement import layers_for
-from sealcast.schemes.layered.layers import Layers
-from sealcast.schemes.layered.messages import FilterMessage
-from sealcast.schemes.layered.open import Opener
-from sealcast.schemes.layered.publish import Publisher
-from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.subscribe import Subscriber
-from sealcast.schemes.layered.tree import Tree, TreeId
-from sealcast.trust.changes import PlaceNode, PlaceSubscriber, Right
+from sealcast.protections.layered.agreement import layers_for
+from sealcast.protections.layered.filters.desk import FilterDesk
+from sealcast.protections.layered.filters.posts import post
+from sealcast.protections.layered.filters.table import NodeTables
+from sealcast.protections.layered.layers import Layers
+from sealcast.protections.layered.messages import FilterMessage
+from sealcast.protections.layered.open import Opener
+from sealcast.protections.layered.publish import Publisher
+from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.subscribe import Subscriber
+from sealcast.protections.layered.tree import Tree, TreeId
 from sealcast.trust.deployment import Realm
-from sealcast.trust.identity import Identity
-from sealcast.trust.layer_keys import LayerKeyring, agreement_keys, own_identity
-from sealcast.trust.layering import Layering
-from sealcast.trust.minting import token_for
-from sealcast.trust.overlays import Overlay
-from sealcast.trust.posting import post
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.keys.layer_keys import LayerKeyring, agreement_keys, own_identity
+from sealcast.trust.keys.minting import token_for
+from sealcast.trust.realm.changes import PlaceNode, PlaceSubscriber, Right
+from sealcast.trust.realm.layering import Layering
+from sealcast.trust.realm.overlays import Overlay
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
 LABELS = [f"label {i}".encode() for i in range(6)]

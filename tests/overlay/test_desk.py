@@ -11,9 +11,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sealcast.overlay.layered.desk import FilterDesk
-from sealcast.trust.control import Busy
-from sealcast.trust.posting import PostLog, post
+from sealcast.control.topics import Busy
+from sealcast.protections.layered.filters.desk import FilterDesk
+from sealcast.protections.layered.filters.posts import PostLog, post
 from tests.overlay.filters_world import EVENTS, SHAPE, PowerLost, Realms, World, check, power_lost, quick_realms, wants
 
 
@@ -200,7 +200,7 @@ def test_too_many_waiting_posts_are_busy(world: World, monkeypatch: pytest.Monke
 
 
 def test_a_parent_that_does_not_keep_up_slows_its_children(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sealcast.overlay.layered.desk.MAX_BEHIND", 2)
+    monkeypatch.setattr("sealcast.protections.layered.filters.desk.MAX_BEHIND", 2)
     monkeypatch.setattr(PostLog.__init__, "__kwdefaults__", {**PostLog.__init__.__kwdefaults__, "max_waiting": 3})
     for i in range(6):
         world.subscribe("s1", wants([[i]]))

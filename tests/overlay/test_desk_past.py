@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from sealcast.overlay.layered.checks import PostReason
-from sealcast.trust.layer_keys import overlay_of
-from sealcast.trust.overlays import Overlay
-from sealcast.trust.posting import PostLog
+from sealcast.protections.layered.filters.checks import PostReason
+from sealcast.protections.layered.filters.posts import PostLog
+from sealcast.trust.keys.layer_keys import overlay_of
+from sealcast.trust.realm.overlays import Overlay
 from tests.overlay.filters_world import EVENTS, SHAPE, Realms, World, check, quick_realms, wants
 from tests.overlay.test_desk_posts import Bent, later, slipped_in
 
@@ -80,7 +80,7 @@ def test_an_old_generation_is_looked_up_once_and_only_while_it_is_kept(
         asked.append(generation)
         return overlay_of(world.realm, world.realm.state(), topic, generation)
 
-    monkeypatch.setattr("sealcast.overlay.layered.desk.overlay_of", counted)
+    monkeypatch.setattr("sealcast.protections.layered.filters.desk.overlay_of", counted)
     for generation in (0, 0, 7, 1 << 31, 0):
         slipped_in(world, "b3", old.made(sender=old.impostor("s0"), tree=old.id._replace(generation=generation)))
         world.desks["b3"].turn()

@@ -11,17 +11,17 @@ from typing import Any
 
 import pytest
 
-from sealcast.overlay.layered.checks import PostReason
-from sealcast.overlay.layered.desk import FilterDesk
-from sealcast.overlay.layered.posting import PARTS
+from sealcast.control.budgets import Allowance
 from sealcast.primitives.sign import SigningKey
-from sealcast.schemes.layered.messages import FilterMessage
-from sealcast.schemes.layered.table import RoutingTable
-from sealcast.schemes.layered.tree import TreeId
-from sealcast.trust.budgets import Allowance
-from sealcast.trust.changes import Right
-from sealcast.trust.identity import Identity
-from sealcast.trust.posting import Numbered, PostLog, post, signed_posts
+from sealcast.protections.layered.filters.checks import PostReason
+from sealcast.protections.layered.filters.desk import FilterDesk
+from sealcast.protections.layered.filters.posting import PARTS
+from sealcast.protections.layered.filters.posts import Numbered, PostLog, post, signed_posts
+from sealcast.protections.layered.messages import FilterMessage
+from sealcast.protections.layered.table import RoutingTable
+from sealcast.protections.layered.tree import TreeId
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.realm.changes import Right
 from tests.overlay.filters_world import EVENTS, SHAPE, Realms, World, check, quick_realms, wants
 
 
@@ -229,7 +229,7 @@ def test_a_budget_is_each_senders_own(realms: Realms) -> None:
 
 
 def test_nobody_fills_a_table(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sealcast.overlay.layered.turns.MAX_BYTES_EACH", 33 * 3)
+    monkeypatch.setattr("sealcast.protections.layered.filters.turns.MAX_BYTES_EACH", 33 * 3)
     world.say("s0", [(wants([[i]]), False) for i in range(5)])
     world.settle()
     assert world.refused() == {str(PostReason.QUOTA): 2}
@@ -241,7 +241,7 @@ def test_nobody_fills_a_table(world: World, monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_whatever_one_has_ends_in_records_of_bounded_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("desk", "turns"):
-        monkeypatch.setattr(f"sealcast.overlay.layered.{name}.TURN_BYTES", 100)
+        monkeypatch.setattr(f"sealcast.protections.layered.filters.{name}.TURN_BYTES", 100)
     many = [wants([[i], [j]]) for i in range(4) for j in range(i)]
     for each in many:
         world.subscribe("s0", each)

@@ -18,8 +18,8 @@ from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.forwarded import BrokerTopic, ForwardedLog
 from sealcast.overlay import moves
 from sealcast.overlay.routing import Forwarder, Link, links
-from sealcast.trust.changes import AttachSubscriber, SettleSubscriber
-from sealcast.trust.topics import Stay
+from sealcast.trust.realm.changes import AttachSubscriber, SettleSubscriber
+from sealcast.trust.realm.topics import Stay
 from tests.overlay.world import TOPIC, World
 
 

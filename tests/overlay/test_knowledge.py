@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sealcast.clients.correspondence import Correspondent
+from sealcast.control.correspondence import Correspondent
+from sealcast.control.service import ServiceRefused
 from sealcast.errors import Corrupt, Rejected, TokenRejected
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.model import Schema
@@ -29,13 +30,12 @@ from sealcast.overlay.knowledge import (
     Tell,
 )
 from sealcast.overlay.memory import KnowledgeStore
-from sealcast.trust import certificates
-from sealcast.trust.certificates import Certificate
-from sealcast.trust.changes import Right
-from sealcast.trust.claims import Token, parse
+from sealcast.trust.certificates import certificate as certificates
+from sealcast.trust.certificates.certificate import Certificate
+from sealcast.trust.certificates.revocation import RevocationStore
 from sealcast.trust.deployment import Realm
-from sealcast.trust.revocation import RevocationStore
-from sealcast.trust.service import ServiceRefused
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.tokens.claims import Token, parse
 from sealcast.wire import cbor
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})

@@ -11,9 +11,11 @@ from typing import Any
 import pytest
 
 from sealcast.errors import Corrupt, Misuse
-from sealcast.overlay.layered import records
-from sealcast.overlay.layered.fold import Fold
-from sealcast.overlay.layered.records import (
+from sealcast.primitives.groups import Element
+from sealcast.primitives.secrets import Secret
+from sealcast.protections.layered.filters import records
+from sealcast.protections.layered.filters.fold import Fold
+from sealcast.protections.layered.filters.records import (
     CONTEXT,
     Dropped,
     Ended,
@@ -25,12 +27,10 @@ from sealcast.overlay.layered.records import (
     Turn,
     Withdrew,
 )
-from sealcast.overlay.layered.snapshots import KEPT, Snapshots
-from sealcast.overlay.layered.table import NodeTables, TableLog
-from sealcast.primitives.groups import Element
-from sealcast.primitives.secrets import Secret
-from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.tree import TreeId
+from sealcast.protections.layered.filters.snapshots import KEPT, Snapshots
+from sealcast.protections.layered.filters.table import NodeTables, TableLog
+from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.tree import TreeId
 from tests.overlay.filters_world import World, quick_realms, wants
 
 GENESIS = bytes(32)
@@ -198,7 +198,7 @@ def test_a_snapshot_is_written_when_enough_has_changed(
     world: World, log: TableLog, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not log.snapshot(scratch(log, log.version()))
-    monkeypatch.setattr("sealcast.overlay.layered.table.SNAPSHOT_ROWS", 3)
+    monkeypatch.setattr("sealcast.protections.layered.filters.table.SNAPSHOT_ROWS", 3)
     fold = scratch(log, log.version())
     assert log.snapshot(fold)
     assert not log.snapshot(fold), "nothing has changed since"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sealcast.pipeline.audit import Audit
 from sealcast.pipeline.run import run, start
+from sealcast.protections.endpoint.audit import Audit
 from tests.overlay.world import TOPIC, World
 
 if TYPE_CHECKING:

@@ -17,12 +17,13 @@ from sealcast.primitives import aead, labels
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
-from sealcast.schemes.endpoint import keys
-from sealcast.schemes.endpoint.keyring import Keyring
-from sealcast.schemes.endpoint.open import Opener
-from sealcast.schemes.endpoint.tables import LINK, WRAP, TablePart
-from sealcast.trust.changes import Right
+from sealcast.protections.endpoint import keys
+from sealcast.protections.endpoint.keyring import Keyring
+from sealcast.protections.endpoint.open import Opener
+from sealcast.protections.endpoint.tables import LINK, WRAP, TablePart
 from sealcast.trust.deployment import Realm
+from sealcast.trust.keys.frames import associated_data
+from sealcast.trust.realm.changes import Right
 from sealcast.wire.sealed import PAIR, TABLE, SealedPiece
 from tests.clients.pump import pump
 
@@ -210,4 +211,4 @@ class Pool:
         return None
 
     def _data(self, epoch: int) -> bytes:
-        return keys.associated_data(self._topic, epoch)
+        return associated_data(self._topic, epoch)

@@ -16,9 +16,9 @@ from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.lab.attacks import RATES
 from sealcast.model import Event, OpenedEvent, Schema
-from sealcast.pipeline.audit import Audit, Report
+from sealcast.protections.endpoint.audit import Audit, Report
 from sealcast.trust.deployment import Realm
-from sealcast.trust.parameters import KeyParameters
+from sealcast.trust.realm.parameters import KeyParameters
 
 TOPIC: Final = "quotes"
 SCHEMA: Final = Schema.from_json(

@@ -12,7 +12,7 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from sealcast.clients.layered.interests import Interests
+from sealcast.broker.topic import TopicName
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscribing import open_subscriber
 from sealcast.filters.check import fit
@@ -20,13 +20,13 @@ from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.model import Event, Schema
 from sealcast.pipeline import sinks
-from sealcast.pipeline.hops import admit
-from sealcast.pipeline.hops.node import NodeName
-from sealcast.pipeline.hops.sink import HopsWriter
-from sealcast.pipeline.hops.source import HopLimits, HopsStream
+from sealcast.pipeline.hops_sink import HopsWriter
+from sealcast.pipeline.hops_source import HopLimits, HopsStream
 from sealcast.pipeline.sinks import SealedStreamWriter
 from sealcast.pipeline.sources import FramesStream, Limits
-from sealcast.pipeline.topic import TopicName
+from sealcast.protections.layered import admit
+from sealcast.protections.layered.interests import Interests
+from sealcast.protections.layered.node import NodeName
 from sealcast.trust.deployment import Realm
 from tests.pipeline.steps import Task, rule
 

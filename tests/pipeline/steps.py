@@ -24,13 +24,14 @@ from typing import Any, NoReturn
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from sealcast.pipeline import fused, run, sinks
-from sealcast.pipeline.gate import bounds_of
-from sealcast.pipeline.rulings import rule_rows
+from sealcast.broker.gate import bounds_of
+from sealcast.broker.replay import Windows
+from sealcast.broker.rulings import rule_rows
+from sealcast.broker.topic import TopicName
+from sealcast.pipeline import run, sinks
 from sealcast.pipeline.sinks import SealedStreamWriter
 from sealcast.pipeline.sources import FramesStream, Limits
-from sealcast.pipeline.topic import TopicName
-from sealcast.trust.replay import Windows
+from sealcast.protections.endpoint import fused
 
 FRAMES = 4
 QUERY = "3c1f6f2e-0000-4000-8000-000000000000"

@@ -14,25 +14,25 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sealcast.broker import admit as second_half
+from sealcast.broker import opening
+from sealcast.broker.admit import admit
+from sealcast.broker.authenticate import authenticate, check_one
+from sealcast.broker.gate import CHECK, EARLIER, REASON, Gate
+from sealcast.broker.quota import Quota
+from sealcast.broker.replay import Windows
 from sealcast.errors import FrameRejected
 from sealcast.lab.attacks import RATES, Cast, Insider, attacks, outdated
 from sealcast.model import Reason, Schema
 from sealcast.model.stages import Admitted, Received, Ruled
-from sealcast.pipeline import admit as second_half
-from sealcast.pipeline import opening
-from sealcast.pipeline.admit import admit
-from sealcast.pipeline.authenticate import authenticate, check_one
-from sealcast.pipeline.context import TopicWorker
-from sealcast.pipeline.gate import CHECK, EARLIER, REASON, Gate
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.sign import VerifyKey
-from sealcast.trust.changes import Right
+from sealcast.protections.endpoint.context import TopicWorker
 from sealcast.trust.deployment import Realm
-from sealcast.trust.minting import claims_for
-from sealcast.trust.quota import Quota
-from sealcast.trust.replay import Windows
-from sealcast.trust.templates import Template
-from sealcast.trust.tokens import mint
+from sealcast.trust.keys.minting import claims_for
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.templates import Template
+from sealcast.trust.tokens.token import mint
 from sealcast.wire.records import RecordCodec
 
 TOPIC = "quotes"

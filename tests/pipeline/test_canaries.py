@@ -23,20 +23,20 @@ import pytest
 import re2
 from pyspark import cloudpickle
 
+from sealcast.broker.topic import TopicName
 from sealcast.clients.publisher import Publisher
 from sealcast.errors import Misuse, NotFound
 from sealcast.lab.attacks import Insider
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event, Position, Schema
-from sealcast.pipeline.context import TopicWorker
-from sealcast.pipeline.topic import TopicName
 from sealcast.primitives import aead, kdf
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
-from sealcast.schemes.endpoint import keys
-from sealcast.trust import keyfile, unlock
+from sealcast.protections.endpoint import keys
+from sealcast.protections.endpoint.context import TopicWorker
 from sealcast.trust.deployment import Realm
+from sealcast.trust.vault import keyfile, unlock
 from sealcast.wire.records import RecordCodec
 from tests.pipeline.drivers import ROOT
 

@@ -15,6 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sealcast.broker.rulings import received_of
 from sealcast.clients.publisher import Publisher, partition_of
 from sealcast.clients.subscriber import Subscriber
 from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
@@ -24,13 +25,12 @@ from sealcast.log.pieces import Pieces
 from sealcast.log.port import Record
 from sealcast.model import Event, Schema
 from sealcast.model.stages import Ruled
-from sealcast.pipeline.audit import Audit, Kind, Report
-from sealcast.pipeline.context import context
-from sealcast.pipeline.fused import handle
-from sealcast.pipeline.rulings import received_of
 from sealcast.primitives import mac
 from sealcast.primitives.secrets import Secret
-from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.protections.endpoint.audit import Audit, Kind, Report
+from sealcast.protections.endpoint.context import context
+from sealcast.protections.endpoint.fused import handle
+from sealcast.protections.frames import FrameSealer
 from sealcast.trust.deployment import Realm
 from sealcast.wire import cbor, sealed
 from sealcast.wire.mailboxes import of_deliveries
@@ -208,7 +208,7 @@ def test_a_topic_that_never_ran_is_fine(tmp_path: Path) -> None:
 
 def test_it_needs_no_spark() -> None:
     loaded = "any(m.split('.')[0] in ('pyspark', 'py4j') for m in sys.modules)"
-    code = f"import sealcast.pipeline.audit, sys; sys.exit({loaded})"
+    code = f"import sealcast.protections.endpoint.audit, sys; sys.exit({loaded})"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

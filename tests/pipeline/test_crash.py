@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sealcast.broker.topic import TopicName
 from sealcast.errors import Locked
 from sealcast.log.ledger import Ledger, LedgerReader
 from sealcast.pipeline.run import run
 from sealcast.pipeline.session import THREADLESS
 from sealcast.pipeline.sinks import SealedStreamWriter
-from sealcast.pipeline.topic import TopicName
 from tests.clients.pump import pump
 from tests.pipeline import steps
 from tests.pipeline.drivers import ROOT, Driver, batches

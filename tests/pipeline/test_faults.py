@@ -20,6 +20,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from sealcast.broker.admit import MAX_NAMED_PER_FRAME
+from sealcast.broker.columns import RULINGS
+from sealcast.broker.gate import RULING
+from sealcast.broker.topic import TopicName
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Corrupt, DiskFull, EventRejected, FilterRejected, Locked, NotFound, Unavailable
@@ -28,17 +32,13 @@ from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.layout import RECORD
 from sealcast.log.ledger import LedgerReader
 from sealcast.model import Event, Reason
-from sealcast.pipeline import fused
-from sealcast.pipeline.admit import MAX_NAMED_PER_FRAME
-from sealcast.pipeline.columns import RULINGS
-from sealcast.pipeline.gate import RULING
 from sealcast.pipeline.run import run, start
 from sealcast.pipeline.sinks import SealedStreamWriter
-from sealcast.pipeline.topic import TopicName
-from sealcast.trust import keyfile
-from sealcast.trust.changes import Right
+from sealcast.protections.endpoint import fused
 from sealcast.trust.deployment import Realm
+from sealcast.trust.realm.changes import Right
 from sealcast.trust.registry import Registry
+from sealcast.trust.vault import keyfile
 from sealcast.wire import sealed
 from sealcast.wire.limits import MAX_FRAME_BYTES
 from sealcast.wire.records import RecordCodec

@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sealcast.broker.replay import Windows
+from sealcast.broker.rulings import received_of, rule_frames
 from sealcast.clients.publisher import Publisher
 from sealcast.errors import CannotOpen
 from sealcast.filters.evaluate import evaluate
@@ -16,15 +18,13 @@ from sealcast.lab import market
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event, OpenedEvent, Position
 from sealcast.model.stages import Ruled
-from sealcast.pipeline import fused
-from sealcast.pipeline.context import TopicWorker
-from sealcast.pipeline.fused import handle
-from sealcast.pipeline.rulings import received_of, rule_frames
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
-from sealcast.schemes.endpoint.open import Opener
+from sealcast.protections.endpoint import fused
+from sealcast.protections.endpoint.context import TopicWorker
+from sealcast.protections.endpoint.fused import handle
+from sealcast.protections.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
-from sealcast.trust.replay import Windows
 from sealcast.wire import sealed as wire
 from sealcast.wire.sealed import SealedPiece
 

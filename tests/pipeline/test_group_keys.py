@@ -18,9 +18,9 @@ from sealcast.groupkeys.interface import GroupKey, KeyPlan, Planner, check
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.groupkeys.plans import assign
 from sealcast.model import Position
-from sealcast.pipeline import memory
-from sealcast.pipeline.audit import Audit
 from sealcast.pipeline.run import run_batch
+from sealcast.protections.endpoint import memory
+from sealcast.protections.endpoint.audit import Audit
 from sealcast.wire.sealed import SealedPiece
 from tests.pipeline.crowd import TOPIC, Crowd, Pool
 

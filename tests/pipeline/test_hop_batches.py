@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from sealcast.clients.layered.interests import refresh_all
 from sealcast.errors import Corrupt, Locked, Misuse
 from sealcast.log.entry import Entry
 from sealcast.log.ledger import Ledger
+from sealcast.pipeline import hops_offsets as offsets
 from sealcast.pipeline import run
-from sealcast.pipeline.hops import offsets
-from sealcast.pipeline.hops.sink import HopsWriter
-from sealcast.pipeline.hops.source import HopLimits, HopsStream, turn_desks
+from sealcast.pipeline.hops_sink import HopsWriter
+from sealcast.pipeline.hops_source import HopLimits, HopsStream, turn_desks
+from sealcast.protections.layered.interests import refresh_all
 from tests.pipeline.layered_world import TOPIC, HopLoop, LayeredWorld, a_task
 
 

@@ -12,16 +12,16 @@ import pytest
 
 from sealcast.log.offsets import PinnedOffset
 from sealcast.model.rejection import Reason
-from sealcast.pipeline.hops.build import PieceBuilder
-from sealcast.pipeline.hops.kernel import hop
-from sealcast.pipeline.hops.node import NodeName
-from sealcast.pipeline.hops.source import HopSpan, divide
+from sealcast.pipeline.hops_source import HopSpan, divide
 from sealcast.primitives import merkle
 from sealcast.primitives.sign import SigningKey
-from sealcast.schemes.layered.messages import Entry, Notification
-from sealcast.schemes.layered.open import Opener
-from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.tree import Tree, TreeId
+from sealcast.protections.layered.hop import hop
+from sealcast.protections.layered.messages import Entry, Notification
+from sealcast.protections.layered.node import NodeName
+from sealcast.protections.layered.open import Opener
+from sealcast.protections.layered.piece import PieceBuilder
+from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.tree import Tree, TreeId
 from sealcast.wire import frame, hops, notifications
 from sealcast.wire.hops import FrameRef, HopPiece
 from sealcast.wire.notifications import Core

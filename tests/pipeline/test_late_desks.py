@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.overlay.layered.checks import PostReason
-from sealcast.pipeline.hops.source import turn_desks
-from sealcast.schemes.layered.tree import TreeId
-from sealcast.trust.changes import Right
-from sealcast.trust.minting import token_for
-from sealcast.trust.posting import post
+from sealcast.pipeline.hops_source import turn_desks
+from sealcast.protections.layered.filters.checks import PostReason
+from sealcast.protections.layered.filters.posts import post
+from sealcast.protections.layered.tree import TreeId
+from sealcast.trust.keys.minting import token_for
+from sealcast.trust.realm.changes import Right
 from tests.pipeline.layered_world import TOPIC, LayeredWorld
 
 ROOT, LEFT, RIGHT = (f"{TOPIC}-node-{n}" for n in (1, 2, 3))

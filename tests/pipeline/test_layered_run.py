@@ -13,14 +13,14 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from sealcast.log.hops import HopReader
 from sealcast.pipeline import run
-from sealcast.pipeline.hops.node import NodeName
-from sealcast.pipeline.hops.source import turn_desks
-from sealcast.schemes.layered.layers import shared_exponent
-from sealcast.schemes.layered.tree import TreeId
-from sealcast.trust.broker import BrokerSecrets
-from sealcast.trust.layer_keys import LayerKeyring, agreement_keys
+from sealcast.pipeline.hops_source import turn_desks
+from sealcast.protections.layered.layers import shared_exponent
+from sealcast.protections.layered.mailbox import HopReader
+from sealcast.protections.layered.node import NodeName
+from sealcast.protections.layered.tree import TreeId
+from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.keys.layer_keys import LayerKeyring, agreement_keys
 from tests.pipeline.drivers import Driver
 from tests.pipeline.layered_world import TOPIC, HopLoop, LayeredWorld, a_task
 
@@ -78,7 +78,7 @@ def _publish_again(world: LayeredWorld) -> None:
 #: The source, the kernel and the sink of a broker, called in turn.
 KERNELS = """
 import sys, time
-from sealcast.pipeline.hops.node import NodeName
+from sealcast.protections.layered.node import NodeName
 from tests.pipeline.layered_world import TOPIC, HopLoop
 loop = HopLoop((NodeName(sys.argv[1], TOPIC, sys.argv[5]),))
 while True:

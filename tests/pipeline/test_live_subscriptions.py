@@ -15,7 +15,7 @@ from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import Entry
 from sealcast.log.ledger import LedgerReader
 from sealcast.pipeline.run import Pipeline, start
-from sealcast.trust.parameters import KeyParameters
+from sealcast.trust.realm.parameters import KeyParameters
 from tests.pipeline.field import PUBLISHERS, TOPIC, Field, Said, by_publisher
 
 if TYPE_CHECKING:

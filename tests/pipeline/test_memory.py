@@ -13,8 +13,8 @@ from sealcast.groupkeys.interface import KeyPlan, Planner
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.pieces import Pieces
-from sealcast.pipeline import context, memory
-from sealcast.pipeline.memory import FEW, KeyMemory, planner_for
+from sealcast.protections.endpoint import context, memory
+from sealcast.protections.endpoint.memory import FEW, KeyMemory, planner_for
 from sealcast.wire import mailboxes
 from tests.groupkeys.groups import packed
 from tests.pipeline.crowd import TOPIC, Crowd

@@ -13,20 +13,19 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from sealcast.broker.gate import bounds_of
+from sealcast.broker.replay import Windows
+from sealcast.broker.rulings import received_of, rule_frames
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.catalog import ALGORITHMS, Setting, make
 from sealcast.groupkeys.interface import KeyPlan, Planner
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model.stages import Grouped, Ruled
-from sealcast.pipeline import fused
-from sealcast.pipeline.context import TopicContext, TopicWorker
-from sealcast.pipeline.gate import bounds_of
-from sealcast.pipeline.rulings import received_of, rule_frames
-from sealcast.pipeline.seal import seal
 from sealcast.primitives import aead, labels
-from sealcast.schemes.endpoint import wraps
-from sealcast.trust.replay import Windows
+from sealcast.protections.endpoint import fused, wraps
+from sealcast.protections.endpoint.context import TopicContext, TopicWorker
+from sealcast.protections.endpoint.seal import seal
 from tests.pipeline.crowd import TOPIC, Crowd
 
 SUBSCRIBERS = 40

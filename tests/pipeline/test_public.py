@@ -19,8 +19,8 @@ from sealcast.model import Event, Schema
 from sealcast.pipeline import run
 from sealcast.pipeline.outbox import Outbox, StagedFrames
 from sealcast.pipeline.public import SealcastSource, columns_of
-from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
+from sealcast.trust.realm.changes import Right
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,6 +13,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from sealcast.broker.context import gate
+from sealcast.broker.gate import bounds_of
+from sealcast.broker.history import History
+from sealcast.broker.replay import BUCKETS, CLAIM, Windows, bucket_of, identify
+from sealcast.broker.topic import TopicName
 from sealcast.errors import Corrupt
 from sealcast.lab.attacks import Insider
 from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
@@ -20,16 +25,11 @@ from sealcast.log.ledger import LedgerReader
 from sealcast.model import Position
 from sealcast.model.rejection import Reason
 from sealcast.pipeline import replay
-from sealcast.pipeline.context import gate
-from sealcast.pipeline.gate import bounds_of
-from sealcast.pipeline.history import History
-from sealcast.pipeline.reasons import Reasons, Verdict
 from sealcast.pipeline.replay import Replay
 from sealcast.pipeline.run import initial_windows, run, run_batch
 from sealcast.pipeline.sources import FramesStream, Limits
-from sealcast.pipeline.topic import TopicName
-from sealcast.trust.parameters import KeyParameters
-from sealcast.trust.replay import BUCKETS, CLAIM, Windows, bucket_of, identify
+from sealcast.protections.endpoint.reasons import Reasons, Verdict
+from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.wire.records import RecordCodec
 from tests.clients.pump import pump
 from tests.pipeline.field import PUBLISHERS, SCHEMA, TOPIC, Field
@@ -153,7 +153,7 @@ def test_history_has_the_windows_that_deciding_left(field: Field) -> None:
     name = TopicName(str(field.realm.paths.root), TOPIC)
     topic = name.open()
     went = Windows(bounds_of(topic.about))
-    from sealcast.pipeline.rulings import rule_frames
+    from sealcast.broker.rulings import rule_frames
 
     for number in range(4):
         field.publish_round()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from sealcast.broker.topic import OpenTopic, TopicName
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import CannotOpen, Corrupt, Rejected
@@ -21,12 +22,11 @@ from sealcast.log.received import received
 from sealcast.model import Event, OpenedEvent, Schema
 from sealcast.model.event import Position
 from sealcast.pipeline import reseal
-from sealcast.pipeline.audit import Audit, Kind
-from sealcast.pipeline.reasons import Reasons, Verdict
-from sealcast.pipeline.topic import OpenTopic, TopicName
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
-from sealcast.schemes.endpoint.open import Opener
+from sealcast.protections.endpoint.audit import Audit, Kind
+from sealcast.protections.endpoint.open import Opener
+from sealcast.protections.endpoint.reasons import Reasons, Verdict
 from sealcast.trust.admin.compromise import respond
 from sealcast.trust.deployment import Realm
 from sealcast.wire import sealed

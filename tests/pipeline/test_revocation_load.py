@@ -12,9 +12,9 @@ import pytest
 
 from sealcast.lab.pallickara import broker, revocation
 from sealcast.lab.pallickara.revocation import Outcome, drill, report
-from sealcast.pipeline import context
-from sealcast.pipeline.context import TopicContext
 from sealcast.pipeline.run import start
+from sealcast.protections.endpoint import context
+from sealcast.protections.endpoint.context import TopicContext
 from sealcast.trust.deployment import Realm
 
 if TYPE_CHECKING:

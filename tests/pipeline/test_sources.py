@@ -17,18 +17,18 @@ from hypothesis import strategies as st
 from pyspark.errors import StreamingQueryException
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
+from sealcast.broker.columns import COUNTS, PIECES, PINNED, REFUSED, REJECTED, ddl
+from sealcast.broker.gate import RULING
+from sealcast.broker.topic import TopicName
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.pieces import Pieces
 from sealcast.model import Schema
 from sealcast.pipeline import sources
-from sealcast.pipeline.columns import COUNTS, PIECES, PINNED, REFUSED, REJECTED, ddl
-from sealcast.pipeline.gate import RULING
 from sealcast.pipeline.sources import FramesSource, FramesStream, Limits
-from sealcast.pipeline.topic import TopicName
-from sealcast.trust import keyfile
 from sealcast.trust.deployment import Realm
+from sealcast.trust.vault import keyfile
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

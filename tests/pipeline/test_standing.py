@@ -9,19 +9,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sealcast.broker.rulings import received_of
+from sealcast.broker.standing import FOR_EVER, Standing, standings
 from sealcast.clients.publisher import Publisher
 from sealcast.filters import bits
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event, Schema
 from sealcast.model.stages import Ruled
-from sealcast.pipeline.audit import Audit
-from sealcast.pipeline.context import TopicWorker
-from sealcast.pipeline.fused import handle
-from sealcast.pipeline.rulings import received_of
-from sealcast.pipeline.standing import FOR_EVER, Standing, standings
-from sealcast.trust.changes import Right
+from sealcast.protections.endpoint.audit import Audit
+from sealcast.protections.endpoint.context import TopicWorker
+from sealcast.protections.endpoint.fused import handle
 from sealcast.trust.deployment import Realm
-from sealcast.trust.parameters import KeyParameters
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.parameters import KeyParameters
 from tests.clients.pump import pump
 
 TOPIC = "quotes"

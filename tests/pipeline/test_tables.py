@@ -8,14 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sealcast.broker import tables
+from sealcast.broker.tables import SubscriptionTable, TableCache
 from sealcast.filters import bits
 from sealcast.filters.check import fit
 from sealcast.filters.index import Index, Overlay
 from sealcast.filters.parse import parse
 from sealcast.filters.vector import Evaluator
 from sealcast.lab import market
-from sealcast.pipeline import tables
-from sealcast.pipeline.tables import SubscriptionTable, TableCache
 from sealcast.trust.deployment import Realm
 
 EVENTS = market.ticks(300, seed=1, n_symbols=20).columns

@@ -9,14 +9,14 @@ from random import Random
 from sealcast.filters.labels import Conjunction, LabelFilter
 from sealcast.primitives.groups import CachedHashes, Exponent, Group
 from sealcast.primitives.modular import SafePrimeGroup
-from sealcast.schemes.layered.layers import Layers
-from sealcast.schemes.layered.messages import FilterMessage
-from sealcast.schemes.layered.open import Opener
-from sealcast.schemes.layered.publish import Publisher
-from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.subscribe import Subscriber
-from sealcast.schemes.layered.table import RoutingTable
-from sealcast.schemes.layered.tree import Tree
+from sealcast.protections.layered.layers import Layers
+from sealcast.protections.layered.messages import FilterMessage
+from sealcast.protections.layered.open import Opener
+from sealcast.protections.layered.publish import Publisher
+from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.subscribe import Subscriber
+from sealcast.protections.layered.table import RoutingTable
+from sealcast.protections.layered.tree import Tree
 
 #: The same algebra at a hundredth of the price, and with no security whatever.
 TOY = SafePrimeGroup("toy", 2_305_843_009_213_691_579)

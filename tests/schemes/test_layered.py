@@ -11,12 +11,12 @@ from sealcast.filters.labels import Conjunction, LabelFilter
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element, Exponent, Group
 from sealcast.primitives.modular import group14
-from sealcast.schemes.layered.messages import Entry, FilterMessage, Notification
-from sealcast.schemes.layered.open import Opener
-from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.table import Conjunction as TableConjunction
-from sealcast.schemes.layered.table import RoutingTable, Row
-from sealcast.schemes.layered.tree import Path, Place, Tree
+from sealcast.protections.layered.messages import Entry, FilterMessage, Notification
+from sealcast.protections.layered.open import Opener
+from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.table import Conjunction as TableConjunction
+from sealcast.protections.layered.table import RoutingTable, Row
+from sealcast.protections.layered.tree import Path, Place, Tree
 from tests.schemes.layered_net import LABELS, TOY, Net, random_filter, random_tree, wrong_deliveries
 
 F = LabelFilter((Conjunction(((b"f",),)),))

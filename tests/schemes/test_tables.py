@@ -18,9 +18,9 @@ from sealcast.lab import groups as workloads
 from sealcast.primitives import kdf, labels
 from sealcast.primitives.labels import unmask
 from sealcast.primitives.secrets import Secret
-from sealcast.schemes.endpoint import keys, wraps
-from sealcast.schemes.endpoint.broker import EndpointSealer
-from sealcast.schemes.endpoint.tables import LINK, WRAP, TableKeys, TablePart
+from sealcast.protections.endpoint import keys, wraps
+from sealcast.protections.endpoint.sealer import EndpointSealer
+from sealcast.protections.endpoint.tables import LINK, WRAP, TableKeys, TablePart
 
 TOPIC = Secret(bytes(range(32)))
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from sealcast.control.discovery.advertisements import Advertisement, What
+from sealcast.control.discovery.restrictions import Restrictions
+from sealcast.control.envelopes import Party
 from sealcast.model.schema import Schema
 from sealcast.primitives.encoding import joined
-from sealcast.trust.discovery.advertisements import Advertisement, What
-from sealcast.trust.discovery.restrictions import Restrictions
-from sealcast.trust.envelopes import Party
 from tests.trust.control_world import NOW, REALM, SECOND
 from tests.trust.tampering import FLIPS, Cast, Signed, bent_certificates, bent_signatures, flipped
 

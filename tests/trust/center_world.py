@@ -8,17 +8,17 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from sealcast.clients.correspondence import Correspondent
-from sealcast.clients.credentials import Wallet
+from sealcast.control.center.service import KeyCenter, center_service
+from sealcast.control.correspondence import Correspondent
+from sealcast.control.desk import More
+from sealcast.control.discovery import embedded
+from sealcast.control.envelopes import Message, Opened, Party
+from sealcast.control.running import Running
+from sealcast.control.service import Service
+from sealcast.control.wallet import Wallet
 from sealcast.model import Schema
-from sealcast.trust.center.service import KeyCenter, center_service
-from sealcast.trust.certificates import Certificate, parse
+from sealcast.trust.certificates.certificate import Certificate, parse
 from sealcast.trust.deployment import Realm
-from sealcast.trust.desk import More
-from sealcast.trust.discovery import embedded
-from sealcast.trust.envelopes import Message, Opened, Party
-from sealcast.trust.running import Running
-from sealcast.trust.service import Service
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}]})
 SECOND = 1_000_000

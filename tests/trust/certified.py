@@ -14,9 +14,9 @@ from cryptography.x509.oid import NameOID
 
 from sealcast.primitives import hpke, p256, sign
 from sealcast.primitives.secrets import Secret
-from sealcast.trust import profile
-from sealcast.trust.authority import Authority
-from sealcast.trust.certificates import Certificate, PublicKeys, Role
+from sealcast.trust.certificates import profile
+from sealcast.trust.certificates.authority import Authority
+from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role
 from tests.wire.frames import seeded
 
 SECOND = 1_000_000

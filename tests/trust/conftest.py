@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from sealcast.trust.control import ControlPlane
+from sealcast.control.topics import ControlPlane
 
 
 @pytest.fixture(autouse=True)

@@ -6,22 +6,22 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
+from sealcast.control.asking import Asker
+from sealcast.control.budgets import Budgets
+from sealcast.control.discovery.bootstrap import NodeAddress
+from sealcast.control.discovery.client import Discovery
+from sealcast.control.discovery.node import DiscoveryNode
+from sealcast.control.discovery.store import Store
+from sealcast.control.envelopes import Opened, Party, Recipient
+from sealcast.control.journal import Journal
+from sealcast.control.service import Answer, Handler, Noise, Service
+from sealcast.control.topics import ControlPlane
 from sealcast.primitives.hpke import KemKey
 from sealcast.primitives.p256 import SigningKey
 from sealcast.primitives.sign import SigningKey as FrameKey
-from sealcast.trust.asking import Asker
-from sealcast.trust.authority import Authority
-from sealcast.trust.budgets import Budgets
-from sealcast.trust.certificates import Certificate, PublicKeys, Role
-from sealcast.trust.control import ControlPlane
-from sealcast.trust.discovery.bootstrap import NodeAddress
-from sealcast.trust.discovery.client import Discovery
-from sealcast.trust.discovery.node import DiscoveryNode
-from sealcast.trust.discovery.store import Store
-from sealcast.trust.envelopes import Opened, Party, Recipient
-from sealcast.trust.journal import Journal
-from sealcast.trust.lists import Cause
-from sealcast.trust.service import Answer, Handler, Noise, Service
+from sealcast.trust.certificates.authority import Authority
+from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role
+from sealcast.trust.certificates.lists import Cause
 
 REALM = bytes(range(16))
 NOW = 1_800_000_000_000_000

@@ -13,21 +13,22 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.clients.keepalive import KeepAlive
+from sealcast.broker import context as gate_keepers
+from sealcast.broker import topic as topics
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
+from sealcast.control.keepalive import KeepAlive
 from sealcast.errors import CannotOpen, SealcastError
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.mailbox import TopicReader
 from sealcast.model import Event, Schema
-from sealcast.pipeline import context
-from sealcast.pipeline import topic as topics
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
-from sealcast.schemes.endpoint.open import Opener
-from sealcast.trust import gates
+from sealcast.protections.endpoint import context
+from sealcast.protections.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
-from sealcast.trust.parameters import KeyParameters
+from sealcast.trust.realm.parameters import KeyParameters
+from sealcast.trust.tokens import gates
 from sealcast.wire import frame
 from sealcast.wire.sealed import SealedPiece
 from tests.clients.pump import pump
@@ -88,6 +89,7 @@ class World:
             publisher.close()
         self._publishers.clear()
         context._workers.clear()
+        gate_keepers._keepers.clear()
         topics._open.cache_clear()
         gates._gate.cache_clear()
         gates._trust.cache_clear()

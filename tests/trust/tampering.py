@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from sealcast.control.envelopes import Message, Party
 from sealcast.primitives import hpke
 from sealcast.primitives.encoding import joined
-from sealcast.trust.certificates import Role
-from sealcast.trust.envelopes import Message, Party
+from sealcast.trust.certificates.certificate import Role
 from sealcast.wire import cbor
 from sealcast.wire.cose import sig_structure
 from tests.trust.control_world import REALM, SECOND, World

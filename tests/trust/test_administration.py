@@ -13,10 +13,16 @@ import pytest
 
 from sealcast.errors import CertificateRejected, Corrupt, Misuse, NotFound, Rejected, RevocationRejected, TokenRejected
 from sealcast.model import Schema
-from sealcast.trust import certificates, gates, layout
+from sealcast.trust import layout
 from sealcast.trust.admin.compromise import respond
-from sealcast.trust.authority import DAY_US, LIFETIME_US, Authority
-from sealcast.trust.changes import (
+from sealcast.trust.certificates import certificate as certificates
+from sealcast.trust.certificates.authority import DAY_US, LIFETIME_US, Authority
+from sealcast.trust.certificates.lists import Cause
+from sealcast.trust.certificates.revocation import RevocationStore
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.deployment import Realm
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.realm.changes import (
     AddSubscription,
     EnrolEntity,
     RenewCertificate,
@@ -24,14 +30,10 @@ from sealcast.trust.changes import (
     RevokeCertificates,
     Right,
 )
-from sealcast.trust.deployment import Realm
-from sealcast.trust.identity import Identity
-from sealcast.trust.lists import Cause
-from sealcast.trust.parameters import KeyParameters
+from sealcast.trust.realm.parameters import KeyParameters
+from sealcast.trust.realm.state import RealmState
 from sealcast.trust.registry import now_us
-from sealcast.trust.revocation import RevocationStore
-from sealcast.trust.roles import Role
-from sealcast.trust.state import RealmState
+from sealcast.trust.tokens import gates
 
 SCHEMA = Schema.from_json(
     {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}, {"name": "symbol", "type": "string"}]}

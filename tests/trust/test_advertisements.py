@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sealcast.control.discovery import advertisements
+from sealcast.control.discovery.advertisements import Advertisement, AdvertisementReason, AdvertisementRejected, What
+from sealcast.control.discovery.node import DiscoveryNode
+from sealcast.control.discovery.queries import Matcher, Query
+from sealcast.control.discovery.restrictions import Restrictions
+from sealcast.control.discovery.store import Store
+from sealcast.control.envelopes import Party
 from sealcast.errors import Corrupt, FilterRejected, Misuse
-from sealcast.trust.certificates import Role
-from sealcast.trust.changes import Right
-from sealcast.trust.discovery import advertisements
-from sealcast.trust.discovery.advertisements import Advertisement, AdvertisementReason, AdvertisementRejected, What
-from sealcast.trust.discovery.node import DiscoveryNode
-from sealcast.trust.discovery.queries import Matcher, Query
-from sealcast.trust.discovery.restrictions import Restrictions
-from sealcast.trust.discovery.store import Store
-from sealcast.trust.envelopes import Party
+from sealcast.trust.certificates.certificate import Role
+from sealcast.trust.realm.changes import Right
 from sealcast.wire import cbor
 from tests.trust.advertising import HOUR, SCHEMA, bent_advertisements, by_hand, topic
 from tests.trust.control_world import NOW, REALM, SECOND

@@ -10,9 +10,11 @@ from hypothesis import strategies as st
 
 from sealcast.errors import SealcastError
 from sealcast.model import Schema
-from sealcast.trust import audit
 from sealcast.trust.admin.compromise import respond
-from sealcast.trust.changes import (
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.deployment import Realm
+from sealcast.trust.realm import audit
+from sealcast.trust.realm.changes import (
     Access,
     AddSubscription,
     Change,
@@ -26,9 +28,7 @@ from sealcast.trust.changes import (
     Right,
     RotateTopic,
 )
-from sealcast.trust.deployment import Realm
-from sealcast.trust.realm import EMPTY, Fold, RealmState
-from sealcast.trust.roles import Role
+from sealcast.trust.realm.machine import EMPTY, Fold, RealmState
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}]})
 NAMES, TOPICS = ("alice", "bob", "broker"), ("quotes", "orders")

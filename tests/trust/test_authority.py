@@ -12,9 +12,10 @@ import pytest
 
 from sealcast.errors import CertificateRejected, Corrupt, Misuse, NotFound, Rejected
 from sealcast.primitives import p256, x509, x509_lists
-from sealcast.trust import applications, certificates, keyfile
-from sealcast.trust.applications import Application
-from sealcast.trust.authority import (
+from sealcast.trust.certificates import applications
+from sealcast.trust.certificates import certificate as certificates
+from sealcast.trust.certificates.applications import Application
+from sealcast.trust.certificates.authority import (
     AUTHORITY_LIFETIME_US,
     BACKDATED_US,
     DAY_US,
@@ -24,8 +25,9 @@ from sealcast.trust.authority import (
     Authority,
     Wanted,
 )
-from sealcast.trust.certificates import Certificate, CertificateReason, PublicKeys, Role
-from sealcast.trust.revocation import NOTHING_REVOKED, Cause, RevocationLog
+from sealcast.trust.certificates.certificate import Certificate, CertificateReason, PublicKeys, Role
+from sealcast.trust.certificates.revocation import NOTHING_REVOKED, Cause, RevocationLog
+from sealcast.trust.vault import keyfile
 from sealcast.wire import cbor
 from tests.trust.certified import NOW, OTHER_REALM, REALM, SECOND, frame_key, house, identity, kem_key, keys
 
@@ -255,7 +257,7 @@ def test_a_key_left_behind_by_a_cut_attempt_is_taken_up(
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("sealcast.trust.authority_files.write_certificate", killed)
+    monkeypatch.setattr("sealcast.trust.certificates.authority_files.write_certificate", killed)
     with pytest.raises(KeyboardInterrupt):
         authority.succeed(NOW)
     monkeypatch.undo()

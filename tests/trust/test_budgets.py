@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sealcast.control.budgets import SECOND_US, Allowance, Budgets
 from sealcast.errors import Misuse
-from sealcast.trust.budgets import SECOND_US, Allowance, Budgets
 
 SMALL = Allowance(per_second=10, burst=5, base_delay_us=1_000, max_delay_us=64_000, forgive_us=SECOND_US)
 

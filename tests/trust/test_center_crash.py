@@ -13,19 +13,19 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.clients import requests as ask
-from sealcast.clients.correspondence import Correspondent
+from sealcast.control import envelopes
+from sealcast.control import requests as ask
+from sealcast.control.center import requests
+from sealcast.control.center.requests import Authorise, Register, Rotate
+from sealcast.control.center.service import center_service
+from sealcast.control.correspondence import Correspondent
+from sealcast.control.envelopes import Message, Recipient
+from sealcast.control.journal import Journal
+from sealcast.control.topics import ControlPlane
 from sealcast.errors import Unavailable
-from sealcast.trust import envelopes
-from sealcast.trust.center import requests
-from sealcast.trust.center.requests import Authorise, Register, Rotate
-from sealcast.trust.center.service import center_service
-from sealcast.trust.changes import Right
-from sealcast.trust.control import ControlPlane
 from sealcast.trust.deployment import Realm
-from sealcast.trust.envelopes import Message, Recipient
-from sealcast.trust.journal import Journal
-from sealcast.trust.state import RealmState
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.state import RealmState
 from sealcast.trust.storage.rows import Rows
 from tests.cli.shell import spawn
 from tests.trust.center_world import SCHEMA, World

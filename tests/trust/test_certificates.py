@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from sealcast.errors import CertificateRejected, Misuse
 from sealcast.primitives import hpke, x509, x509_lists
-from sealcast.trust import certificates, profile
-from sealcast.trust.certificates import CertificateReason, Role, Trust, renewal_due
-from sealcast.trust.lists import RevocationReason, Revoked
-from sealcast.trust.revocation import NOTHING_REVOKED, Cause, RevocationView
+from sealcast.trust.certificates import certificate as certificates
+from sealcast.trust.certificates import profile
+from sealcast.trust.certificates.certificate import CertificateReason, Role, Trust, renewal_due
+from sealcast.trust.certificates.lists import RevocationReason, Revoked
+from sealcast.trust.certificates.revocation import NOTHING_REVOKED, Cause, RevocationView
 from tests.trust.certified import (
     DAY,
     NOW,

@@ -8,14 +8,14 @@ import pytest
 
 from sealcast.errors import Misuse, NotFound, Rejected
 from sealcast.model import Schema
-from sealcast.trust import compromise
 from sealcast.trust.admin.compromise import respond
-from sealcast.trust.changes import Right
+from sealcast.trust.certificates.lists import Cause
 from sealcast.trust.deployment import Realm
-from sealcast.trust.gates import gate_of
-from sealcast.trust.lists import Cause
-from sealcast.trust.token_reasons import TokenReason
-from sealcast.trust.tokens import TokenRejected
+from sealcast.trust.realm import compromise
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.tokens.gates import gate_of
+from sealcast.trust.tokens.reasons import TokenReason
+from sealcast.trust.tokens.token import TokenRejected
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}]})
 

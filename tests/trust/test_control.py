@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
+from sealcast.control.asking import Address
+from sealcast.control.envelopes import MAX_ENVELOPE_BYTES, Message, Opened, Party, seal
+from sealcast.control.journal import Journal
+from sealcast.control.service import MAX_SENT, Answer, Service, ServiceRefused
+from sealcast.control.topics import Busy, ControlPlane, new_topic_id
 from sealcast.errors import Misuse, NotFound, Rejected, SealcastError, Unavailable
-from sealcast.trust.asking import Address
-from sealcast.trust.control import Busy, ControlPlane, new_topic_id
-from sealcast.trust.envelopes import MAX_ENVELOPE_BYTES, Message, Opened, Party, seal
-from sealcast.trust.journal import Journal
-from sealcast.trust.service import MAX_SENT, Answer, Service, ServiceRefused
 from tests.trust.control_world import REALM, SECOND, Echo
 from tests.trust.tampering import Cast
 
@@ -237,8 +237,8 @@ def test_answers_go_only_where_one_is_awaited(tmp_path: Path) -> None:
 
 
 def test_memory_is_bounded_for_each_sender(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sealcast.trust.service.MAX_ANSWERED_EACH", 3)
-    monkeypatch.setattr("sealcast.trust.service.MAX_ANSWERED", 5)
+    monkeypatch.setattr("sealcast.control.service.MAX_ANSWERED_EACH", 3)
+    monkeypatch.setattr("sealcast.control.service.MAX_ANSWERED", 5)
     service, plane = WORLD.service(tmp_path, CENTER, Echo()), ControlPlane(tmp_path, origin="all")
     topic = plane.create(reply=True)
     for party, count in ((ALICE, 5), (MALLORY, 5)):
@@ -252,7 +252,7 @@ def test_memory_is_bounded_for_each_sender(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_old_answers_are_let_go_and_their_ids_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sealcast.trust.journal.MAX_KEPT_BYTES", 8_000)
+    monkeypatch.setattr("sealcast.control.journal.MAX_KEPT_BYTES", 8_000)
     service, plane = WORLD.service(tmp_path, CENTER, Echo()), ControlPlane(tmp_path, origin="alice")
     topic = plane.create(reply=True)
     for i in range(12):

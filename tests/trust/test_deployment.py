@@ -10,8 +10,8 @@ import pytest
 from sealcast.errors import Corrupt, FilterRejected, Misuse, NotFound, Rejected
 from sealcast.model import Schema
 from sealcast.trust import layout
-from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
+from sealcast.trust.realm.changes import Right
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}]})
 
@@ -86,7 +86,7 @@ def test_a_granted_topic_hands_out_keys_with_rights_only(realm: Realm) -> None:
 
 
 def test_enrolment_cut_short_is_taken_up_again(realm: Realm) -> None:
-    from sealcast.trust.identity import Identity
+    from sealcast.trust.keys.identity import Identity
 
     left_behind = Identity.generate("alice")
     left_behind.save(realm.paths.entity_key("alice"))

@@ -7,17 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.clients import requests as ask
-from sealcast.clients.correspondence import Correspondent
-from sealcast.clients.credentials import Wallet
+from sealcast.control import desk as desks
+from sealcast.control import requests as ask
+from sealcast.control.correspondence import Correspondent
+from sealcast.control.desk import DeskReason, Renew, Subscribe, Unsubscribe, desk_service
+from sealcast.control.envelopes import Opened
+from sealcast.control.service import Answer, ServiceRefused
+from sealcast.control.wallet import Wallet
 from sealcast.errors import Rejected, Unavailable
-from sealcast.trust import desk as desks
-from sealcast.trust.broker import BrokerSecrets
-from sealcast.trust.changes import Right
-from sealcast.trust.desk import DeskReason, Renew, Subscribe, Unsubscribe, desk_service
-from sealcast.trust.envelopes import Opened
-from sealcast.trust.service import Answer, ServiceRefused
-from sealcast.trust.tokens import TokenReason
+from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.tokens.token import TokenReason
 from sealcast.wire import cbor
 from tests.trust.center_world import SCHEMA, SECOND, World
 

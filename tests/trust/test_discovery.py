@@ -9,19 +9,19 @@ from typing import Any
 
 import pytest
 
+from sealcast.control.asking import Address
+from sealcast.control.discovery import advertisements, bootstrap
+from sealcast.control.discovery.advertisements import Advertisement, What
+from sealcast.control.discovery.bootstrap import NodeAddress
+from sealcast.control.discovery.client import Discovery, Found
+from sealcast.control.discovery.node import FIND, DiscoveryNode
+from sealcast.control.discovery.queries import Matcher, Query
+from sealcast.control.discovery.restrictions import Restrictions
+from sealcast.control.discovery.store import Store
+from sealcast.control.envelopes import Message, Opened, Party, open_reply, seal
+from sealcast.control.service import Answer, Noise, ServiceRefused
+from sealcast.control.topics import ControlPlane
 from sealcast.errors import Corrupt, Misuse, NotFound, Rejected, Unavailable
-from sealcast.trust.asking import Address
-from sealcast.trust.control import ControlPlane
-from sealcast.trust.discovery import advertisements, bootstrap
-from sealcast.trust.discovery.advertisements import Advertisement, What
-from sealcast.trust.discovery.bootstrap import NodeAddress
-from sealcast.trust.discovery.client import Discovery, Found
-from sealcast.trust.discovery.node import FIND, DiscoveryNode
-from sealcast.trust.discovery.queries import Matcher, Query
-from sealcast.trust.discovery.restrictions import Restrictions
-from sealcast.trust.discovery.store import Store
-from sealcast.trust.envelopes import Message, Opened, Party, open_reply, seal
-from sealcast.trust.service import Answer, Noise, ServiceRefused
 from sealcast.wire import cbor
 from tests.trust.advertising import HOUR, bent_advertisements, topic
 from tests.trust.control_world import NOW, REALM, SECOND, Echo, Nodes

@@ -14,15 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sealcast.errors import CertificateRejected, Misuse
-from sealcast.primitives.hpke import KemKey
-from sealcast.primitives.p256 import SigningKey
-from sealcast.primitives.secrets import Secret
-from sealcast.trust import envelopes
-from sealcast.trust.certificates import Certificate, Trust
-from sealcast.trust.discovery import advertisements
-from sealcast.trust.discovery.advertisements import AdvertisementRejected
-from sealcast.trust.envelopes import (
+from sealcast.control import envelopes
+from sealcast.control.discovery import advertisements
+from sealcast.control.discovery.advertisements import AdvertisementRejected
+from sealcast.control.envelopes import (
     EnvelopeReason,
     EnvelopeRejected,
     Message,
@@ -34,6 +29,11 @@ from sealcast.trust.envelopes import (
     open_request,
     seal,
 )
+from sealcast.errors import CertificateRejected, Misuse
+from sealcast.primitives.hpke import KemKey
+from sealcast.primitives.p256 import SigningKey
+from sealcast.primitives.secrets import Secret
+from sealcast.trust.certificates.certificate import Certificate, Trust
 from tests.trust.control_world import REALM, SECOND
 from tests.trust.tampering import Case, Cast, bent_envelopes, padded
 

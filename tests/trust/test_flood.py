@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from sealcast.control.asking import Address
+from sealcast.control.budgets import Allowance, Budgets
+from sealcast.control.envelopes import MAX_ENVELOPE_BYTES, Message, Party, seal
+from sealcast.control.journal import Journal
+from sealcast.control.service import Noise, Service
+from sealcast.control.topics import MAX_QUEUE, Busy, ControlPlane
 from sealcast.errors import Misuse, NotFound
 from sealcast.log.embedded import EmbeddedLog
-from sealcast.trust.asking import Address
-from sealcast.trust.budgets import Allowance, Budgets
-from sealcast.trust.control import MAX_QUEUE, Busy, ControlPlane
-from sealcast.trust.envelopes import MAX_ENVELOPE_BYTES, Message, Party, seal
-from sealcast.trust.journal import Journal
-from sealcast.trust.service import Noise, Service
 from sealcast.wire import cbor
 from tests.trust.control_world import REALM, SECOND, Echo
 from tests.trust.tampering import Case, Cast, bent_envelopes
@@ -274,7 +274,7 @@ def test_two_handles_may_serve_one_service(tmp_path: Path) -> None:
 _SERVE = """
 import sys
 from pathlib import Path
-from sealcast.trust.control import ControlPlane
+from sealcast.control.topics import ControlPlane
 plane = ControlPlane(Path(sys.argv[1]), origin="another process")
 for line in sys.stdin:
     plane.post(bytes.fromhex(sys.argv[2]), bytes.fromhex(line.strip()))

@@ -11,12 +11,12 @@ import pytest
 
 from sealcast.errors import CannotOpen, Corrupt, Misuse, NotFound, Rejected
 from sealcast.model import Schema
-from sealcast.trust.broker import BrokerSecrets
-from sealcast.trust.centers import CenterSecrets
-from sealcast.trust.changes import Access, CreateTopic, PublishPairKey
-from sealcast.trust.identity import Identity
-from sealcast.trust.realm import EMPTY, RealmState, apply_all
-from sealcast.trust.roles import Role
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.keys.centers import CenterSecrets
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.realm.changes import Access, CreateTopic, PublishPairKey
+from sealcast.trust.realm.machine import EMPTY, RealmState, apply_all
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
 

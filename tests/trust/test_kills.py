@@ -23,11 +23,11 @@ from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Rejected
 from sealcast.model import Event, Schema
-from sealcast.trust import certificates
 from sealcast.trust.admin import compromise
+from sealcast.trust.certificates import certificate as certificates
+from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm, now_us
-from sealcast.trust.roles import Role
-from sealcast.trust.state import RealmState
+from sealcast.trust.realm.state import RealmState
 from tests.clients.pump import pump
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}]})

@@ -15,15 +15,14 @@ from sealcast.model import Schema
 from sealcast.primitives import kdf
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.x25519 import AgreementKey
-from sealcast.schemes.layered.agreement import exponents_for, layers_for
-from sealcast.schemes.layered.layers import shared_exponent
-from sealcast.schemes.layered.tree import Tree, TreeId
-from sealcast.trust import layer_announcements
-from sealcast.trust.authority import LIFETIME_US
-from sealcast.trust.changes import AnnounceLayerKey
+from sealcast.protections.layered.agreement import exponents_for, layers_for
+from sealcast.protections.layered.layers import shared_exponent
+from sealcast.protections.layered.tree import Tree, TreeId
+from sealcast.trust.certificates.authority import LIFETIME_US
 from sealcast.trust.deployment import Realm
-from sealcast.trust.layer_announcements import About, LayerKeyReason, LayerKeyRejected
-from sealcast.trust.layer_keys import (
+from sealcast.trust.keys import layer_announcements
+from sealcast.trust.keys.layer_announcements import About, LayerKeyReason, LayerKeyRejected
+from sealcast.trust.keys.layer_keys import (
     LayerKeyring,
     agreement_keys,
     key_file,
@@ -32,10 +31,11 @@ from sealcast.trust.layer_keys import (
     participants,
     spent,
 )
-from sealcast.trust.layering import LAYERED, Layering
+from sealcast.trust.realm.changes import AnnounceLayerKey
+from sealcast.trust.realm.layering import LAYERED, Layering
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import LayerKey
 from sealcast.trust.registry import now_us
-from sealcast.trust.state import RealmState
-from sealcast.trust.topics import LayerKey
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}]})
 SECOND = 1_000_000

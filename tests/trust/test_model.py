@@ -29,18 +29,20 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from sealcast.broker import standing
+from sealcast.broker.replay import Windows
+from sealcast.broker.tables import SubscriptionTable
 from sealcast.errors import SealcastError, TokenRejected
-from sealcast.pipeline import standing
-from sealcast.pipeline.tables import SubscriptionTable
-from sealcast.trust import gates, tokens, topics
 from sealcast.trust.admin import compromise
-from sealcast.trust.changes import Right
-from sealcast.trust.replay import Windows
-from sealcast.trust.revocation import RevocationView
-from sealcast.trust.state import RealmState
-from sealcast.trust.templates import Template
-from sealcast.trust.topic_keys import TopicKeys
-from sealcast.trust.topics import Terms
+from sealcast.trust.certificates.revocation import RevocationView
+from sealcast.trust.keys.topic_keys import TopicKeys
+from sealcast.trust.realm import topics
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.templates import Template
+from sealcast.trust.realm.topics import Terms
+from sealcast.trust.tokens import gates
+from sealcast.trust.tokens import token as tokens
 from tests.trust.model_world import GRACE, SECOND, SKEW, STALE, TOKEN, TOPICS, World, founded
 from tests.trust.oracle import PUBLISH, RIGHTS, SUBSCRIBE, Frame, Oracle, Said, Taken, Term, Ticket, Topic
 

@@ -12,10 +12,12 @@ from sealcast.errors import Corrupt, Misuse, NotFound, ParameterRejected, Reject
 from sealcast.model import Schema
 from sealcast.primitives import modular
 from sealcast.primitives.curve import CURVE
-from sealcast.schemes.layered import tree as trees
-from sealcast.schemes.layered.tree import Tree
-from sealcast.trust import changes, layering
-from sealcast.trust.changes import (
+from sealcast.protections.layered import tree as trees
+from sealcast.protections.layered.tree import Tree
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.deployment import Realm
+from sealcast.trust.realm import changes, layering
+from sealcast.trust.realm.changes import (
     AddSubscription,
     AnnounceLayerKey,
     Change,
@@ -29,11 +31,9 @@ from sealcast.trust.changes import (
     Right,
     RotateTopic,
 )
-from sealcast.trust.deployment import Realm
-from sealcast.trust.layering import LAYERED, Layering
-from sealcast.trust.overlays import MAX_BROKER_DEPTH, Overlay
-from sealcast.trust.realm import EMPTY, Fold, RealmState, apply, apply_all
-from sealcast.trust.roles import Role
+from sealcast.trust.realm.layering import LAYERED, Layering
+from sealcast.trust.realm.machine import EMPTY, Fold, RealmState, apply, apply_all
+from sealcast.trust.realm.overlays import MAX_BROKER_DEPTH, Overlay
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}]})
 BROKERS = [f"b{i}" for i in range(6)]

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sealcast.errors import ParameterRejected
 from sealcast.primitives.p256 import Hash
-from sealcast.trust.parameters import BOUNDS, KeyParameters, TokenHash
+from sealcast.trust.realm.parameters import BOUNDS, KeyParameters, TokenHash
 
 
 def test_defaults_are_the_strongest_key_and_what_the_spine_did() -> None:

@@ -8,8 +8,9 @@ import pytest
 
 from sealcast.errors import Misuse, NotFound, Rejected, RevocationRejected, SealcastError
 from sealcast.model import Schema
-from sealcast.trust import changes as stored
-from sealcast.trust.changes import (
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.realm import changes as stored
+from sealcast.trust.realm.changes import (
     Access,
     AddAuthority,
     AddSubscription,
@@ -30,10 +31,9 @@ from sealcast.trust.changes import (
     Right,
     RotateTopic,
 )
-from sealcast.trust.parameters import KeyParameters
-from sealcast.trust.realm import EMPTY, Fold, RealmState, apply, apply_all
-from sealcast.trust.roles import Role
-from sealcast.trust.topics import Topic
+from sealcast.trust.realm.machine import EMPTY, Fold, RealmState, apply, apply_all
+from sealcast.trust.realm.parameters import KeyParameters
+from sealcast.trust.realm.topics import Topic
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "decimal", "step": "0.01", "min": "0.00"}]})
 BOTH = (Right.PUBLISH, Right.SUBSCRIBE)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from sealcast.errors import Corrupt, FilterRejected, Misuse, NotFound, Rejected, SealcastError, Unavailable
 from sealcast.model import Schema
-from sealcast.trust.changes import (
+from sealcast.trust.realm.changes import (
     Access,
     AddSubscription,
     Change,
@@ -28,7 +28,7 @@ from sealcast.trust.changes import (
     RevokeEntity,
     Right,
 )
-from sealcast.trust.realm import RealmState
+from sealcast.trust.realm.machine import RealmState
 from sealcast.trust.registry import Registry
 from sealcast.trust.storage.address import Server as Address
 from tests.trust.places import FilePlace, Place, ServerPlace

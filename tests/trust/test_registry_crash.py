@@ -15,8 +15,8 @@ import pytest
 from sqlalchemy.exc import OperationalError
 
 from sealcast.errors import Unavailable
-from sealcast.trust.changes import EnrolEntity
-from sealcast.trust.realm import RealmState
+from sealcast.trust.realm.changes import EnrolEntity
+from sealcast.trust.realm.machine import RealmState
 from sealcast.trust.registry import Registry
 from sealcast.trust.storage.rows import Rows
 from sealcast.trust.storage.store import Store

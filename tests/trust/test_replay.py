@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sealcast.broker import replay
+from sealcast.broker.quota import Quota
+from sealcast.broker.replay import CLAIM, Bounds, Claims, Verdict, Windows, identify
 from sealcast.errors import Corrupt, Misuse
-from sealcast.trust import replay
-from sealcast.trust.quota import Quota
-from sealcast.trust.replay import CLAIM, Bounds, Claims, Verdict, Windows, identify
 
 PERIOD = 1_000
 WIDE = Quota(10**9, 10**9, 86_400)

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from sealcast.errors import Corrupt, RevocationRejected
 from sealcast.log import files
-from sealcast.trust import lists, revocation
-from sealcast.trust.authority import Authority
-from sealcast.trust.certificates import Trust
-from sealcast.trust.lists import RevocationDelta
-from sealcast.trust.revocation import NOTHING_REVOKED, Cause, Fetched, RevocationStore
+from sealcast.trust.certificates import lists, revocation
+from sealcast.trust.certificates.authority import Authority
+from sealcast.trust.certificates.certificate import Trust
+from sealcast.trust.certificates.lists import RevocationDelta
+from sealcast.trust.certificates.revocation import NOTHING_REVOKED, Cause, Fetched, RevocationStore
 from sealcast.wire import cbor
 from tests.trust.certified import NOW, REALM, house
 from tests.vectors import make_certificates
@@ -254,8 +254,8 @@ def test_killed_for_real(tmp_path: Path) -> None:
     script = f"""
 import sys
 from pathlib import Path
-from sealcast.trust.authority import Authority
-from sealcast.trust.revocation import Cause
+from sealcast.trust.certificates.authority import Authority
+from sealcast.trust.certificates.revocation import Cause
 authority = Authority.load(Path({str(tmp_path / "authority")!r}))
 for n in range(10_000):
     made = authority.revoke([(1 << 112) | n + 1], Cause.SUPERSEDED, {NOW} + n)

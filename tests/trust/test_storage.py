@@ -13,8 +13,8 @@ import pytest
 
 from sealcast.errors import Corrupt, DiskFull, Locked, Misuse, NotFound, SealcastError, Unavailable
 from sealcast.trust import registry as registries
-from sealcast.trust.changes import EnrolEntity
 from sealcast.trust.deployment import Realm
+from sealcast.trust.realm.changes import EnrolEntity
 from sealcast.trust.registry import Registry
 from sealcast.trust.storage import address, postgres, schema, sqlite
 from tests.cli.shell import sealcast

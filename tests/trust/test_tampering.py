@@ -23,11 +23,11 @@ from functools import cache
 
 import pytest
 
-from sealcast.trust.discovery.advertisements import AdvertisementReason
-from sealcast.trust.envelopes import EnvelopeReason
-from sealcast.trust.lists import RevocationReason
-from sealcast.trust.profile import CertificateReason
-from sealcast.trust.tokens import TokenReason
+from sealcast.control.discovery.advertisements import AdvertisementReason
+from sealcast.control.envelopes import EnvelopeReason
+from sealcast.trust.certificates.lists import RevocationReason
+from sealcast.trust.certificates.profile import CertificateReason
+from sealcast.trust.tokens.token import TokenReason
 from tests.trust.advertising import bent_advertisements
 from tests.trust.tampering import Cast, bent_envelopes
 from tests.vectors import make_certificates, make_tokens

@@ -15,7 +15,7 @@ from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import And
 from sealcast.model.schema import Attribute, Schema, Type, Value
-from sealcast.trust.templates import EVERYTHING, MAX_TAGS, Tag, Template
+from sealcast.trust.realm.templates import EVERYTHING, MAX_TAGS, Tag, Template
 from sealcast.wire.limits import MAX_TEMPLATE_BYTES
 from tests.filters.worlds import columns_of
 

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.x509 import load_der_x509_certificate
 
 from sealcast.errors import TokenRejected
-from sealcast.trust import claims as wire
-from sealcast.trust import tokens
-from sealcast.trust.tokens import TokenReason
+from sealcast.trust.tokens import claims as wire
+from sealcast.trust.tokens import token as tokens
+from sealcast.trust.tokens.token import TokenReason
 from sealcast.wire import cbor, cose
 from tests.trust import token_world as world
 from tests.trust.token_judge import judged, verify

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from sealcast.errors import TokenRejected
-from sealcast.trust.changes import Right
-from sealcast.trust.tokens import Presented, Token, TokenGate, VerifiedTokens
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.tokens.token import Presented, Token, TokenGate, VerifiedTokens
 from tests.trust import token_world as world
 from tests.trust.token_judge import judged, verify
 from tests.trust.token_world import NOW, SECOND, frame_key, gate, mint, topic

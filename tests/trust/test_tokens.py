@@ -16,12 +16,12 @@ from hypothesis import strategies as st
 
 from sealcast.errors import Misuse, TokenRejected
 from sealcast.primitives.p256 import Hash
-from sealcast.trust import claims as wire
-from sealcast.trust import tokens
-from sealcast.trust.certificates import Trust
-from sealcast.trust.changes import Right
-from sealcast.trust.templates import Template
-from sealcast.trust.tokens import TokenGate, TokenReason
+from sealcast.trust.certificates.certificate import Trust
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.templates import Template
+from sealcast.trust.tokens import claims as wire
+from sealcast.trust.tokens import token as tokens
+from sealcast.trust.tokens.token import TokenGate, TokenReason
 from sealcast.wire import cbor
 from tests.trust import token_world as world
 from tests.trust.token_judge import judged, topic_of, verify

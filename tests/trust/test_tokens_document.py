@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.trust.parameters import BOUNDS, KeyParameters
-from sealcast.trust.templates import Template
-from sealcast.trust.tokens import TokenReason
+from sealcast.trust.realm.parameters import BOUNDS, KeyParameters
+from sealcast.trust.realm.templates import Template
+from sealcast.trust.tokens.token import TokenReason
 
 DOCUMENT = (Path(__file__).parents[2] / "docs" / "trust" / "tokens.md").read_text()
 

@@ -19,8 +19,8 @@ from sealcast.errors import CannotOpen, Corrupt, Misuse, NotFound, Rejected, Sea
 from sealcast.model import Schema
 from sealcast.primitives import passphrase
 from sealcast.primitives.secrets import Secret
-from sealcast.trust import keyfile, unlock
 from sealcast.trust.deployment import Realm
+from sealcast.trust.vault import keyfile, unlock
 
 KIND = "sealcast entity"
 BODY = {"entity": "alice", "ed25519_seed": "5e" * 32}

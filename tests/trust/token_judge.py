@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sealcast.errors import TokenRejected
-from sealcast.trust.changes import Right
-from sealcast.trust.parameters import KeyParameters
-from sealcast.trust.tokens import TokenGate
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.parameters import KeyParameters
+from sealcast.trust.tokens.token import TokenGate
 from tests.trust import token_world as world
 
 

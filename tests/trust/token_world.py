@@ -15,14 +15,16 @@ from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.primitives import sign, x509
 from sealcast.primitives.p256 import SigningKey
 from sealcast.primitives.secrets import Secret
-from sealcast.trust import certificates, profile, tokens
-from sealcast.trust.certificates import Certificate, Role, Trust
-from sealcast.trust.changes import Access, Right
-from sealcast.trust.parameters import KeyParameters
-from sealcast.trust.profile import AUTHORITY_NAME, AUTHORITY_USAGES, EXTENSION, HOLDER_USAGES, ROOT_NAME
-from sealcast.trust.templates import Template
-from sealcast.trust.tokens import Claims, TokenGate, VerifiedTokens
-from sealcast.trust.topics import Topic
+from sealcast.trust.certificates import certificate as certificates
+from sealcast.trust.certificates import profile
+from sealcast.trust.certificates.certificate import Certificate, Role, Trust
+from sealcast.trust.certificates.profile import AUTHORITY_NAME, AUTHORITY_USAGES, EXTENSION, HOLDER_USAGES, ROOT_NAME
+from sealcast.trust.realm.changes import Access, Right
+from sealcast.trust.realm.parameters import KeyParameters
+from sealcast.trust.realm.templates import Template
+from sealcast.trust.realm.topics import Topic
+from sealcast.trust.tokens import token as tokens
+from sealcast.trust.tokens.token import Claims, TokenGate, VerifiedTokens
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND

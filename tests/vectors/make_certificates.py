@@ -2,11 +2,11 @@
 
 A certificate is judged by a root and authorities, at a time, under revocations, for a role or a holder where one is
 asked for. `context` is the usual one, and a vector says what differs in its own. One with a `reason` must be refused
-for that reason (a word of `sealcast.trust.certificates.CertificateReason`); one without is to be taken. `flips` are the
+for that reason (a word of `CertificateReason`); one without is to be taken. `flips` are the
 good certificate (of the context) with one bit changed, in every field. Serial numbers are hexadecimal, 16 bytes.
 
 Revocation lists are judged by what is known before: `known` are lists taken in already, `given` come next, together. A
-`reason` is a word of `sealcast.trust.lists.RevocationReason`; without one they are taken and lead to `number`.
+`reason` is a word of `RevocationReason`; without one they are taken and lead to `number`.
 
 Mis-issued certificates and lists are signed properly, by the key of the authority they name: only the check in
 question stands against them. Cases are named here with their reasons as they should be; that the code agrees is for
@@ -25,9 +25,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from sealcast.primitives import p256
-from sealcast.trust import lists, profile
-from sealcast.trust.certificates import Role
-from sealcast.trust.lists import Cause, RevocationDelta, Revoked
+from sealcast.trust.certificates import lists, profile
+from sealcast.trust.certificates.certificate import Role
+from sealcast.trust.certificates.lists import Cause, RevocationDelta, Revoked
 from sealcast.wire import cbor, cose
 from tests.trust import spans
 from tests.trust.certified import (

@@ -1,7 +1,7 @@
 """Writes envelopes.json beside this file: `python -m tests.vectors.make_envelopes` from the repository's root.
 
 Requests and advertisements, with the realm's trust and the private keys that open and sign them. One with a `reason`
-must be refused for that reason (a word of `sealcast.trust.envelopes.EnvelopeReason`, or of `AdvertisementReason`), one
+must be refused for that reason (a word of `EnvelopeReason`, or of `AdvertisementReason`), one
 without is to be taken. A good request was sealed from `signed`, which is to be made again to the same bytes from the
 sender's key and the fields; sealing itself draws at random. Everything is hexadecimal unless it is text or a time.
 

@@ -2,7 +2,7 @@
 
 A token is to be judged in a context: by whom (root, authorities, key centers), for which topic, when, for which right,
 shown with which key, under which revocations. `context` is the usual one, and a vector says what differs in its own. A
-vector with a `reason` must be refused for that reason, a word of `sealcast.trust.tokens.TokenReason`; one without is to
+vector with a `reason` must be refused for that reason, a word of `TokenReason`; one without is to
 be taken. `flips` are the good token with one bit changed, in every byte: offset:mask under the reason.
 
 Cases are named here with their reasons, as they should be; that the code agrees is for the tests.
@@ -16,9 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from sealcast.primitives.p256 import Hash, SigningKey
-from sealcast.trust import claims as wire
-from sealcast.trust.changes import Right
-from sealcast.trust.claims import (
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.templates import Template
+from sealcast.trust.tokens import claims as wire
+from sealcast.trust.tokens.claims import (
     AUD,
     CERTIFICATE,
     CLAIMS,
@@ -34,7 +35,6 @@ from sealcast.trust.claims import (
     SUB,
     TEMPLATE,
 )
-from sealcast.trust.templates import Template
 from sealcast.wire import cbor, cose
 from tests.trust import token_world as world
 from tests.trust.token_world import DAY, NOW, PARSED, SECOND, frame_key, identity, mint

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sealcast.errors import FrameRejected, Misuse
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey, VerifyKey
-from sealcast.schemes.layered import messages
-from sealcast.schemes.layered.tree import MAX_LAYERS
+from sealcast.protections.layered import messages
+from sealcast.protections.layered.tree import MAX_LAYERS
 from sealcast.wire import limits, posts
 from sealcast.wire.posts import PostedFilter
 from tests.vectors import make_posts as made

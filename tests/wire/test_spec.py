@@ -10,7 +10,7 @@ from sealcast.model import event, schema
 from sealcast.primitives import aead, kdf, merkle
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
-from sealcast.schemes.endpoint import keys
+from sealcast.trust.keys.frames import associated_data, frame_key
 from sealcast.wire import cose, frame, limits, sealed
 from tests.wire.frames import SCHEMA, Publisher, messages, seeded
 
@@ -36,7 +36,7 @@ def example() -> dict[str, bytes]:
         "signed": received.signed,
         "body": frame.encode_body([message]),
         "frame key": kdf.derive(Secret(seeded(f"pair {publisher.name}")), b"frame", publisher.boot).reveal(),
-        "key's associated data": keys.associated_data(publisher.topic, publisher.epoch),
+        "key's associated data": associated_data(publisher.topic, publisher.epoch),
         "commitment": received.commitment,
         "nonce": received.nonce,
         "associated data": received.body_aad,
@@ -69,9 +69,7 @@ def test_the_example_holds_together() -> None:
     key = SealingKey(Secret(e["frame key"]), e["key's associated data"])
     assert key.commitment == e["commitment"]
     assert key.open(e["nonce"], e["commitment"], e["ciphertext"], e["associated data"]) == e["body"]
-    assert (
-        keys.frame_key(Secret(e["pair key"]), Publisher().boot, e["key's associated data"]).commitment == key.commitment
-    )
+    assert frame_key(Secret(e["pair key"]), Publisher().boot, e["key's associated data"]).commitment == key.commitment
 
 
 def test_the_limits_are_those_of_the_code() -> None:

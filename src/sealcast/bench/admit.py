@@ -28,19 +28,19 @@ import pyarrow as pa
 from nacl.signing import SigningKey, VerifyKey
 
 from sealcast.bench.report import Row
+from sealcast.broker.admit import admit
+from sealcast.broker.authenticate import authenticate
+from sealcast.broker.frames import MAX_FRAMES_PER_PIECE
+from sealcast.broker.gate import Gate
+from sealcast.broker.replay import Windows
+from sealcast.broker.rulings import gathered
 from sealcast.errors import Bug
 from sealcast.lab import market, scratch
 from sealcast.log.port import Record
 from sealcast.model.stages import Received, Ruled
-from sealcast.pipeline.admit import admit
-from sealcast.pipeline.authenticate import authenticate
-from sealcast.pipeline.context import TopicWorker
-from sealcast.pipeline.fused import MAX_FRAMES_PER_PIECE
-from sealcast.pipeline.gate import Gate
-from sealcast.pipeline.rulings import gathered
-from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.protections.endpoint.context import TopicWorker
+from sealcast.protections.frames import FrameSealer
 from sealcast.trust.deployment import Realm
-from sealcast.trust.replay import Windows
 from sealcast.wire.records import RecordCodec
 
 TOPIC: Final = "ticks"

@@ -25,8 +25,8 @@ from sealcast.groupkeys.naive import Naive
 from sealcast.lab import groups as workloads
 from sealcast.primitives import aead, kdf
 from sealcast.primitives.secrets import Secret
-from sealcast.schemes.endpoint import wraps
-from sealcast.schemes.endpoint.broker import EndpointSealer
+from sealcast.protections.endpoint import wraps
+from sealcast.protections.endpoint.sealer import EndpointSealer
 
 SUBSCRIBERS: Final = 1_000
 CACHE: Final = 10_000

@@ -28,7 +28,7 @@ from sealcast.lab.groups import POPULAR_GROUPS, POPULAR_SHARE
 from sealcast.model.schema import Schema
 from sealcast.pipeline.run import run_batch
 from sealcast.pipeline.session import session
-from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.protections.frames import FrameSealer
 from sealcast.trust.deployment import Realm
 from sealcast.wire.records import RecordCodec
 

@@ -28,13 +28,13 @@ from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import CachedHashes, Element, Exponent, Group
 from sealcast.primitives.modular import group14
 from sealcast.primitives.secrets import Secret
-from sealcast.schemes.layered.layers import MAX_CACHED_TOKENS, Layers, shared_exponent
-from sealcast.schemes.layered.open import Opener
-from sealcast.schemes.layered.publish import Publisher
-from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.subscribe import Subscriber
-from sealcast.schemes.layered.table import RoutingTable
-from sealcast.schemes.layered.tree import Place, Tree
+from sealcast.protections.layered.layers import MAX_CACHED_TOKENS, Layers, shared_exponent
+from sealcast.protections.layered.open import Opener
+from sealcast.protections.layered.publish import Publisher
+from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.subscribe import Subscriber
+from sealcast.protections.layered.table import RoutingTable
+from sealcast.protections.layered.tree import Place, Tree
 
 LABELS: Final = 10_000
 EVENTS: Final = 4_000

@@ -31,19 +31,19 @@ from pyspark.sql.types import StructType
 
 from sealcast.bench import workload
 from sealcast.bench.report import Row
+from sealcast.broker.columns import CLAIMS, COUNTS, PIECES, REJECTED, RULINGS, SEEDS, ddl
+from sealcast.broker.replay import Windows
+from sealcast.broker.rulings import received_of, rule_frames
+from sealcast.broker.topic import TopicName
 from sealcast.errors import Unavailable
 from sealcast.log.offsets import PinnedOffset
 from sealcast.model.stages import Ruled
-from sealcast.pipeline import fused
-from sealcast.pipeline.columns import CLAIMS, COUNTS, PIECES, REJECTED, RULINGS, SEEDS, ddl
-from sealcast.pipeline.context import context
 from sealcast.pipeline.metrics import Batch
-from sealcast.pipeline.rulings import received_of, rule_frames
 from sealcast.pipeline.run import start
 from sealcast.pipeline.session import cores
-from sealcast.pipeline.topic import TopicName
+from sealcast.protections.endpoint import fused
+from sealcast.protections.endpoint.context import context
 from sealcast.trust.deployment import Realm
-from sealcast.trust.replay import Windows
 
 BATCHES: Final = 30
 WARM_BATCHES: Final = 10

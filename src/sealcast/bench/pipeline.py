@@ -18,18 +18,18 @@ from pyspark.sql import SparkSession
 
 from sealcast.bench import micro_batch, row_udf, workload
 from sealcast.bench.report import Row, TreeClock
+from sealcast.broker.authenticate import authenticate
+from sealcast.broker.replay import Windows
+from sealcast.broker.rulings import gathered
+from sealcast.broker.topic import TopicName
 from sealcast.lab import scratch
 from sealcast.log.offsets import PinnedOffset
 from sealcast.model.stages import Ruled
-from sealcast.pipeline import fused
-from sealcast.pipeline.authenticate import authenticate
-from sealcast.pipeline.context import context
-from sealcast.pipeline.rulings import gathered
 from sealcast.pipeline.run import run_batch
 from sealcast.pipeline.session import session
-from sealcast.pipeline.topic import TopicName
+from sealcast.protections.endpoint import fused
+from sealcast.protections.endpoint.context import context
 from sealcast.trust.deployment import Realm
-from sealcast.trust.replay import Windows
 
 EVENTS: Final = 200_000
 SUBSCRIPTIONS: Final = 10_000

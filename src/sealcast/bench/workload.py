@@ -14,7 +14,7 @@ import pyarrow as pa
 from sealcast.lab import market
 from sealcast.lab.market import Ticks
 from sealcast.log.embedded import EmbeddedTopic
-from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.protections.frames import FrameSealer
 from sealcast.trust.deployment import Realm
 from sealcast.wire.records import RecordCodec
 

@@ -12,8 +12,8 @@ from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
     from sealcast.log.received import Received
-    from sealcast.trust.audit import Held, History, Key, Moment, Span, Subscribed
     from sealcast.trust.deployment import Realm
+    from sealcast.trust.realm.audit import Held, History, Key, Moment, Span, Subscribed
 
 app = typer.Typer(**talk.SETTINGS)
 
@@ -40,7 +40,7 @@ def audit(
     With --json also the keys and tokens that went with it: an entity can open what was sealed in the epochs of which it
     has a key, if it gets at the sealed bytes, and a subscription lives by its tokens.
     """
-    from sealcast.trust.audit import history
+    from sealcast.trust.realm.audit import history
 
     here = talk.open_realm(realm)
     state = here.state()

@@ -12,10 +12,10 @@ from sealcast.cli import talk, times
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
-    from sealcast.trust.authority import Authority
-    from sealcast.trust.certificates import Certificate
+    from sealcast.trust.certificates.authority import Authority
+    from sealcast.trust.certificates.certificate import Certificate
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.state import RealmState
+    from sealcast.trust.realm.state import RealmState
 
 app = typer.Typer(help="The realm's authority: its root, its chain, its revocation lists.", **talk.SETTINGS)
 
@@ -149,8 +149,8 @@ def _up_to_date(here: Realm) -> Authority:
 
 
 def _describe(one: Certificate, here: Realm, state: RealmState, now: int) -> dict[str, object]:
-    from sealcast.trust import certificates
-    from sealcast.trust.authority_files import key_path
+    from sealcast.trust.certificates import certificate as certificates
+    from sealcast.trust.certificates.authority_files import key_path
 
     number = certificates.generation(one)
     authorities = [each.serial for each in here.trust(state).intermediates]
@@ -169,7 +169,7 @@ def _describe(one: Certificate, here: Realm, state: RealmState, now: int) -> dic
 
 
 def _standing(one: Certificate, state: RealmState, now: int) -> str:
-    from sealcast.trust import certificates
+    from sealcast.trust.certificates import certificate as certificates
 
     if state.revoked.is_revoked(one.serial):
         return "revoked"

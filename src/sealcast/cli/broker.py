@@ -10,7 +10,7 @@ from sealcast.cli import talk
 
 if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.realm import RealmState
+    from sealcast.trust.realm.machine import RealmState
 
 app = typer.Typer(help="Add, list and show end-point brokers.", **talk.SETTINGS)
 

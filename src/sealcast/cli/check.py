@@ -10,7 +10,7 @@ from sealcast.cli import talk
 from sealcast.cli.interests import is_layered
 
 if TYPE_CHECKING:
-    from sealcast.pipeline.audit import Report
+    from sealcast.protections.endpoint.audit import Report
 
 app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
 
@@ -47,7 +47,7 @@ def check(
     """
     from sealcast.cli.layered_audit import LayeredAudit
     from sealcast.overlay.relay import brokers_here
-    from sealcast.pipeline.audit import Audit
+    from sealcast.protections.endpoint.audit import Audit
     from sealcast.trust.layout import FIRST_BROKER
 
     here = talk.open_realm(realm)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sealcast.cli import talk
-from sealcast.trust.lists import Cause
+from sealcast.trust.certificates.lists import Cause
 
 if TYPE_CHECKING:
     from sealcast.lab.drill import Report

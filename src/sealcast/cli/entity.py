@@ -8,11 +8,11 @@ import typer
 
 from sealcast.cli import talk
 from sealcast.cli.times import moment
-from sealcast.trust.lists import Cause
-from sealcast.trust.roles import Role
+from sealcast.trust.certificates.lists import Cause
+from sealcast.trust.certificates.roles import Role
 
 if TYPE_CHECKING:
-    from sealcast.trust.realm import Entity, RealmState
+    from sealcast.trust.realm.machine import Entity, RealmState
 
 app = typer.Typer(help="Enrol, list, renew and revoke entities.", **talk.SETTINGS)
 

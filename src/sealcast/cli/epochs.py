@@ -11,7 +11,7 @@ from sealcast.cli.times import moment
 
 if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.realm import RealmState, Topic
+    from sealcast.trust.realm.machine import RealmState, Topic
 
 
 def rotate(

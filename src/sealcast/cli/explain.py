@@ -9,10 +9,10 @@ import typer
 
 from sealcast.cli import talk
 from sealcast.errors import Bug
-from sealcast.trust.layering import LAYERED
+from sealcast.trust.realm.layering import LAYERED
 
 if TYPE_CHECKING:
-    from sealcast.trust.realm import RealmState
+    from sealcast.trust.realm.machine import RealmState
 
 app = typer.Typer(**talk.SETTINGS)
 
@@ -85,8 +85,8 @@ def _say(parties: Sequence[Party]) -> None:
 
 
 def _layered(state: RealmState, topic: str) -> Answer:
-    from sealcast.schemes.layered.parties import Standing
-    from sealcast.schemes.layered.tree import Tree
+    from sealcast.protections.layered.parties import Standing
+    from sealcast.protections.layered.tree import Tree
 
     about, overlay = state.topic(topic), state.overlay(topic)
     layering = about.layering

@@ -11,8 +11,8 @@ from html import escape
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from sealcast.trust.overlays import Overlay
-    from sealcast.trust.state import RealmState
+    from sealcast.trust.realm.overlays import Overlay
+    from sealcast.trust.realm.state import RealmState
 
 #: More readers than this at one broker are counted, not named: a picture is for people.
 MAX_NAMED: Final = 8

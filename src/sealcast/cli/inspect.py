@@ -162,7 +162,7 @@ def _registry(path: Path) -> Found:
 
 
 def _key_file(path: Path) -> Found:
-    from sealcast.trust import keyfile, unlock
+    from sealcast.trust.vault import keyfile, unlock
 
     try:
         kind = str(jsonlib.loads(path.read_bytes())["kind"])
@@ -306,8 +306,8 @@ def _hop_piece(path: Path) -> Found:
 
 def _kept(path: Path) -> Found:
     from sealcast.cli.times import moment
-    from sealcast.trust.center.requests import Credentials
-    from sealcast.trust.claims import parse
+    from sealcast.control.center.requests import Credentials
+    from sealcast.trust.tokens.claims import parse
 
     given = Credentials.from_bytes(path.read_bytes())
     said = parse(given.token).claims

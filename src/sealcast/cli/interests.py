@@ -13,12 +13,12 @@ from sealcast.cli import talk
 from sealcast.errors import Misuse, NotFound
 
 if TYPE_CHECKING:
-    from sealcast.clients.layered.interests import Interests
-    from sealcast.clients.layered.own_filters import OwnFilter
     from sealcast.clients.reading import Reading
     from sealcast.errors import SealcastError
+    from sealcast.protections.layered.interests import Interests
+    from sealcast.protections.layered.own_filters import OwnFilter
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.state import RealmState
+    from sealcast.trust.realm.state import RealmState
 
 #: What stands for a filter that this machine does not know.
 UNKNOWN = "(its subscriber's own)"
@@ -71,7 +71,7 @@ def find(here: Realm, subscriber: str, topic: str, text: str) -> bool:
 
 def trouble_of(reader: Reading) -> SealcastError | None:
     """Why a reader's broker does not know what it wants, if so."""
-    from sealcast.clients.layered.subscriber import LayeredSubscriber
+    from sealcast.clients.layered_subscriber import LayeredSubscriber
 
     return reader.interests.trouble if isinstance(reader, LayeredSubscriber) else None
 
@@ -139,7 +139,7 @@ def remove(here: Realm, ids: Sequence[str], topic: str | None, subscriber: str |
 def _owners(
     here: Realm, state: RealmState, id: str, topic: str | None, subscriber: str | None
 ) -> Iterator[tuple[str, str]]:
-    from sealcast.clients.layered.interests import subscribers_here
+    from sealcast.protections.layered.interests import subscribers_here
 
     for name in [state.topic(topic).name] if topic is not None else list(state.topics):
         if is_layered(state, name):
@@ -150,8 +150,8 @@ def _owners(
 
 
 def _own(here: Realm, topic: str, subscriber: str) -> Interests:
-    from sealcast.clients.layered.interests import Interests
-    from sealcast.trust.layer_keys import key_file
+    from sealcast.protections.layered.interests import Interests
+    from sealcast.trust.keys.layer_keys import key_file
 
     state = here.state()
     state.entity(subscriber)

@@ -21,12 +21,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from sealcast.errors import CannotOpen, Corrupt, KeyMissing, NotFound, SealcastError
-from sealcast.pipeline.audit import Kind, Report
+from sealcast.protections.endpoint.audit import Kind, Report
 
 if TYPE_CHECKING:
-    from sealcast.clients.layered.opening import EventOpener
     from sealcast.log.entry import PieceRef
-    from sealcast.log.hops import HopDelivery, HopReader
+    from sealcast.protections.layered.mailbox import HopDelivery, HopReader
+    from sealcast.protections.layered.opening import EventOpener
     from sealcast.trust.deployment import Realm
     from sealcast.wire.hops import HopPiece
 
@@ -97,8 +97,8 @@ class LayeredAudit:
     # --- (1) to (3) -----------------------------------------------------------------------------------
 
     def _broker(self, report: LayeredReport, node: str) -> None:
-        from sealcast.log.hops import HopReader
-        from sealcast.pipeline.hops.node import NodeName
+        from sealcast.protections.layered.mailbox import HopReader
+        from sealcast.protections.layered.node import NodeName
 
         report.brokers += 1
         has_keys, paths = self._realm.paths.broker_key_of(node).exists(), self._realm.paths.topic(self._topic, node)
@@ -136,7 +136,7 @@ class LayeredAudit:
             report.add(Kind.LEDGER, error.message)
 
     def _route_again(self, report: LayeredReport, node: str, reader: HopReader) -> None:
-        from sealcast.overlay.layered.table import NodeTables
+        from sealcast.protections.layered.filters.table import NodeTables
 
         tables = NodeTables(self._realm, self._topic, node)
         try:
@@ -154,9 +154,9 @@ class LayeredAudit:
     def _compare(self, report: LayeredReport, node: str, piece: HopPiece, ref: PieceRef, tables: object) -> None:
         import hashlib
 
-        from sealcast.overlay.layered.table import NodeTables
-        from sealcast.pipeline.hops.kernel import hop
-        from sealcast.pipeline.hops.node import NodeName
+        from sealcast.protections.layered.filters.table import NodeTables
+        from sealcast.protections.layered.hop import hop
+        from sealcast.protections.layered.node import NodeName
         from sealcast.wire import hops
 
         assert isinstance(tables, NodeTables)
@@ -196,8 +196,8 @@ class LayeredAudit:
     # --- (4), (5) -------------------------------------------------------------------------------------
 
     def _subscriber(self, report: LayeredReport, name: str, home: str) -> None:
-        from sealcast.clients.layered.homes import Homes
-        from sealcast.trust.roles import Role
+        from sealcast.protections.layered.homes import Homes
+        from sealcast.trust.certificates.roles import Role
 
         report.subscribers += 1
         opener = self._opener(name)
@@ -248,10 +248,10 @@ class LayeredAudit:
 
     def _opener(self, name: str) -> EventOpener | None:
         """What opens a subscriber's events, where its keys are at hand."""
-        from sealcast.clients.layered.opening import EventOpener
-        from sealcast.clients.layered.standing import Standing
         from sealcast.primitives.sign import VerifyKey
-        from sealcast.trust.layer_keys import key_file, own_identity
+        from sealcast.protections.layered.opening import EventOpener
+        from sealcast.protections.layered.standing import Standing
+        from sealcast.trust.keys.layer_keys import key_file, own_identity
 
         if not key_file(self._realm, self._state, name).exists():
             return None

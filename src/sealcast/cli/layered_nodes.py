@@ -14,8 +14,8 @@ from sealcast.cli import talk
 from sealcast.cli.refusals import newest_first
 
 if TYPE_CHECKING:
-    from sealcast.log.hops import HopReader
-    from sealcast.overlay.layered.table import TableLog
+    from sealcast.protections.layered.filters.table import TableLog
+    from sealcast.protections.layered.mailbox import HopReader
     from sealcast.trust.deployment import Realm
 
 SHOWN = 20
@@ -23,7 +23,7 @@ SHOWN = 20
 
 def describe(here: Realm, topic: str, node: str) -> dict[str, Any]:
     """How a layered topic stands at one of its brokers."""
-    from sealcast.log.hops import HopReader
+    from sealcast.protections.layered.mailbox import HopReader
 
     state, paths = here.state(), here.paths.topic(topic, node)
     about, overlay = state.topic(topic), state.overlay(topic)
@@ -79,7 +79,7 @@ def show(found: dict[str, Any]) -> None:
 def refusals(here: Realm, topic: str, node: str) -> Iterator[dict[str, Any]]:
     """What a broker refused, newest first within each kind: frames and events that a root did not admit, messages that
     were none, and posts of filters."""
-    from sealcast.log.hops import HopReader
+    from sealcast.protections.layered.mailbox import HopReader
 
     paths = here.paths.topic(topic, node)
     places = [paths.hops.root, *([paths.root] if here.state().overlay(topic).parents[node] is None else [])]
@@ -144,8 +144,8 @@ def _hops(here: Realm, topic: str, node: str, reader: HopReader) -> dict[str, An
 
 def waiting(here: Realm, topic: str, node: str, reader: HopReader) -> int:
     """Records of the ledgers above that this broker has not taken yet."""
-    from sealcast.log.hops import HopReader
-    from sealcast.pipeline.hops.node import NodeName
+    from sealcast.protections.layered.mailbox import HopReader
+    from sealcast.protections.layered.node import NodeName
 
     last, opened = reader.ledger.last_span(), NodeName(str(here.paths.root), topic, node).open()
     done = last.end.partitions if last is not None else ()
@@ -161,7 +161,7 @@ def waiting(here: Realm, topic: str, node: str, reader: HopReader) -> int:
 
 
 def _filters(here: Realm, topic: str, node: str) -> dict[str, Any]:
-    from sealcast.trust.posting import PostLog
+    from sealcast.protections.layered.filters.posts import PostLog
 
     posts, count = here.paths.topic(topic, node).filter_posts, 0
     if posts.is_dir():
@@ -178,7 +178,7 @@ def _filters(here: Realm, topic: str, node: str) -> dict[str, Any]:
 
 
 def _table_log(here: Realm, topic: str, node: str) -> TableLog | None:
-    from sealcast.overlay.layered.table import TableLog
+    from sealcast.protections.layered.filters.table import TableLog
 
     if not here.paths.broker_key_of(node).exists():
         return None
@@ -186,8 +186,8 @@ def _table_log(here: Realm, topic: str, node: str) -> TableLog | None:
 
 
 def _lags(here: Realm, topic: str, node: str) -> dict[str, int]:
-    from sealcast.clients.layered.homes import Homes
-    from sealcast.trust.roles import Role
+    from sealcast.protections.layered.homes import Homes
+    from sealcast.trust.certificates.roles import Role
 
     state, found = here.state(), dict[str, int]()
     for name in state.overlay(topic).subscribers(node):

@@ -16,9 +16,9 @@ from sealcast.cli import talk
 from sealcast.errors import NotFound
 
 if TYPE_CHECKING:
-    from sealcast.clients.layered.interests import Interests
-    from sealcast.log.hops import HopReader
     from sealcast.model.event import OpenedEvent, Position
+    from sealcast.protections.layered.interests import Interests
+    from sealcast.protections.layered.mailbox import HopReader
     from sealcast.trust.deployment import Realm
     from sealcast.wire.hops import HopPiece
 
@@ -44,7 +44,7 @@ class Seen:
 
 def why(here: Realm, topic: str, position: Position, subscriber: str) -> dict[str, Any]:
     """The answer, as a document."""
-    from sealcast.log.hops import HopReader
+    from sealcast.protections.layered.mailbox import HopReader
     from sealcast.wire import frame
 
     state = here.state()
@@ -150,8 +150,8 @@ def _stopped(node: str, onwards: str, seen: Seen | None, taken: int) -> dict[str
 
 def _own_filters(here: Realm, topic: str, subscriber: str, last: Seen) -> dict[str, Any]:
     """What the subscriber itself can say of an event that it got, where its keys are at hand."""
-    from sealcast.clients.layered.interests import Interests
-    from sealcast.trust.layer_keys import key_file
+    from sealcast.protections.layered.interests import Interests
+    from sealcast.trust.keys.layer_keys import key_file
 
     if not key_file(here, here.state(), subscriber).exists():
         return {}
@@ -163,8 +163,8 @@ def _own_filters(here: Realm, topic: str, subscriber: str, last: Seen) -> dict[s
 
 
 def _opened(here: Realm, interests: Interests, last: Seen) -> OpenedEvent:
-    from sealcast.clients.layered.opening import EventOpener
     from sealcast.primitives.sign import VerifyKey
+    from sealcast.protections.layered.opening import EventOpener
 
     state = here.state()
     about, entities = state.topic(interests.topic), state.entities

@@ -83,7 +83,7 @@ def _once(realm: Realm, sealed: Messages) -> None:
 
 def _said(realm: Realm) -> Iterator[str]:
     """Subscribers of layered topics whose keys are here tell their brokers what those do not know yet."""
-    from sealcast.clients.layered.interests import Refreshed, refresh_all
+    from sealcast.protections.layered.interests import Refreshed, refresh_all
 
     for topic, name, done in refresh_all(realm):
         if not isinstance(done, Refreshed):

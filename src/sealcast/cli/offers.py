@@ -9,17 +9,17 @@ from sealcast.cli.times import moment, seconds
 from sealcast.errors import Misuse, NotFound
 
 if TYPE_CHECKING:
+    from sealcast.control.discovery.client import Found
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.discovery.client import Found
-    from sealcast.trust.identity import Identity
-    from sealcast.trust.state import RealmState
-    from sealcast.trust.topics import TopicState
+    from sealcast.trust.keys.identity import Identity
+    from sealcast.trust.realm.state import RealmState
+    from sealcast.trust.realm.topics import TopicState
 
 
 def in_registry(state: RealmState, text: str) -> list[TopicState]:
     """Topics of the registry that match, for who has the registry; nothing is asked of any node."""
-    from sealcast.trust.discovery.advertisements import Advertisement, What
-    from sealcast.trust.discovery.queries import Matcher
+    from sealcast.control.discovery.advertisements import Advertisement, What
+    from sealcast.control.discovery.queries import Matcher
 
     matcher = Matcher.parse(text)
 
@@ -31,9 +31,9 @@ def in_registry(state: RealmState, text: str) -> list[TopicState]:
 
 def find(here: Realm, text: str, entity: str, what: str, json: bool) -> None:
     """What `entity` may find, from every node, verified."""
-    from sealcast.trust.discovery.advertisements import What
-    from sealcast.trust.discovery.embedded import RealmDiscovery, advertise_new
-    from sealcast.trust.discovery.queries import Matcher
+    from sealcast.control.discovery.advertisements import What
+    from sealcast.control.discovery.embedded import RealmDiscovery, advertise_new
+    from sealcast.control.discovery.queries import Matcher
 
     if what not in (*What, "any"):
         raise Misuse(f"--what is one of {', '.join(What)}, any; not {what!r}")
@@ -57,8 +57,8 @@ def advertise(
     here: Realm, topic: str, entity: str, tags: list[str], restrict: str | None, live: str
 ) -> dict[str, object]:
     """Have every node keep it; what was done, for `--json`."""
-    from sealcast.trust.discovery.embedded import advertise_topic, owner_of
-    from sealcast.trust.discovery.restrictions import Restrictions
+    from sealcast.control.discovery.embedded import advertise_topic, owner_of
+    from sealcast.control.discovery.restrictions import Restrictions
 
     about = here.state().topic(topic)
     if owner_of(about) != entity:
@@ -78,7 +78,7 @@ def advertise(
 
 def withdraw(here: Realm, topic: str, entity: str) -> dict[str, object]:
     """The end of an advertisement, told to every node."""
-    from sealcast.trust.discovery.embedded import RealmDiscovery
+    from sealcast.control.discovery.embedded import RealmDiscovery
 
     about = here.state().topic(topic)
     with RealmDiscovery(here, holder(here, entity)) as discovery:

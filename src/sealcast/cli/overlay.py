@@ -11,10 +11,10 @@ from sealcast.cli import forest, talk
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
-    from sealcast.trust.layering import Layering
-    from sealcast.trust.overlays import Overlay
-    from sealcast.trust.state import RealmState
-    from sealcast.trust.topics import Topic
+    from sealcast.trust.realm.layering import Layering
+    from sealcast.trust.realm.overlays import Overlay
+    from sealcast.trust.realm.state import RealmState
+    from sealcast.trust.realm.topics import Topic
 
 app = typer.Typer(
     help="The brokers of a layered topic: which stands below which, and who reads where.", **talk.SETTINGS
@@ -139,7 +139,7 @@ def wanted(
     protection: str, layers: int | None, group: str | None, nodes: int | None, fan_out: int | None, padded: bool
 ) -> Layering | None:
     """What the options of `topic create` ask for; None for a topic that is not layered."""
-    from sealcast.trust.layering import DEFAULT_GROUP, DEFAULT_LAYERS, GROUPS, LAYERED, Layering
+    from sealcast.trust.realm.layering import DEFAULT_GROUP, DEFAULT_LAYERS, GROUPS, LAYERED, Layering
 
     if protection != LAYERED:
         given = {"--layers": layers, "--group": group, "--nodes": nodes, "--fan-out": fan_out, "--pad": padded or None}

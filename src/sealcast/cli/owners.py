@@ -16,9 +16,9 @@ from sealcast.cli import talk
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
-    from sealcast.clients.correspondence import Correspondent
-    from sealcast.trust.changes import Right
+    from sealcast.control.correspondence import Correspondent
     from sealcast.trust.deployment import Realm
+    from sealcast.trust.realm.changes import Right
 
 OwnerOption = Annotated[
     str | None,
@@ -47,7 +47,7 @@ def register(
     what cannot be, by its name.
     """
     from sealcast.cli.topic import read_schema
-    from sealcast.clients.requests import register_topic
+    from sealcast.control.requests import register_topic
 
     here, parameters = talk.open_realm(realm), dict(map(_parameter, given or ()))
     with asking(here, as_) as owner:
@@ -82,7 +82,7 @@ def authorise(
     template: str,
 ) -> None:
     """`sealcast grant --as OWNER`."""
-    from sealcast.clients import requests
+    from sealcast.control import requests
 
     center = here.state().topic(topic).center
     with asking(here, owner) as asker:
@@ -91,7 +91,7 @@ def authorise(
 
 def deauthorise(here: Realm, owner: str, topic: str, entity: str, rights: Sequence[Right]) -> None:
     """`sealcast revoke --as OWNER`."""
-    from sealcast.clients import requests
+    from sealcast.control import requests
 
     center = here.state().topic(topic).center
     with asking(here, owner) as asker:
@@ -100,7 +100,7 @@ def deauthorise(here: Realm, owner: str, topic: str, entity: str, rights: Sequen
 
 def rotate(here: Realm, owner: str, topics: Sequence[str]) -> None:
     """`sealcast topic rotate --as OWNER`."""
-    from sealcast.clients import requests
+    from sealcast.control import requests
 
     state = here.state()
     with asking(here, owner) as asker:
@@ -111,7 +111,7 @@ def rotate(here: Realm, owner: str, topics: Sequence[str]) -> None:
 @contextmanager
 def asking(here: Realm, name: str) -> Iterator[Correspondent]:
     """An entity that asks services, by its own keys."""
-    from sealcast.clients.correspondence import Correspondent
+    from sealcast.control.correspondence import Correspondent
 
     with Correspondent(here, here.identity(name)) as asker:
         yield asker

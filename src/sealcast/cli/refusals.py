@@ -17,7 +17,7 @@ class Piece(Protocol):
 
 
 class Reader(Protocol):
-    """`log.mailbox.TopicReader` and `log.hops.HopReader` are such."""
+    """`log.mailbox.TopicReader` and `protections.layered.mailbox.HopReader` are such."""
 
     @property
     def ledger(self) -> LedgerReader: ...

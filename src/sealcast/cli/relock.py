@@ -35,7 +35,7 @@ def relock(
     Key files are sealed under an unlock key that never leaves its user. To give one away, lock a copy by a passphrase;
     its owner then locks it by a key of their own. The passphrase is in the file that SEALCAST_PASSPHRASE_FILE names.
     """
-    from sealcast.trust import keyfile
+    from sealcast.trust.vault import keyfile
 
     if to is not None and len(files) > 1:
         raise Misuse("--to makes one file, and several were named", hint="relock them one at a time")

@@ -32,10 +32,10 @@ def replay(
     --received`). A mailbox and its cursor are not touched. What was delivered to the reader itself, `sealcast sub
     --from TIME --to TIME` shows without the broker.
     """
+    from sealcast.broker.topic import TopicName
     from sealcast.cli.sub import describe
-    from sealcast.clients.recalled import opened
-    from sealcast.pipeline.recall import recall
-    from sealcast.pipeline.topic import TopicName
+    from sealcast.protections.endpoint.recall import recall
+    from sealcast.protections.endpoint.recalled import opened
 
     here = talk.open_realm(realm)
     state = here.state()

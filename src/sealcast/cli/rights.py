@@ -10,9 +10,9 @@ from sealcast.cli import owners, talk, times
 from sealcast.cli.topic import term_json
 
 if TYPE_CHECKING:
-    from sealcast.trust.realm import RealmState, Term
+    from sealcast.trust.realm.machine import RealmState, Term
 
-from sealcast.trust.changes import Right
+from sealcast.trust.realm.changes import Right
 
 grant_app = typer.Typer(**talk.SETTINGS)
 revoke_app = typer.Typer(**talk.SETTINGS)

@@ -12,8 +12,8 @@ from sealcast.cli import talk
 from sealcast.errors import Corrupt, Unavailable
 
 if TYPE_CHECKING:
+    from sealcast.control.running import Running
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.running import Running
 
 app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
 
@@ -42,11 +42,11 @@ def serve(
     It is for realms whose centers and brokers keep their keys to themselves. Keys of topics are replaced on schedule.
     A server that is killed leaves nothing half done, and answers what was asked meanwhile when it is started again.
     """
-    from sealcast.clients.keydesk import key_requests
+    from sealcast.control.center.service import FOUND_BY
+    from sealcast.control.discovery.restrictions import Restrictions
+    from sealcast.control.running import Running
     from sealcast.overlay.brokers import requests_of
-    from sealcast.trust.center.service import FOUND_BY
-    from sealcast.trust.discovery.restrictions import Restrictions
-    from sealcast.trust.running import Running
+    from sealcast.protections.endpoint.keydesk import key_requests
 
     here = talk.open_realm(realm)
     found_by = FOUND_BY if restrict is None else Restrictions.parse(restrict)

@@ -15,10 +15,10 @@ from sealcast.cli import interests, talk
 from sealcast.cli.times import microseconds
 
 if TYPE_CHECKING:
-    from sealcast.clients.missing import Ask
     from sealcast.clients.reading import Reading
     from sealcast.errors import CannotOpen
     from sealcast.model.event import OpenedEvent, Position
+    from sealcast.protections.endpoint.missing import Ask
     from sealcast.trust.deployment import Realm
 
 app = typer.Typer(**talk.SETTINGS)
@@ -112,7 +112,7 @@ def sub(
 @contextmanager
 def _desk(here: Realm, topic: str, subscriber: str) -> Iterator[Ask | None]:
     """Who is asked for keys that were let go; on a layered topic, a subscriber has all it needs."""
-    from sealcast.clients.keydesk import AskDesk
+    from sealcast.protections.endpoint.keydesk import AskDesk
 
     if interests.is_layered(here.state(), topic):
         yield None

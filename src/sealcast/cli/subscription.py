@@ -98,8 +98,8 @@ def subscribe(
     The subscriber asks for it by itself, with its token, at a broker's desk; where its keys are not here, the
     administrator adds it.
     """
-    from sealcast.clients.credentials import Wallet
-    from sealcast.clients.requests import subscribe as ask
+    from sealcast.control.requests import subscribe as ask
+    from sealcast.control.wallet import Wallet
 
     here.state().entity(subscriber)
     with talk.about_filter(filter):
@@ -288,7 +288,7 @@ def _add_file(here: Realm, topic: str, file: Path, as_: str | None, broker: str 
 
 def _checked_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[Wanted]:
     """What a file asks for, if every line of it can be had."""
-    from sealcast.trust.changes import Right
+    from sealcast.trust.realm.changes import Right
 
     state = here.state()
     vet = _vet(here, topic)

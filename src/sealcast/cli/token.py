@@ -16,7 +16,7 @@ from sealcast.errors import Misuse, NotFound, TokenRejected, Unavailable
 
 if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.tokens import Token
+    from sealcast.trust.tokens.token import Token
 
 app = typer.Typer(**talk.SETTINGS)
 
@@ -47,8 +47,8 @@ def inspect(
     It is judged as if its owner showed it, on the topic that it is for. Exit code 1 if it is no token or the realm
     refuses it: the reason names the check that failed. A token is not secret: without its owner's key it is no use.
     """
-    from sealcast.trust import tokens
     from sealcast.trust.deployment import now_us
+    from sealcast.trust.tokens import token as tokens
 
     data = _read(file)
     token = tokens.parse(data)
@@ -77,9 +77,9 @@ def request(
     The request is signed by the entity, travels over the center's control topic, and is answered for that entity alone.
     Clients ask by themselves when they need to: this shows what they get, and why not if they do not.
     """
-    from sealcast.clients.credentials import Wallet
-    from sealcast.trust import tokens
-    from sealcast.trust.changes import Right
+    from sealcast.control.wallet import Wallet
+    from sealcast.trust.realm.changes import Right
+    from sealcast.trust.tokens import token as tokens
 
     if right not in tuple(Right):
         raise typer.BadParameter(f"a right is {' or '.join(Right)}, not {right!r}")
@@ -161,8 +161,8 @@ def _time(token: Token, moment: int) -> str:
 
 def _judged(data: bytes, token: Token, moment: int, realm: Realm | None) -> dict[str, Any]:
     """Whether the realm takes it; `verifies` is None where nobody could be asked."""
-    from sealcast.trust.gates import gate_of
-    from sealcast.trust.tokens import TokenReason
+    from sealcast.trust.tokens.gates import gate_of
+    from sealcast.trust.tokens.token import TokenReason
 
     if realm is None:
         return {"verifies": None, "why": "no realm was found to ask", "hint": "name one with --realm DIR"}

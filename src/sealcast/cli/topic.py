@@ -16,8 +16,8 @@ from sealcast.errors import SchemaRejected
 
 if TYPE_CHECKING:
     from sealcast.model.schema import Attribute, Schema
-    from sealcast.trust.realm import RealmState, Term, TopicState
-    from sealcast.trust.topics import Terms
+    from sealcast.trust.realm.machine import RealmState, Term, TopicState
+    from sealcast.trust.realm.topics import Terms
 
 app = typer.Typer(help="Create, list, show, find and advertise topics.", **talk.SETTINGS)
 
@@ -80,7 +80,7 @@ def create(
     Types are int, float, decimal, string, bool and timestamp. Bounds are inclusive. Spans of time are 90s, 15m, 12h,
     30d, 4w or 1y. A layered topic comes with a tree of brokers (`sealcast overlay show`), or none with --nodes 0.
     """
-    from sealcast.trust.parameters import KeyParameters
+    from sealcast.trust.realm.parameters import KeyParameters
 
     spans = {
         "key_lifetime_s": (key_lifetime, "--key-lifetime"),

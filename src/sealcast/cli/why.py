@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 
     from sealcast.filters.explain import Part
     from sealcast.model.event import Position
-    from sealcast.pipeline.reasons import Answer
-    from sealcast.trust.realm import RealmState
+    from sealcast.protections.endpoint.reasons import Answer
+    from sealcast.trust.realm.machine import RealmState
 
 app = typer.Typer(**talk.SETTINGS)
 
@@ -42,7 +42,7 @@ def why(
     broker's secrets, since it opens the event. On a layered topic, whose brokers cannot read, it says how far the event
     came on its way.
     """
-    from sealcast.pipeline.reasons import Reasons
+    from sealcast.protections.endpoint.reasons import Reasons
 
     here = talk.open_realm(realm)
     name, position = _event(event, topic, here.state())
@@ -79,8 +79,8 @@ def _event(text: str, topic: str | None, state: RealmState) -> tuple[str, Positi
 
 
 def _document(answer: Answer) -> dict[str, Any]:
+    from sealcast.broker.gate import CHECK
     from sealcast.model.schema import value_to_json
-    from sealcast.pipeline.gate import CHECK
 
     batch, refused, sealing = answer.batch, answer.refused, answer.sealing
     return {

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from sealcast.errors import Bug
 from sealcast.log.ledger import LedgerReader
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.schemes.endpoint.publish import FrameSealer
+from sealcast.protections.frames import FrameSealer
 from sealcast.trust.deployment import Realm
 
 

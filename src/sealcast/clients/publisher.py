@@ -13,22 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
-from sealcast.clients.credentials import Held, Wallet
 from sealcast.clients.lanes import Lane
 from sealcast.clients.lanes import partition_of as partition_of
-from sealcast.clients.layered.notifying import Notifying
-from sealcast.clients.ways import Checked as Checked
-from sealcast.clients.ways import Direct, Way
+from sealcast.control.topics import Busy
+from sealcast.control.wallet import Held, Wallet
 from sealcast.errors import EventRejected, Misuse
 from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, Position
 from sealcast.model.schema import Schema
-from sealcast.schemes.endpoint.publish import FrameSealer
-from sealcast.trust.changes import Right
-from sealcast.trust.control import Busy
+from sealcast.protections.frames import FrameSealer
+from sealcast.protections.layered.notifying import Notifying
+from sealcast.protections.ways import Checked as Checked
+from sealcast.protections.ways import Direct, Way
 from sealcast.trust.deployment import Realm
-from sealcast.trust.layering import LAYERED
 from sealcast.trust.layout import FIRST_BROKER
-from sealcast.trust.realm import RealmState
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.layering import LAYERED
+from sealcast.trust.realm.machine import RealmState
 from sealcast.wire.records import RecordCodec
 
 #: Large enough to share a signature among many events, small enough not to keep the first one waiting.

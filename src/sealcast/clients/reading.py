@@ -17,9 +17,9 @@ from typing import Any, Final, Self
 from sealcast.errors import CannotOpen, Misuse
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.primitives.sign import VerifyKey
-from sealcast.trust.changes import Right
 from sealcast.trust.deployment import Realm
-from sealcast.trust.state import RealmState
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.state import RealmState
 
 EVENTS_PER_POLL: Final = 1_000
 #: How often a waiting subscriber looks for new batches.

@@ -11,19 +11,19 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 
-from sealcast.clients.keepalive import KeepAlive
-from sealcast.clients.missing import Ask, MissingKeys
 from sealcast.clients.reading import Reading, place_named
-from sealcast.clients.stays import Place, StayDelivery, Stays
+from sealcast.control.keepalive import KeepAlive
 from sealcast.errors import CannotOpen, KeyMissing, Misuse, NotFound
 from sealcast.log.cursor import Cursor
 from sealcast.log.mailbox import Delivery
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.overlay import moves
-from sealcast.schemes.endpoint.keyring import DEFAULT_BYTES, Measured
-from sealcast.schemes.endpoint.open import Opener
+from sealcast.protections.endpoint.keyring import DEFAULT_BYTES, Measured
+from sealcast.protections.endpoint.missing import Ask, MissingKeys
+from sealcast.protections.endpoint.open import Opener
+from sealcast.protections.stays import Place, StayDelivery, Stays
 from sealcast.trust.deployment import Realm
-from sealcast.trust.topic_keys import at_broker
+from sealcast.trust.keys.topic_keys import at_broker
 
 
 class Subscriber(Reading):

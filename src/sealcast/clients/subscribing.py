@@ -6,14 +6,14 @@ from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 
-from sealcast.clients.layered.subscriber import LayeredSubscriber
-from sealcast.clients.missing import Ask
+from sealcast.clients.layered_subscriber import LayeredSubscriber
 from sealcast.clients.reading import Reading
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import CannotOpen
 from sealcast.model.event import Position
+from sealcast.protections.endpoint.missing import Ask
 from sealcast.trust.deployment import Realm
-from sealcast.trust.layering import LAYERED
+from sealcast.trust.realm.layering import LAYERED
 
 
 def open_subscriber(

@@ -18,15 +18,15 @@ from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.primitives import merkle, p256
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
-from sealcast.schemes.endpoint import keys
-from sealcast.schemes.endpoint.publish import FrameSealer
-from sealcast.trust import tokens
-from sealcast.trust.changes import Right
-from sealcast.trust.claims import Claims
+from sealcast.protections.frames import FrameSealer
 from sealcast.trust.deployment import Realm
-from sealcast.trust.minting import token_for
-from sealcast.trust.parameters import KeyParameters
-from sealcast.trust.realm import Topic
+from sealcast.trust.keys import frames as keys
+from sealcast.trust.keys.minting import token_for
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.machine import Topic
+from sealcast.trust.realm.parameters import KeyParameters
+from sealcast.trust.tokens import token as tokens
+from sealcast.trust.tokens.claims import Claims
 from sealcast.wire import frame
 from sealcast.wire.records import RecordCodec
 

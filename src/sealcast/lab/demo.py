@@ -35,9 +35,9 @@ from sealcast.pipeline.run import Pipeline, start
 from sealcast.pipeline.session import session
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
-from sealcast.schemes.endpoint.open import Opener
-from sealcast.trust.changes import Access, Right
+from sealcast.protections.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
+from sealcast.trust.realm.changes import Access, Right
 
 TOPIC: Final = "ticks"
 EXCHANGES: Final = ("nyse", "nasdaq", "lse")

@@ -2,7 +2,7 @@
 
     before   everybody's attempts (matrix.py), kept in a file without a secret in it
     respond  one transaction (trust/admin/compromise.py): from here on the keys are good for nothing that is to come
-    reseal   what lies there under the old keys, topic by topic (pipeline/reseal.py), and the old pieces are removed
+    reseal   what lies there under the old keys, topic by topic, and the old pieces are removed
     move     those whom a broker served go to others
     after    the same attempts, and the thief's with all that it took
 
@@ -17,6 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from sealcast.broker.topic import OpenTopic, TopicName
 from sealcast.errors import Corrupt, NotFound
 from sealcast.lab import matrix
 from sealcast.lab.matrix import Cell, Loot, Matrix
@@ -24,12 +25,11 @@ from sealcast.log import files
 from sealcast.overlay import moves
 from sealcast.pipeline import reseal
 from sealcast.pipeline.reseal import Done
-from sealcast.pipeline.topic import OpenTopic, TopicName
-from sealcast.trust import compromise
 from sealcast.trust.admin.compromise import Response, ensure_center, respond
+from sealcast.trust.certificates.lists import Cause
+from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
-from sealcast.trust.lists import Cause
-from sealcast.trust.roles import Role
+from sealcast.trust.realm import compromise
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

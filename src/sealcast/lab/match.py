@@ -31,7 +31,7 @@ from sealcast.lab import scratch
 from sealcast.lab.layered import run as layered
 from sealcast.lab.match_input import Given, Id, Inputs
 from sealcast.model.event import Position
-from sealcast.schemes.layered.tree import MAX_LAYERS, MIN_LAYERS
+from sealcast.protections.layered.tree import MAX_LAYERS, MIN_LAYERS
 from sealcast.trust.deployment import Realm
 
 if TYPE_CHECKING:

@@ -19,30 +19,30 @@ from typing import Final
 
 import numpy as np
 
-from sealcast.clients.credentials import Wallet
-from sealcast.clients.recalled import READER_SLOT
+from sealcast.broker.admit import admit
+from sealcast.broker.authenticate import check_one
+from sealcast.broker.context import gate_at
+from sealcast.broker.rulings import received_of
 from sealcast.clients.subscriber import Subscriber
+from sealcast.control.wallet import Wallet
 from sealcast.errors import CannotOpen, FrameRejected, Misuse, NotFound, Rejected, Unavailable
 from sealcast.groupkeys.interface import PairKey
 from sealcast.log.port import Record
 from sealcast.model.stages import Ruled
-from sealcast.pipeline.admit import admit
-from sealcast.pipeline.authenticate import check_one
-from sealcast.pipeline.context import gate_at
-from sealcast.pipeline.rulings import received_of
 from sealcast.primitives import aead
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.sign import VerifyKey
-from sealcast.schemes.endpoint.broker import EndpointSealer
-from sealcast.schemes.endpoint.open import Opener
-from sealcast.schemes.endpoint.publish import FrameSealer
-from sealcast.trust.changes import Right
+from sealcast.protections.endpoint.open import Opener
+from sealcast.protections.endpoint.recalled import READER_SLOT
+from sealcast.protections.endpoint.sealer import EndpointSealer
+from sealcast.protections.frames import FrameSealer
+from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
-from sealcast.trust.identity import Identity
-from sealcast.trust.roles import Role
-from sealcast.trust.state import RealmState
-from sealcast.trust.topic_keys import TopicKeys, at_broker
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.keys.topic_keys import TopicKeys, at_broker
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.state import RealmState
 from sealcast.wire import sealed
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import SealedPiece

@@ -20,6 +20,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from sealcast.broker.tables import compile_filters
 from sealcast.errors import EventRejected, Misuse, Rejected
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
@@ -34,7 +35,6 @@ from sealcast.lab.match_input import Given, Inputs
 from sealcast.lab.points import run_all
 from sealcast.lab.report import Told
 from sealcast.lab.tally import portions_of, tally
-from sealcast.pipeline.tables import compile_filters
 from sealcast.primitives.secrets import KEY_BYTES
 from sealcast.wire.records import RecordCodec
 

@@ -26,9 +26,9 @@ from sealcast.log.mailbox import TopicReader
 from sealcast.pipeline.run import explain
 from sealcast.primitives.secrets import KEY_BYTES
 from sealcast.primitives.sign import VerifyKey
-from sealcast.schemes.endpoint.open import Opener
+from sealcast.protections.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm import RealmState
+from sealcast.trust.realm.machine import RealmState
 from sealcast.wire.sealed import SealedPiece
 
 #: Chunks of subscribers per core: each reads every piece and opens every body once, so more would only cost.

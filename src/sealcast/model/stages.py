@@ -37,7 +37,7 @@ class Received:
 
 @dataclass(frozen=True, slots=True)
 class Ruled:
-    """Frames of which the first checks have decided, replay among them: a code each (pipeline/admit.py)."""
+    """Frames of which the first checks have decided, replay among them: a code each (broker/admit.py)."""
 
     received: Received
     codes: NDArray[np.uint8]

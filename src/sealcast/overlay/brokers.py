@@ -7,7 +7,7 @@
     plain/notices      []                                       -> plain/notices [[topic, ...]]
     desk/move          [topic's name], by a subscriber          -> desk/done [version]
 
-Over the control topics of the brokers' desks (`trust.desk`), which they find through the discovery nodes; the rules are
+Over the control topics of the brokers' desks (`control.desk`), found through the discovery nodes; the rules are
 `knowledge`. `peer/secure` is the error that a knowing broker returns: the one that sent a message without a token
 learns from it, and removes its subscriptions without tokens. What is published on plain topics lies in a log of its
 own, open to everyone: nothing protects it, and nothing that is protected gets there.
@@ -21,25 +21,25 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final, Self
 
-from sealcast.clients.correspondence import Correspondent
+from sealcast.control.correspondence import Correspondent
+from sealcast.control.desk import DONE, TOPICS, More
+from sealcast.control.discovery.advertisements import What
+from sealcast.control.discovery.embedded import RealmDiscovery, nodes
+from sealcast.control.envelopes import Opened
+from sealcast.control.service import Answer
 from sealcast.errors import FrameRejected, NotFound, Rejected, TokenRejected, Unavailable
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.overlay import knowledge, moves
 from sealcast.overlay.knowledge import Deliver, Effect, Knowledge, Learnt, Message, Propagate, Refuse, Source
 from sealcast.overlay.memory import KnowledgeStore
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.trust.certificates import Certificate, Role
-from sealcast.trust.changes import DEFAULT_PARAMETERS
-from sealcast.trust.claims import Token
+from sealcast.trust.certificates.certificate import Certificate, Role
+from sealcast.trust.certificates.revocation import Fetched, RevocationStore
 from sealcast.trust.deployment import Realm
-from sealcast.trust.desk import DONE, TOPICS, More
-from sealcast.trust.discovery.advertisements import What
-from sealcast.trust.discovery.embedded import RealmDiscovery, nodes
-from sealcast.trust.envelopes import Opened
-from sealcast.trust.revocation import Fetched, RevocationStore
-from sealcast.trust.service import Answer
-from sealcast.trust.state import RealmState
-from sealcast.trust.tokens import TokenGate, VerifiedTokens
+from sealcast.trust.realm.changes import DEFAULT_PARAMETERS
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.tokens.claims import Token
+from sealcast.trust.tokens.token import TokenGate, VerifiedTokens
 from sealcast.wire import cbor
 
 MESSAGE: Final = "peer/message"

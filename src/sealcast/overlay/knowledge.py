@@ -29,9 +29,9 @@ from enum import StrEnum
 from typing import Final
 
 from sealcast.errors import Rejected
-from sealcast.trust.certificates import Certificate, Role
-from sealcast.trust.claims import Token
-from sealcast.trust.token_reasons import TokenReason, refused
+from sealcast.trust.certificates.certificate import Certificate, Role
+from sealcast.trust.tokens.claims import Token
+from sealcast.trust.tokens.reasons import TokenReason, refused
 
 TOPIC_BYTES: Final = 16
 MAX_BODY_BYTES: Final = 65_536

@@ -7,7 +7,7 @@ Between the two, both seal. The new broker's first batch at v or later begins so
 origins): everything from the cut on is with the new broker, everything before it with the old one, once that is as far.
 (A broker is not sent what it had no subscriber for: then the old one has to be as far as its link begins.) What the old
 one sealed beyond the cut comes twice; from which record of its ledger on that may be so is noted, and the
-subscriber leaves those out that it had (`clients.stays`). The same for brokers that it was at before: a broker that
+subscriber leaves those out that it had (`protections.stays`). The same for brokers that it was at before: a broker that
 lags behind may bring what was read there.
 """
 
@@ -19,10 +19,10 @@ from contextlib import ExitStack
 from sealcast.errors import Misuse
 from sealcast.log.ledger import LedgerReader
 from sealcast.overlay.parts import Part
-from sealcast.trust.changes import AttachSubscriber, Change, SettleSubscriber
 from sealcast.trust.deployment import Realm
-from sealcast.trust.state import RealmState
-from sealcast.trust.topics import Stay
+from sealcast.trust.realm.changes import AttachSubscriber, Change, SettleSubscriber
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import Stay
 
 
 def move(realm: Realm, topic: str, subscriber: str, broker: str) -> RealmState:

@@ -17,7 +17,7 @@ from sealcast.log.port import Record
 from sealcast.trust.deployment import Realm
 from sealcast.wire import sealed
 
-#: A frame that was refused as a whole has no row (`pipeline.admit`).
+#: A frame that was refused as a whole has no row (`broker.admit`).
 _WHOLE_FRAME = -1
 
 

@@ -9,10 +9,10 @@ from typing import Final, Self
 from sealcast.errors import NotFound, SealcastError
 from sealcast.overlay import moves
 from sealcast.overlay.routing import Forwarder, Link
+from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layout import FIRST_BROKER
-from sealcast.trust.roles import Role
-from sealcast.trust.state import RealmState
+from sealcast.trust.realm.state import RealmState
 
 IDLE_SECONDS: Final = 0.1
 

@@ -22,10 +22,10 @@ from typing import Final, Protocol, Self
 from sealcast.errors import Misuse
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.overlay.parts import Part
+from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
-from sealcast.trust.layering import LAYERED
-from sealcast.trust.roles import Role
-from sealcast.trust.state import RealmState
+from sealcast.trust.realm.layering import LAYERED
+from sealcast.trust.realm.state import RealmState
 
 #: Frames that are made durable at the destination by one sync.
 BYTES_PER_TAKE: Final = 8 << 20

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def register(spark: SparkSession) -> None:
     """Makes `format("sealcast")` known to a Spark session: ours has it already, any other one needs this once."""
     # Here and not above: workers import this package for its kernels and have no use for data sources of the driver.
-    from sealcast.pipeline.hops.sink import HopsSink
-    from sealcast.pipeline.hops.source import HopsSource
+    from sealcast.pipeline.hops_sink import HopsSink
+    from sealcast.pipeline.hops_source import HopsSource
     from sealcast.pipeline.public import SealcastSource
     from sealcast.pipeline.sinks import SealedSink
     from sealcast.pipeline.sources import FramesSource

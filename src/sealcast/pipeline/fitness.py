@@ -31,8 +31,8 @@ from pathlib import Path
 from typing import Final
 
 from sealcast.errors import SealcastError, Unavailable
-from sealcast.trust import keyfile, unlock
 from sealcast.trust.deployment import Realm
+from sealcast.trust.vault import keyfile, unlock
 
 PYTHON: Final = ((3, 11), (3, 14))
 MEMORY_OK, MEMORY_LEAST = 3 << 30, 1 << 30

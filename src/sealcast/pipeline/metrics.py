@@ -22,8 +22,8 @@ from pyspark.sql.streaming.listener import (
     StreamingQueryListener,
 )
 
+from sealcast.broker.columns import COUNTS, REJECTED
 from sealcast.errors import Unavailable
-from sealcast.pipeline.columns import COUNTS, REJECTED
 
 #: The name under which a query's counts are observed.
 OBSERVED: Final = "sealcast"

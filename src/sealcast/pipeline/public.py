@@ -48,7 +48,6 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from sealcast.clients.layered.interests import Interests
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscribing import open_subscriber
 from sealcast.errors import Bug, Misuse
@@ -57,6 +56,7 @@ from sealcast.log.ledger import LedgerReader
 from sealcast.model.event import DEFAULT_CONTENT_TYPE, Event, OpenedEvent
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.pipeline.outbox import Outbox, StagedFrames
+from sealcast.protections.layered.interests import Interests
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layout import TopicPaths
 

@@ -2,7 +2,7 @@
 
     claims --groupBy(bucket)--> transformWithState --by task--> rulings
 
-A bucket's windows are one packed value (trust/replay.py) in Spark's state store, which keeps a version of it for every
+A bucket's windows are one packed value (broker/replay.py) in Spark's state store, which keeps a version of it for every
 batch: a batch that is run again after a crash finds what the one before it left, and decides the same. They name
 hashes of publishers and numbers, no keys, and carry a MAC of the broker's, because Spark believes whatever it finds in
 its checkpoint.
@@ -21,14 +21,14 @@ import numpy as np
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from sealcast.broker.columns import REFUSED, RULINGS, SEEDS, ddl
+from sealcast.broker.context import gate
+from sealcast.broker.replay import BUCKETS, CLAIM, Bounds, Windows
+from sealcast.broker.rulings import rule
+from sealcast.broker.topic import TopicName
 from sealcast.errors import Corrupt
-from sealcast.pipeline.columns import REFUSED, RULINGS, SEEDS, ddl
-from sealcast.pipeline.context import gate
-from sealcast.pipeline.rulings import rule
-from sealcast.pipeline.topic import TopicName
 from sealcast.primitives import mac
 from sealcast.primitives.secrets import Secret
-from sealcast.trust.replay import BUCKETS, CLAIM, Bounds, Windows
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import TimerValues

@@ -8,7 +8,7 @@ messages go by the new key). Nothing is decided again: who was to get which even
 stays; only who may not read now gets nothing any more. So no event comes twice and none is lost (log/reseals.py).
 
 Subscribers are served each under their own pair key: a resealed piece needs no key from another piece, whatever its
-reader has read before. Ciphertexts are functions of position, epoch and keys (`schemes.endpoint.keys`), so a job that
+reader has read before. Ciphertexts are functions of position, epoch and keys (keys.py), so a job that
 is run again, or runs twice at once, makes the same bytes.
 
 The messages come from the frame log. Where retention has removed frames, the piece stays as it is, and is counted.
@@ -28,6 +28,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.errors import PySparkException
 
+from sealcast.broker.deliver import deliver
+from sealcast.broker.topic import OpenTopic, TopicName
 from sealcast.errors import Corrupt, NotFound, Unavailable
 from sealcast.filters import bits
 from sealcast.groupkeys.naive import Naive
@@ -37,18 +39,16 @@ from sealcast.log.ledger import Committed, Ledger
 from sealcast.log.replays import Replays
 from sealcast.log.reseals import Resealed
 from sealcast.model.stages import Admitted, FrameProof, Grouped
-from sealcast.pipeline.deliver import deliver
 from sealcast.pipeline.run import explain
-from sealcast.pipeline.seal import seal
-from sealcast.pipeline.topic import OpenTopic, TopicName
 from sealcast.primitives import merkle
 from sealcast.primitives.aead import SealingKey
-from sealcast.schemes.endpoint import keys
-from sealcast.schemes.endpoint.broker import EndpointSealer
-from sealcast.trust.broker import BrokerSecrets
-from sealcast.trust.changes import RotateTopic
-from sealcast.trust.realm import RealmState, Topic
-from sealcast.trust.topic_keys import TopicKeys
+from sealcast.protections.endpoint.seal import seal
+from sealcast.protections.endpoint.sealer import EndpointSealer
+from sealcast.trust.keys import frames as frame_keys
+from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.keys.topic_keys import TopicKeys
+from sealcast.trust.realm.changes import RotateTopic
+from sealcast.trust.realm.machine import RealmState, Topic
 from sealcast.wire import cbor, frame
 from sealcast.wire import sealed as wire
 from sealcast.wire.sealed import SealedPiece
@@ -168,8 +168,8 @@ def bench(topic: OpenTopic, version: int, time_us: int) -> Bench:
     topic_keys, bits_ = cache(lambda epoch: broker.topic_keys(state, about, epoch)), about.parameters.key_bits
 
     def frame_key(name: str, epoch: int, boot: bytes) -> SealingKey:
-        aad = keys.associated_data(about.id, epoch)
-        return keys.frame_key(topic_keys(epoch).pair_key(name), boot, aad, bits_)
+        aad = frame_keys.associated_data(about.id, epoch)
+        return frame_keys.frame_key(topic_keys(epoch).pair_key(name), boot, aad, bits_)
 
     return Bench(state, about, frame_key, sealer, allowed)
 

@@ -32,22 +32,23 @@ from pyspark.sql.streaming.query import StreamingQuery
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from sealcast import errors
+from sealcast.broker.columns import COUNTS, PIECES, REJECTED, ddl
+from sealcast.broker.replay import Windows
+from sealcast.broker.topic import TopicName
 from sealcast.errors import HINT, Corrupt, DiskFull, Misuse, Rejected, SealcastError, Unavailable
 from sealcast.overlay.relay import Relay, brokers_here
-from sealcast.pipeline import fused, replay
-from sealcast.pipeline.columns import COUNTS, PIECES, REJECTED, ddl
-from sealcast.pipeline.hops import admit as layered
-from sealcast.pipeline.hops.node import NodeName
-from sealcast.pipeline.hops.source import turn_desks
+from sealcast.pipeline import replay
+from sealcast.pipeline.hops_source import turn_desks
 from sealcast.pipeline.metrics import OBSERVED, Batch, Metrics
 from sealcast.pipeline.session import cores, is_local, session
 from sealcast.pipeline.sources import batch_tasks
-from sealcast.pipeline.topic import TopicName
+from sealcast.protections.endpoint import fused
+from sealcast.protections.layered import admit as layered
+from sealcast.protections.layered.node import NodeName
 from sealcast.trust.deployment import Realm
-from sealcast.trust.layering import LAYERED
 from sealcast.trust.layout import FIRST_BROKER
-from sealcast.trust.overlays import Overlay
-from sealcast.trust.replay import Windows
+from sealcast.trust.realm.layering import LAYERED
+from sealcast.trust.realm.overlays import Overlay
 
 #: How long a stop waits for the micro-batch at hand. What it interrupts is done again at the next start.
 STOP_SECONDS: Final = 30.0

@@ -28,12 +28,12 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from sealcast.broker.columns import COUNTS, PIECES, REJECTED
+from sealcast.broker.topic import OpenTopic, TopicName
 from sealcast.errors import Bug, Corrupt, Misuse
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
-from sealcast.pipeline.columns import COUNTS, PIECES, REJECTED
-from sealcast.pipeline.topic import OpenTopic, TopicName
 
 #: Spark gives its writers no batch id, but its tasks carry it. Not documented, so a test holds on to it.
 _QUERY: Final = "sql.streaming.queryId"

@@ -19,15 +19,15 @@ from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStrea
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 from pyspark.sql.types import StructType
 
+from sealcast.broker.authenticate import authenticate
+from sealcast.broker.columns import CLAIMS, ddl
+from sealcast.broker.context import gate
+from sealcast.broker.gate import bounds_of
+from sealcast.broker.replay import SETTLING_US
+from sealcast.broker.rulings import Span, claim_rows, gathered
+from sealcast.broker.topic import OpenTopic, TopicName
 from sealcast.log.offsets import PinnedOffset, Planned, check_continuity
-from sealcast.pipeline.authenticate import authenticate
-from sealcast.pipeline.columns import CLAIMS, ddl
-from sealcast.pipeline.context import gate
-from sealcast.pipeline.gate import bounds_of
 from sealcast.pipeline.options import positive
-from sealcast.pipeline.rulings import Span, claim_rows, gathered
-from sealcast.pipeline.topic import OpenTopic, TopicName
-from sealcast.trust.replay import SETTLING_US
 
 DEFAULT_MAX_FRAMES: Final = 8_192
 #: Of frames in one micro-batch: what is redone after a crash, and how long others wait for a new subscription.

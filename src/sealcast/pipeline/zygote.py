@@ -205,9 +205,9 @@ def preload() -> None:
                 "python_streaming_sink_runner",
             )
         ),
-        "sealcast.pipeline.fused",
-        "sealcast.pipeline.hops.sink",
-        "sealcast.pipeline.hops.source",
+        "sealcast.protections.endpoint.fused",
+        "sealcast.pipeline.hops_sink",
+        "sealcast.pipeline.hops_source",
         "sealcast.pipeline.public",
         "sealcast.pipeline.replay",
         "sealcast.pipeline.sinks",

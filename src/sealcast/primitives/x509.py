@@ -1,6 +1,6 @@
 """X.509 certificates (RFC 5280): made here, and taken apart into plain values without believing any of them.
 
-`read` says what a certificate claims; whether to believe it is `trust.certificates`' business. What it hands over is
+`read` says what a certificate claims; whether to believe it is for `trust.certificates` to say. What it hands over is
 everything the rules look at, so that no rule needs the library's objects, and the times are integers like all of ours
 (X.509 counts in seconds). Signatures are ECDSA over P-256 with SHA-256, deterministic, and nothing else.
 """

@@ -1,8 +1,8 @@
 """X.509's own messages around certificates: requests for one (PKCS #10) and lists of revoked ones (CRLs, RFC 5280).
 
-Sealcast's own revocation lists are numbered, chained and fast to look into (`trust.lists`). CRLs are what the rest of
-the world reads: a base with everything, and deltas that name the base they add to. `FreshestCRL` in a base tells a
-verifier that deltas exist; OpenSSL looks for one only then.
+Sealcast's own revocation lists are numbered, chained and fast to look into (`trust.certificates`). CRLs are what the
+rest of the world reads: a base with everything, and deltas that name the base they add to. `FreshestCRL` in a base
+tells a verifier that deltas exist; OpenSSL looks for one only then.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from sealcast.errors import Corrupt, Misuse, NotFound, Rejected, Unavailable
-from sealcast.trust import changes as stored
-from sealcast.trust.changes import Change
-from sealcast.trust.realm import EMPTY, Fold, RealmState
+from sealcast.trust.realm import changes as stored
+from sealcast.trust.realm.changes import Change
+from sealcast.trust.realm.machine import EMPTY, Fold, RealmState
 from sealcast.trust.storage import address as addresses
 from sealcast.trust.storage.address import Server
 from sealcast.trust.storage.trouble import CommitLost, damaged

@@ -14,9 +14,11 @@ from sealcast.filters.check import check, fit
 from sealcast.filters.parse import parse
 from sealcast.model.schema import Schema
 from sealcast.primitives.sign import VerifyKey
-from sealcast.trust import certificates, gates, layer_announcements, lists
-from sealcast.trust.certificates import Certificate
-from sealcast.trust.changes import (
+from sealcast.trust.certificates import certificate as certificates
+from sealcast.trust.certificates import lists
+from sealcast.trust.certificates.certificate import Certificate
+from sealcast.trust.keys import layer_announcements
+from sealcast.trust.realm.changes import (
     AddAuthority,
     AddSubscription,
     AnnounceLayerKey,
@@ -30,8 +32,9 @@ from sealcast.trust.changes import (
     RevokeCertificates,
     Right,
 )
-from sealcast.trust.realm import Fold, Topic
-from sealcast.trust.templates import Template
+from sealcast.trust.realm.machine import Fold, Topic
+from sealcast.trust.realm.templates import Template
+from sealcast.trust.tokens import gates
 
 
 def vet(fold: Fold, change: Change, at_us: int) -> None:

@@ -7,7 +7,7 @@
 
 A header is for one receiver and one tree, and numbered: a post that was copied to another broker, or comes again, does
 nothing. Whoever carries posts sees who sends to whom, how many filters and how many tokens each has; tokens it cannot
-read (`schemes.layered`). A body may be empty: then the post brings a newer token, or takes everything back (`fresh`).
+read. A body may be empty: then the post brings a newer token, or takes everything back (`fresh`).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Slots = tuple[tuple[bytes, ...], ...]
 
 
 class Filter(Protocol):
-    """One conjunction on its way up; `schemes.layered.messages.FilterMessage` is one."""
+    """One conjunction on its way up; `protections.layered.messages.FilterMessage` is one."""
 
     @property
     def slots(self) -> Slots: ...

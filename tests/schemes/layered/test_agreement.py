@@ -14,12 +14,12 @@ from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import CachedHashes
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.x25519 import AgreementKey
-from sealcast.schemes.layered.agreement import exponents_for, layers_for, relatives
-from sealcast.schemes.layered.open import Opener
-from sealcast.schemes.layered.publish import Publisher
-from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.subscribe import Subscriber
-from sealcast.schemes.layered.tree import Tree, TreeId
+from sealcast.protections.layered.agreement import exponents_for, layers_for, relatives
+from sealcast.protections.layered.open import Opener
+from sealcast.protections.layered.publish import Publisher
+from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.subscribe import Subscriber
+from sealcast.protections.layered.tree import Tree, TreeId
 
 TOPIC = bytes(16)
 

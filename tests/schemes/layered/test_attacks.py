@@ -20,10 +20,10 @@ from sealcast.lab.curious.net import Net
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element, Exponent, Group
 from sealcast.primitives.modular import SafePrimeGroup, group14
-from sealcast.schemes.layered import keys
-from sealcast.schemes.layered.messages import Entry, FilterMessage, Notification
-from sealcast.schemes.layered.open import Opener
-from sealcast.schemes.layered.tree import Tree
+from sealcast.protections.layered import keys
+from sealcast.protections.layered.messages import Entry, FilterMessage, Notification
+from sealcast.protections.layered.open import Opener
+from sealcast.protections.layered.tree import Tree
 from tests.schemes.layered_net import TOY
 
 PARENTS = {"v3": "P", "v2": "v3", "v1": "v2", "S": "v1", "T": "v1"}

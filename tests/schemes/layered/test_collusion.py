@@ -14,7 +14,7 @@ from sealcast.lab.curious.net import Net
 from sealcast.lab.curious.pooling import Observer, Pool, Wiretap
 from sealcast.lab.experiments import find
 from sealcast.primitives.curve import CURVE
-from sealcast.schemes.layered.exposure import (
+from sealcast.protections.layered.exposure import (
     CLAIMS,
     Exposure,
     Members,
@@ -25,7 +25,7 @@ from sealcast.schemes.layered.exposure import (
     reads_everything,
     way,
 )
-from sealcast.schemes.layered.tree import Tree
+from sealcast.protections.layered.tree import Tree
 from tests.schemes.layered_net import TOY
 
 

@@ -18,8 +18,8 @@ from sealcast.lab.curious.truth import Truth
 from sealcast.lab.curious.workload import PLAN, SCHEMA, Day
 from sealcast.lab.experiments import find
 from sealcast.primitives.groups import Exponent
-from sealcast.schemes.layered.publish import Publisher
-from sealcast.schemes.layered.tree import Path
+from sealcast.protections.layered.publish import Publisher
+from sealcast.protections.layered.tree import Path
 
 EVENTS = 160
 DAY = Day.of(Random(7), EVENTS)

@@ -24,8 +24,8 @@ from sealcast.lab.curious.net import Net
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element, Exponent, Group
 from sealcast.primitives.modular import SafePrimeGroup, group14
-from sealcast.schemes.layered.exposure import layers_left
-from sealcast.schemes.layered.tree import Tree
+from sealcast.protections.layered.exposure import layers_left
+from sealcast.protections.layered.tree import Tree
 from tests.schemes.layered_net import TOY
 
 FIELD = 2**256 - 2**32 - 977

@@ -9,7 +9,7 @@ events can tell, they tell. A coalition is after a subscriber outside it, who ha
     events    one of its brokers names the subscriber's row, from events of which the coalition has the content
     payloads  which events it opens: none, what its own members asked for, the subscriber's too, or all
 
-`schemes/layered/exposure.py` has the claims; nothing here computes with them.
+`protections/layered/exposure.py` has the claims; nothing here computes with them.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from sealcast.lab.curious.pooling import Observer, Pool, Wiretap
 from sealcast.lab.report import Report, Told
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Group
-from sealcast.schemes.layered.exposure import CLAIMS, Exposure, Reach, way
-from sealcast.schemes.layered.tree import Tree
+from sealcast.protections.layered.exposure import CLAIMS, Exposure, Reach, way
+from sealcast.protections.layered.tree import Tree
 
 LABELS: Final = (b"oil", b"gas", b"tin", b"zinc")
 #: Asked for by nobody.
@@ -227,7 +227,7 @@ def run(quick: bool, told: Told) -> Report:
     notes = (
         "keys, asking, events: in how many cases a coalition learnt a filter of a subscriber outside it, in that way",
         "payloads: which events it opened, and in how many cases",
-        "wrong: cases in which it got more or less than schemes/layered/exposure.py claims",
+        "wrong: cases in which it got more or less than protections/layered/exposure.py claims",
         "the paper says that r consecutive nodes are needed; a publisher and a child of it, asking, and events whose "
         "content is known, it does not mention",
     )

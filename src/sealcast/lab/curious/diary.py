@@ -13,9 +13,9 @@ from itertools import combinations
 
 from sealcast.lab.curious.net import Net
 from sealcast.primitives.groups import Element
-from sealcast.schemes.layered.messages import Notification
-from sealcast.schemes.layered.table import Conjunction
-from sealcast.schemes.layered.tree import Path
+from sealcast.protections.layered.messages import Notification
+from sealcast.protections.layered.table import Conjunction
+from sealcast.protections.layered.tree import Path
 
 Shape = tuple[int, ...]
 

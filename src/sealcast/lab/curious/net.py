@@ -9,14 +9,14 @@ from random import Random
 from sealcast.errors import CannotOpen, Misuse
 from sealcast.filters.labels import LabelFilter
 from sealcast.primitives.groups import CachedHashes, Exponent, Group
-from sealcast.schemes.layered import keys
-from sealcast.schemes.layered.layers import Layers
-from sealcast.schemes.layered.messages import FilterMessage, Notification
-from sealcast.schemes.layered.open import Opener
-from sealcast.schemes.layered.publish import EVENT_BYTES, Publisher
-from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.subscribe import Subscriber
-from sealcast.schemes.layered.tree import Tree
+from sealcast.protections.layered import keys
+from sealcast.protections.layered.layers import Layers
+from sealcast.protections.layered.messages import FilterMessage, Notification
+from sealcast.protections.layered.open import Opener
+from sealcast.protections.layered.publish import EVENT_BYTES, Publisher
+from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.subscribe import Subscriber
+from sealcast.protections.layered.tree import Tree
 
 #: (descendant, ancestor): the two who know a layer's key.
 Pair = tuple[str, str]

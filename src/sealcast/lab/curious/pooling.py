@@ -18,7 +18,7 @@ from typing import NamedTuple
 from sealcast.errors import Bug
 from sealcast.lab.curious.net import Net, Pair, Sent
 from sealcast.primitives.groups import Element, Exponent
-from sealcast.schemes.layered.messages import Entry, Notification
+from sealcast.protections.layered.messages import Entry, Notification
 
 Pairs = frozenset[Pair]
 

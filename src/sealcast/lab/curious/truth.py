@@ -11,9 +11,9 @@ from sealcast.filters.labels import Conjunction
 from sealcast.lab.curious.net import Net
 from sealcast.lab.curious.workload import compiled
 from sealcast.primitives.groups import Element
-from sealcast.schemes.layered import table
-from sealcast.schemes.layered.exposure import layers_left
-from sealcast.schemes.layered.tree import Path
+from sealcast.protections.layered import table
+from sealcast.protections.layered.exposure import layers_left
+from sealcast.protections.layered.tree import Path
 
 
 class Truth:

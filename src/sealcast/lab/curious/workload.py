@@ -14,7 +14,7 @@ from sealcast.lab.curious.net import Net
 from sealcast.model.schema import Attribute, Schema, Type, Value
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Group
-from sealcast.schemes.layered.tree import Tree
+from sealcast.protections.layered.tree import Tree
 
 SYMBOLS: Final = ("ACME", "BOLT", "CORN", "DUNE", "ECHO", "FERN", "GOLD", "HAZE")
 PLAN: Final = Plan(text=0, suffix=0)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
-from sealcast.schemes.layered.tree import Path, Tree
+from sealcast.protections.layered.tree import Path, Tree
 
 PUBLISHER: Final = "p"
 HOMES: Final = 2

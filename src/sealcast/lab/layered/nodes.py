@@ -28,16 +28,16 @@ from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import CachedHashes, Element, Group
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.x25519 import PUBLIC_BYTES, AgreementKey
-from sealcast.schemes.layered.agreement import exponents_for
-from sealcast.schemes.layered.layers import Layers
-from sealcast.schemes.layered.open import Opener
-from sealcast.schemes.layered.publish import Publisher
-from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.subscribe import Subscriber
-from sealcast.schemes.layered.table import Conjunction as Row
-from sealcast.schemes.layered.table import RoutingTable
-from sealcast.schemes.layered.tree import Path as Hops
-from sealcast.schemes.layered.tree import TreeId
+from sealcast.protections.layered.agreement import exponents_for
+from sealcast.protections.layered.layers import Layers
+from sealcast.protections.layered.open import Opener
+from sealcast.protections.layered.publish import Publisher
+from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.subscribe import Subscriber
+from sealcast.protections.layered.table import Conjunction as Row
+from sealcast.protections.layered.table import RoutingTable
+from sealcast.protections.layered.tree import Path as Hops
+from sealcast.protections.layered.tree import TreeId
 from sealcast.wire import cbor
 
 GROUP: Final[Group] = CURVE

@@ -15,8 +15,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sealcast.errors import Rejected
-from sealcast.schemes.layered.messages import Entry, Notification
-from sealcast.schemes.layered.publish import EVENT_BYTES
+from sealcast.protections.layered.messages import Entry, Notification
+from sealcast.protections.layered.publish import EVENT_BYTES
 
 #: Numbers are packed: int64 and int32, little-endian.
 COLUMNS: Final = pa.schema(

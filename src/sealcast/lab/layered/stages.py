@@ -27,7 +27,7 @@ from sealcast.lab.layered.network import HOMES
 from sealcast.lab.layered.nodes import GROUP, Nodes
 from sealcast.lab.layered.pieces import SUBSCRIBERS, Writer
 from sealcast.model.schema import Schema
-from sealcast.schemes.layered.messages import FilterMessage
+from sealcast.protections.layered.messages import FilterMessage
 from sealcast.wire.records import RecordCodec
 
 Batches = Iterator[pa.RecordBatch]

@@ -10,18 +10,19 @@ from __future__ import annotations
 import time
 from typing import Final, Self
 
+from sealcast.broker import rulings
+from sealcast.broker.gate import bounds_of
+from sealcast.broker.history import History
+from sealcast.broker.replay import SETTLING_US
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.stages import Ruled
-from sealcast.pipeline import context, rulings
-from sealcast.pipeline.fused import handle
-from sealcast.pipeline.gate import bounds_of
-from sealcast.pipeline.history import History
+from sealcast.protections.endpoint import context
+from sealcast.protections.endpoint.fused import handle
 from sealcast.trust.deployment import Realm
-from sealcast.trust.replay import SETTLING_US
 from sealcast.wire import sealed
 
 QUERY: Final = "lab"

@@ -21,20 +21,20 @@ from sealcast.trust.registry import now_us
 #: Function -> the part that its time counts for. What is in none of them (encoding requests, the service's accounts,
 #: reading the registry's newest version) is the rest.
 PARTS: Final[Mapping[str, str]] = {
-    "sealcast.trust.asking:seal": "sealing the request",
-    "sealcast.trust.control:ControlPlane.post": "queues and journal",
-    "sealcast.trust.control:ControlPlane.read": "queues and journal",
-    "sealcast.trust.control:ControlPlane.take": "queues and journal",
-    "sealcast.trust.journal:Journal.commit": "queues and journal",
-    "sealcast.trust.journal:Journal.sent": "queues and journal",
-    "sealcast.trust.service:open_request": "validating the request",
-    "sealcast.trust.center.rules:Rules.decide": "deciding",
-    "sealcast.trust.issuing:Issuer.opening": "generating keys",
-    "sealcast.trust.issuing:Issuer.missing_pair_keys": "generating keys",
-    "sealcast.trust.minting:token_for": "signing the token",
+    "sealcast.control.asking:seal": "sealing the request",
+    "sealcast.control.topics:ControlPlane.post": "queues and journal",
+    "sealcast.control.topics:ControlPlane.read": "queues and journal",
+    "sealcast.control.topics:ControlPlane.take": "queues and journal",
+    "sealcast.control.journal:Journal.commit": "queues and journal",
+    "sealcast.control.journal:Journal.sent": "queues and journal",
+    "sealcast.control.service:open_request": "validating the request",
+    "sealcast.control.center.rules:Rules.decide": "deciding",
+    "sealcast.trust.keys.issuing:Issuer.opening": "generating keys",
+    "sealcast.trust.keys.issuing:Issuer.missing_pair_keys": "generating keys",
+    "sealcast.trust.keys.minting:token_for": "signing the token",
     "sealcast.trust.registry:Registry.transact": "registry commit",
-    "sealcast.trust.service:seal": "sealing the reply",
-    "sealcast.trust.asking:open_reply": "opening the reply",
+    "sealcast.control.service:seal": "sealing the reply",
+    "sealcast.control.asking:open_reply": "opening the reply",
 }
 ORDER: Final = (*dict.fromkeys(PARTS.values()), REST)
 _ROOM: Final = 64 << 20

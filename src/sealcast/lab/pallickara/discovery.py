@@ -17,15 +17,15 @@ from typing import Final
 
 import numpy as np
 
+from sealcast.control.discovery import advertisements, embedded
+from sealcast.control.discovery.advertisements import DEFAULT_LIFETIME_US, Advertisement, What
+from sealcast.control.discovery.client import Discovery
+from sealcast.control.discovery.embedded import RealmDiscovery
 from sealcast.errors import Bug
 from sealcast.lab import scratch
 from sealcast.lab.pallickara.samples import RULE, Sample, without_outliers
 from sealcast.lab.report import Line, Look, Panel, Report, Row, Told
 from sealcast.trust.deployment import Realm
-from sealcast.trust.discovery import advertisements, embedded
-from sealcast.trust.discovery.advertisements import DEFAULT_LIFETIME_US, Advertisement, What
-from sealcast.trust.discovery.client import Discovery
-from sealcast.trust.discovery.embedded import RealmDiscovery
 
 NAME: Final = "pallickara/discovery"
 #: Milliseconds, from and to.

@@ -35,11 +35,11 @@ from sealcast.lab.pallickara.samples import RULE, Sample, sample, within, withou
 from sealcast.lab.report import Line, Panel, Report, Row, Told
 from sealcast.model.event import Event
 from sealcast.model.schema import Schema
-from sealcast.pipeline.context import context
 from sealcast.primitives.aead import NONCE_BYTES, SealingKey
 from sealcast.primitives.secrets import Secret
+from sealcast.protections.endpoint.context import context
 from sealcast.trust.deployment import Realm
-from sealcast.trust.parameters import KeyParameters
+from sealcast.trust.realm.parameters import KeyParameters
 
 NAME: Final = "pallickara/end-to-end"
 SCHEMA: Final = Schema.from_json({"attributes": [{"name": "number", "type": "int", "min": 0}]})

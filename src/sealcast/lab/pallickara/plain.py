@@ -13,6 +13,7 @@ from typing import Final, Self
 
 import numpy as np
 
+from sealcast.broker.tables import SubscriptionTable
 from sealcast.errors import Bug, Corrupt
 from sealcast.filters import bits
 from sealcast.lab.pallickara.broker import QUERY
@@ -23,7 +24,6 @@ from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.event import Event
 from sealcast.model.schema import Schema
-from sealcast.pipeline.tables import SubscriptionTable
 from sealcast.primitives.secrets import Secret
 from sealcast.wire import cbor
 from sealcast.wire.domain import check_domain

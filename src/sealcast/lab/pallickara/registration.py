@@ -13,8 +13,8 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
-from sealcast.clients.correspondence import Correspondent
-from sealcast.clients.requests import register_topic
+from sealcast.control.correspondence import Correspondent
+from sealcast.control.requests import register_topic
 from sealcast.lab.pallickara import center
 from sealcast.lab.pallickara.end_to_end import BITS, SCHEMA
 from sealcast.lab.pallickara.parts import Measured, watched

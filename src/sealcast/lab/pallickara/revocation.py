@@ -34,9 +34,9 @@ from sealcast.log.mailbox import TopicReader
 from sealcast.model.event import Event, Position
 from sealcast.model.schema import Schema
 from sealcast.primitives.sign import VerifyKey
-from sealcast.schemes.endpoint.open import Opener
+from sealcast.protections.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm import RealmState
+from sealcast.trust.realm.machine import RealmState
 from sealcast.wire.sealed import SealedPiece
 
 NAME: Final = "pallickara/revocation"

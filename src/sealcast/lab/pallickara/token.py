@@ -12,16 +12,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
-from sealcast.clients.correspondence import Correspondent
-from sealcast.clients.credentials import Wallet
-from sealcast.clients.requests import authorise, register_topic
+from sealcast.control.correspondence import Correspondent
+from sealcast.control.requests import authorise, register_topic
+from sealcast.control.wallet import Wallet
 from sealcast.lab.pallickara import center
 from sealcast.lab.pallickara.end_to_end import SCHEMA
 from sealcast.lab.pallickara.parts import Measured, watched
 from sealcast.lab.pallickara.samples import sample
 from sealcast.lab.report import Line, Look, Panel, Report, Row, Told
-from sealcast.trust.changes import Right
 from sealcast.trust.layout import FIRST_CENTER
+from sealcast.trust.realm.changes import Right
 
 NAME: Final = "pallickara/token"
 TOPIC: Final = "secured"

@@ -21,7 +21,7 @@ from sealcast.lab.shikfa.network import FILTERS, PARENTS
 from sealcast.lab.shikfa.trees import POPULAR, PUBLISHER, UNWANTED, Running, Shape, Spent, group_of, regular
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element
-from sealcast.schemes.layered.tree import Path
+from sealcast.protections.layered.tree import Path
 
 NAME: Final = "shikfa/cost"
 LAYERS: Final = (2, 3, 4, 5)

@@ -17,12 +17,12 @@ from sealcast.errors import Bug
 from sealcast.filters.labels import Conjunction, LabelFilter
 from sealcast.primitives.groups import CachedHashes, Element, Exponent, Group
 from sealcast.primitives.secrets import Secret
-from sealcast.schemes.layered.layers import Layers, shared_exponent
-from sealcast.schemes.layered.messages import FilterMessage, Notification
-from sealcast.schemes.layered.publish import Publisher
-from sealcast.schemes.layered.route import Broker
-from sealcast.schemes.layered.subscribe import Subscriber, own_layers
-from sealcast.schemes.layered.tree import Tree
+from sealcast.protections.layered.layers import Layers, shared_exponent
+from sealcast.protections.layered.messages import FilterMessage, Notification
+from sealcast.protections.layered.publish import Publisher
+from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.subscribe import Subscriber, own_layers
+from sealcast.protections.layered.tree import Tree
 
 PARENTS = {"B4": "P", "B3": "B4", "B1": "B3", "B2": "B3", "S1": "B1", "S2": "B1", "S3": "B2", "S4": "B2", "S5": "B2"}
 FILTERS = {"S1": "f", "S2": "f", "S3": "f", "S4": "f", "S5": "f'"}

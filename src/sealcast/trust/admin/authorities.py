@@ -11,14 +11,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from sealcast.primitives.x509 import SECOND_US
-from sealcast.trust import certificates
 from sealcast.trust.admin.entities import EntityAdministration
-from sealcast.trust.authority import LIFETIME_US, Authority, Wanted
-from sealcast.trust.certificates import Certificate
-from sealcast.trust.changes import Change, RenewCertificate, RevokeCertificates
-from sealcast.trust.lists import Cause
-from sealcast.trust.realm import Fold, RealmState
-from sealcast.trust.revocation import RevocationLog
+from sealcast.trust.certificates import certificate as certificates
+from sealcast.trust.certificates.authority import LIFETIME_US, Authority, Wanted
+from sealcast.trust.certificates.certificate import Certificate
+from sealcast.trust.certificates.lists import Cause
+from sealcast.trust.certificates.revocation import RevocationLog
+from sealcast.trust.realm.changes import Change, RenewCertificate, RevokeCertificates
+from sealcast.trust.realm.machine import Fold, RealmState
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,20 +8,17 @@ A reader of the registry sees the realm before, or the realm after.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from sealcast.errors import Unavailable
-from sealcast.trust import compromise, notices
-from sealcast.trust.authority import Authority
-from sealcast.trust.changes import Change, PublishPairKey, RemoveSubscription, RenewSubscription, RevokeEntity
-from sealcast.trust.compromise import Plan
-from sealcast.trust.control import ControlPlane
-from sealcast.trust.issuing import Issuer
-from sealcast.trust.lists import Cause
-from sealcast.trust.realm import Fold, RealmState
-from sealcast.trust.roles import Role
+from sealcast.trust.certificates.authority import Authority
+from sealcast.trust.certificates.lists import Cause
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.keys.issuing import Issuer
+from sealcast.trust.realm import compromise
+from sealcast.trust.realm.changes import Change, PublishPairKey, RemoveSubscription, RenewSubscription, RevokeEntity
+from sealcast.trust.realm.compromise import Plan
+from sealcast.trust.realm.machine import Fold, RealmState
 
 if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
@@ -57,16 +54,11 @@ def respond(realm: Realm, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, cen
         made[:] = _changes(realm, state, planned[0], authority, issuer, cause, now)
         return made
 
-    known = realm.state().revoked.number
     after = realm.registry.transact(decide)
     authority.lists.accept(after.revocations(authority.lists.view.number))
     # A broker of a layered topic leaves a gap, and a new epoch asks for new keys: upkeep would see to both, later.
     realm.mend_overlays()
     realm.announce_layer_keys()
-    if made:
-        # A convenience: whoever misses it learns the same from the registry.
-        with suppress(Unavailable), ControlPlane(realm.paths.root) as plane:
-            notices.post(plane, realm.id, after, [each.topic for each in planned[0].topics], known)
     return Response(
         plan=planned[0],
         version=after.version,

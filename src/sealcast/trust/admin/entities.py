@@ -9,13 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from sealcast.errors import Misuse
-from sealcast.trust import certificates
 from sealcast.trust.admin.handle import Handle
-from sealcast.trust.authority import LIFETIME_US, Authority, Wanted
-from sealcast.trust.broker import BrokerSecrets
-from sealcast.trust.centers import CenterSecrets
-from sealcast.trust.certificates import Certificate
-from sealcast.trust.changes import (
+from sealcast.trust.certificates import certificate as certificates
+from sealcast.trust.certificates.authority import LIFETIME_US, Authority, Wanted
+from sealcast.trust.certificates.certificate import Certificate
+from sealcast.trust.certificates.lists import Cause
+from sealcast.trust.certificates.revocation import RevocationLog
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.keys.centers import CenterSecrets
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.realm.changes import (
     AddAuthority,
     Change,
     EnrolEntity,
@@ -23,11 +27,7 @@ from sealcast.trust.changes import (
     RevokeCertificates,
     RevokeEntity,
 )
-from sealcast.trust.identity import Identity
-from sealcast.trust.lists import Cause
-from sealcast.trust.realm import KEY_BYTES, Entity, Fold, RealmState
-from sealcast.trust.revocation import RevocationLog
-from sealcast.trust.roles import Role
+from sealcast.trust.realm.machine import KEY_BYTES, Entity, Fold, RealmState
 
 #: Private keys of new names, each in its file before this returns.
 KeysOf = Callable[[Sequence[str]], list[Identity]]

@@ -9,14 +9,14 @@ from pathlib import Path
 from sealcast.errors import Misuse
 from sealcast.log import files
 from sealcast.trust.admin.entities import enrolment
-from sealcast.trust.authority import Authority, Wanted
-from sealcast.trust.broker import BrokerSecrets
-from sealcast.trust.centers import CenterSecrets
-from sealcast.trust.changes import Change, FoundRealm
-from sealcast.trust.identity import Identity
+from sealcast.trust.certificates.authority import Authority, Wanted
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.keys.centers import CenterSecrets
+from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import FIRST_DISCOVERY_NODES, Layout, Mark
+from sealcast.trust.realm.changes import Change, FoundRealm
 from sealcast.trust.registry import Registry
-from sealcast.trust.roles import Role
 from sealcast.trust.storage import address
 
 

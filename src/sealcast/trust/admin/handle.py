@@ -8,17 +8,18 @@ from pathlib import Path
 
 from sealcast.errors import Corrupt
 from sealcast.log.forwarded import BrokerTopic
-from sealcast.trust import gates, layout
-from sealcast.trust.authority import Authority
-from sealcast.trust.broker import BrokerSecrets
-from sealcast.trust.centers import CenterSecrets
-from sealcast.trust.certificates import Trust
-from sealcast.trust.identity import Identity
-from sealcast.trust.issuing import Issuer
+from sealcast.trust import layout
+from sealcast.trust.certificates.authority import Authority
+from sealcast.trust.certificates.certificate import Trust
+from sealcast.trust.certificates.revocation import RevocationStore
+from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.keys.centers import CenterSecrets
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.keys.issuing import Issuer
 from sealcast.trust.layout import FIRST_BROKER, FIRST_CENTER, Layout
+from sealcast.trust.realm.state import RealmState
 from sealcast.trust.registry import Registry, now_us
-from sealcast.trust.revocation import RevocationStore
-from sealcast.trust.state import RealmState
+from sealcast.trust.tokens import gates
 
 
 class Handle:

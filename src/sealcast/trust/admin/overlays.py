@@ -11,16 +11,16 @@ from contextlib import suppress
 from typing import Final
 
 from sealcast.errors import Misuse, Rejected, Unavailable
-from sealcast.trust import layer_keys
 from sealcast.trust.admin.entities import EntityAdministration
-from sealcast.trust.authority import LIFETIME_US
-from sealcast.trust.broker import BrokerSecrets
-from sealcast.trust.changes import Change, PlaceNode, PlaceSubscriber, RemoveNode
-from sealcast.trust.identity import Identity
-from sealcast.trust.issuing import Issuer
-from sealcast.trust.overlays import Overlay
-from sealcast.trust.realm import RealmState, apply, apply_all
-from sealcast.trust.roles import Role
+from sealcast.trust.certificates.authority import LIFETIME_US
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.keys import layer_keys
+from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.keys.issuing import Issuer
+from sealcast.trust.realm.changes import Change, PlaceNode, PlaceSubscriber, RemoveNode
+from sealcast.trust.realm.machine import RealmState, apply, apply_all
+from sealcast.trust.realm.overlays import Overlay
 
 DEFAULT_FAN_OUT: Final = 2
 #: What is planted with a topic; by hand there may be more.

@@ -11,10 +11,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from sealcast.errors import Misuse
 from sealcast.log.ledger import LedgerReader
 from sealcast.model.subscription import Subscription
-from sealcast.trust import minting, vetting
+from sealcast.trust import vetting
 from sealcast.trust.admin.handle import Handle
-from sealcast.trust.changes import AddSubscription, AttachSubscriber, Change, RemoveSubscription, Right
-from sealcast.trust.realm import RealmState
+from sealcast.trust.keys import minting
+from sealcast.trust.realm.changes import AddSubscription, AttachSubscriber, Change, RemoveSubscription, Right
+from sealcast.trust.realm.machine import RealmState
 
 #: A subscription as it is asked for: subscriber, filter, and an id or None.
 Wanted = tuple[str, str, str | None]

@@ -11,7 +11,8 @@ from sealcast.log import files
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model.schema import Schema
 from sealcast.trust.admin.overlays import OverlayAdministration, planted_shape
-from sealcast.trust.changes import (
+from sealcast.trust.layout import FIRST_CENTER
+from sealcast.trust.realm.changes import (
     DEFAULT_GROUP_KEYS,
     DEFAULT_PARAMETERS,
     EVERYTHING,
@@ -22,11 +23,10 @@ from sealcast.trust.changes import (
     Revoke,
     Right,
 )
-from sealcast.trust.layering import LAYERED, Layering
-from sealcast.trust.layout import FIRST_CENTER
-from sealcast.trust.parameters import KeyParameters
-from sealcast.trust.realm import RealmState, Topic, apply, apply_all
-from sealcast.trust.templates import Template
+from sealcast.trust.realm.layering import LAYERED, Layering
+from sealcast.trust.realm.machine import RealmState, Topic, apply, apply_all
+from sealcast.trust.realm.parameters import KeyParameters
+from sealcast.trust.realm.templates import Template
 
 BOTH: Final = (Right.PUBLISH, Right.SUBSCRIBE)
 

@@ -10,7 +10,7 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-STEPS: Final = Path(__file__).parent.parent / "migrations"
+STEPS: Final = Path(__file__).parent / "migrations"
 
 
 def upgrade(connection: Connection, to: str = "head") -> None:

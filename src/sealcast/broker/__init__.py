@@ -1,0 +1,1 @@
+"""What a broker computes, without Spark: kernels on Arrow batches and numpy arrays that every protection shares."""

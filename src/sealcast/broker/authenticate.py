@@ -1,0 +1,194 @@
+"""authenticate: Received -> claims. Checks 1 to 14 of admission: is it a frame, for us, from somebody who may, now?
+
+`authenticate` does it for a batch, `check_one` for one frame, in words; the tests hold them together. What nobody has
+signed for goes no further: only claims reach the replay state, and a claim costs its sender a signature.
+
+The clock of these checks is the log's, not this process's: a batch that is run again must decide the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sealcast.broker.gate import CHECK, EARLIER, RULING, Gate, Rulings
+from sealcast.broker.replay import CLAIM, Claims
+from sealcast.errors import Bug, FrameRejected
+from sealcast.model.rejection import Reason
+from sealcast.model.stages import Received
+from sealcast.primitives.sign import SIGNATURE_BYTES, VerifyKey
+from sealcast.wire import frame, frames
+from sealcast.wire.frame import BOOT_BYTES, DIGEST_BYTES, Frame, Header
+from sealcast.wire.frames import Frames
+
+_SECOND_US: Final = 1_000_000
+_FOR_EVER: Final = 1 << 62
+
+Ints = NDArray[np.int64]
+Numbers = NDArray[np.uint8]
+#: `hi`, `lo` and `publisher` of each frame's claim.
+Who = NDArray[np.uint64]
+
+
+def authenticate(received: Received, gate: Gate) -> tuple[Claims, Rulings]:
+    """Frames that somebody has signed for, as claims on their sequence numbers; and the others, refused."""
+    parsed = frames.parse_many(received.frames)
+    times = np.array(received.times, np.int64)
+    refused = np.zeros(len(received.frames), np.uint8)
+    for row in np.flatnonzero(~parsed.good).tolist():
+        refused[row] = CHECK[_unreadable(received.frames[row])]
+    who = _check_senders(received, parsed, gate, refused)
+    late = _untimely(parsed.time, times, gate) & (refused == 0)
+    refused[late] = CHECK[Reason.TIME]
+    return _claims(received, parsed, times, who, refused), _rulings(received, refused)
+
+
+def check_one(data: bytes, time_us: int, gate: Gate) -> Frame:
+    """The same for one frame; FrameRejected with the first check that fails, in words."""
+    # (1), (2) a frame, of a version we know: nothing else of it has been looked at
+    received = frame.parse(data)
+    header = received.header
+    # (3)
+    if header.topic != gate.topic.id:
+        raise FrameRejected(Reason.TOPIC, f"{header.publisher} published this to another topic")
+    # (4) to (11)
+    refusal = gate.refuses_publisher(header.publisher, received.token, header.token, time_us)
+    if refusal is not None and refusal.reason is not Reason.EPOCH:
+        raise FrameRejected(*refusal)
+    # (12) sealed in the topic's epoch, or one that ended no longer than the grace before the log took this
+    if not gate.topic.epoch_admissible(header.epoch, time_us):
+        raise FrameRejected(Reason.EPOCH, f"sealed for epoch {header.epoch}, the topic is in {gate.topic.epoch}")
+    if refusal is not None:
+        raise FrameRejected(*refusal)
+    # (13) from here on the header is the publisher's word
+    if not gate.verify_key(header.publisher).verify(received.to_be_signed, received.signature):
+        raise not_signed(header)
+    # (14) how far apart two copies of a frame can be in the log hangs on it (`replay.Bounds`)
+    _check_time(header, time_us, gate)
+    return received
+
+
+def not_signed(header: Header) -> FrameRejected:
+    return FrameRejected(Reason.SIGNATURE, f"the signature is not {header.publisher}'s")
+
+
+def _check_time(header: Header, time_us: int, gate: Gate) -> None:
+    ahead = header.time - time_us
+    if ahead > gate.bounds.max_skew_us:
+        raise FrameRejected(Reason.TIME, f"{header.publisher}'s clock is {ahead / 1e6:.0f} s ahead of the log's")
+    if -ahead > gate.bounds.stale_after_us:
+        raise FrameRejected(Reason.TIME, f"published {-ahead / 1e6:.0f} s before the log took it in: stale")
+
+
+# --- a batch ------------------------------------------------------------------------------------------
+
+
+class _Sender:
+    """Topic, publisher and boot: what the frames of one start of a publisher have in common."""
+
+    __slots__ = ("from_us", "key", "named", "number", "ours", "publisher", "second", "token", "until_us", "who")
+
+    def __init__(self, name: bytes, number: int, gate: Gate) -> None:
+        self.publisher = frames.publisher_of(name)
+        self.ours = frames.topic_of(name) == gate.topic.id
+        known = self.publisher in gate.state.entities
+        self.key: VerifyKey | None = gate.verify_key(self.publisher) if known else None
+        #: Its place among the senders of the batch, and how claims call it.
+        self.number = number
+        self.who = gate.identify(self.publisher, name[-BOOT_BYTES:])
+        #: When it may publish, by the realm's word.
+        term = gate.term(self.publisher)
+        self.from_us, self.until_us = (0, 0) if term is None else (term.not_before_us, term.until_us or _FOR_EVER)
+        #: The token that passed last: how the header named it, in which second, and what came along.
+        self.named = self.token = b""
+        self.second = -1
+
+
+def _unreadable(data: bytes) -> Reason:
+    try:
+        frame.parse(data)
+    except FrameRejected as refused:
+        return Reason(refused.reason)
+    raise Bug("a frame is read one by one and not in a batch: the two readers disagree")
+
+
+def _check_senders(received: Received, parsed: Frames, gate: Gate, refused: Numbers) -> Who:
+    """Checks 3 to 13, a frame at a time; what the frames of a sender have in common is looked at once. Who each is."""
+    senders = dict[bytes, _Sender]()
+    number_of = [0] * len(received.frames)
+    current, given, when = gate.topic.epoch, received.frames, received.times
+    for row, header, sender_end, end, token, token_end, digest, signature, epoch in _rows(parsed):
+        data, time_us = given[row], when[row]
+        name = data[header:sender_end]
+        sender = senders.get(name)
+        if sender is None:
+            sender = senders[name] = _Sender(name, len(senders), gate)
+        number_of[row] = sender.number
+        named, came, second = data[digest : digest + DIGEST_BYTES], data[token:token_end], time_us // _SECOND_US
+        usual = named == sender.named and came == sender.token and second == sender.second and epoch == current
+        if not usual or not sender.from_us <= time_us < sender.until_us:
+            # The first of its kind, or something is wrong with it.
+            refused[row] = _number(sender, came, named, time_us, epoch, gate)
+            if refused[row]:
+                continue
+            sender.named, sender.token, sender.second = named, came, second
+        # (13) from here on the header is the publisher's word
+        signed = data[signature : signature + SIGNATURE_BYTES] + frames.before_header(end - header) + data[header:end]
+        if sender.key is None or not sender.key.signed(signed):
+            refused[row] = CHECK[Reason.SIGNATURE]
+    names = np.array([sender.who for sender in senders.values()] or [(0, 0, 0)], np.uint64)
+    return names[number_of]
+
+
+def _number(sender: _Sender, token: bytes, named: bytes, time_us: int, epoch: int, gate: Gate) -> int:
+    """The number of the first check, 3 to 12, that a frame fails; 0 when it fails none of them."""
+    if not sender.ours:
+        return CHECK[Reason.TOPIC]
+    refusal = gate.refuses_publisher(sender.publisher, token, named, time_us)
+    if refusal is not None:
+        return CHECK[refusal.reason]
+    return 0 if gate.topic.epoch_admissible(epoch, time_us) else CHECK[Reason.EPOCH]
+
+
+def _rows(parsed: Frames) -> zip[tuple[int, ...]]:
+    good = np.flatnonzero(parsed.good)
+    columns = (
+        good,
+        parsed.header[0][good],
+        parsed.sender_end[good],
+        parsed.header[1][good],
+        *(bound[good] for bound in parsed.token),
+        parsed.token_digest[good],
+        parsed.signature[good],
+        parsed.epoch[good],
+    )
+    return zip(*(column.tolist() for column in columns), strict=True)
+
+
+def _untimely(claimed: Ints, times: Ints, gate: Gate) -> NDArray[np.bool_]:
+    ahead = claimed - times
+    late: NDArray[np.bool_] = (ahead > gate.bounds.max_skew_us) | (-ahead > gate.bounds.stale_after_us)
+    return late
+
+
+def _claims(received: Received, parsed: Frames, times: Ints, who: Who, refused: Numbers) -> Claims:
+    kept = np.flatnonzero(refused == 0)
+    claims = np.zeros(kept.size, CLAIM)
+    claims["partition"] = received.partition
+    claims["offset"] = np.array(received.offsets, np.int64)[kept]
+    claims["time"] = times[kept]
+    claims["hi"], claims["lo"], claims["publisher"] = who[kept].T
+    claims["sequence"], claims["count"] = parsed.sequence[kept], parsed.count[kept]
+    claims["size"] = np.fromiter(map(len, received.frames), np.int64, len(received.frames))[kept]
+    return claims
+
+
+def _rulings(received: Received, refused: Numbers) -> Rulings:
+    rows = np.flatnonzero(refused)
+    rulings = np.zeros(rows.size, RULING)
+    rulings["partition"] = received.partition
+    rulings["offset"] = np.array(received.offsets, np.int64)[rows]
+    rulings["code"] = EARLIER | refused[rows]
+    return rulings

@@ -1,0 +1,80 @@
+"""The three tables that cross between Spark and our kernels: claims, rulings on them, and sealed pieces.
+
+    frame log --read, authenticate--> CLAIMS --replay--> RULINGS --read again, the rest of the path--> PIECES
+
+A row is a task's share of a bucket or a whole piece, never an event and never a frame: crossing between the JVM and
+Python costs a microsecond a row. Frames themselves do not cross at all. They are read twice, the second time from the
+page cache, because the replay state is elsewhere than the frames are (decision 3), and a frame in a shuffle would be
+written to disk and read back twice.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from sealcast.model.rejection import Reason
+
+#: What a batch is pinned to (log/offsets.py), in every row: a task knows nothing else of its batch.
+_PINNED: Final = (
+    # Of the registry: everything this batch may know of the realm.
+    pa.field("version", pa.int64(), nullable=False),
+    pa.field("time", pa.int64(), nullable=False),
+    pa.field("settled", pa.int64(), nullable=False),
+)
+PINNED: Final = tuple(field.name for field in _PINNED)
+#: The task that reads some frames, and will handle them.
+_TASK: Final = pa.field("task", pa.int32(), nullable=False)
+
+#: What the source yields: frames that were authenticated (`CLAIM` of broker/replay.py, packed), by bucket of
+#: publishers; and those that were refused, as rulings, in the bucket that has no state.
+CLAIMS: Final = pa.schema(
+    [
+        pa.field("bucket", pa.int32(), nullable=False),
+        # 1: the batch is in the ledger, and Spark does not know; its state is wanted again, its pieces are not.
+        pa.field("again", pa.int32(), nullable=False),
+        _TASK,
+        *_PINNED,
+        pa.field("claims", pa.binary(), nullable=False),
+    ]
+)
+#: The bucket of what was refused before anybody signed for it: it touches no state.
+REFUSED: Final = -1
+
+#: What replay yields and the fused kernel takes: a ruling on every frame of a task (`RULING` of broker/admit.py).
+RULINGS: Final = pa.schema([_TASK, *_PINNED, pa.field("rulings", pa.binary(), nullable=False)])
+
+#: The packed windows of one bucket, as a new query's state begins.
+SEEDS: Final = pa.schema(
+    [pa.field("bucket", pa.int32(), nullable=False), pa.field("windows", pa.binary(), nullable=False)]
+)
+
+#: What is counted of a piece: the names of `observe()` and, with `sealcast_` before and `_total` behind, the metrics.
+COUNTS: Final = ("frames", "admitted", "matched", "deliveries", "encryptions")
+#: Events refused, by reason; a frame too broken to tell its events counts as one.
+REJECTED: Final = {reason: f"rejected_{reason}" for reason in Reason}
+
+#: What the fused kernel yields and the sink takes: one sealed piece a row, and the frames it accounts for.
+PIECES: Final = pa.schema(
+    [
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("first_offset", pa.int64(), nullable=False),
+        pa.field("end_offset", pa.int64(), nullable=False),
+        *_PINNED,
+        *(pa.field(name, pa.int64(), nullable=False) for name in (*COUNTS, *REJECTED.values())),
+        # Who finds something in it (log/entry.py, `slot_bits`).
+        pa.field("slots", pa.binary(), nullable=False),
+        pa.field("piece", pa.binary(), nullable=False),
+    ]
+)
+
+#: What a hop yields: the same, and the broker whose it is.
+HOP_PIECES: Final = pa.schema([pa.field("node", pa.string(), nullable=False), *PIECES])
+
+_SPARK_TYPES: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT", pa.binary(): "BINARY"}
+
+
+def ddl(schema: pa.Schema) -> str:
+    """A schema as Spark spells it."""
+    return ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]} NOT NULL" for field in schema)

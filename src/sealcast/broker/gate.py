@@ -1,0 +1,141 @@
+"""What admission knows: the realm at the pinned version, whose tokens and keys count there, and what is remembered.
+
+The checks are in authenticate.py and admit.py. A gate answers their questions about one topic at one version; whatever
+it has found out about a token or a sender it keeps, as long as it is sure to find the same again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sealcast.broker.quota import MAX_RATE, Quota
+from sealcast.broker.replay import Bounds
+from sealcast.errors import TokenRejected
+from sealcast.model.rejection import Reason
+from sealcast.primitives.aead import SealingKey
+from sealcast.primitives.sign import VerifyKey
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.layering import LAYERED
+from sealcast.trust.realm.machine import RealmState, Topic
+from sealcast.trust.realm.templates import Template
+from sealcast.trust.realm.topics import Term
+from sealcast.trust.tokens.claims import Token
+from sealcast.trust.tokens.token import TokenGate, TokenReason
+from sealcast.wire import frame
+from sealcast.wire.notifications import MESSAGES_PER_EVENT
+from sealcast.wire.records import RecordCodec
+
+#: What was decided of a frame before the second half of admission.
+RULING: Final = np.dtype([("partition", "<i4"), ("offset", "<i8"), ("code", "u1")])
+#: A code is a `Verdict` on replay and rate; or this and the number of the check that refused the frame before.
+EARLIER: Final = 0x80
+#: The number of each check, and the check of each number.
+CHECK: Final = {reason: number for number, reason in enumerate(Reason, 1)}
+REASON: Final = {number: reason for reason, number in CHECK.items()}
+#: A frame that was refused as a whole has no row.
+WHOLE_FRAME: Final = -1
+
+#: Verdicts on tokens and senders that a gate remembers, each of them small.
+MAX_REMEMBERED: Final = 16_384
+_SECOND_US: Final = 1_000_000
+_NOBODY: Final = b""
+
+Rulings = NDArray[np.void]
+Codes = NDArray[np.uint8]
+
+
+def bounds_of(topic: Topic) -> Bounds:
+    """What the topic's parameters say of its publishers' clocks and rates."""
+    given = topic.parameters
+    # Rates are of events; what a frame numbers is messages.
+    messages = MESSAGES_PER_EVENT if topic.protection == LAYERED else 1
+    quota = Quota(min(MAX_RATE, given.events_per_s * messages), given.bytes_per_s, given.burst_s)
+    return Bounds(given.max_skew_s * _SECOND_US, given.stale_after_s * _SECOND_US, quota)
+
+
+class Refusal(NamedTuple):
+    """Why a frame does not pass."""
+
+    reason: Reason
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """One topic at one version."""
+
+    state: RealmState
+    topic: Topic
+    codec: RecordCodec
+    #: Takes tokens of the realm's key centers.
+    tokens: TokenGate
+    #: A token that was verified before, read; remembered.
+    token: Callable[[bytes], Token]
+    #: The key that opens what a publisher sealed in an epoch and in one of its boots.
+    frame_key: Callable[[str, int, bytes], SealingKey]
+    verify_key: Callable[[str], VerifyKey]
+    bounds: Bounds
+    #: How a boot of a publisher is called in claims (`replay.identify`), remembered.
+    identify: Callable[[str, bytes], tuple[int, int, int]]
+    _known: dict[tuple[bytes, bytes, str, int], Refusal | None] = field(default_factory=dict)
+
+    def refuses_publisher(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> Refusal | None:
+        """Checks 4 to 11 for a frame of that publisher, appended at that time, whose header names a token by `digest`:
+        the first that fails."""
+        found = [self.refuses_token(publisher, token, digest, time_us), self._refuses_by_name(publisher, time_us)]
+        return min((refusal for refusal in found if refusal), key=lambda r: CHECK[r.reason], default=None)
+
+    def term(self, publisher: str) -> Term | None:
+        """When that publisher may publish here by the realm's word; None for never."""
+        return self.state.terms_of(self.topic.name, publisher).get(Right.PUBLISH)
+
+    def template(self, token: bytes) -> Template:
+        """What events a token is for that was taken before, within what was decided since: a right that was narrowed is
+        narrower at once."""
+        claims = self.token(token).claims
+        term = self.state.terms_of(self.topic.name, claims.subject).get(Right.PUBLISH)
+        if term is None or term.template == str(claims.template):
+            return claims.template
+        decided = Template.parse(term.template)
+        # When they have nothing in common: the tags of both, which no event has.
+        given = claims.template
+        return given.meet(decided, self.topic.schema) or Template(given.topics, given.tags + decided.tags)
+
+    def refuses_token(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> Refusal | None:
+        """What the token gate says, remembered. Tokens are judged by the second, as their times are: so it is the same
+        for all frames of a second, whichever of them comes first."""
+        second = time_us // _SECOND_US
+        key = (token, digest, publisher, second)
+        if key not in self._known:
+            if len(self._known) >= MAX_REMEMBERED:
+                self._known.clear()
+            self._known[key] = self._verify(publisher, token, digest, second * _SECOND_US)
+        return self._known[key]
+
+    def _verify(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> Refusal | None:
+        # (4) the token that its publisher signed for; (4) to (12) are the gate's, in this order
+        if frame.token_digest(token) != digest:
+            return Refusal(Reason.TOKEN, f"the token beside it is not the one that {publisher} signed for")
+        entity = self.state.entities.get(publisher)
+        held = _NOBODY if entity is None else entity.verify_key
+        try:
+            self.tokens.verify(token, self.topic, time_us, Right.PUBLISH, held, holder=publisher)
+        except TokenRejected as error:
+            return Refusal(Reason(TokenReason(error.reason).step), error.message)
+        return None
+
+    def _refuses_by_name(self, publisher: str, time_us: int) -> Refusal | None:
+        """What the realm has decided since the token was signed."""
+        entity = self.state.entities.get(publisher)
+        if entity is None:
+            return Refusal(Reason.PUBLISHER, f"nobody named {publisher!r} is enrolled")  # (10)
+        if entity.revoked:
+            return Refusal(Reason.REVOKED, f"{publisher} was revoked at version {entity.revoked_at_version}")  # (11)
+        if not self.state.may_publish(self.topic.name, publisher, time_us):
+            return Refusal(Reason.RIGHT, f"{publisher} may not publish on topic {self.topic.name}")  # (9)
+        return None

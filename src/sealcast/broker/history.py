@@ -1,0 +1,118 @@
+"""The replay windows of a topic, worked out again from its ledger, its pieces and its log.
+
+Which frames were accepted, the pieces say: every refusal is named in them. What those frames claimed, the frames say.
+Only the newest are needed, as far back as windows reach (broker/replay.py); older ones may have been removed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, Protocol
+
+import numpy as np
+
+from sealcast.broker.gate import CHECK, WHOLE_FRAME, Codes
+from sealcast.broker.replay import CLAIM, Bools, Bounds, Claims, Verdict, Windows, identify
+from sealcast.log.embedded import EmbeddedTopic
+from sealcast.log.entry import PieceRef
+from sealcast.log.ledger import LedgerReader
+from sealcast.log.pieces import Pieces
+from sealcast.model.rejection import Reason, Rejection
+from sealcast.wire import frame, sealed
+from sealcast.wire.sealed import SealedPiece
+
+#: What a piece's word is taken for when the frames before it are gone: any verdict of its kind will do.
+_WORD: Final = {Reason.REPLAY: Verdict.DUPLICATE, Reason.BUDGET: Verdict.EVENTS}
+#: A frame that a later check refused was taken by replay all the same: its numbers are spent.
+_LATER: Final = CHECK[Reason.REPLAY]
+
+
+class _Piece(Protocol):
+    """What is asked of a piece, of whatever kind: what was refused."""
+
+    @property
+    def rejected(self) -> tuple[Rejection, ...]: ...
+
+
+class History:
+    """What the ledger of one topic says of replay."""
+
+    def __init__(
+        self,
+        ledger: LedgerReader,
+        pieces: Pieces,
+        log: EmbeddedTopic,
+        bounds: Bounds,
+        parse: Callable[[bytes], _Piece] = sealed.parse,
+    ) -> None:
+        self._parse = parse
+        self._ledger = ledger
+        self._pieces = pieces
+        self._log = log
+        self._bounds = bounds
+
+    def windows(self, before: int) -> Windows:
+        """The windows after the ledger's first `before` records."""
+        windows = Windows(self._bounds)
+        if not before:
+            return windows
+        settled = self._ledger.at(before - 1).entry.end.settled_us
+        oldest = max(0, windows.first_generation(settled) * self._bounds.period_us)
+        since = [self._log.partition(p).offset_at(oldest) for p in range(self._log.partitions)]
+        for index in range(self._first_record(before, since), before):
+            entry = self._ledger.at(index).entry
+            taken = [part for ref in entry.pieces for part in self._accepted(ref, since[ref.partition])]
+            claims = np.concatenate([np.empty(0, CLAIM), *(claims for claims, _ in taken)])
+            charged = np.concatenate([np.empty(0, np.bool_), *(charged for _, charged in taken)])
+            windows.take(claims, charged)
+        windows.forget(settled)
+        return windows
+
+    def knows(self, settled_us: int) -> bool:
+        """Whether all frames are kept that a batch may repeat, one that starts where this time was settled."""
+        for number in range(self._log.partitions):
+            log = self._log.partition(number)
+            if log.start() and log.start() < log.end():
+                kept_from = next(iter(log.read(log.start(), log.start() + 1))).time_us
+                if settled_us < kept_from + 2 * self._bounds.period_us:
+                    return False
+        return True
+
+    def _first_record(self, before: int, since: list[int]) -> int:
+        """The first that took a frame from `since` on."""
+        index = before
+        while index:
+            start = self._ledger.at(index - 1).entry.end.partitions
+            if all(end <= first for end, first in zip(start, since, strict=False)):
+                break
+            index -= 1
+        return index
+
+    def _accepted(self, ref: PieceRef, since: int) -> Iterator[tuple[Claims, Bools]]:
+        """Claims of the piece's frames from `since` on that replay took, and which of them were charged."""
+        first = max(ref.first, since, self._log.partition(ref.partition).start())
+        if first >= ref.end:
+            return
+        piece = self._parse(self._pieces.read(ref.name, ref.digest))
+        refused = {r.position.offset: r.reason for r in piece.rejected if r.position.row == WHOLE_FRAME}
+        claims, charged = list[tuple[int, ...]](), list[bool]()
+        for offset, time_us, data in self._log.partition(ref.partition).read(first, ref.end):
+            reason = refused.get(offset)
+            if reason is not None and CHECK[reason] <= _LATER:
+                continue
+            header = frame.parse(data).header
+            who = identify(header.publisher, header.boot)
+            claims.append((ref.partition, offset, time_us, *who, header.sequence, header.count, len(data)))
+            charged.append(reason is not Reason.BUDGET)
+        yield np.array(claims, CLAIM), np.array(charged, np.bool_)
+
+
+def believe(codes: Codes, first: int, piece: SealedPiece) -> Codes:
+    """Rulings on a piece's frames from `first` on, with the piece's own word on what was replayed or too much."""
+    codes = codes.copy()
+    for refused in piece.rejected:
+        at = refused.position.offset - first
+        whole = refused.position.row == WHOLE_FRAME and 0 <= at < codes.size
+        if whole and refused.reason in _WORD and codes[at] == Verdict.FRESH:
+            codes[at] = _WORD[refused.reason]
+    return codes

@@ -1,0 +1,176 @@
+"""Opening frames: what was ruled of them, in words; and checks 17 to 19, that they open and hold what was signed."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sealcast.broker.authenticate import check_one, not_signed
+from sealcast.broker.gate import EARLIER, REASON, Gate
+from sealcast.broker.replay import Verdict
+from sealcast.errors import Bug, CannotOpen, FrameRejected
+from sealcast.model import Reason
+from sealcast.model.stages import FrameProof
+from sealcast.primitives import merkle
+from sealcast.primitives.aead import COMMITMENT_BYTES, NONCE_BYTES, SealingKey
+from sealcast.primitives.merkle import HASH_BYTES
+from sealcast.trust.realm.templates import Template
+from sealcast.wire import cose, frame, frames
+from sealcast.wire.frame import BOOT_BYTES, DIGEST_BYTES
+from sealcast.wire.frames import Frames
+from sealcast.wire.limits import MAX_DETAIL_BYTES
+from sealcast.wire.records import Decoded
+
+#: Characters of a reason, at most four bytes each on the wire.
+MAX_DETAIL: Final = MAX_DETAIL_BYTES // 4
+_SAID: Final = {
+    Verdict.DUPLICATE: (Reason.REPLAY, "numbers of {0}'s that were here before"),
+    Verdict.TOO_OLD: (Reason.REPLAY, "numbers of {0}'s that are behind its window"),
+    Verdict.BOOTS: (Reason.REPLAY, "{0} was started too often to keep its numbers apart"),
+    Verdict.EVENTS: (Reason.BUDGET, "{0} published more events than it may"),
+    Verdict.BYTES: (Reason.BUDGET, "{0} published more bytes than it may"),
+}
+#: Before the commitment in a body's protected header: a map, the algorithm, the label.
+_PROTECTED_BYTES: Final = len(cose.encrypt0_protected(bytes(COMMITMENT_BYTES))) - COMMITMENT_BYTES
+_BITS: Final = {number: bits for bits, number in cose.AES_GCM.items()}
+
+Ints = NDArray[np.int64]
+
+
+def refused(data: bytes, time_us: int, code: int, gate: Gate) -> FrameRejected:
+    """What was ruled, in words. Nobody carries them along: the check that failed is done again, if it is cheap."""
+    if not code & EARLIER:
+        reason, text = _SAID[Verdict(code)]  # (15), (16)
+        return FrameRejected(reason, text.format(frame.parse(data).header.publisher))
+    reason = REASON[code & ~EARLIER]
+    if reason is Reason.SIGNATURE:
+        return not_signed(frame.parse(data).header)
+    try:
+        check_one(data, time_us, gate)
+    except FrameRejected as refused:
+        if refused.reason == reason:
+            return refused
+    raise Bug(f"a frame was refused ({reason}), and looked at again it is not")
+
+
+class _Boot:
+    """What the frames of one start of a publisher in one epoch have in common."""
+
+    __slots__ = ("epoch", "key", "publisher", "template", "token")
+
+    def __init__(self, publisher: str, epoch: int, key: SealingKey) -> None:
+        self.publisher = publisher
+        self.epoch = epoch
+        self.key = key
+        #: The token of its last frame, and what that is for.
+        self.token: bytes | None = None
+        self.template: Template
+
+
+class Opening:
+    """Checks 17 to 19 for the frames of a batch, that they open and hold what was signed; and what they held."""
+
+    def __init__(self, gate: Gate, parsed: Frames) -> None:
+        self.proofs: list[FrameProof] = []
+        #: What the events of each frame must be.
+        self.templates: list[Template] = []
+        self.messages: list[bytes] = []
+        #: The same messages in as few pieces as there are, and how long they are: a number a frame of one.
+        self._joined: list[bytes] = []
+        self._lengths: list[int | Ints] = []
+        self._gate = gate
+        self._schema = gate.topic.schema.digest
+        self._boots: dict[bytes, _Boot] = {}
+        columns = (
+            parsed.header[0],
+            parsed.sender_end,
+            parsed.epoch,
+            parsed.schema,
+            parsed.count,
+            parsed.root,
+            parsed.commitment,
+            parsed.nonce,
+            parsed.ciphertext,
+            parsed.algorithm,
+        )
+        self._fields = _by_row(*columns)
+        self._spans = _by_row(*parsed.signed, *parsed.token)
+
+    def frame(self, row: int, offset: int, data: bytes) -> None:
+        """One more; FrameRejected, and nothing was taken, when it fails a check."""
+        start, sender_end, epoch, schema, count, root, commitment, nonce, ciphertext, algorithm = self._fields[row]
+        signed_start, signed_end, token_start, token_end = self._spans[row]
+        boot = self._boot(data[start:sender_end], epoch)
+        # (17)
+        if data[schema : schema + DIGEST_BYTES] != self._schema:
+            topic = self._gate.topic.name
+            raise FrameRejected(Reason.SCHEMA, f"{boot.publisher} used another schema than topic {topic}'s")
+        signed = data[signed_start:signed_end]
+        # (18)
+        try:
+            if _BITS[algorithm] != boot.key.key_bits:
+                raise CannotOpen(f"it says a key of {_BITS[algorithm]} bits, the topic's have {boot.key.key_bits}")
+            committed = commitment + COMMITMENT_BYTES
+            body = boot.key.open(
+                data[nonce : nonce + NONCE_BYTES],
+                data[commitment:committed],
+                data[ciphertext:],
+                frames.body_aad(data[commitment - _PROTECTED_BYTES : committed], signed),
+            )
+            messages, joined, lengths = _messages(body, count)
+        except (CannotOpen, FrameRejected) as error:
+            raise FrameRejected(Reason.SEAL, f"the body does not open: {error.message}") from None
+        # (19) the events are exactly those that were signed
+        nodes = _tree(messages)
+        if nodes[-HASH_BYTES:] != data[root : root + HASH_BYTES]:
+            raise FrameRejected(Reason.ROOT, f"the events are not those that {boot.publisher} signed")
+        token = data[token_start:token_end]
+        if token != boot.token:
+            boot.token, boot.template = token, self._gate.template(token)
+        self.proofs.append(FrameProof(offset, signed, count, nodes))
+        self.templates.append(boot.template)
+        self.messages += messages
+        self._joined.append(joined)
+        self._lengths.append(lengths)
+
+    def decoded(self) -> Decoded:
+        """The events of all frames, as columns."""
+        if len(self.messages) == len(self.proofs):
+            lengths = np.array(self._lengths, np.int64)
+        else:
+            lengths = np.concatenate([np.atleast_1d(part) for part in self._lengths])
+        return self._gate.codec.decode_joined(b"".join(self._joined), lengths)
+
+    def _boot(self, sender: bytes, epoch: int) -> _Boot:
+        found = self._boots.get(sender)
+        if found is None or found.epoch != epoch:
+            publisher = frames.publisher_of(sender)
+            key = self._gate.frame_key(publisher, epoch, sender[-BOOT_BYTES:])
+            found = self._boots[sender] = _Boot(publisher, epoch, key)
+        return found
+
+
+def _messages(body: bytes, count: int) -> tuple[list[bytes], bytes, int | Ints]:
+    """The messages of an opened body, one by one and in one piece, and how long they are."""
+    if count == 1:
+        message = frame.only_message(body)
+        return [message], message, len(message)
+    split = frame.split_body(body, count)
+    return split.messages(), split.joined, split.lengths
+
+
+def _by_row(*columns: Ints) -> list[tuple[int, ...]]:
+    return list(zip(*(column.tolist() for column in columns), strict=True))
+
+
+def _tree(messages: list[bytes]) -> bytes:
+    if len(messages) == 1:
+        return hashlib.sha256(messages[0]).digest()  # a tree of one leaf is that leaf
+    return merkle.build(merkle.hash_messages(messages))
+
+
+def shortened(detail: str) -> str:
+    return detail if len(detail) <= MAX_DETAIL else detail[: MAX_DETAIL - 3] + "..."

@@ -1,0 +1,102 @@
+"""Claims on sequence numbers become rulings on frames: the rows that cross Spark for it, and the decision itself.
+
+Spark's state is in pipeline/replay.py; nothing here needs Spark, so tests, benchmarks and the ledger checker decide by
+the same functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+
+from sealcast.broker.authenticate import authenticate
+from sealcast.broker.columns import REFUSED, RULINGS
+from sealcast.broker.gate import RULING, Codes, Gate, Rulings
+from sealcast.broker.replay import BUCKETS, CLAIM, Claims, Windows, bucket_of
+from sealcast.log.embedded import EmbeddedTopic
+from sealcast.log.port import Record
+from sealcast.model.stages import Received
+
+#: Frames that are held in memory at a time while they are authenticated.
+BYTES_AT_A_TIME: Final = 8 << 20
+FRAMES_AT_A_TIME: Final = 16_384
+
+#: (partition, first offset, end offset)
+Span = tuple[int, int, int]
+
+
+def rule(windows: Windows, claims: Claims, settled_us: int) -> Rulings:
+    """Rulings on claims of one batch, in their order; the windows are then those after the batch."""
+    rulings = np.empty(claims.size, RULING)
+    rulings["partition"], rulings["offset"] = claims["partition"], claims["offset"]
+    rulings["code"] = windows.decide(claims)
+    windows.forget(settled_us)
+    return rulings
+
+
+def rule_frames(
+    windows: Windows, log: EmbeddedTopic, spans: Iterable[Span], gate: Gate, settled_us: int
+) -> dict[int, Codes]:
+    """Every frame of a batch, from the log, authenticated and decided: of each partition the codes from the first frame
+    on. One span a partition."""
+    asked, refused, codes = [np.empty(0, CLAIM)], [np.empty(0, RULING)], dict[int, Codes]()
+    first_of = {}
+    for partition, first, end in spans:
+        first_of[partition], codes[partition] = first, np.zeros(end - first, np.uint8)
+        for received in gathered(partition, log.partition(partition).read(first, end)):
+            for parts, found in zip((asked, refused), authenticate(received, gate), strict=True):
+                parts.append(found)
+    for ruling in np.concatenate([*refused, rule(windows, np.concatenate(asked), settled_us)]).tolist():
+        partition, offset, code = ruling
+        codes[partition][offset - first_of[partition]] = code
+    return codes
+
+
+def rule_rows(windows: Windows, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """`ruled` without Spark: all claims of a batch, and the windows of all buckets in one."""
+    given = [row for batch in batches for row in batch.to_pylist()]
+    asked = [row for row in given if row["bucket"] != REFUSED]
+    parts = [np.frombuffer(row["claims"], CLAIM) for row in asked]
+    if not given:
+        return
+    rulings = rule(windows, np.concatenate([np.empty(0, CLAIM), *parts]), given[0]["settled"])
+    ends = np.cumsum([part.size for part in parts])
+    done = [(row, row["claims"]) for row in given if row["bucket"] == REFUSED]
+    done += [(row, part.tobytes()) for row, part in zip(asked, np.split(rulings, ends[:-1]), strict=False)]
+    for row, packed in done:
+        if packed and not row["again"]:
+            yield pa.RecordBatch.from_pylist([{**row, "rulings": packed}], schema=RULINGS)
+
+
+def claim_rows(
+    claims: Claims, refused: Rulings, pinned: dict[str, int], turned: bool = False
+) -> Iterator[dict[str, object]]:
+    """A task's frames as rows of CLAIMS: one a bucket that has any, or every bucket when a generation has passed, so
+    that all of them drop it."""
+    belongs = bucket_of(claims["publisher"])
+    for bucket in range(BUCKETS):
+        mine = claims[belongs == bucket]
+        if mine.size or turned:
+            yield {"bucket": bucket, **pinned, "claims": mine.tobytes()}
+    if refused.size:
+        yield {"bucket": REFUSED, **pinned, "claims": refused.tobytes()}
+
+
+def gathered(partition: int, records: Iterable[Record], most: int = FRAMES_AT_A_TIME) -> Iterator[Received]:
+    """Records of one partition, as many at a time as memory should hold, and at most so many."""
+    held, size = list[Record](), 0
+    for record in records:
+        if held and (size + len(record.data) > BYTES_AT_A_TIME or len(held) == most):
+            yield received_of(partition, held)
+            held, size = [], 0
+        held.append(record)
+        size += len(record.data)
+    if held:
+        yield received_of(partition, held)
+
+
+def received_of(partition: int, records: Sequence[Record]) -> Received:
+    return Received(partition, [r.offset for r in records], [r.time_us for r in records], [r.data for r in records])

@@ -1,0 +1,137 @@
+"""Asking a service: find where it listens, post a sealed request, wait for its answer on a topic of one's own.
+
+No daemon is needed where the service's secrets are at hand: `turn` runs one turn of it in this process, over the same
+topics, with the same bytes, through the same checks. Without it one waits for whoever serves.
+
+A service may move while it is asked (`service`): the question is then asked again at its new place, in the same
+envelope and so under the same id, which is answered once however often it arrives.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, Self
+
+from sealcast.control.envelopes import EnvelopeRejected, Message, Opened, Party, Recipient, Verify, open_reply, seal
+from sealcast.control.service import Turn, unwrap
+from sealcast.control.topics import Busy, ControlPlane
+from sealcast.errors import NotFound, Unavailable
+
+ATTEMPTS: Final = 4
+PATIENCE_S: Final = 5.0
+_POLL_S: Final = 0.01
+#: A whole queue is taken in fewer.
+_MOST_TURNS: Final = 16
+#: Answers on one topic before another takes its place, files and all.
+_ENOUGH: Final = 128
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where a service listens, and to whom what is posted there is sealed."""
+
+    topic: bytes
+    recipient: Recipient
+
+
+class Asker:
+    """One entity that asks services of its realm, and hears their answers on one topic that it drops when it closes."""
+
+    def __init__(
+        self,
+        plane: ControlPlane,
+        me: Party,
+        realm: bytes,
+        verify: Verify,
+        *,
+        clock: Callable[[], int] | None = None,
+        patience_s: float = PATIENCE_S,
+    ) -> None:
+        self._plane, self.me, self.realm, self.verify = plane, me, realm, verify
+        self.clock = clock or (lambda: time.time_ns() // 1000)
+        self._patience_s = patience_s
+        self._answers: bytes | None = None
+        self._heard = 0
+
+    def ask(
+        self,
+        where: Callable[[], Address],
+        kind: str,
+        body: bytes,
+        *,
+        turn: Callable[[], object] | None = None,
+        attempts: int = ATTEMPTS,
+    ) -> Opened:
+        """The answer, proven; ServiceRefused when it is no; Unavailable when there is none.
+
+        `where` is asked again before every further attempt: a service that moved is found where it is now.
+        """
+        answers = self._reply_topic()
+        question = Message.request(kind, body, answers, self.clock())
+        envelope, sealed_for, trouble = b"", None, "nobody answered"
+        for attempt in range(attempts):
+            address = where()
+            if sealed_for != address.recipient:
+                envelope = seal(self.me, self.realm, address.recipient, question)
+                sealed_for = address.recipient
+            try:
+                self._plane.post(address.topic, envelope)
+            except (NotFound, Busy) as error:
+                trouble = error.message
+                self._wait(turn, attempt)
+                continue
+            reply = self._answer(answers, question, address.recipient.name, turn)
+            if reply is not None:
+                return unwrap(reply)
+        raise Unavailable(
+            f"no answer after {attempts} attempts: {trouble}",
+            hint="is the service running? In an embedded realm its key must be readable here",
+        )
+
+    def _answer(self, topic: bytes, question: Message, of: str, turn: Callable[[], object] | None) -> Opened | None:
+        """The first post on our topic that is a proven answer to the question."""
+        until, turns = time.monotonic() + self._patience_s, 0
+        while True:
+            done = None if turn is None else turn()
+            turns += 1
+            for post in self._plane.read(topic, self._heard):
+                self._heard = post.offset + 1
+                try:
+                    return open_reply(post.data, self.me, self.realm, self.verify, self.clock(), question, of)
+                except EnvelopeRejected:
+                    # Anyone may post here; only the one who was asked can answer.
+                    continue
+            if isinstance(done, Turn) and done.taken and turns < _MOST_TURNS:
+                # Others were before us in the queue.
+                continue
+            if turn is not None or time.monotonic() > until:
+                return None
+            time.sleep(_POLL_S)
+
+    def close(self) -> None:
+        """Nobody need answer any more."""
+        topic, self._answers, self._heard = self._answers, None, 0
+        if topic is not None:
+            self._plane.drop(topic)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    def _reply_topic(self) -> bytes:
+        if self._answers is None or not self._plane.exists(self._answers):
+            self._answers, self._heard = self._plane.create(reply=True), 0
+        elif self._plane.end(self._answers) > _ENOUGH:
+            self.close()
+            return self._reply_topic()
+        return self._answers
+
+    def _wait(self, turn: Callable[[], object] | None, attempt: int) -> None:
+        if turn is not None:
+            turn()
+        else:
+            time.sleep(_POLL_S * (2 << attempt))

@@ -1,0 +1,104 @@
+"""A key center at work: decides in transactions of the registry, and listens on a control topic.
+
+Most of what it is asked changes nothing: a token is minted from what was decided before, and only read. What changes
+something is decided again inside the transaction, on the newest state, which nobody changes in between: a center that
+is killed has decided or has not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from sealcast.control.center import requests
+from sealcast.control.center.requests import CENTER_KINDS
+from sealcast.control.center.rules import Decision, Rules
+from sealcast.control.center.standing import Standings
+from sealcast.control.discovery.advertisements import What
+from sealcast.control.discovery.restrictions import Restrictions
+from sealcast.control.envelopes import Opened
+from sealcast.control.service import Answer, Service
+from sealcast.control.serving import RealmWriter, listening
+from sealcast.errors import Rejected
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.trust.certificates.certificate import Role
+from sealcast.trust.keys.centers import CenterSecrets
+from sealcast.trust.realm.changes import Change
+from sealcast.trust.realm.state import RealmState
+from sealcast.wire import cbor
+
+#: Who may find a center: everyone the authority certified for using topics or carrying them.
+FOUND_BY: Final = Restrictions.roles(Role.ENTITY, Role.BROKER)
+
+
+class KeyCenter(Unpicklable):
+    """Answers for one center. It is a `service.Handler`."""
+
+    def __init__(self, realm: RealmWriter, secrets: CenterSecrets) -> None:
+        self._realm = realm
+        self._standings = Standings(realm.paths.root / "centers" / secrets.name / "standing.sqlite")
+        self._rules = Rules(secrets, realm.id, self._standings.get)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return CENTER_KINDS
+
+    def handle(self, request: Opened, now_us: int, /) -> Answer:
+        message = request.message
+        if message.kind == requests.TIME:
+            return tell_time(self._realm.clock)
+
+        def decide(state: RealmState) -> Decision:
+            return self._rules.decide(message.kind, message.body, request.sender, state, now_us)
+
+        decision = decide(self._realm.state())
+        if decision.changes:
+            decision = self._transact(decide)
+        if decision.known is not None:
+            self._standings.put(decision.known.topic, decision.known.entity, decision.known.standing)
+        if isinstance(decision.answer, Rejected):
+            raise decision.answer
+        return decision.answer
+
+    def _transact(self, decide: Callable[[RealmState], Decision]) -> Decision:
+        made: list[Decision] = []
+
+        def changes(state: RealmState) -> tuple[Change, ...]:
+            made[:] = [decide(state)]
+            return made[0].changes
+
+        self._realm.registry.transact(changes)
+        return made[0]
+
+    def rotate_due(self, now_us: int, messages: Mapping[str, int]) -> dict[str, str]:
+        """New keys for its topics whose keys are too old, or have sealed too much; the topics, with the reason."""
+        if not self._rules.due(self._realm.state(), now_us, messages)[0]:
+            return {}
+        due: dict[str, str] = {}
+
+        def changes(state: RealmState) -> list[Change]:
+            found, made = self._rules.due(state, now_us, messages)
+            due.clear()
+            due.update(found)
+            return made
+
+        self._realm.registry.transact(changes)
+        return due
+
+    def close(self) -> None:
+        self._standings.close()
+
+
+def tell_time(clock: Callable[[], int]) -> Answer:
+    """What time it is here: when the question was in our hands, and when the answer is about to leave them."""
+    received = clock()
+    return Answer(requests.TIME, cbor.encode([received, max(received, clock())]))
+
+
+def center_service(
+    realm: RealmWriter, secrets: CenterSecrets, *, advertised: bool = True, restrictions: Restrictions = FOUND_BY
+) -> tuple[Service, KeyCenter]:
+    """A center and its service, ready to `start`."""
+    center = KeyCenter(realm, secrets)
+    found_by = restrictions if advertised else None
+    return listening(realm, What.KEY_CENTER, secrets.identity, center, found_by), center

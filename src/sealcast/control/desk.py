@@ -1,0 +1,343 @@
+"""The broker's desk: where a subscription is asked for, with the token that lets one (paper 004, sections 4.7, 4.8.4).
+
+    desk/subscribe     [topic, filter, id, token]      -> desk/done      [version]
+    desk/renew         [topic, [id, ...], token]       -> desk/done      [version]
+    desk/unsubscribe   [[id, ...]]                     -> desk/done      [version]
+    desk/topics        [after a name, or ""], by a broker
+                                                       -> desk/topics    [[[name, id, center, epoch], ...], more]
+    time               []                              -> time           [received, replied]
+
+Who asks was proven by the envelope; whether it may is proven by its token, at the same gate that frames pass. A request
+with a bad token, or with none, gets an error back with the reason, and nothing has changed. A filter is parsed, typed
+and priced before it is stored. The subscription is the subscriber's: nobody else renews or ends it. All of it can be
+asked twice and is done once. What else a broker is asked (keys, say) is added by who knows of it: `more`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from sealcast.control.budgets import Allowance
+from sealcast.control.center.requests import TIME
+from sealcast.control.center.service import tell_time
+from sealcast.control.discovery.advertisements import What
+from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
+from sealcast.control.envelopes import MAX_BODY_BYTES, Opened
+from sealcast.control.service import Answer, Service
+from sealcast.control.serving import RealmWriter, listening
+from sealcast.errors import FrameRejected, Rejected
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.trust import vetting
+from sealcast.trust.certificates.certificate import Certificate, Role
+from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.realm.changes import (
+    AddSubscription,
+    Change,
+    Credential,
+    RemoveSubscription,
+    RenewSubscription,
+    Right,
+)
+from sealcast.trust.realm.rules.subscriptions import MAX_FILTER_CHARACTERS
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import Topic
+from sealcast.trust.tokens import claims, gates
+from sealcast.trust.tokens.reasons import TokenReason, refused
+from sealcast.trust.tokens.token import VerifiedTokens
+from sealcast.wire import cbor
+
+SUBSCRIBE: Final = "desk/subscribe"
+RENEW: Final = "desk/renew"
+UNSUBSCRIBE: Final = "desk/unsubscribe"
+TOPICS: Final = "desk/topics"
+DESK_KINDS: Final = frozenset({SUBSCRIBE, RENEW, UNSUBSCRIBE, TOPICS, TIME})
+DONE: Final = "desk/done"
+
+#: Live subscriptions that one entity can have on one topic by asking for them.
+MAX_SUBSCRIPTIONS_EACH: Final = 4_096
+#: Subscriptions named in one request, and topics in one answer.
+MAX_IDS: Final = 1_024
+MAX_NAME: Final = 64
+#: A reader with little memory asks for keys again and again; who answers that has a budget of its own for it.
+ALLOWANCE: Final = Allowance(per_second=50, burst=500)
+
+
+class DeskReason(StrEnum):
+    """Why a desk says no, beside the reasons of the token's own checks and of the filter's."""
+
+    FORM = "form"
+    SENDER = "sender"
+    TAKEN = "taken"
+    QUOTA = "quota"
+    SUBSCRIPTION = "subscription"
+    ROLE = "role"
+
+
+class DeskRejected(Rejected):
+    """A request that a broker's desk refuses."""
+
+    code = "desk"
+
+    def __init__(self, reason: DeskReason, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+    def as_json(self) -> dict[str, object]:
+        return {**super().as_json(), "reason": str(self.reason)}
+
+
+# --- requests -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    """The id is the subscriber's choice, so that asking twice is asking once."""
+
+    topic: str
+    filter: str
+    id: str
+    token: bytes
+
+    def to_bytes(self) -> bytes:
+        return cbor.encode([self.topic, self.filter, self.id, self.token])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Subscribe:
+        match _read(data):
+            case [str(topic), str(filter), str(id), bytes(token)] if _name(topic) and _name(id):
+                if len(filter) <= MAX_FILTER_CHARACTERS:
+                    return cls(topic, filter, id, token)
+        raise _no(DeskReason.FORM, f"the fields are not those of a {SUBSCRIBE} request")
+
+
+@dataclass(frozen=True, slots=True)
+class Renew:
+    """A later token for subscriptions that one has."""
+
+    topic: str
+    ids: tuple[str, ...]
+    token: bytes
+
+    def to_bytes(self) -> bytes:
+        return cbor.encode([self.topic, list(self.ids), self.token])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Renew:
+        match _read(data):
+            case [str(topic), list(ids), bytes(token)] if _name(topic) and _ids(ids):
+                return cls(topic, tuple(ids), token)
+        raise _no(DeskReason.FORM, f"the fields are not those of a {RENEW} request")
+
+
+@dataclass(frozen=True, slots=True)
+class Unsubscribe:
+    """The end of subscriptions that one has, all of them or none."""
+
+    ids: tuple[str, ...]
+
+    def to_bytes(self) -> bytes:
+        return cbor.encode([list(self.ids)])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Unsubscribe:
+        match _read(data):
+            case [list(ids)] if _ids(ids):
+                return cls(tuple(ids))
+        raise _no(DeskReason.FORM, f"the fields are not those of a {UNSUBSCRIBE} request")
+
+
+# --- rules --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """What is to change, and what to say."""
+
+    answer: Answer
+    changes: tuple[Change, ...] = ()
+
+
+def decide(
+    kind: str, body: bytes, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens
+) -> Decision:
+    """What a desk does about a proven request: DeskRejected, TokenRejected or FilterRejected when it is nothing."""
+    who = state.entities.get(sender.name)
+    if who is None or who.revoked or (who.verify_key, who.kem_public) != (sender.verify_key, sender.kem_public):
+        raise _no(DeskReason.SENDER, f"{sender.name!r} is not enrolled in this realm, with these keys")
+    match kind:
+        case "desk/subscribe":
+            return _subscribe(Subscribe.from_bytes(body), sender, state, now_us, tokens)
+        case "desk/renew":
+            return _renew(Renew.from_bytes(body), sender, state, now_us, tokens)
+        case "desk/unsubscribe":
+            return _unsubscribe(Unsubscribe.from_bytes(body), sender, state)
+        case "desk/topics":
+            return _topics(body, sender, state)
+        case _:
+            raise _no(DeskReason.FORM, f"a desk is not asked for {kind!r}")
+
+
+def _subscribe(
+    wanted: Subscribe, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens
+) -> Decision:
+    about, credential = _let_in(wanted.topic, wanted.token, sender, state, now_us, tokens)
+    if wanted.id in state.subscription_topics:
+        if not _is(wanted, sender.name, state):
+            raise _no(DeskReason.TAKEN, f"subscription id {wanted.id!r} was given before", "ids are never given twice")
+        return Decision(_done(state.version))
+    found = state.topic_state(about.name)
+    if sum(s.subscriber == sender.name for s in found.subscriptions.values()) >= MAX_SUBSCRIPTIONS_EACH:
+        raise _no(
+            DeskReason.QUOTA,
+            f"{sender.name!r} has {MAX_SUBSCRIPTIONS_EACH} subscriptions on topic {about.name!r}, which is all it may",
+            "join some of them by OR, or end some",
+        )
+    vetting.vet_filter(about.schema, wanted.filter)
+    add = AddSubscription(wanted.id, about.name, sender.name, wanted.filter, credential)
+    return Decision(_done(state.version + 1), (add,))
+
+
+def _renew(wanted: Renew, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens) -> Decision:
+    about, credential = _let_in(wanted.topic, wanted.token, sender, state, now_us, tokens)
+    for id in wanted.ids:
+        if state.subscription_topics.get(id) != about.name or not _own(id, sender.name, state):
+            raise _no_subscription(id, sender.name)
+    known = state.credentials_of(about.name)
+    if all(known.get(id) == credential for id in wanted.ids):
+        return Decision(_done(state.version))
+    return Decision(_done(state.version + 1), (RenewSubscription(wanted.ids, credential),))
+
+
+def _unsubscribe(wanted: Unsubscribe, sender: Certificate, state: RealmState) -> Decision:
+    live = [id for id in wanted.ids if state.subscription_topics.get(id, "") is not None]
+    for id in live:
+        if not _own(id, sender.name, state):
+            raise _no_subscription(id, sender.name)
+    return Decision(_done(state.version + len(live)), tuple(map(RemoveSubscription, live)))
+
+
+def _topics(body: bytes, sender: Certificate, state: RealmState) -> Decision:
+    """The secure topics, for a broker that has just come."""
+    if Role.BROKER not in sender.roles:
+        raise _no(DeskReason.ROLE, "the list of secure topics is for brokers")
+    match _read(body):
+        case [str(after)] if len(after.encode()) <= MAX_NAME:
+            names = sorted(name for name in state.topics if name > after)
+        case _:
+            raise _no(DeskReason.FORM, f"the fields are not those of a {TOPICS} request")
+    page = (state.topic(name) for name in names[:MAX_IDS])
+    listed = [[topic.name, topic.id, topic.center, topic.epoch] for topic in page]
+    return Decision(Answer(TOPICS, cbor.encode([listed, len(names) > MAX_IDS])))
+
+
+def _let_in(
+    topic: str, token: bytes, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens
+) -> tuple[Topic, Credential]:
+    """The topic and what the token says, if it lets the sender subscribe there now: TokenRejected otherwise."""
+    claims.parse(token)
+    found = state.topics.get(topic)
+    if found is None:
+        # In the words of a token for another topic: whether this one exists is not for strangers.
+        raise refused(
+            TokenReason.AUDIENCE, f"it is for another topic than {topic!r}", "a token is for one topic: ask again"
+        )
+    gate = gates.gate_of(state, tokens)
+    passed = gate.verify(token, found.topic, now_us, Right.SUBSCRIBE, sender.verify_key, holder=sender.name)
+    return found.topic, gates.credential(token, passed)
+
+
+def _is(wanted: Subscribe, subscriber: str, state: RealmState) -> bool:
+    """Whether that id is this very subscription, asked for once more."""
+    topic = state.subscription_topics[wanted.id]
+    if topic != wanted.topic:
+        return False
+    there = state.topics[topic].subscriptions[wanted.id]
+    return (there.subscriber, there.filter) == (subscriber, wanted.filter)
+
+
+def _own(id: str, subscriber: str, state: RealmState) -> bool:
+    topic = state.subscription_topics.get(id)
+    return topic is not None and state.topics[topic].subscriptions[id].subscriber == subscriber
+
+
+# --- the desk at work ---------------------------------------------------------------------------------
+
+More = Mapping[str, Callable[[Opened, int], Answer]]
+
+
+class Desk(Unpicklable):
+    """Answers for one broker. It is a `service.Handler`."""
+
+    def __init__(self, realm: RealmWriter, more: More | None = None) -> None:
+        self._realm, self._more = realm, dict(more or {})
+        self._tokens = VerifiedTokens()
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        return DESK_KINDS | frozenset(self._more)
+
+    def handle(self, request: Opened, now_us: int, /) -> Answer:
+        message = request.message
+        if message.kind == TIME:
+            return tell_time(self._realm.clock)
+        if message.kind in self._more:
+            return self._more[message.kind](request, now_us)
+        made: list[Decision] = []
+
+        def decided(state: RealmState) -> tuple[Change, ...]:
+            made[:] = [decide(message.kind, message.body, request.sender, state, now_us, self._tokens)]
+            return made[0].changes
+
+        # Decided again in the transaction, on a state that nobody changes in between.
+        if decided(self._realm.state()):
+            self._realm.registry.transact(decided)
+        return made[0].answer
+
+
+def desk_service(
+    realm: RealmWriter,
+    broker: BrokerSecrets,
+    *,
+    more: More | None = None,
+    advertised: bool = True,
+    restrictions: Restrictions = EVERYONE,
+) -> tuple[Service, Desk]:
+    """A broker's desk and its service, ready to `start`; `more` are kinds of request that others answer."""
+    desk = Desk(realm, more)
+    found_by = restrictions if advertised else None
+    return listening(realm, What.BROKER, broker.identity, desk, found_by, senders=ALLOWANCE), desk
+
+
+# --- reading ------------------------------------------------------------------------------------------
+
+
+def _read(data: bytes) -> object:
+    try:
+        return cbor.decode(data, max_bytes=MAX_BODY_BYTES, max_depth=2, max_items=MAX_IDS + 16)
+    except FrameRejected:
+        return None
+
+
+def _name(text: str) -> bool:
+    return 0 < len(text.encode()) <= MAX_NAME
+
+
+def _ids(ids: list[object]) -> bool:
+    return 0 < len(ids) <= MAX_IDS and len(set(map(str, ids))) == len(ids) and all(
+        isinstance(id, str) and _name(id) for id in ids
+    )  # fmt: skip
+
+
+def _done(version: int) -> Answer:
+    return Answer(DONE, cbor.encode([version]))
+
+
+def _no_subscription(id: str, subscriber: str) -> DeskRejected:
+    return _no(DeskReason.SUBSCRIPTION, f"{subscriber!r} has no subscription {id!r}")
+
+
+def _no(reason: DeskReason, message: str, hint: str | None = None) -> DeskRejected:
+    return DeskRejected(reason, message, hint=hint)

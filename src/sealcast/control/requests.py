@@ -1,0 +1,162 @@
+"""What an entity asks for by itself: a topic owner of its key center, a subscriber of its broker.
+
+Each function is one request over a control topic, signed by who asks and answered by whoever decides. A refusal is
+ServiceRefused, in the words and with the reason of the one who refused.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+
+from sealcast.control import desk
+from sealcast.control.center import requests
+from sealcast.control.center.requests import Authorise, Deauthorise, Register, Rotate
+from sealcast.control.correspondence import Correspondent
+from sealcast.control.desk import DeskReason, Renew, Subscribe, Unsubscribe
+from sealcast.control.envelopes import Opened
+from sealcast.control.service import ServiceRefused
+from sealcast.control.wallet import Wallet
+from sealcast.errors import FrameRejected, NotFound, Unavailable
+from sealcast.model.schema import Schema
+from sealcast.model.subscription import Subscription
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.layout import FIRST_CENTER
+from sealcast.trust.realm.changes import EVERYTHING, Access, Right
+from sealcast.trust.realm.state import RealmState
+from sealcast.wire import cbor
+
+# --- a topic's owner ----------------------------------------------------------------------------------
+
+
+def register_topic(
+    owner: Correspondent,
+    name: str,
+    schema: Schema,
+    *,
+    center: str = FIRST_CENTER,
+    partitions: int = 1,
+    access: Access | str = Access.GRANTED,
+    parameters: Mapping[str, object] | None = None,
+) -> int:
+    """Make a topic secure, under a key center; its first epoch. The center refuses parameters by their names."""
+    wanted = Register(
+        name, os.urandom(requests.REGISTER_NONCE_BYTES), schema, partitions, str(access), parameters or {}
+    )
+    return _number(owner.ask_center(center, requests.REGISTER, wanted.to_bytes()))
+
+
+def authorise(
+    owner: Correspondent,
+    center: str,
+    topic: str,
+    entity: str,
+    rights: Iterable[Right],
+    *,
+    not_before_us: int = 0,
+    until_us: int | None = None,
+    template: str = EVERYTHING,
+) -> int:
+    """Rights for an entity on one's own topic; the realm's version from which on it has them."""
+    wanted = Authorise(topic, entity, frozenset(rights), not_before_us, until_us, template)
+    return _number(owner.ask_center(center, requests.AUTHORISE, wanted.to_bytes()))
+
+
+def deauthorise(owner: Correspondent, center: str, topic: str, entity: str, rights: Iterable[Right]) -> int:
+    """Takes rights on one's own topic away; the realm's version from which on they are gone."""
+    wanted = Deauthorise(topic, entity, frozenset(rights))
+    return _number(owner.ask_center(center, requests.DEAUTHORISE, wanted.to_bytes()))
+
+
+def rotate(owner: Correspondent, center: str, topic: str, epoch: int) -> int:
+    """Ends an epoch of one's own topic; the epoch that it is in then."""
+    return _number(owner.ask_center(center, requests.ROTATE, Rotate(topic, epoch).to_bytes()))
+
+
+# --- a subscriber -------------------------------------------------------------------------------------
+
+
+def subscribe(
+    wallet: Wallet, topic: str, filter: str, id: str | None = None, *, broker: str | None = None
+) -> Subscription:
+    """A subscription, by one's token; without an id it gets the subscriber's name and a number."""
+    state = wallet.realm.state()
+    token = wallet.get(topic, Right.SUBSCRIBE).token
+    broker = broker or serving_broker(state, topic)
+    number = 0
+    while True:
+        chosen = id
+        while chosen is None or (id is None and chosen in state.subscription_topics):
+            number += 1
+            chosen = f"{wallet.name}-{number}"
+        try:
+            wanted = Subscribe(topic, filter, chosen, token)
+            wallet.correspondent.ask_broker(broker, desk.SUBSCRIBE, wanted.to_bytes())
+            return Subscription(chosen, topic, wallet.name, filter)
+        except ServiceRefused as refusal:
+            # Someone took that number meanwhile: the next one will do, unless it was asked for by name.
+            state = wallet.realm.state()
+            if id is not None or refusal.reason != DeskReason.TAKEN or chosen not in state.subscription_topics:
+                raise
+
+
+def renew_subscriptions(wallet: Wallet, topic: str, ids: Iterable[str], *, broker: str | None = None) -> int:
+    """A later token for subscriptions of one's own; the realm's version from which on they live by it."""
+    token = wallet.get(topic, Right.SUBSCRIBE).token
+    broker = broker or serving_broker(wallet.realm.state(), topic)
+    return _number(wallet.correspondent.ask_broker(broker, desk.RENEW, Renew(topic, tuple(ids), token).to_bytes()))
+
+
+def unsubscribe(asker: Correspondent, broker: str, ids: Iterable[str]) -> int:
+    """Ends subscriptions of one's own, all or none; the realm's version from which on they are gone."""
+    return _number(asker.ask_broker(broker, desk.UNSUBSCRIBE, Unsubscribe(tuple(ids)).to_bytes()))
+
+
+def serving_broker(state: RealmState, topic: str) -> str:
+    """A broker that has the topic's key of today."""
+    about = state.topic(topic)
+    for broker in state.holders(Role.BROKER):
+        if state.topic_key(topic, about.epoch, broker.name) is not None:
+            return broker.name
+    raise NotFound(f"no broker serves topic {topic!r}", hint=f"let one: sealcast topic serve {topic} BROKER")
+
+
+# --- a broker -----------------------------------------------------------------------------------------
+
+
+def secure_topics(asker: Correspondent, broker: str) -> dict[str, tuple[bytes, str, int]]:
+    """The secure topics that a broker knows, for another broker: name -> (id, key center, epoch)."""
+    known: dict[str, tuple[bytes, str, int]] = {}
+    after, more = "", True
+    while more:
+        reply = asker.ask_broker(broker, desk.TOPICS, cbor.encode([after]))
+        match _read(reply):
+            case [list(page), bool(more)]:
+                for item in page:
+                    match item:
+                        case [str(name), bytes(id), str(center), int(epoch)] if name > after:
+                            known[name], after = (id, center, epoch), name
+                        case _:
+                            raise _strange(reply)
+                more = more and bool(page)
+            case _:
+                raise _strange(reply)
+    return known
+
+
+def _number(reply: Opened) -> int:
+    match _read(reply):
+        case [int(number)]:
+            return number
+    raise _strange(reply)
+
+
+def _read(reply: Opened) -> object:
+    try:
+        return cbor.decode(reply.message.body, max_depth=3, max_items=8 * desk.MAX_IDS)
+    except FrameRejected:
+        return None
+
+
+def _strange(reply: Opened) -> Unavailable:
+    return Unavailable(f"{reply.sender.name!r} answers in a way that this release does not know")

@@ -1,0 +1,57 @@
+"""Putting a service of a realm behind a control topic: a key center, a broker's desk.
+
+A service that is run for good (`sealcast serve`) is advertised, to whom its restrictions let find it. One that is run a
+turn at a time by whoever holds its keys is not: that process knows where it listens, from the service's own journal,
+and asking every discovery node on the way would be asking for what is in its hands. Where it listens is the same.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Protocol
+
+from sealcast.control.budgets import Allowance, Budgets
+from sealcast.control.discovery import embedded
+from sealcast.control.discovery.advertisements import DEFAULT_LIFETIME_US, What
+from sealcast.control.discovery.embedded import RealmHandle
+from sealcast.control.discovery.restrictions import Restrictions
+from sealcast.control.service import SENDER_ALLOWANCE, Handler, Service
+from sealcast.control.topics import ControlPlane
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.registry import Registry
+
+ANNOUNCE_EVERY_US: Final = DEFAULT_LIFETIME_US // 4
+
+
+class RealmWriter(RealmHandle, Protocol):
+    """What a service that decides asks of a realm; `deployment.Realm` is one."""
+
+    @property
+    def registry(self) -> Registry: ...
+
+
+def listening(
+    realm: RealmWriter,
+    what: What,
+    identity: Identity,
+    handler: Handler,
+    found_by: Restrictions | None,
+    *,
+    senders: Allowance = SENDER_ALLOWANCE,
+) -> Service:
+    """A service behind a control topic, ready to `start`; `found_by` is None for one that is not advertised."""
+
+    def announce(topic: bytes, now_us: int) -> None:
+        if found_by is not None:
+            embedded.advertise_service(realm, what, identity, topic, restrictions=found_by)
+
+    return Service(
+        ControlPlane(realm.paths.root),
+        embedded.party(realm, identity),
+        realm.id,
+        embedded.verifier(realm),
+        handler,
+        embedded.service_journal(realm, identity.name),
+        announce=announce,
+        senders=Budgets(senders),
+        announce_every_us=None if found_by is None else ANNOUNCE_EVERY_US,
+    )

@@ -1,0 +1,110 @@
+"""What an entity says, signed with its identity key: one form for envelopes and advertisements.
+
+    18([protected {1: -7, 33: certificate}, {}, payload, signature])          COSE_Sign1 (RFC 9052), ES256
+
+The certificate travels in the protected header (label 33, x5chain of RFC 9360): what is signed names its signer, so
+another certificate of the same key cannot take its place. The algorithm is not negotiated. `bound` is external data
+that signer and verifier know and that does not travel: what the thing is, and in which realm.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from sealcast.errors import CertificateRejected, FrameRejected, Rejected
+from sealcast.primitives.p256 import SIGNATURE_BYTES, SigningKey, VerifyKey
+from sealcast.trust.certificates.certificate import Certificate
+from sealcast.wire import cbor
+from sealcast.wire.cose import LABEL_ALGORITHM, TAG_SIGN1, sig_structure
+
+ES256: Final = -7
+LABEL_X5CHAIN: Final = 33
+MAX_CERTIFICATE_BYTES: Final = 4_096
+MAX_SIGNED_BYTES: Final = 1 << 20
+
+
+class SignedReason(StrEnum):
+    """Why something signed is refused, in the order of the checks."""
+
+    FORM = "form"
+    ALGORITHM = "algorithm"
+    CERTIFICATE = "certificate"
+    SIGNATURE = "signature"
+
+
+class SignedRejected(Rejected):
+    """Something that is not signed by whom it says; whoever takes it in gives its own reason for it."""
+
+    code = "signed"
+
+    def __init__(self, reason: SignedReason, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+
+
+@dataclass(frozen=True, slots=True)
+class Proven:
+    """A payload and who signed it."""
+
+    signer: Certificate
+    payload: bytes
+
+
+def sign(signer: SigningKey, certificate: bytes, payload: bytes, bound: bytes) -> bytes:
+    """`payload`, signed."""
+    protected = _protected(certificate)
+    signature = signer.sign(sig_structure(protected, bound, payload))
+    return cbor.encode(cbor.Tag(TAG_SIGN1, [protected, {}, payload, signature]))
+
+
+def verify(data: bytes, bound: bytes, trusted: Callable[[bytes, int], Certificate], at_us: int) -> Proven:
+    """The payload, if the certificate is to be trusted at `at_us` and its key made the signature."""
+    certificate, protected, payload, signature = _apart(data)
+    try:
+        who = trusted(certificate, at_us)
+    except CertificateRejected as error:
+        raise SignedRejected(SignedReason.CERTIFICATE, f"the signer's certificate: {error.message}") from error
+    if not VerifyKey(who.identity_key).verify(sig_structure(protected, bound, payload), signature):
+        raise SignedRejected(SignedReason.SIGNATURE, f"this was not signed by {who.name!r} for this purpose")
+    return Proven(who, payload)
+
+
+def certificate_in(data: bytes) -> bytes:
+    """The certificate that something signed names; nothing is verified."""
+    return _apart(data)[0]
+
+
+def payload_in(data: bytes) -> bytes:
+    """The payload of something that was verified before."""
+    return _apart(data)[2]
+
+
+def _apart(data: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    try:
+        message = cbor.decode(data, max_bytes=MAX_SIGNED_BYTES, max_depth=3, max_items=16, tags=frozenset({TAG_SIGN1}))
+        parts = message.value if isinstance(message, cbor.Tag) else None
+        if not isinstance(parts, list) or len(parts) != 4 or parts[1] != {}:
+            raise cbor.refused("a signed message is an array of four, and nothing in it is unprotected")
+        protected, _, payload, signature = parts
+        if not all(isinstance(part, bytes) for part in (protected, payload, signature)):
+            raise cbor.refused("header, payload and signature are byte strings")
+        header = cbor.decode(protected, max_bytes=MAX_CERTIFICATE_BYTES + 16, max_depth=1, max_items=8)
+    except FrameRejected as error:
+        raise SignedRejected(SignedReason.FORM, error.message) from None
+    if not isinstance(header, dict) or set(header) != {LABEL_ALGORITHM, LABEL_X5CHAIN}:
+        raise SignedRejected(SignedReason.FORM, "the protected header names algorithm and certificate, nothing else")
+    if header[LABEL_ALGORITHM] != ES256:
+        raise SignedRejected(SignedReason.ALGORITHM, "the algorithm is ES256 and no other")
+    certificate = header[LABEL_X5CHAIN]
+    if not isinstance(certificate, bytes) or not 0 < len(certificate) <= MAX_CERTIFICATE_BYTES:
+        raise SignedRejected(SignedReason.FORM, f"a certificate has 1 to {MAX_CERTIFICATE_BYTES} bytes")
+    if len(signature) != SIGNATURE_BYTES:
+        raise SignedRejected(SignedReason.SIGNATURE, f"an ES256 signature has {SIGNATURE_BYTES} bytes")
+    return certificate, protected, payload, signature
+
+
+def _protected(certificate: bytes) -> bytes:
+    return cbor.encode({LABEL_ALGORITHM: ES256, LABEL_X5CHAIN: certificate})

@@ -1,0 +1,254 @@
+"""Control topics: what requests and replies travel over. Each is a log of its own, named by 128 random bits.
+
+    REALM/control/<32 hexadecimal digits>/        an embedded log of envelopes, mode 0700
+      taken                                       how far its listener has read: what is beyond it, is queued
+      reply                                       marks the topic of someone who waits for an answer
+
+Nobody learns from a topic who listens to it or where: it is found through discovery, by who may find it, and whoever
+cannot find it has 128 bits to guess. A queue is bounded, in all and for each origin; a post beyond that is refused with
+`Busy`, which is backpressure and not an error of anyone's. A topic that was dropped is gone: who still posts to it is
+told to look for the new one.
+
+The origin is where a post came from, as the one who takes it in sees it: for a process on this machine, its user. It
+is what a budget can be charged to before anything is proven; it is no identity.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import time
+from collections import OrderedDict, deque
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from sealcast.control.envelopes import MAX_ENVELOPE_BYTES
+from sealcast.errors import FrameRejected, Misuse, NotFound, Unavailable
+from sealcast.log import files
+from sealcast.log.embedded import EmbeddedLog
+from sealcast.wire import cbor
+
+ID_BYTES: Final = 16
+MAX_ORIGIN_BYTES: Final = 64
+#: Larger records are not even read as envelopes.
+MAX_POST_BYTES: Final = MAX_ENVELOPE_BYTES + MAX_ORIGIN_BYTES + 16
+MAX_QUEUE: Final = 1_024
+MAX_QUEUE_BYTES: Final = 16 << 20
+#: Who listens to nothing else reads a turn's worth at a time.
+READ_RECORDS: Final = 256
+READ_BYTES: Final = 8 << 20
+#: Nobody waits this long for an answer.
+ABANDONED_US: Final = 3_600_000_000
+_SEGMENT_BYTES: Final = 4 << 20
+_MAX_OPEN: Final = 32
+_NAME: Final = re.compile(r"[0-9a-f]{32}", re.ASCII)
+_UNSTAMPED: Final = "?"
+
+
+class Busy(Unavailable):
+    """A queue is full: nothing was posted. Try again a little later."""
+
+    code = "busy"
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """One record of a control topic."""
+
+    offset: int
+    #: When the log took it in.
+    time_us: int
+    origin: str
+    data: bytes
+
+
+def new_topic_id() -> bytes:
+    """128 bits that nobody guesses."""
+    return os.urandom(ID_BYTES)
+
+
+class ControlPlane:
+    """The control topics of a realm, as one origin sees them. A child process makes its own."""
+
+    def __init__(
+        self,
+        realm_dir: Path | str,
+        *,
+        origin: str | None = None,
+        max_queue: int = MAX_QUEUE,
+        max_queue_bytes: int = MAX_QUEUE_BYTES,
+    ) -> None:
+        self.root = Path(realm_dir) / "control"
+        self.origin = f"user {os.getuid()}" if origin is None else origin
+        if not 0 < len(self.origin.encode()) <= MAX_ORIGIN_BYTES:
+            raise Misuse(f"an origin has 1 to {MAX_ORIGIN_BYTES} bytes")
+        if max_queue < 1 or max_queue_bytes < MAX_POST_BYTES:
+            raise Misuse("a queue holds one envelope at least")
+        self._max_queue, self._max_bytes = max_queue, max_queue_bytes
+        self._max_mine = max(1, max_queue // 4)
+        self._open: OrderedDict[bytes, EmbeddedLog] = OrderedDict()
+        #: What this origin has in each queue.
+        self._mine: dict[bytes, deque[int]] = {}
+
+    # --- topics ----------------------------------------------------------------------------------
+
+    def create(self, topic: bytes | None = None, *, reply: bool = False) -> bytes:
+        """A topic, under a new random id unless it has one already; creating it again is fine."""
+        topic = new_topic_id() if topic is None else topic
+        directory = self._directory(topic)
+        files.make_directory(directory)
+        if reply:
+            with files.named(directory, "marking"):
+                (directory / "reply").touch(mode=files.FILE_MODE)
+        self._log(topic)
+        return topic
+
+    def exists(self, topic: bytes) -> bool:
+        return self._directory(topic).is_dir()
+
+    def awaits_reply(self, topic: bytes) -> bool:
+        """Whether someone made it to be answered on. Answers go nowhere else: no service is made to flood another."""
+        return (self._directory(topic) / "reply").exists()
+
+    def drop(self, topic: bytes) -> None:
+        """Unsubscribe for good: what is queued is thrown away. Dropping twice is fine."""
+        log = self._open.pop(topic, None)
+        if log is not None:
+            log.close()
+        self._mine.pop(topic, None)
+        directory = self._directory(topic)
+        # Renamed first: from one moment to the next it is no topic any more, whatever then happens to its files.
+        gone = directory.with_name(f".dropped-{topic.hex()}-{os.getpid()}")
+        with files.named(directory, "dropping"), suppress(FileNotFoundError):
+            directory.rename(gone)
+            shutil.rmtree(gone, ignore_errors=True)
+
+    def sweep(self, older_than_us: int = ABANDONED_US) -> int:
+        """Drop the reply topics of those who stopped waiting, and what drops left behind; how many."""
+        # By the files' own clock: it is their times that are looked at.
+        swept, before_us = 0, time.time_ns() // 1000 - older_than_us
+        with files.named(self.root, "sweeping"):
+            for directory in sorted(self.root.iterdir()) if self.root.is_dir() else ():
+                if directory.name.startswith(".dropped-"):
+                    shutil.rmtree(directory, ignore_errors=True)
+                elif _NAME.fullmatch(directory.name):
+                    with suppress(FileNotFoundError):
+                        if (directory / "reply").stat().st_mtime_ns // 1000 < before_us:
+                            self.drop(bytes.fromhex(directory.name))
+                            swept += 1
+        return swept
+
+    # --- posts -----------------------------------------------------------------------------------
+
+    def post(self, topic: bytes, data: bytes) -> int:
+        """Queue `data` for whoever listens to `topic`, durably; Busy when the queue is full, NotFound when it is gone.
+
+        Two who post at the same moment may both find the last place: a queue is exceeded by their number at most.
+        """
+        if not 0 < len(data) <= MAX_ENVELOPE_BYTES:
+            raise Misuse(f"an envelope has 1 to {MAX_ENVELOPE_BYTES} bytes, not {len(data)}")
+        log, taken = self._log(topic, must_exist=True), self._taken(topic)
+        mine = self._mine.setdefault(topic, deque())
+        while mine and mine[0] < taken:
+            mine.popleft()
+        end = log.end()
+        queued = end - max(taken, log.start())
+        if queued >= self._max_queue or len(mine) >= self._max_mine or self._bytes(log, taken, end) >= self._max_bytes:
+            raise Busy("the queue of this control topic is full", hint="try again a little later")
+        (offset,) = log.append([cbor.encode([self.origin, data])])
+        mine.append(offset)
+        return offset
+
+    def read(
+        self, topic: bytes, offset: int, *, records: int = READ_RECORDS, max_bytes: int = READ_BYTES
+    ) -> list[Posted]:
+        """What stands in `topic` from `offset` on, at most so much."""
+        log = self._log(topic, must_exist=True)
+        first = max(offset, log.start())
+        found = log.read(first, min(log.end(), first + records), max_bytes)
+        return [_posted(record.offset, record.time_us, record.data) for record in found]
+
+    def end(self, topic: bytes) -> int:
+        return self._log(topic, must_exist=True).end()
+
+    def queued(self, topic: bytes) -> int:
+        """How many posts its listener has not taken yet."""
+        log = self._log(topic, must_exist=True)
+        return log.end() - max(self._taken(topic), log.start())
+
+    def take(self, topic: bytes, offset: int) -> None:
+        """Its listener needs nothing before `offset` any more: there is room in the queue, and files can go."""
+        log = self._log(topic, must_exist=True)
+        # Not synced: what is lost of it makes the queue seem longer, until the next turn.
+        path = self._directory(topic) / "taken"
+        staged = path.with_name(f".taken-{os.getpid()}")
+        with files.named(path, "writing"):
+            staged.write_bytes(offset.to_bytes(8, "big"))
+            staged.rename(path)
+        # Twice the queue: posts that raced past the bound are never among what retention removes.
+        log.retain(max_bytes=2 * self._max_bytes + _SEGMENT_BYTES)
+
+    # --- handles ---------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        while self._open:
+            self._open.popitem()[1].close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    def _directory(self, topic: bytes) -> Path:
+        if len(topic) != ID_BYTES:
+            raise Misuse(f"a control topic's id has {ID_BYTES} bytes, not {len(topic)}")
+        return self.root / topic.hex()
+
+    def _log(self, topic: bytes, *, must_exist: bool = False) -> EmbeddedLog:
+        directory = self._directory(topic)
+        if must_exist and not directory.is_dir():
+            log = self._open.pop(topic, None)
+            if log is not None:
+                log.close()
+            raise NotFound("there is no such control topic", hint="it has moved, or was never here: find it again")
+        log = self._open.get(topic)
+        if log is None:
+            log = self._open[topic] = EmbeddedLog(directory, segment_bytes=_SEGMENT_BYTES)
+            if len(self._open) > _MAX_OPEN:
+                oldest, handle = self._open.popitem(last=False)
+                handle.close()
+                self._mine.pop(oldest, None)
+        self._open.move_to_end(topic)
+        return log
+
+    def _taken(self, topic: bytes) -> int:
+        path = self._directory(topic) / "taken"
+        try:
+            return int.from_bytes(path.read_bytes()[:8], "big")
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise files.trouble(error, path, "reading") from error
+
+    def _bytes(self, log: EmbeddedLog, taken: int, end: int) -> int:
+        first = max(taken, log.start())
+        return sum(log.sizes(first, end)) if first < end else 0
+
+
+def _posted(offset: int, time_us: int, data: bytes) -> Posted:
+    # Whoever can write to the files can leave anything there: without a stamp it is of unknown origin, and no envelope.
+    if len(data) > MAX_POST_BYTES:
+        return Posted(offset, time_us, _UNSTAMPED, data)
+    try:
+        stamped = cbor.decode(data, max_bytes=MAX_POST_BYTES, max_depth=1, max_items=4)
+    except FrameRejected:
+        return Posted(offset, time_us, _UNSTAMPED, data)
+    match stamped:
+        case [str(origin), bytes(inside)] if 0 < len(origin.encode()) <= MAX_ORIGIN_BYTES:
+            return Posted(offset, time_us, origin, inside)
+        case _:
+            return Posted(offset, time_us, _UNSTAMPED, data)

@@ -1,0 +1,223 @@
+"""An entity's wallet: the token and the keys that its key center gave it, for each topic and right, while they last.
+
+    with Wallet(realm, "alice") as wallet:
+        held = wallet.get("quotes", Right.PUBLISH)        held.token, wallet.pair_key(held)
+
+Asked for once, over the center's control topic, and kept: in memory, and in a file of the entity's own, so that a
+client that starts again asks nobody. Nothing in the file needs a lock: a token is no use without its owner's key, and
+pair keys are there as they came, sealed (HPKE) to that entity alone. What is held is replaced when half its life is
+over, when the topic's epoch has ended, or when what was decided about the entity is not what the token says any more.
+If nobody answers then, it serves until its end. A center that challenges is answered: that the keys are at work here is
+what the wallet can prove.
+
+    REALM/wallets/NAME/<topic's id>.<right>               the center's answer, as it came
+"""
+
+from __future__ import annotations
+
+import hashlib
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+from sealcast.control.center import requests
+from sealcast.control.center.requests import Challenge, Credentials, Proof, Wanted
+from sealcast.control.correspondence import Correspondent
+from sealcast.errors import CannotOpen, FrameRejected, Rejected, TokenRejected, Unavailable
+from sealcast.log import files
+from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
+from sealcast.trust.deployment import Realm
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.keys.topic_keys import PAIR_KEY_INFO, place
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.tokens import claims
+from sealcast.trust.tokens.claims import Claims
+
+#: How often a center that does not answer is asked again while what is held still serves.
+RETRY_US: Final = 5_000_000
+#: A center asks for one proof and then answers; one that goes on asking is not gone along with.
+_ROUNDS: Final = 2
+_MAX_FILE_BYTES: Final = 65_536
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A token and sealed pair keys, as the center gave them."""
+
+    topic: str
+    right: Right
+    given: Credentials
+    claims: Claims
+
+    @property
+    def token(self) -> bytes:
+        return self.given.token
+
+    @property
+    def epoch(self) -> int:
+        return self.given.epoch
+
+    def serves(self, state: RealmState, now_us: int) -> bool:
+        """Whether it says what was decided: for this topic and epoch, on these terms, under today's certificates."""
+        about, said = state.topic(self.topic), self.claims
+        term = state.terms_of(self.topic, said.subject).get(self.right)
+        who, center = state.entity(said.subject), state.entity(about.center)
+        return (
+            said.not_before_us <= now_us < said.expires_us
+            and (said.realm, said.topic, said.epoch) == (_realm_of(state), about.id, about.epoch)
+            and self.epoch == about.epoch
+            and self.right in said.rights
+            and term is not None
+            and str(said.template) == term.template
+            and said.holder_key == who.verify_key
+            and said.subject_certificate == hashlib.sha256(who.certificate).digest()
+            and said.issuer_certificate == hashlib.sha256(center.certificate).digest()
+        )
+
+    def half_over(self, now_us: int) -> bool:
+        return 2 * now_us >= self.claims.not_before_us + self.claims.expires_us
+
+
+class Wallet(Unpicklable):
+    """One entity's. Not shared between threads; close it, for the topic on which it hears answers."""
+
+    def __init__(
+        self,
+        realm: Realm | str | Path,
+        name: str,
+        *,
+        identity: Identity | None = None,
+        keep: bool = True,
+        at_hand: bool = True,
+    ) -> None:
+        """Without `keep`, in memory alone; without `at_hand`, asking whoever runs the center, also if its keys are
+        here."""
+        self.realm = realm if isinstance(realm, Realm) else Realm(realm)
+        self.identity = self.realm.identity(name) if identity is None else identity
+        self._directory = self.realm.paths.root / "wallets" / name if keep else None
+        self._held: dict[tuple[str, Right], Held] = {}
+        self._asked: dict[tuple[str, Right], int] = {}
+        self._at_hand = at_hand
+        self._correspondent: Correspondent | None = None
+
+    @property
+    def name(self) -> str:
+        return self.identity.name
+
+    def get(self, topic: str, right: Right, state: RealmState | None = None) -> Held:
+        """What is held, or is asked for now; Rejected, with the reason, for who may not.
+
+        A caller that has just read the realm's newest state can say so.
+        """
+        state, now = self.realm.state() if state is None else state, self.realm.clock()
+        state.require(right, topic, self.name, now)
+        held = self._held.get((topic, right)) or self._read(state, topic, right)
+        if held is not None and held.serves(state, now):
+            self._held[topic, right] = held
+            if not held.half_over(now) or now < self._asked.get((topic, right), -RETRY_US) + RETRY_US:
+                return held
+            self._asked[topic, right] = now
+            with suppress(Unavailable):
+                return self.ask(topic, right)
+            return held
+        return self.ask(topic, right)
+
+    def ask(self, topic: str, right: Right) -> Held:
+        """A new token, whatever is held; ServiceRefused when the center says no, Unavailable when it says nothing."""
+        state = self.realm.state()
+        center, ends_us = state.topic(topic).center, state.entity(self.name).expires_us
+        if ends_us <= self.realm.clock():
+            # Nobody answers whoever signs under a certificate that is over: better said here than waited for.
+            raise Rejected(
+                f"the certificate of entity {self.name!r} is over: no center answers it",
+                hint=f"the authority issues the next one: sealcast entity renew {self.name}",
+            )
+        for _ in range(_ROUNDS):
+            reply = self.correspondent.ask_center(center, requests.CREDENTIALS, Wanted(topic, right).to_bytes())
+            if reply.message.kind != requests.CHALLENGE:
+                return self._take(topic, right, reply.message.body)
+            self._prove(center, reply.message.body)
+        raise Rejected(f"center {center!r} challenges {self.name!r} again and again", hint="do the clocks agree?")
+
+    def pair_key(self, held: Held, epoch: int | None = None) -> Secret:
+        """The pair key of an epoch (the token's, unless another is named), opened with the entity's own key."""
+        epoch = held.epoch if epoch is None else epoch
+        sealed = held.given.pair_keys.get(epoch)
+        if sealed is None:
+            raise CannotOpen(f"no key of topic {held.topic!r} (epoch {epoch}) was given to {self.name!r}")
+        opened = self.identity.kem.open(sealed, PAIR_KEY_INFO, place(held.claims.topic, epoch, self.name))
+        if len(opened) != KEY_BYTES:
+            raise CannotOpen(f"the key of topic {held.topic!r} that was given to {self.name!r} has the wrong size")
+        return Secret(opened)
+
+    @property
+    def correspondent(self) -> Correspondent:
+        """What it asks with; made when it is first needed."""
+        if self._correspondent is None:
+            self._correspondent = Correspondent(self.realm, self.identity, at_hand=self._at_hand)
+        return self._correspondent
+
+    def close(self) -> None:
+        if self._correspondent is not None:
+            self._correspondent.close()
+            self._correspondent = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    def _prove(self, center: str, body: bytes) -> None:
+        try:
+            asked = Challenge.from_bytes(body)
+        except FrameRejected:
+            raise _strange(center) from None
+        signed = requests.challenged(self.realm.id, center, asked.topic, asked.nonce)
+        proof = Proof(asked.topic, asked.nonce, self.identity.signer.sign(signed))
+        self.correspondent.ask_center(center, requests.PROVE, proof.to_bytes())
+
+    def _take(self, topic: str, right: Right, body: bytes) -> Held:
+        state = self.realm.state()
+        held = _held(topic, right, body)
+        if held is None or not held.serves(state, self.realm.clock()) or held.claims.subject != self.name:
+            raise _strange(state.topic(topic).center)
+        self.pair_key(held)
+        self._held[topic, right] = held
+        path = self._path(state, topic, right)
+        if path is not None:
+            files.make_directory(path.parent)
+            files.replace_file(path, body)
+        return held
+
+    def _read(self, state: RealmState, topic: str, right: Right) -> Held | None:
+        """What the file holds. Whatever is wrong with it, a center can be asked."""
+        path = self._path(state, topic, right)
+        with suppress(OSError):
+            if path is not None and path.stat().st_size <= _MAX_FILE_BYTES:
+                held = _held(topic, right, path.read_bytes())
+                return held if held is not None and held.claims.subject == self.name else None
+        return None
+
+    def _path(self, state: RealmState, topic: str, right: Right) -> Path | None:
+        return None if self._directory is None else self._directory / f"{state.topic(topic).id.hex()}.{right}"
+
+
+def _held(topic: str, right: Right, body: bytes) -> Held | None:
+    try:
+        given = Credentials.from_bytes(body)
+        return Held(topic, right, given, claims.parse(given.token).claims)
+    except (FrameRejected, TokenRejected):
+        return None
+
+
+def _realm_of(state: RealmState) -> bytes | None:
+    return None if state.founding is None else state.founding.id
+
+
+def _strange(center: str) -> Unavailable:
+    return Unavailable(f"center {center!r} answers in a way that this release does not know, or for someone else")

@@ -1,0 +1,153 @@
+"""What should have been delivered of some frames: worked out again, without the index that matched them.
+
+Admission is done again by its numbered checks, at the version that the batch was pinned to, with replay windows that
+are filled again batch by batch (rulings.py). Then every filter is asked
+about every event, one filter at a time: by the vectorised evaluator, or by the reference evaluator event by event,
+which shares nothing with the index and takes a thousand times as long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sealcast.broker.admit import admit
+from sealcast.broker.context import gate_at
+from sealcast.broker.gate import Gate
+from sealcast.broker.standing import standings
+from sealcast.filters.check import fit
+from sealcast.filters.evaluate import evaluate
+from sealcast.filters.parse import parse
+from sealcast.filters.tree import Condition
+from sealcast.filters.vector import Evaluator
+from sealcast.model.schema import Schema, Value
+from sealcast.model.stages import Admitted, Ruled
+from sealcast.trust.deployment import Realm
+from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.realm.machine import RealmState, Topic
+from sealcast.trust.realm.templates import Template
+
+Ints = NDArray[np.int64]
+
+#: Versions kept: batches follow each other, and most are pinned to the version of the one before.
+MAX_VERSIONS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    slots: Ints
+    from_us: Ints
+    until_us: Ints
+
+    def at(self, time_us: int) -> Ints:
+        """The slots that are served then, ascending."""
+        return np.unique(self.slots[(self.from_us <= time_us) & (time_us < self.until_us)])
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """The realm at one version, as far as deliveries depend on it."""
+
+    state: RealmState
+    topic: Topic
+    gate: Gate
+    #: Every distinct filter within its template, with who asked for it: slot, and when it is served.
+    filters: tuple[tuple[Condition, Asking], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Who should get which event (by its place in `admitted`), each pair once, ordered by slot and event."""
+
+    admitted: Admitted
+    slot: Ints
+    event: Ints
+
+
+class Expectation:
+    """Recomputes what a topic should deliver."""
+
+    def __init__(self, realm: Realm, topic: str, broker: BrokerSecrets, *, by_reference: bool = False) -> None:
+        self._realm = realm
+        self._topic = topic
+        self._broker = broker
+        self._true = _true_by_reference if by_reference else _true_vectorised
+        self._conditions: dict[tuple[bytes, str, str], Condition] = {}
+        self.at = lru_cache(MAX_VERSIONS)(self._pin)
+
+    def newest(self) -> int:
+        """The registry's newest version: nothing can have been pinned to a later one."""
+        return self._realm.registry.version()
+
+    def of(self, ruled: Ruled, version: int, time_us: int) -> Expected:
+        """What a batch pinned to that version and time should deliver of these frames."""
+        pinned = self.at(version)
+        admitted = admit(ruled, pinned.gate)
+        return Expected(admitted, *self._deliveries(admitted, pinned, time_us))
+
+    def of_those(self, expected: Expected, version: int, time_us: int) -> Expected:
+        """Of what should have been delivered, what goes to those who may read at another version and time: what should
+        be there after it was sealed again for them."""
+        allowed = list(self._realm.state(version).authorised_slots(self._topic, time_us))
+        stays = np.isin(expected.slot, allowed)
+        return replace(expected, slot=expected.slot[stays], event=expected.event[stays])
+
+    def _deliveries(self, admitted: Admitted, pinned: Pinned, time_us: int) -> tuple[Ints, Ints]:
+        count = len(admitted.messages)
+        if not count:
+            return np.empty(0, np.int64), np.empty(0, np.int64)
+        payloads = [m[s:] for m, s in zip(admitted.messages, admitted.payload_start.tolist(), strict=True)]
+        found = [np.empty(0, np.int64)]
+        matches = self._true([c for c, _ in pinned.filters], admitted, payloads, pinned.topic.schema)
+        for (_, asking), true in zip(pinned.filters, matches, strict=True):
+            # Slot and event in one number: two subscriptions of one subscriber are one delivery.
+            found.append((asking.at(time_us)[:, None] * count + true[None, :]).reshape(-1))
+        both = np.unique(np.concatenate(found))
+        return both // count, both % count
+
+    def _pin(self, version: int) -> Pinned:
+        state = self._realm.state(version)
+        topic = state.topic(self._topic)
+        asked: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+        slots, subscriptions = state.slots_of(topic.name), state.subscriptions_at(topic.name, self._broker.name)
+        for id, standing in standings(state, topic, subscriptions):
+            when = (slots[subscriptions[id].subscriber], standing.from_us, standing.until_us)
+            asked.setdefault((standing.filter, standing.template), []).append(when)
+        filters = tuple(
+            (self._condition(*what, topic.schema), Asking(*np.array(who, np.int64).T)) for what, who in asked.items()
+        )
+        return Pinned(state, topic, gate_at(state, topic, self._broker), filters)
+
+    def _condition(self, text: str, template: str, schema: Schema) -> Condition:
+        name = (schema.digest, text, template)
+        if name not in self._conditions:
+            wanted = fit(parse(text), schema)
+            self._conditions[name] = Template.parse(template).within(wanted, schema)
+        return self._conditions[name]
+
+
+def _true_vectorised(
+    conditions: Sequence[Condition], admitted: Admitted, payloads: Sequence[bytes], schema: Schema
+) -> Iterator[Ints]:
+    evaluator = Evaluator(admitted.columns, schema, payloads)
+    return (np.flatnonzero(evaluator.true(condition)) for condition in conditions)
+
+
+def _true_by_reference(
+    conditions: Sequence[Condition], admitted: Admitted, payloads: Sequence[bytes], schema: Schema
+) -> Iterator[Ints]:
+    events = list(values(admitted, schema))
+    for condition in conditions:
+        answers = (evaluate(condition, event, payload) for event, payload in zip(events, payloads, strict=True))
+        yield np.flatnonzero(np.fromiter((answer is True for answer in answers), np.bool_, len(events)))
+
+
+def values(admitted: Admitted, schema: Schema) -> Iterator[dict[str, Value]]:
+    """The events' attributes as people and filters see them."""
+    for row in admitted.columns.to_pylist():
+        yield {name: schema.by_name[name].from_physical(physical) for name, physical in row.items()}

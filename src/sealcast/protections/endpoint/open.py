@@ -1,0 +1,178 @@
+"""open: a mailbox's delivery -> OpenedEvent, with one subscriber's keys and nobody else's.
+
+(1) a key that the subscriber holds or comes by (`keyring`) opens the content key, or the body itself;
+(2) the body opens under the key it is committed to;
+(3) the message is a leaf of the frame's tree, at the row the piece says;
+(4) the root is the one that the publisher signed, for this topic, in this epoch or an earlier one;
+(5) the record is one of the topic's schema.
+Whatever fails is CannotOpen: a subscriber learns that something was altered, and uses nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sealcast.errors import CannotOpen, FrameRejected, KeyMissing, Rejected
+from sealcast.model.event import OpenedEvent, Position
+from sealcast.model.schema import Schema
+from sealcast.model.stages import FrameProof
+from sealcast.primitives import aead, labels, merkle
+from sealcast.primitives.aead import DEFAULT_KEY_BITS, SealingKey
+from sealcast.primitives.secrets import KEY_BYTES, Secret
+from sealcast.primitives.sign import VerifyKey
+from sealcast.protections.endpoint import keys
+from sealcast.protections.endpoint.keyring import DEFAULT_BYTES, Keyring
+from sealcast.protections.endpoint.tables import WRAP
+from sealcast.trust.keys.frames import associated_data
+from sealcast.wire import frame
+from sealcast.wire.frame import Header
+from sealcast.wire.records import RecordCodec
+from sealcast.wire.sealed import TABLE, SealedPiece
+
+#: Ciphers of keys used lately.
+MAX_WARM_KEYS: Final = 1024
+#: Signed headers verified before: the events of one frame tend to come together.
+MAX_VERIFIED_HEADERS: Final = 1024
+Ints = NDArray[np.int64]
+_EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class Opener:
+    """What one subscriber of one topic and epoch can open."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        topic_id: bytes,
+        epoch: int,
+        slot: int,
+        pair: Secret,
+        verify_key_of: Callable[[str], VerifyKey],
+        key_bits: int = DEFAULT_KEY_BITS,
+        key_memory: int = DEFAULT_BYTES,
+    ) -> None:
+        self._codec = RecordCodec(schema)
+        self._topic_id = topic_id
+        self._epoch = epoch
+        self._slot = slot
+        self._aad = associated_data(topic_id, epoch)
+        self._key_bits = key_bits
+        #: What this subscriber holds, in at most `key_memory` bytes.
+        self.keyring = Keyring(slot, pair, self._aad, key_bits, key_memory)
+        self._ciphers = lru_cache(MAX_WARM_KEYS)(self._cipher)
+        self._verify_key_of = verify_key_of
+        self._verified = lru_cache(MAX_VERIFIED_HEADERS)(self._verify_header)
+
+    def open(self, piece: SealedPiece, event: int, use: int) -> OpenedEvent:
+        """Open one delivery of a piece, or CannotOpen."""
+        position = piece.position(event)
+        message = self._open_body(piece, event, use, position)
+        header = self._verify(piece.frames[int(piece.frame_index[event])], position, message)
+        try:
+            values, payload, content_type = self._codec.decode_one(message)
+        except Rejected as error:
+            raise CannotOpen(f"event {position} is not of its topic's schema: {error.message}") from None
+        return OpenedEvent(
+            position=position,
+            publisher=header.publisher,
+            published_at=_EPOCH_START + timedelta(microseconds=header.time),
+            sequence=header.sequence + position.row,
+            attributes=values,
+            payload=payload,
+            content_type=content_type,
+        )
+
+    def open_rows(self, piece: SealedPiece) -> list[OpenedEvent]:
+        """Everything in a piece that is for this subscriber, in order."""
+        events, uses = piece.rows_for(self._slot)
+        return [self.open(piece, e, u) for e, u in zip(events.tolist(), uses.tolist(), strict=True)]
+
+    def content_keys(self, piece: SealedPiece, events: Ints, uses: Ints) -> NDArray[np.uint8]:
+        """Step (1) alone, for many deliveries at once: a row of 32 bytes each, zeros where the body is sealed directly.
+
+        For proofs: two subscribers with one content key have one event, without opening it twice."""
+        found = np.zeros((len(events), KEY_BYTES), np.uint8)
+        rows = np.flatnonzero(piece.wrapped[events])
+        offsets = np.array([proof.offset for proof in piece.frames], np.int64)
+        keys_used = piece.uses[uses[rows]]
+        for key in np.unique(keys_used).tolist():
+            mine = rows[keys_used == key]
+            picked = events[mine]
+            nonces = aead.nonces(piece.partition, offsets[piece.frame_index[picked]], piece.row[picked])
+            opened = self._unwrapped(piece, key, nonces, piece.wraps_of(uses[mine]))
+            found[mine] = np.frombuffer(b"".join(opened), np.uint8).reshape(-1, KEY_BYTES)
+        return found
+
+    def missing(self, piece: SealedPiece, since: int = 0) -> list[Position]:
+        """Of each key that this subscriber needs for a piece, from some event on, and cannot come by: the first event
+        that is sealed under it; in order."""
+        events, uses = piece.rows_for(self._slot)
+        start = int(np.searchsorted(events, since))
+        needed, first = np.unique(piece.uses[uses[start:]], return_index=True)
+        found = []
+        for key, at in zip(needed.tolist(), (start + first).tolist(), strict=True):
+            try:
+                self.keyring.secret(piece, key)
+            except KeyMissing:
+                found.append(piece.position(int(events[at])))
+        return sorted(found)
+
+    # --- (1), (2) ----------------------------------------------------------------------------------
+
+    def _open_body(self, piece: SealedPiece, event: int, use: int, position: Position) -> bytes:
+        nonce, commitment = aead.nonce(position), piece.commitment(event)
+        key = int(piece.uses[use])
+        try:
+            if not piece.wrapped[event]:
+                cipher = self._ciphers(b"body", self.keyring.secret(piece, key))
+            else:
+                (content_key,) = self._unwrapped(piece, key, nonce, [piece.wrap(use)])
+                cipher = SealingKey(Secret(content_key), self._aad, self._key_bits)
+            return cipher.open(nonce, commitment, piece.body(event))
+        except KeyMissing:
+            raise
+        except CannotOpen:
+            # A key that came altered must not stay: the next piece, or the desk, gives the right one.
+            self.keyring.forget(piece.key_id(key))
+            raise
+
+    def _unwrapped(self, piece: SealedPiece, key: int, nonces: bytes, wraps: list[bytes]) -> list[bytes]:
+        """The content keys that were brought to the holders of a key."""
+        secret = self.keyring.secret(piece, key)
+        if piece.key_kind[key] != TABLE:
+            return self._ciphers(b"wrap", secret).unwrap_many(nonces, wraps)
+        places = [nonces[at : at + aead.NONCE_BYTES] for at in range(0, len(nonces), aead.NONCE_BYTES)]
+        return [labels.unmask(secret, place, WRAP, wrap) for place, wrap in zip(places, wraps, strict=True)]
+
+    def _cipher(self, purpose: bytes, secret: bytes) -> SealingKey:
+        make = keys.body_key if purpose == b"body" else keys.wrap_key
+        return make(Secret(secret), self._aad, self._key_bits)
+
+    # --- (3), (4) ----------------------------------------------------------------------------------
+
+    def _verify(self, proof: FrameProof, position: Position, message: bytes) -> Header:
+        header = self._verified(proof.signed)
+        path = merkle.path(proof.nodes, header.count, position.row) if proof.count == header.count else ()
+        (leaf,) = merkle.hash_messages((message,))
+        if not merkle.verify(header.root, leaf, position.row, header.count, path):
+            raise CannotOpen(f"event {position} is not among the events that {header.publisher} signed")
+        return header
+
+    def _verify_header(self, signed: bytes) -> Header:
+        try:
+            about = frame.parse_signed(signed)
+        except FrameRejected as error:
+            raise CannotOpen(f"a frame's signed header is none: {error.message}") from None
+        header = about.header
+        # Of an earlier epoch: published before a rotation and sealed after it, or sealed again under newer keys.
+        if header.topic != self._topic_id or header.epoch > self._epoch:
+            raise CannotOpen(f"{header.publisher} signed this for another topic, or for an epoch to come")
+        if not self._verify_key_of(header.publisher).verify(about.to_be_signed, about.signature):
+            raise CannotOpen(f"the signature is not {header.publisher}'s")
+        return header

@@ -1,0 +1,65 @@
+"""The keys of one node in one tree, out of what it agreed on with each of its neighbours (paper 001, section 4.1).
+
+The paper lets each node share keys "with nodes r hops away" and does not say how. Here a node and an ancestor of it, up
+to r hops above, agree on a secret pairwise and locally: k(descendant, ancestor) is derived from it for one tree. There
+is no other way to it, no key that belongs to a topic or to a publisher, and nothing that publisher and subscriber share
+when more than r hops are between them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from sealcast.errors import Misuse
+from sealcast.primitives.groups import Exponent, Group
+from sealcast.primitives.secrets import Secret
+from sealcast.protections.layered.layers import Layers, shared_exponent
+from sealcast.protections.layered.tree import Tree, TreeId
+
+
+class AgreementKeys(Protocol):
+    """What one participant shares with others in one epoch of one topic; `trust.keys.layer_keys.Agreement` is one."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def topic_id(self) -> bytes: ...
+
+    @property
+    def epoch(self) -> int: ...
+
+    def pair(self, peer: str) -> Secret | None:
+        """The secret shared with a peer whose key was announced and verified; None where there is none."""
+        ...
+
+
+def relatives(tree: Tree, name: str) -> Iterator[tuple[str, str]]:
+    """(descendant, ancestor) of every pair that a node is one of: up to r hops up, and down."""
+    if name != tree.publisher:
+        for ancestor in tree.ancestors(name)[: tree.layers]:
+            yield name, ancestor
+    level = [name]
+    for _ in range(tree.layers):
+        level = [child for at in level for child in tree.children(at)]
+        for descendant in level:
+            yield descendant, name
+
+
+def exponents_for(keys: AgreementKeys, tree: Tree, tree_id: TreeId, group: Group) -> dict[str, Exponent]:
+    """A node's keys by the other one's name. Whoever announced no key, or one that is refused, is left out."""
+    domain, found = tree_id.domain(keys.topic_id), dict[str, Exponent]()
+    for descendant, ancestor in relatives(tree, keys.name):
+        other = ancestor if descendant == keys.name else descendant
+        pair = keys.pair(other)
+        if pair is not None:
+            found[other] = shared_exponent(pair, group, domain, descendant, ancestor)
+    return found
+
+
+def layers_for(keys: AgreementKeys, tree: Tree, tree_id: TreeId, group: Group) -> Layers:
+    """The layers of one node in one tree: what brokers, publishers and subscribers all start from."""
+    if (tree.publisher, keys.epoch) != (tree_id.publisher, tree_id.epoch):
+        raise Misuse(f"these are the keys of epoch {keys.epoch} and the tree of {tree.publisher!r}, not of {tree_id}")
+    return Layers(group, exponents_for(keys, tree, tree_id, group))

@@ -1,0 +1,326 @@
+"""The filter desk of one broker of a layered topic: what its children post, verified in order, becomes its table.
+
+A turn:
+    (1) old trees are dropped; new posts are read and checked (`checks`), and what is taken changes the tables, in
+        memory (`turns`)
+    (2) whoever may not read any more, or is not below this broker any more, is withdrawn
+    (3) a record says all of it, and what has to go up because of it: appended to the table log, durable
+    (4) what the log says has to go up is posted to the parent, under numbers that follow from the log (`posting`)
+
+A crash before 3 has changed nothing: the posts are still there. A crash after 3 posts again what was posted, perhaps,
+under the same number, which the parent takes once. So a post is taken once and goes up once, whatever dies when.
+
+**Whose time is over.** A subscriber's rows stand as long as its token, and a post is judged by the time at which the
+log took it in. One that showed a newer token in time is not withdrawn because the desk came late to it; one whose token
+ended before its next post came has lost its rows by then, and says everything again.
+
+**Backpressure.** A parent that does not keep up stops this desk, some turns later, and those who post here get Busy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final, Self
+
+from sealcast.control.budgets import Allowance, Budgets
+from sealcast.errors import Misuse
+from sealcast.log import files
+from sealcast.log.port import Record
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.layered.filters.agreed import LayersOf, agreed_layers
+from sealcast.protections.layered.filters.checks import Doorkeeper, PostReason, PostRefused, Proven, refuse
+from sealcast.protections.layered.filters.fold import Credential
+from sealcast.protections.layered.filters.kept import kept_at
+from sealcast.protections.layered.filters.posting import Pusher
+from sealcast.protections.layered.filters.posts import PostLog
+from sealcast.protections.layered.filters.records import Refusal, Stream
+from sealcast.protections.layered.filters.table import TableLog
+from sealcast.protections.layered.filters.turns import TURN_BYTES, Draft, Tables
+from sealcast.trust.admin.handle import Handle
+from sealcast.trust.keys.layer_keys import LayerKeyring, overlay_of
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.overlays import Overlay
+from sealcast.trust.tokens.token import VerifiedTokens
+
+#: Records that one call makes of posts; each of about `TURN_BYTES` of them, one post at least.
+MAX_RECORDS: Final = 8
+#: Turns whose filters have not reached the parent: with more, nothing is taken in.
+MAX_BEHIND: Final = 256
+#: What a subscriber may post. Brokers pass on what others want: they are slowed down by Busy, and never refused for it.
+ALLOWANCE: Final = Allowance(per_second=200, burst=5_000)
+_SECOND_US: Final = 1_000_000
+_FOR_EVER: Final = 1 << 62
+
+
+class FilterDesk(Unpicklable):
+    """One broker's desk for one topic. Processes that run the same one take turns."""
+
+    def __init__(
+        self,
+        realm: Handle,
+        topic: str,
+        node: str,
+        *,
+        layers: LayersOf | None = None,
+        allowance: Allowance = ALLOWANCE,
+    ) -> None:
+        """`layers` gives the keys of a tree; without it, they are agreed on as everyone's are."""
+        if realm.state().topic(topic).layering is None:
+            raise Misuse(f"topic {topic!r} has no filter desks: it is not layered")
+        self.node = node
+        self._realm, self._topic = realm, topic
+        secrets = realm.broker(node)
+        paths = realm.paths.topic(topic, node)
+        files.make_directory(paths.filters)
+        self._keyring = LayerKeyring(realm, secrets.identity)
+        self._layers = layers or agreed_layers(realm, topic, secrets.identity)
+        self._lock = files.FileLock(paths.filters / "desk.lock")
+        self._posts = PostLog(paths.filter_posts)
+        self._log = TableLog(realm, topic, secrets)
+        self._identity = secrets.identity
+        self._pusher: Pusher | None = None
+        self._tables: Tables | None = None
+        self._tokens = VerifiedTokens()
+        self._budgets = Budgets(allowance)
+        self._door: Doorkeeper | None = None
+        #: Overlays of generations that are over, which never change.
+        self._past: dict[int, Overlay] = {}
+        #: The state and the time up to which nobody's time is over.
+        self._looked: tuple[int, int] = (-1, 0)
+
+    # --- for others -----------------------------------------------------------------------------------
+
+    def turn(self) -> int:
+        """Decides about all posts there are and passes on what must go up; how much moved, 0 when nothing did."""
+        with self._lock:
+            try:
+                return self._turn()
+            except BaseException:
+                # What is in memory may be ahead of the log, and the log is right.
+                self._tables = self._pusher = None
+                raise
+
+    def version(self) -> int:
+        """Of the table: how many turns have been recorded."""
+        return self._log.version()
+
+    def refused(self) -> Mapping[str, int]:
+        """How many posts, and filters of posts, were refused for which reason since the beginning."""
+        with self._lock:
+            counts = self._current().fold.refused
+            return {reason: n for reason, n in counts.items() if reason != PostReason.SEEN}
+
+    def repeated(self) -> int:
+        """How many posts came again, and were ignored."""
+        with self._lock:
+            return self._current().fold.refused[PostReason.SEEN]
+
+    def refusals(self, start: int = 0) -> list[Refusal]:
+        """The first ones of each turn from version `start` on, in words."""
+        return [told for turn in self._log.turns(start) for told in turn.told]
+
+    def snapshot(self) -> None:
+        """Makes the next start quick, whatever has changed since the last one."""
+        with self._lock:
+            self._log.snapshot(self._current().fold, always=True)
+
+    def close(self) -> None:
+        self._posts.close()
+        self._log.close()
+        self._lock.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    # --- a turn ---------------------------------------------------------------------------------------
+
+    def _turn(self) -> int:
+        tables, state = self._current(), self._realm.state()
+        announced = self.node in state.overlay(self._topic).parents and self._keyring.ensure(self._topic)
+        if announced:
+            # Those below may have waited for it.
+            state = self._realm.state()
+        if self._door is None or self._door.state is not state:
+            self._door = Doorkeeper(
+                state, self._realm.trust(state), self._topic, self.node, self._tokens, self._overlay_of
+            )
+        pusher = self._pusher = self._pusher or Pusher(self._realm, self._topic, self._identity, self._log)
+        moved = announced + pusher.push() + self._drop(tables, self._door)
+        done, up_to = self._take_posts(tables, self._door, pusher)
+        moved += done + self._withdraw(tables, self._door, up_to) + pusher.push()
+        self._log.snapshot(tables.fold)
+        return moved
+
+    def _overlay_of(self, generation: int) -> Overlay:
+        if generation not in self._past:
+            self._past[generation] = overlay_of(self._realm, self._realm.state(), self._topic, generation)
+        return self._past[generation]
+
+    def _current(self) -> Tables:
+        """The tables as the log has them: another process may have taken turns."""
+        if self._tables is None or self._tables.fold.version != self._log.version():
+            fold = self._log.fold() if self._tables is None else self._tables.fold
+            self._tables = Tables(self._log.advance(fold, self._log.version()), self._layers)
+            self._looked = (-1, 0)
+        return self._tables
+
+    def _record(self, draft: Draft, tables: Tables, taken: int) -> int:
+        """Step 3; how many steps it has."""
+        turn = draft.turn(taken)
+        if turn is None:
+            return 0
+        self._log.append(turn)
+        tables.fold.finish(turn)
+        return len(turn.steps) + sum(turn.counts.values())
+
+    # --- posts ----------------------------------------------------------------------------------------
+
+    def _take_posts(self, tables: Tables, door: Doorkeeper, pusher: Pusher) -> tuple[int, int]:
+        """How much moved, and up to which time all posts have been decided about."""
+        moved = 0
+        for _ in range(MAX_RECORDS):
+            new = self._posts.read(tables.fold.taken, TURN_BYTES) if pusher.behind() < MAX_BEHIND else []
+            draft, taken = Draft(tables, door), tables.fold.taken
+            first: _Waits | _Decided = _Decided()
+            for record in new:
+                first = self._decide(tables, draft, door, record)
+                if isinstance(first, _Waits):
+                    break
+                taken = record.offset + 1
+                if draft.size >= TURN_BYTES:
+                    break
+            moved += self._record(draft, tables, taken)
+            if taken > self._posts.taken():
+                self._posts.take(taken)
+            moved += pusher.push()
+            if isinstance(first, _Waits):
+                moved += self._end(tables, door, first.ending)
+            if not new or (isinstance(first, _Waits) and not first.ending):
+                break
+        unread = self._posts.read(tables.fold.taken, 1)
+        return moved, unread[0].time_us if unread else self._realm.clock()
+
+    def _decide(self, tables: Tables, draft: Draft, door: Doorkeeper, record: Record) -> _Waits | _Decided:
+        """One post: taken, or refused with a reason; or it waits."""
+        fold, sender = tables.fold, ""
+        try:
+            proven = door.prove(record, fold.kept)  # (1) to (9)
+            sender, number_of = proven.stream.sender, draft.open(proven.tree)
+            door.check_number(proven, fold.trees[number_of].heads)  # (10)
+        except PostRefused as error:
+            draft.refused(record.offset, sender, error)
+            return _Decided()
+        if not tables.can_pass_on(number_of) and tables.may_yet(number_of, door):
+            return _Waits(())
+        stream, known = proven.stream, fold.credentials.get(sender)
+        if stream.own and known is not None and known.until_us <= proven.time_us and (held := fold.held(stream)):
+            return _Waits(held)
+        try:
+            shown = self._admit(door, proven)
+        except PostRefused as error:
+            draft.refused(record.offset, sender, error)
+            draft.seen(number_of, proven)
+            return _Decided()
+        if proven.post.header.fresh and draft.weight(number_of, stream) > TURN_BYTES:
+            return _Waits(((number_of, stream),))
+        if shown is not None and _supersedes(shown, known, door, proven):
+            draft.shown(sender, shown)
+            self._looked = self._looked[0], min(self._looked[1], shown.until_us)
+        draft.take(number_of, proven)
+        return _Decided()
+
+    def _admit(self, door: Doorkeeper, proven: Proven) -> Credential | None:
+        """Whether its sender may: a broker because it is one, a subscriber by its token, which is returned."""
+        if not proven.stream.own:
+            # (13) what others want is not taken back as a whole
+            if proven.post.header.fresh:
+                refuse(PostReason.FRESH, "a broker says what changes, one by one")
+            return None
+        credential = Credential(proven.post.token, door.check_token(proven))  # (11), (12)
+        # (14) no more than anyone needs
+        if not self._budgets.spend(proven.stream.sender, proven.time_us).admitted:
+            refuse(PostReason.BUDGET, f"{proven.stream.sender!r} posts more than {ALLOWANCE.per_second} a second")
+        self._budgets.good(proven.stream.sender)
+        return credential
+
+    # --- without a post -------------------------------------------------------------------------------
+
+    def _withdraw(self, tables: Tables, door: Doorkeeper, now_us: int) -> int:
+        """Whatever came from those who have no part in it any more."""
+        if self._looked[0] == door.state.version and now_us < self._looked[1]:
+            return 0
+        moved = self._end(tables, door, tuple(self._gone(tables, door, now_us)))
+        self._looked = door.state.version, _next_end(door, tables.fold.credentials, now_us)
+        return moved
+
+    def _gone(self, tables: Tables, door: Doorkeeper, now_us: int) -> Iterator[tuple[int, Stream]]:
+        standing: dict[tuple[Stream, int], bool] = {}
+        for number_of, tree in tables.fold.trees.items():
+            # In a tree of a generation that is over, everyone stands where they stood.
+            current = tree.id.generation == door.overlay.generation
+            for stream in tree.rows:
+                at = stream, tree.id.epoch
+                if at not in standing:
+                    standing[at] = self._counts(tables, door, *at, now_us)
+                if not standing[at] or (current and not door.is_below(stream, tree.id.generation)):
+                    yield number_of, stream
+
+    def _counts(self, tables: Tables, door: Doorkeeper, stream: Stream, epoch: int, now_us: int) -> bool:
+        if not stream.own:
+            return door.still_routes(stream.sender)
+        known = tables.fold.credentials.get(stream.sender)
+        return known is not None and door.still_reads(stream.sender, known.token, now_us, epoch)
+
+    def _end(self, tables: Tables, door: Doorkeeper, ending: tuple[tuple[int, Stream], ...]) -> int:
+        """Withdraws these streams, in as many records as it takes."""
+        moved, draft = 0, Draft(tables, door)
+        for number_of, stream in ending:
+            while not draft.withdraw(number_of, stream):
+                moved += self._record(draft, tables, tables.fold.taken)
+                draft = Draft(tables, door)
+        return moved + self._record(draft, tables, tables.fold.taken)
+
+    def _drop(self, tables: Tables, door: Doorkeeper) -> int:
+        """Trees by which nothing is routed any more; then the keys for them."""
+        kept, draft = kept_at(door.state, door.topic, self._realm.clock()), Draft(tables, door)
+        draft.keep(kept.and_since(tables.fold.kept))
+        moved = self._record(draft, tables, tables.fold.taken)
+        if moved:
+            self._past = {generation: old for generation, old in self._past.items() if generation >= kept.generation}
+            self._keyring.forget(door.topic.name, before=kept.epoch)
+        return moved
+
+
+@dataclass(frozen=True, slots=True)
+class _Decided:
+    """A post that was taken or refused."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """A post that cannot be decided about yet: these streams have to end first; or, if none, a key has to come."""
+
+    ending: tuple[tuple[int, Stream], ...]
+
+
+def _supersedes(shown: Credential, known: Credential | None, door: Doorkeeper, proven: Proven) -> bool:
+    """Of two tokens the later end counts, unless that one is void by now."""
+    if known is None or shown.until_us > known.until_us:
+        return True
+    sender, at_us, epoch = proven.stream.sender, proven.time_us, door.topic.epoch
+    return shown.token != known.token and not door.still_reads(sender, known.token, at_us, epoch)
+
+
+def _next_end(door: Doorkeeper, credentials: Mapping[str, Credential], now_us: int) -> int:
+    """When it is next worth looking, if nothing is decided until then: a token ends, or a right, or a grace."""
+    times = [c.until_us for c in credentials.values()]
+    for name in credentials:
+        term = door.state.terms_of(door.topic.name, name).get(Right.SUBSCRIBE)
+        if term is not None and term.until_us is not None:
+            times.append(term.until_us)
+    times.append(door.topic.epoch_starts[-1] + door.topic.parameters.grace_s * _SECOND_US + 1)
+    return min((t for t in times if t > now_us), default=_FOR_EVER)

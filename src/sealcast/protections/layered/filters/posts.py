@@ -1,0 +1,200 @@
+"""Posting filters to a broker of a layered topic: signed, numbered, appended to its log, durable on return.
+
+    NODE/topics/TOPIC/filters/in         an embedded log of posts (`wire.posts`), from everyone below the broker
+    NODE/topics/TOPIC/filters/in/taken   how far the broker's desk has read: what is beyond it, waits
+
+Subscribers and brokers post alike; the desk decides (desk.py). Waiting posts are bounded, and beyond
+that posting is Busy: a broker that is down for a while is no reason to lose filters, and none to fill its disk either.
+
+**Numbers.** The desk takes a number once and none below it, for each sender, tree and kind of post. Who wants an effect
+exactly once chooses the number, writes down what it is about to post, and posts the same under the same number after a
+crash. Who names no number gets one by the clock.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple, Protocol, Self
+
+from sealcast.control.topics import Busy
+from sealcast.errors import Misuse
+from sealcast.log import files
+from sealcast.log.embedded import EmbeddedLog
+from sealcast.log.port import Record
+from sealcast.log.segment import list_segments, path_of
+from sealcast.primitives.sign import SigningKey
+from sealcast.trust.layout import Layout
+from sealcast.trust.realm.state import RealmState
+from sealcast.wire import posts
+from sealcast.wire.frame import token_digest
+from sealcast.wire.posts import Filter, Header
+
+#: Posts that may wait at one broker, and their bytes.
+MAX_WAITING: Final = 65_536
+MAX_WAITING_BYTES: Final = 256 << 20
+_SEGMENT_BYTES: Final = 16 << 20
+
+
+class Tree(Protocol):
+    """Which tree of the topic; `protections.layered.tree.TreeId` is one."""
+
+    @property
+    def publisher(self) -> str: ...
+    @property
+    def epoch(self) -> int: ...
+    @property
+    def generation(self) -> int: ...
+
+
+class Sender(Protocol):
+    """Who posts; `trust.keys.identity.Identity` is one."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def signer(self) -> SigningKey: ...
+
+
+class RealmHandle(Protocol):
+    """What is asked of a realm here; `deployment.Realm` is one."""
+
+    @property
+    def paths(self) -> Layout: ...
+    @property
+    def clock(self) -> Callable[[], int]: ...
+    def state(self, version: int | None = None) -> RealmState: ...
+
+
+class Numbered(NamedTuple):
+    """What is to be posted in one tree. More than fits into one post goes into several, numbered on from this."""
+
+    tree: Tree
+    filters: Sequence[Filter]
+    number: int
+    #: The first of them says that everything before has ended.
+    fresh: bool = False
+
+
+class PostLog:
+    """The posts to one broker. Any number of processes append; its desk alone takes."""
+
+    def __init__(
+        self, directory: Path, *, max_waiting: int = MAX_WAITING, max_waiting_bytes: int = MAX_WAITING_BYTES
+    ) -> None:
+        self.directory = directory
+        self._max_waiting, self._max_bytes = max_waiting, max_waiting_bytes
+        self._log = EmbeddedLog(directory, segment_bytes=_SEGMENT_BYTES)
+
+    def append(self, made: Sequence[bytes]) -> None:
+        """All of them, neighbours, durable on return; Busy when too many wait."""
+        taken = max(self.taken(), self._log.start())
+        waiting = self._log.end() - taken
+        # Those that race past the bound are one append a sender, and retention leaves room for twice as much.
+        if waiting >= self._max_waiting or (waiting and self._bytes_since(taken) > self._max_bytes):
+            raise Busy(
+                f"{waiting} filter posts wait in {self.directory}, {self._max_waiting} may; nothing was posted",
+                hint="try again a little later; is the broker running? sealcast run",
+            )
+        self._log.append(made)
+
+    def read(self, start: int, max_bytes: int) -> list[Record]:
+        """What comes at `start` and after it, at most so much; something, if there is anything."""
+        first = max(start, self._log.start())
+        return list(self._log.read(first, None, max_bytes)) if first < self._log.end() else []
+
+    def end(self) -> int:
+        return self._log.end()
+
+    def taken(self) -> int:
+        path = self.directory / "taken"
+        try:
+            return int.from_bytes(path.read_bytes()[:8], "big")
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise files.trouble(error, path, "reading") from error
+
+    def take(self, offset: int) -> None:
+        """Its desk needs nothing before `offset` any more. Not synced: what is lost of it makes the queue seem longer,
+        until the next turn."""
+        path = self.directory / "taken"
+        staged = path.with_name(f".taken-{os.getpid()}")
+        with files.named(path, "writing"):
+            staged.write_bytes(offset.to_bytes(8, "big"))
+            staged.rename(path)
+        self._log.retain(max_bytes=2 * self._max_bytes + _SEGMENT_BYTES)
+
+    def _bytes_since(self, offset: int) -> int:
+        """Of the segments that have records at `offset` or after it: at most one segment more than there is."""
+        firsts = list_segments(self.directory)
+        since = max(bisect_right(firsts, offset) - 1, 0)
+        with files.named(self.directory, "reading"):
+            return sum(path_of(self.directory, first).stat().st_size for first in firsts[since:])
+
+    def close(self) -> None:
+        self._log.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+
+def signed_posts(topic_id: bytes, sender: Sender, receiver: str, what: Numbered, token: bytes = b"") -> list[bytes]:
+    """The posts that say it, in order."""
+    made = []
+    for part, filters in enumerate(posts.batches(what.filters)):
+        body, fresh = posts.encode_body(filters), what.fresh and part == 0
+        header = Header(
+            topic_id,
+            receiver,
+            sender.name,
+            what.tree.publisher,
+            what.tree.epoch,
+            what.tree.generation,
+            what.number + part,
+            fresh,
+            posts.digest(body),
+            token_digest(token),
+        )
+        made.append(posts.encode(header, sender.signer.sign(posts.to_be_signed(header)), body, token))
+    return made
+
+
+def post_many(
+    realm: RealmHandle, topic: str, sender: Sender, to_broker: str, what: Iterable[Numbered], token: bytes = b""
+) -> None:
+    """All of them in one durable append; Busy, and nothing was posted, when the broker does not keep up."""
+    about = realm.state().topic(topic)
+    made = [each for one in what for each in signed_posts(about.id, sender, to_broker, one, token)]
+    if not made:
+        raise Misuse("there is nothing to post")
+    with PostLog(realm.paths.topic(topic, to_broker).filter_posts) as log:
+        log.append(made)
+
+
+def post(
+    realm: RealmHandle,
+    topic: str,
+    sender: Sender,
+    to_broker: str,
+    tree: Tree,
+    filters: Sequence[Filter],
+    token: bytes = b"",
+    *,
+    number: int | None = None,
+    fresh: bool = False,
+) -> int:
+    """Filters for one tree, durable on return; the number of the post, or of the last one if it took several.
+
+    The same number again is the same post again, and has no second effect. With `fresh`, all that the sender asked for
+    in this tree before ends with it. Without filters it shows a newer token.
+    """
+    given = time.time_ns() // 1000 if number is None else number
+    post_many(realm, topic, sender, to_broker, [Numbered(tree, filters, given, fresh)], token)
+    return given + len(posts.batches(filters)) - 1

@@ -1,0 +1,328 @@
+"""What a subscriber of a `layered` topic wants, said to its broker in a way that only tells where events should go.
+
+    filter --check--> condition --labels--> conjunctions --encrypt_filter, tree by tree--> posts to its broker
+
+The text stays in files of its own (`own_filters`). Every publisher has a tree of its own, and a new epoch or generation
+has new ones: what is wanted is said again in each tree that does not know it yet (`refresh`), and a newer token is
+shown before the one before it ends. Whoever reads does that on the way; beside a pipeline that runs, `refresh_all` does
+it for everyone whose keys are here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import count
+from typing import Final, Self
+
+from sealcast.control.wallet import Wallet
+from sealcast.errors import Misuse, NotFound, Rejected, SealcastError, Unavailable
+from sealcast.filters.check import fit
+from sealcast.filters.evaluate import evaluate
+from sealcast.filters.labels import LabelCost, LabelFilter, label_filter
+from sealcast.filters.parse import parse
+from sealcast.filters.tree import Condition
+from sealcast.model.event import OpenedEvent
+from sealcast.model.names import NAME
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.layered.filters.posts import Numbered, post_many
+from sealcast.protections.layered.messages import FilterMessage
+from sealcast.protections.layered.own_filters import MAX_FILTERS, OwnFilter, OwnFilters
+from sealcast.protections.layered.standing import Standing, layering_of, trees_now
+from sealcast.protections.layered.subscribe import Subscriber
+from sealcast.protections.layered.told import Due, Told
+from sealcast.protections.layered.tree import TreeId
+from sealcast.trust.deployment import Realm
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.keys.layer_keys import LayerKeyring, key_file, own_identity
+from sealcast.trust.realm.changes import Grant, Revoke, Right
+from sealcast.trust.realm.state import RealmState
+from sealcast.wire import posts
+from sealcast.wire.frame import token_digest
+
+#: Filters kept compiled.
+MAX_COMPILED: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Refreshed:
+    """What became of telling a broker what is wanted."""
+
+    #: Posts that were made; trees that know everything now; and publishers whose trees wait for somebody's key.
+    posts: int
+    trees: int
+    waiting: tuple[str, ...]
+
+
+class Interests(Unpicklable):
+    """One entity's filters on one topic. Close it."""
+
+    def __init__(self, realm: Realm, topic: str, name: str, *, identity: Identity | None = None) -> None:
+        self.realm, self.topic, self.name = realm, topic, name
+        state = realm.state()
+        about = state.topic(topic)
+        layering_of(state, topic)
+        self._identity = own_identity(realm, state, name) if identity is None else identity
+        self._schema = about.schema
+        self._own = own_filters(realm, state, topic, name)
+        self._standing = Standing(realm, topic, self._identity)
+        self._wallet: Wallet | None = None
+        self._compiled = lru_cache(MAX_COMPILED)(self._compile)
+        #: The filters as of the last look: events are many, and filters change seldom.
+        self._live: list[OwnFilter] | None = None
+        #: Why the last attempt to tell its broker came to nothing, if it did; it is made again.
+        self.trouble: SealcastError | None = None
+
+    # --- what is wanted -------------------------------------------------------------------------------
+
+    def filters(self) -> list[OwnFilter]:
+        """The filters, oldest first."""
+        ending = self._own.told().ending
+        return [each for number, each in self._own.all().items() if number not in ending]
+
+    def cost(self, text: str) -> LabelCost:
+        """How many labels a filter takes; FilterRejected, naming what can be, when labels cannot express it."""
+        return self._compiled(text)[1].cost
+
+    def add(self, text: str, id: str | None = None, *, broker: str | None = None) -> OwnFilter:
+        """A filter; without an id it gets the subscriber's name and a number."""
+        return self.add_many([(text, id)], broker=broker)[0]
+
+    def add_many(self, wanted: Sequence[tuple[str, str | None]], *, broker: str | None = None) -> list[OwnFilter]:
+        """(filter, id or None) each: all of them, or none. Whoever has no place in the overlay gets one, at `broker` if
+        it is named. They are kept on return, and told to the broker as soon as that is possible (`trouble`)."""
+        state = self.realm.state()
+        state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
+        for text, _ in wanted:
+            self._compiled(text)
+        self._take_place(state, broker)
+        with self._own.locked():
+            told, known = self._own.told(), {each.id for each in self._own.all().values()}
+            if len(known) + len(wanted) > MAX_FILTERS:
+                raise Misuse(f"{self.name!r} can have {MAX_FILTERS} filters on a topic")
+            ids = list(self._ids(state, [id for _, id in wanted], known))
+            for (text, _), id in zip(wanted, ids, strict=True):
+                self._own.check(id, text)
+            # Numbers first: those of filters that were never written are not missed.
+            told = replace(told, filters=told.filters + len(wanted), version=told.version or state.version)
+            self._own.save(told)
+            numbered = zip(count(told.filters - len(wanted) + 1), ids, wanted, strict=False)
+            made = [self._own.keep(number, id, text) for number, id, (text, _) in numbered]
+        self.try_refresh()
+        return made
+
+    def remove(self, ids: Iterable[str]) -> list[OwnFilter]:
+        """Ends filters, all of them or none."""
+        with self._own.locked():
+            told = self._own.told()
+            by_id = {each.id: each for number, each in self._own.all().items() if number not in told.ending}
+            gone = []
+            for id in dict.fromkeys(ids):
+                if id not in by_id:
+                    raise NotFound(
+                        f"{self.name!r} has no subscription {id!r} on topic {self.topic!r}",
+                        hint=f"those it has: sealcast subscription list --topic {self.topic} --as {self.name}",
+                    )
+                gone.append(by_id[id])
+            self._own.save(replace(told, ending=told.ending | {each.number for each in gone}))
+        self.try_refresh()
+        return gone
+
+    def matching(self, event: OpenedEvent) -> list[str]:
+        """The ids of those filters that an event is for: only whoever has them can say."""
+        if self._live is None:
+            self._live = self.filters()
+        values = dict(event.attributes)
+        return [each.id for each in self._live if evaluate(self._compiled(each.text)[0], values) is True]
+
+    # --- telling the broker ---------------------------------------------------------------------------
+
+    def try_refresh(self) -> Refreshed | None:
+        """`refresh`; what keeps it from being done now is `trouble`, and no reason to lose anything."""
+        try:
+            done = self.refresh()
+        except (Unavailable, Rejected, Misuse) as error:
+            self.trouble = error
+            return None
+        self.trouble = None
+        return done
+
+    def refresh(self) -> Refreshed:
+        """Tells the broker whatever it does not know yet: of new filters and of ended ones, in new trees, by newer
+        tokens. It costs little when there is nothing to tell."""
+        self._live = None
+        if not self._own.all():
+            return Refreshed(0, 0, ())
+        state = self.realm.state()
+        state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
+        home = self._take_place(state, None)
+        state = self.realm.state()
+        held = self._tokens().get(self.topic, Right.SUBSCRIBE, state)
+        token, half = held.token, (held.claims.not_before_us + held.claims.expires_us) // 2
+        trees = trees_now(state, self.topic, self.name)
+        ready = {tree: found for tree in trees if (found := self._standing.encrypter(state, tree)) is not None}
+        with self._own.locked():
+            told, made = self._own.told().at(home, ready), 0
+            decided = decided_since(self.realm, told.version, state.version, self.topic, self.name)
+            told = replace(told.seen(state.version, decided=decided), renew_us=half)
+            for due in self._due(told, ready, token_digest(token)):
+                told, posts_made = self._say(told, due, ready[due.tree], token)
+                made += posts_made
+            told = self._forget(told)
+            if told != self._own.told():
+                self._own.save(told)
+        return Refreshed(made, len(ready), tuple(tree.publisher for tree in trees if tree not in ready))
+
+    def homes(self) -> tuple[str, ...]:
+        """Every broker where something may be for this subscriber, the oldest first, the current one last."""
+        known, at = self._own.told().homes, self.realm.state().overlay(self.topic).places.get(self.name)
+        return known if at is None else (*(home for home in known if home != at), at)
+
+    @property
+    def standing(self) -> Standing:
+        return self._standing
+
+    def close(self) -> None:
+        if self._wallet is not None:
+            self._wallet.close()
+            self._wallet = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    def _compile(self, text: str) -> tuple[Condition, LabelFilter]:
+        condition = fit(parse(text), self._schema)
+        return condition, label_filter(condition, self._schema)
+
+    def _take_place(self, state: RealmState, broker: str | None) -> str:
+        """Its place in the overlay and its key of this epoch, both there on return."""
+        home = state.overlay(self.topic).places.get(self.name)
+        if home is not None and broker not in (None, home):
+            raise Misuse(
+                f"{self.name!r} is at broker {home!r}",
+                hint=f"it can move: sealcast subscription move {self.topic} --as {self.name} --to {broker}",
+            )
+        if home is None:
+            home = self.realm.place_subscriber(self.topic, self.name, broker)
+        LayerKeyring(self.realm, self._identity).ensure(self.topic)
+        return home
+
+    def _tokens(self) -> Wallet:
+        if self._wallet is None:
+            self._wallet = Wallet(self.realm, self.name, identity=self._identity)
+        return self._wallet
+
+    def _ids(self, state: RealmState, given: Sequence[str | None], known: set[str]) -> Iterator[str]:
+        """Those that were given, if nobody has them; else the subscriber's name and the next number that is free."""
+        taken, numbers = known | {id for id in given if id is not None}, count(1)
+        for id in given:
+            if id is not None:
+                if not NAME.fullmatch(id):
+                    raise Misuse(f"{id!r} is no id: letters, digits, dot, dash and underscore, at most 64")
+                if id in known or id in state.subscription_topics:
+                    raise Misuse(f"subscription id {id!r} is taken", hint="leave --id away: ids are made")
+                known.add(id)
+            while id is None:
+                made = f"{self.name}-{next(numbers)}"
+                if made not in taken and made not in state.subscription_topics:
+                    id = made
+            yield id
+
+    def _due(self, told: Told, ready: dict[TreeId, Subscriber], token: bytes) -> Iterator[Due]:
+        if told.pending is not None:
+            yield told.pending
+            told = told.after(told.pending, 1)
+        yield from told.due(self._own.all(), ready, token, self.realm.clock())
+
+    def _say(self, told: Told, due: Due, encrypter: Subscriber, token: bytes) -> tuple[Told, int]:
+        """One tree's posts, durable on return, and counted once whatever happens in between."""
+        due = told.numbered(due, self.realm.clock()) if due.number == 0 else due
+        if told.pending != due:
+            self._own.save(replace(told, pending=due))
+        filters = self._own.all()
+        messages = [
+            message
+            for remove, numbers in ((True, due.remove), (False, due.add))
+            for number in numbers
+            for message in self._encrypted(encrypter, filters[number], remove)
+        ]
+        post_many(
+            self.realm,
+            self.topic,
+            self._identity,
+            told.home,
+            [Numbered(due.tree, messages, due.number, due.fresh)],
+            token,
+        )
+        told = told.after(due, len(posts.batches(messages)))
+        self._own.save(told)
+        return told, 1
+
+    def _encrypted(self, encrypter: Subscriber, own: OwnFilter, remove: bool) -> list[FilterMessage]:
+        return encrypter.encrypt_filter(self._compiled(own.text)[1], remove=remove)
+
+    def _forget(self, told: Told) -> Told:
+        for number in told.ended:
+            self._own.forget(number)
+        return replace(told, ending=told.ending - told.ended) if told.ended else told
+
+
+# --- for everyone whose keys are here -----------------------------------------------------------------
+
+
+def own_filters(realm: Realm, state: RealmState, topic: str, name: str) -> OwnFilters:
+    return OwnFilters(realm.paths.root / "wallets", name, state.topic(topic).id)
+
+
+def decided_since(realm: Realm, version: int, now: int, topic: str, name: str) -> bool:
+    """Whether, after a version of the realm, something was decided about an entity's rights on a topic."""
+    return any(
+        isinstance(change, Grant | Revoke) and (change.topic, change.entity) == (topic, name)
+        for _, _, change in realm.registry.changes(version + 1, now)
+    )
+
+
+def subscribers_here(realm: Realm, state: RealmState, topic: str) -> list[str]:
+    """The subscribers of a layered topic whose own keys and filters are on this machine."""
+    wallets, id = realm.paths.root / "wallets", state.topic(topic).id.hex()
+    names = [path.name for path in sorted(wallets.iterdir())] if wallets.is_dir() else []
+    return [
+        name
+        for name in names
+        if name in state.entities
+        and (wallets / name / "interests" / id).is_dir()
+        and key_file(realm, state, name).exists()
+    ]
+
+
+def refresh_all(
+    realm: Realm, topics: Iterable[str] | None = None
+) -> Iterator[tuple[str, str, Refreshed | SealcastError]]:
+    """`refresh` for every subscriber of layered topics whose keys are here and who has something to tell its broker:
+    (topic, name, what came of it)."""
+    state, now = realm.state(), realm.clock()
+    for topic in state.topics if topics is None else topics:
+        if state.topic(topic).layering is None:
+            continue
+        for name in subscribers_here(realm, state, topic):
+            own, home = own_filters(realm, state, topic, name), state.overlay(topic).places.get(name)
+            try:
+                told = own.told()
+                due = told.is_due(own.numbers(), home, trees_now(state, topic, name), now) or (
+                    decided_since(realm, told.version, state.version, topic, name)
+                )
+                if not due or not own.numbers() or not state.may_subscribe(topic, name, now):
+                    continue
+                with Interests(realm, topic, name) as interests:
+                    done = interests.refresh()
+            except (Unavailable, Rejected, Misuse) as error:
+                # Keys under another lock, a center that is away: one's trouble is not the others'.
+                yield topic, name, error
+            else:
+                yield topic, name, done

@@ -1,0 +1,114 @@
+"""A publisher's way on a `layered` topic: events become notifications for every root broker of the overlay.
+
+By the newest registry, each time: who stands where down to r hops, and with which announced keys. While none of that
+changes, nothing is worked out again, whatever else the registry learns. On first use, and in each new epoch, the
+publisher announces its own key; from then on there is a tree of its own, and subscribers say in it what they want.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from sealcast.errors import Misuse
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.layered.interests import refresh_all
+from sealcast.protections.layered.sealing import NotificationSealer, chunks
+from sealcast.protections.layered.standing import Below, layering_of
+from sealcast.protections.ways import Checked, Messages
+from sealcast.trust.deployment import Realm
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.keys.layer_keys import LayerKeyring, agreement_keys
+from sealcast.trust.layout import FIRST_BROKER
+from sealcast.trust.realm.state import RealmState
+
+#: Of the messages of one frame, two an event; its limits on the wire are far above.
+EVENTS_PER_FRAME: Final = 1_000
+BYTES_PER_FRAME: Final = 4 << 20
+
+
+class Notifying(Unpicklable):
+    """One publisher on one layered topic."""
+
+    def __init__(self, realm: Realm, topic: str, identity: Identity, broker: str = FIRST_BROKER) -> None:
+        if broker != FIRST_BROKER:
+            raise Misuse(
+                f"topic {topic!r} is layered: its publishers stand above all root brokers, and publish at each of them",
+                hint=f"leave --broker away; where brokers stand: sealcast overlay show {topic}",
+            )
+        self._realm, self._topic, self._identity = realm, topic, identity
+        self._keyring = LayerKeyring(realm, identity)
+        self._below: Below | None = None
+        self._subscribers: frozenset[str] = frozenset()
+        self._sealer: NotificationSealer | None = None
+
+    def take(self, state: RealmState) -> Sequence[str]:
+        self._refuse_without_brokers(state)
+        if self._keyring.ensure(self._topic, publishes=True):
+            state = self._realm.state()
+        overlay, below = state.overlay(self._topic), Below.of(state, self._topic, self._identity.name)
+        subscribers = frozenset(name for name in below.parents if name in overlay.places)
+        if self._sealer is None or below != self._below or subscribers != self._subscribers:
+            self._rebuild(state, below, subscribers)
+            if self._below is None or self._below.tree != below.tree:
+                self._introduce()
+            self._below, self._subscribers = below, subscribers
+        reached = {target[0] for target in self._made.targets}
+        return [root for root in overlay.roots if root in reached]
+
+    def check(self, event: Checked) -> None:
+        self._made.check(event.values, event.payload)
+
+    def messages(self, batch: Sequence[Checked]) -> Iterator[Messages]:
+        values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
+        roots = {target[0] for target in self._made.targets}
+        for chunk in chunks(self._made.seal(values, payloads, kinds), EVENTS_PER_FRAME, BYTES_PER_FRAME):
+            yield len(chunk.events), {root: chunk.messages(root) for root in roots}
+
+    # --- inside ---------------------------------------------------------------------------------------
+
+    @property
+    def _made(self) -> NotificationSealer:
+        assert self._sealer is not None
+        return self._sealer
+
+    def _introduce(self) -> None:
+        """Whoever wants something says so in a new tree when it hears of it. Those whose keys are at hand, as in a
+        realm that lives in one directory, do it now: before the first event, and not some time after it."""
+        for _ in refresh_all(self._realm, [self._topic]):
+            pass  # what one of them cannot do now, it does later; the publisher goes on
+
+    def _refuse_without_brokers(self, state: RealmState) -> None:
+        overlay = state.overlay(self._topic)
+        if not overlay.roots:
+            raise Misuse(
+                f"topic {self._topic!r} has no broker in its overlay: nobody would take its events in",
+                hint=f"add one: sealcast overlay add {self._topic} BROKER",
+            )
+        if self._identity.name in overlay.parents:
+            raise Misuse(
+                f"broker {self._identity.name!r} routes topic {self._topic!r}, and cannot publish on it, too",
+                hint="publish as another entity",
+            )
+
+    def _rebuild(self, state: RealmState, below: Below, subscribers: frozenset[str]) -> None:
+        about, layering = state.topic(self._topic), layering_of(state, self._topic)
+        layers = below.keys(agreement_keys(self._realm, self._identity, state, self._topic), layering.algebra)
+        targets = below.targets(layers, subscribers)
+        if not targets:
+            raise self._nowhere(state, below)
+        self._sealer = NotificationSealer(about.schema, about.id, below.tree, layers, targets, padded=layering.padded)
+
+    def _nowhere(self, state: RealmState, below: Below) -> Misuse:
+        silent = [name for name in state.overlay(self._topic).parents if below.announced.get(name, b"") is None]
+        if silent:
+            return Misuse(
+                f"no event could be routed: {silent[0]!r} has not announced its key for epoch {below.tree.epoch} of "
+                f"topic {self._topic!r} yet",
+                hint="brokers do that when they run: sealcast run, or sealcast run --once",
+            )
+        return Misuse(
+            f"no event could be routed: below the roots of topic {self._topic!r} there is neither a broker nor a "
+            "subscriber",
+            hint=f"add a broker: sealcast overlay add {self._topic} BROKER --under {next(iter(below.parents))}",
+        )

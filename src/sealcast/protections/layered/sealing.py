@@ -1,0 +1,149 @@
+"""Events -> what each root broker of a `layered` topic gets: cores, and entries that only brokers on the way can use.
+
+    values, payload, kind --record--> message --encrypt_notification--> core [event id, body]      once, for all
+                                                                        entries, of each root      its targets' alone
+
+What the body seals is the whole record, attributes and payload alike: an event's attributes are as secret as the rest.
+Labels are made for a batch at once, each distinct one is encrypted once for a target, and the work of one event beyond
+that is its payload key: one power a target.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sealcast.errors import EventRejected
+from sealcast.filters.labels import Labeller
+from sealcast.model.schema import Schema, Value
+from sealcast.primitives.groups import CachedHashes
+from sealcast.protections.layered.layers import Layers
+from sealcast.protections.layered.messages import MAX_TOKENS, Notification
+from sealcast.protections.layered.publish import EVENT_BYTES, Publisher
+from sealcast.protections.layered.tree import Path, TreeId
+from sealcast.wire.limits import MAX_MESSAGE_BYTES
+from sealcast.wire.notifications import Core, encode_core, encode_entries
+from sealcast.wire.records import RecordCodec
+
+#: What a core and an entry have beside what they carry: heads, lengths, id, commitment and tag, generously.
+OVERHEAD: Final = 256
+ENTRY_OVERHEAD: Final = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Sealed:
+    """One event as it goes to the roots."""
+
+    core: bytes
+    #: By root broker.
+    entries: Mapping[str, bytes]
+
+    @property
+    def size(self) -> int:
+        """Of both messages, at the root where they are largest."""
+        return len(self.core) + max(map(len, self.entries.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Neighbouring events that make one frame for each root."""
+
+    events: Sequence[Sealed]
+
+    def messages(self, root: str) -> list[bytes]:
+        """Two an event: 2i is its core, 2i + 1 its entries for this root."""
+        return [message for event in self.events for message in (event.core, event.entries[root])]
+
+
+class NotificationSealer:
+    """One publisher in one of its trees."""
+
+    def __init__(
+        self,
+        schema: Schema,
+        topic_id: bytes,
+        tree: TreeId,
+        layers: Layers,
+        targets: Iterable[Path],
+        *,
+        padded: bool = False,
+    ) -> None:
+        """Padded, every event has as many labels as the schema allows."""
+        self.tree = tree
+        self._codec = RecordCodec(schema)
+        self._labeller = Labeller(schema)
+        self._pad_to = self._labeller.most() if padded else 0
+        self._domain = tree.domain(topic_id)
+        self._targets: tuple[Path, ...] = ()
+        self._widest = 0
+        self._wire = layers.group.wire_bytes
+        hashes = CachedHashes(layers.group, self._domain)
+        self._publisher = Publisher(layers, hashes, (), self._domain)
+        self.retarget(targets)
+
+    @property
+    def targets(self) -> tuple[Path, ...]:
+        return self._targets
+
+    def retarget(self, targets: Iterable[Path]) -> None:
+        """Brokers or subscribers came or went without a new tree."""
+        self._targets = tuple(sorted(targets))
+        self._publisher.retarget(self._targets)
+        roots = [target[0] for target in self._targets]
+        self._widest = max((roots.count(root) for root in set(roots)), default=0)
+
+    def check(self, values: Mapping[str, Value], payload: bytes) -> None:
+        """EventRejected, if what it would become is more than the wire carries."""
+        texts = sum(4 * len(value) for value in values.values() if isinstance(value, str))
+        if len(payload) + texts + OVERHEAD > MAX_MESSAGE_BYTES - OVERHEAD:
+            (message,) = self._codec.encode([values], [payload])
+            if len(message) + OVERHEAD > MAX_MESSAGE_BYTES:
+                raise EventRejected(f"the event takes {len(message)} bytes, too many to be sealed as a whole")
+        if self._fits(self._labeller.most()):
+            return
+        labels = self._pad_to or len(set(self._labeller.labels(values)))
+        if not self._fits(labels):
+            raise EventRejected(
+                f"the event has {labels} labels for each of {self._widest} places below one root broker: more than one "
+                "message carries",
+                hint="shorter texts have fewer labels; so do bounded numbers with a coarser step",
+            )
+
+    def _fits(self, labels: int) -> bool:
+        size = OVERHEAD + self._widest * (labels * self._wire + self._wire + ENTRY_OVERHEAD)
+        return labels <= MAX_TOKENS and size <= MAX_MESSAGE_BYTES
+
+    def seal(
+        self, values: Sequence[Mapping[str, Value]], payloads: Sequence[bytes], kinds: Sequence[str]
+    ) -> Iterator[Sealed]:
+        """Events that passed `check`, in order; as many at a time as fit into memory twice."""
+        records = self._codec.encode(values, payloads, kinds)
+        labels = self._labeller.batch(self._codec.decode(records).columns)
+        for row, record in enumerate(records):
+            yield self._seal(labels.of(row), record)
+
+    def _seal(self, labels: Sequence[bytes], record: bytes) -> Sealed:
+        event = os.urandom(EVENT_BYTES)
+        made = self._publisher.encrypt_notification(labels, record, event, pad_to=self._pad_to)
+        body = next(iter(made.values())).body
+        core = encode_core(Core(event, self.tree.generation, body))
+        return Sealed(core, {root: encode_entries(_plain(each)) for root, each in made.items()})
+
+
+def _plain(message: Notification) -> list[tuple[tuple[bytes, ...], bytes, bool]]:
+    return [(entry.tokens, entry.key, entry.final) for entry in message.entries]
+
+
+def chunks(events: Iterable[Sealed], most_events: int, most_bytes: int) -> Iterator[Chunk]:
+    """Frames' worth of them."""
+    held, size = list[Sealed](), 0
+    for event in events:
+        if held and (len(held) == most_events or size + event.size > most_bytes):
+            yield Chunk(held)
+            held, size = [], 0
+        held.append(event)
+        size += event.size
+    if held:
+        yield Chunk(held)

@@ -1,0 +1,79 @@
+"""A trusted broker's secrets: its own keys, by which it is handed the keys of the topics it serves, and its journals'.
+
+Only the pipeline loads them. The broker makes no topic key and can make none: it opens what a topic's center sealed to
+it (`PublishTopicKey`), so that it knows the topics it serves, in the epochs it serves them, and no other.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from sealcast.errors import CannotOpen, Corrupt, Misuse, NotFound
+from sealcast.primitives import kdf
+from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.keys.topic_keys import TOPIC_KEY_INFO, TopicKeys, place
+from sealcast.trust.layout import FIRST_BROKER
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import Topic
+from sealcast.trust.vault import keyfile
+
+KIND: Final = "sealcast broker"
+
+
+class BrokerSecrets(Unpicklable):
+    """What the end-point broker of paper 000 is trusted with. It crosses no process boundary: load it where it is."""
+
+    __slots__ = ("_journal", "identity")
+
+    def __init__(self, identity: Identity, journal: Secret) -> None:
+        self.identity = identity
+        self._journal = journal
+
+    @property
+    def name(self) -> str:
+        return self.identity.name
+
+    @classmethod
+    def generate(cls, name: str = FIRST_BROKER) -> BrokerSecrets:
+        return cls(Identity.generate(name), Secret.random())
+
+    @classmethod
+    def load(cls, path: Path) -> BrokerSecrets:
+        missing = NotFound(
+            f"the broker's secrets are not here ({path} does not exist)",
+            hint="run this where the realm was made, or copy the file there for the broker alone",
+        )
+        body = keyfile.read(path, KIND, missing)
+        try:
+            return cls(Identity.from_fields(body, path), Secret(bytes.fromhex(body["journal"])))
+        except (KeyError, ValueError, TypeError, Misuse):
+            raise Corrupt(f"{path} does not hold a broker's secrets", hint="restore it from a copy") from None
+
+    def save(self, path: Path) -> None:
+        keyfile.write(path, KIND, {**self.identity.fields(), "journal": self._journal.reveal().hex()})
+
+    def topic_keys(self, state: RealmState, topic: Topic, epoch: int | None = None) -> TopicKeys:
+        """The keys of a topic in an epoch (the current one, unless another is named), if they were handed to it."""
+        epoch = topic.epoch if epoch is None else epoch
+        sealed = state.topic_key(topic.name, epoch, self.name)
+        if sealed is None:
+            raise NotFound(
+                f"broker {self.name!r} was not handed the key of topic {topic.name!r} in epoch {epoch}",
+                hint=f"the topic's center hands it over: sealcast topic serve {topic.name} {self.name}",
+            )
+        try:
+            opened = self.identity.kem.open(sealed, TOPIC_KEY_INFO, place(topic.id, epoch, self.name))
+        except CannotOpen:
+            raise CannotOpen(
+                f"the key of topic {topic.name!r} that was handed to broker {self.name!r} does not open with its keys",
+                hint="its key file is another broker's of that name, or the registry was altered",
+            ) from None
+        if len(opened) != KEY_BYTES:
+            raise CannotOpen(f"the key of topic {topic.name!r} that was handed to {self.name!r} has the wrong size")
+        return TopicKeys(topic.id, epoch, Secret(opened))
+
+    def journal_key(self, topic_id: bytes) -> Secret:
+        """Authenticates a topic's ledger and offset journal: who cannot forge it cannot rewrite what was delivered."""
+        return kdf.derive(self._journal, b"journal", topic_id)

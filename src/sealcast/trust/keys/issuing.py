@@ -1,0 +1,130 @@
+"""Whoever gets a right gets the keys that go with it: what the topics' centers hand out, as changes.
+
+Functions of a state, so that whoever decides can put right and keys into one transaction. The centers' secrets are
+read when they are first needed and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from functools import cache
+
+from sealcast.errors import Misuse, Rejected
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.keys import minting
+from sealcast.trust.keys.centers import CenterSecrets
+from sealcast.trust.keys.topic_keys import TopicKeys
+from sealcast.trust.layout import FIRST_BROKER, Layout
+from sealcast.trust.realm.changes import Access, Change, Credential, PublishPairKey, RenewSubscription, RotateTopic
+from sealcast.trust.realm.machine import apply
+from sealcast.trust.realm.state import Entity, RealmState
+from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
+
+
+class Issuer(Unpicklable):
+    """The key centers whose secrets are here."""
+
+    #: Whether it knows who has lately answered a challenge (`center.standing`).
+    vouches = False
+
+    def __init__(self, paths: Layout) -> None:
+        self.center = cache(lambda name: CenterSecrets.load(paths.center_key(name)))
+
+    def keys(self, topic: Topic, epoch: int | None = None) -> TopicKeys:
+        center: CenterSecrets = self.center(topic.center)
+        return center.topic_keys(topic, epoch)
+
+    def pair_keys(self, topic: Topic, entities: Iterable[Entity]) -> Iterator[PublishPairKey]:
+        """For the topic's current epoch."""
+        keys = self.keys(topic)
+        return (keys.for_entity(topic, entity) for entity in entities)
+
+    def for_newcomer(self, state: RealmState) -> list[tuple[Topic, TopicKeys]]:
+        """The keys of topics that let in everyone who is enrolled."""
+        members = [t.topic for t in state.topics.values() if t.topic.access is Access.MEMBERS]
+        return [(topic, self.keys(topic)) for topic in members]
+
+    def missing_pair_keys(self, state: RealmState, topic: str, names: Iterable[str]) -> list[PublishPairKey]:
+        """For those among `names` who have none in the current epoch."""
+        about = state.topic(topic)
+        without = [n for n in sorted(set(names)) if state.pair_key(topic, about.epoch, n) is None]
+        return list(self.pair_keys(about, map(state.entity, without))) if without else []
+
+    def opening(self, state: RealmState, topic: str, at_us: int) -> list[Change]:
+        """What an epoch begins with: its key for the brokers that serve the topic, pair keys for all who may."""
+        about = state.topic(topic)
+        keys = self.keys(about)
+        brokers = [keys.for_broker(about, broker) for broker in _serving(state, about)]
+        return [*brokers, *(keys.for_entity(about, entity) for entity in state.entitled(topic, at_us))]
+
+    def credential(self, state: RealmState, topic: str, subscriber: str, at_us: int) -> Credential:
+        """A token to subscribe with, signed by the topic's center."""
+        return minting.credential_for(self.center(state.topic(topic).center), state, topic, subscriber, at_us)
+
+    def renewals(
+        self,
+        state: RealmState,
+        topic: str,
+        at_us: int,
+        subscribers: Iterable[str] | None = None,
+        *,
+        at_half_life: bool = False,
+    ) -> list[Change]:
+        """New tokens for live subscriptions, all or those of some subscribers, of everyone who may subscribe now.
+
+        On a topic whose owner asks for proof of life, nobody gets one unasked, but from who knows of the proofs.
+        """
+        found, only = state.topic_state(topic), None if subscribers is None else frozenset(subscribers)
+        if only is None and found.topic.parameters.challenge_every_s and not self.vouches:
+            return []
+        ids: dict[str, list[str]] = {}
+        for id, its in found.credentials.items():
+            who = found.subscriptions[id].subscriber
+            due = not at_half_life or 2 * at_us >= its.not_before_us + its.expires_us
+            if due and (only is None or who in only) and state.may_subscribe(topic, who, at_us):
+                ids.setdefault(who, []).append(id)
+        renewed: list[Change] = []
+        for name, own in ids.items():
+            # Whose certificate or right has ended gets no token, and is no reason for the others to get none.
+            with suppress(Rejected):
+                renewed.append(RenewSubscription(tuple(own), self.credential(state, topic, name, at_us)))
+        return renewed
+
+    def rotation(self, state: RealmState, topic: str, at_us: int, center: str = "") -> list[Change]:
+        """A new epoch with all its keys, and with tokens for it; from another center, if one is named."""
+        about = state.topic(topic)
+        # A clock that stepped back starts no epoch before the last one: epochs follow each other.
+        start = max(at_us, about.epoch_starts[-1])
+        rotate = RotateTopic(topic, about.epoch + 1, start, center)
+        after = apply(state, rotate)
+        return [rotate, *self.opening(after, topic, at_us), *self.renewals(after, topic, at_us)]
+
+    def service(self, state: RealmState, topic: str, broker: str) -> list[Change]:
+        """What a broker that is to serve the topic lacks: the keys of this epoch, and of the one that has its grace."""
+        about, who = state.topic(topic), state.entity(broker)
+        if about.layering is not None and broker not in state.overlay(topic).roots:
+            raise Misuse(
+                f"broker {broker!r} is no root of topic {topic!r}, which is layered: the others get no keys of it",
+                hint=f"as a root it gets them: sealcast overlay add {topic} {broker}",
+            )
+        epochs = range(max(FIRST_EPOCH, about.center_since, about.epoch - 1), about.epoch + 1)
+        lacking = [epoch for epoch in epochs if state.topic_key(topic, epoch, broker) is None]
+        return [self.keys(about, epoch).for_broker(about, who) for epoch in lacking]
+
+
+def _serving(state: RealmState, topic: Topic) -> list[Entity]:
+    """The brokers that served the topic's last epoch; all there are when this is its first.
+
+    Of a layered topic, those that take its frames in, whatever they did before. Whoever routes what it cannot read is
+    handed no keys of other topics unasked.
+    """
+    brokers = state.holders(Role.BROKER)
+    if topic.layering is not None:
+        roots = state.overlay(topic.name).roots
+        return [b for b in brokers if b.name in roots]
+    if topic.epoch == FIRST_EPOCH:
+        blind = {name for found in state.topics.values() for name in found.nodes if name != FIRST_BROKER}
+        return [b for b in brokers if b.name not in blind]
+    return [b for b in brokers if state.topic_key(topic.name, topic.epoch - 1, b.name) is not None]

@@ -1,0 +1,447 @@
+"""Everything that can happen to a realm, as values: what the registry stores and `realm.Fold` applies.
+
+A change says what was decided, never how: it carries public bytes only, so that the registry can be copied to
+anyone who must know who may do what. Rules have no clock: where time matters, the change says when.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, ClassVar, Final
+
+from sealcast.errors import Corrupt, ParameterRejected, SchemaRejected
+from sealcast.model.schema import Schema
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.realm.layering import Layering
+from sealcast.trust.realm.parameters import KeyParameters
+
+#: The template that admits every topic and every event: written out, for nothing empty means everything.
+EVERYTHING: Final = "*"
+DEFAULT_PARAMETERS: Final = KeyParameters()
+DEFAULT_GROUP_KEYS: Final = "mosaic"
+
+
+class Right(StrEnum):
+    """What one may do on a topic."""
+
+    PUBLISH = "publish"
+    SUBSCRIBE = "subscribe"
+
+
+class Access(StrEnum):
+    """Whom a topic lets in before anyone grants anything."""
+
+    #: Every enrolled entity may publish and subscribe, except where a right was taken away.
+    MEMBERS = "members"
+    #: Nobody may do anything, except where a right was granted.
+    GRANTED = "granted"
+
+
+# --- the authority and the entities -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRealm:
+    """Whom the realm believes: its first change. From here on nobody is enrolled without a certificate."""
+
+    kind: ClassVar = "found-realm"
+    id: bytes
+    #: Certificates: the root's, and those of the authorities under it.
+    root: bytes
+    authorities: tuple[bytes, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AddAuthority:
+    """The next authority under the root."""
+
+    kind: ClassVar = "add-authority"
+    certificate: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EnrolEntity:
+    """A name gets its public keys. Names are never given twice, also not after a revocation."""
+
+    kind: ClassVar = "enrol-entity"
+    name: str
+    verify_key: bytes
+    kem_public: bytes
+    roles: tuple[Role, ...] = (Role.ENTITY,)
+    #: What the authority says of all this, signed; its serial number, and when it ends.
+    certificate: bytes = b""
+    serial: int = 0
+    expires_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RenewCertificate:
+    """A later certificate for the same name, the same keys and the same roles."""
+
+    kind: ClassVar = "renew-certificate"
+    name: str
+    certificate: bytes
+    serial: int
+    expires_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeCertificates:
+    """The authority's next signed revocation list (`lists`)."""
+
+    kind: ClassVar = "revoke-certificates"
+    delta: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class RevokeEntity:
+    """From this version on the entity may do nothing, on any topic, for good."""
+
+    kind: ClassVar = "revoke-entity"
+    name: str
+
+
+# --- topics and their keys ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTopic:
+    kind: ClassVar = "create-topic"
+    name: str
+    id: bytes
+    schema: Schema
+    partitions: int = 1
+    protection: str = "endpoint"
+    access: Access = Access.MEMBERS
+    #: The one key center that manages the topic.
+    center: str = ""
+    parameters: KeyParameters = DEFAULT_PARAMETERS
+    #: Who registered it and decides about it, beside the administrator.
+    owner: str = ""
+    #: When its first epoch starts.
+    at_us: int = 0
+    #: The algorithm by which its groups of subscribers get their keys.
+    group_keys: str = DEFAULT_GROUP_KEYS
+    #: How a layered topic encrypts; None for the others.
+    layering: Layering | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RotateTopic:
+    """A new epoch: new keys from now on; what was sealed in earlier epochs stays readable for who had their keys."""
+
+    kind: ClassVar = "rotate-topic"
+    topic: str
+    epoch: int
+    at_us: int
+    #: The key center that makes this epoch's keys and all after it; the one that made the last one's, if none is named.
+    center: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishTopicKey:
+    """A topic's key in one epoch, sealed (HPKE) by its center to one broker that serves it."""
+
+    kind: ClassVar = "publish-topic-key"
+    topic: str
+    epoch: int
+    broker: str
+    sealed: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PublishPairKey:
+    """The key that broker and entity share for a topic and epoch, sealed (HPKE) so that only that entity opens it."""
+
+    kind: ClassVar = "publish-pair-key"
+    topic: str
+    epoch: int
+    entity: str
+    sealed: bytes
+
+
+# --- rights -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Gives rights, each for a time and for what a template admits; in place of the term that right had before."""
+
+    kind: ClassVar = "grant"
+    topic: str
+    entity: str
+    rights: tuple[Right, ...]
+    not_before_us: int = 0
+    #: None: until it is taken away.
+    until_us: int | None = None
+    template: str = EVERYTHING
+
+
+@dataclass(frozen=True, slots=True)
+class Revoke:
+    """Takes rights on one topic away; `RevokeEntity` ends an entity altogether."""
+
+    kind: ClassVar = "revoke"
+    topic: str
+    entity: str
+    rights: tuple[Right, ...]
+
+
+# --- subscriptions ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Credential:
+    """The token that a subscription lives by, and what it says: read and verified once, when the change was stored."""
+
+    token: bytes
+    not_before_us: int
+    #: Not included.
+    expires_us: int
+    template: str
+    epoch: int
+    #: Of the subscriber's certificate: revoked, it ends the token.
+    serial: int
+    #: The fingerprint of the center's certificate that signed it.
+    center: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class AddSubscription:
+    kind: ClassVar = "add-subscription"
+    id: str
+    topic: str
+    subscriber: str
+    filter: str
+    credential: Credential | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RenewSubscription:
+    """A later token for subscriptions of one subscriber on one topic."""
+
+    kind: ClassVar = "renew-subscription"
+    ids: tuple[str, ...]
+    credential: Credential
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveSubscription:
+    kind: ClassVar = "remove-subscription"
+    id: str
+
+
+# --- several brokers ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AttachSubscriber:
+    """From this version on the broker seals for the subscriber, beside the one that it moves away from."""
+
+    kind: ClassVar = "attach-subscriber"
+    topic: str
+    subscriber: str
+    broker: str
+    #: How many records the broker's ledger had: what is there for the subscriber comes after them.
+    first: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class SettleSubscriber:
+    """The broker that a subscriber moved away from has sealed all that the new one has not: it is done with."""
+
+    kind: ClassVar = "settle-subscriber"
+    topic: str
+    subscriber: str
+    #: The record of the left broker's ledger from which on nothing is the subscriber's.
+    until: int
+    #: For each broker that it was at before, the first record whose events the new broker may deliver, too.
+    overlaps: tuple[int, ...]
+
+
+# --- the overlay of a layered topic -------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceNode:
+    """A broker joins the topic's overlay, or moves in it: below another one, or as a root."""
+
+    kind: ClassVar = "place-node"
+    topic: str
+    broker: str
+    under: str | None = None
+    #: When it was decided: should a generation of the overlay end by it, it has its grace from then on.
+    at_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class RemoveNode:
+    """A broker leaves the overlay. Those below it stand below its parent from now on, or become roots."""
+
+    kind: ClassVar = "remove-node"
+    topic: str
+    broker: str
+    at_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlaceSubscriber:
+    """A subscriber stands below a broker of the overlay, wherever it stood before."""
+
+    kind: ClassVar = "place-subscriber"
+    topic: str
+    subscriber: str
+    broker: str
+    at_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceLayerKey:
+    """The public half of a participant's agreement key for a topic and epoch, as it signed it (`layer_keys`)."""
+
+    kind: ClassVar = "announce-layer-key"
+    topic: str
+    epoch: int
+    entity: str
+    announcement: bytes
+    #: Whether it announces itself as a publisher: one more tree, which everyone prepares for.
+    publishes: bool = False
+
+
+Change = (
+    FoundRealm
+    | AddAuthority
+    | EnrolEntity
+    | RenewCertificate
+    | RevokeCertificates
+    | RevokeEntity
+    | CreateTopic
+    | RotateTopic
+    | PublishTopicKey
+    | PublishPairKey
+    | Grant
+    | Revoke
+    | AddSubscription
+    | RenewSubscription
+    | RemoveSubscription
+    | AttachSubscriber
+    | SettleSubscriber
+    | PlaceNode
+    | RemoveNode
+    | PlaceSubscriber
+    | AnnounceLayerKey
+)
+
+_KINDS: Final[Mapping[str, type[Change]]] = {
+    str(c.kind): c
+    for c in (
+        FoundRealm,
+        AddAuthority,
+        EnrolEntity,
+        RenewCertificate,
+        RevokeCertificates,
+        RevokeEntity,
+        CreateTopic,
+        RotateTopic,
+        PublishTopicKey,
+        PublishPairKey,
+        Grant,
+        Revoke,
+        AddSubscription,
+        RenewSubscription,
+        RemoveSubscription,
+        AttachSubscriber,
+        SettleSubscriber,
+        PlaceNode,
+        RemoveNode,
+        PlaceSubscriber,
+        AnnounceLayerKey,
+    )
+}
+
+
+# --- as JSON ------------------------------------------------------------------------------------------
+
+
+def to_json(change: Change) -> dict[str, Any]:
+    """The body of a change; its kind is stored beside it."""
+    return {f.name: _plain(getattr(change, f.name)) for f in fields(change)}
+
+
+def from_json(kind: str, body: Mapping[str, Any]) -> Change:
+    """The change that was stored, or Corrupt: nothing but `to_json` ever wrote one."""
+    try:
+        cls = _KINDS[kind]
+        decoders = _DECODERS.get(kind)
+        if decoders is None:
+            return cls(**body)
+        return cls(**{k: decoders[k](v) if k in decoders else v for k, v in body.items()})
+    except (KeyError, TypeError, ValueError, SchemaRejected, ParameterRejected) as error:
+        raise Corrupt(
+            f"a stored change of kind {kind!r} is not one this release wrote ({type(error).__name__})"
+        ) from None
+
+
+def _plain(value: object) -> object:
+    match value:
+        case bytes():
+            return value.hex()
+        case Schema() | KeyParameters() | Layering():
+            return value.to_json()
+        case Credential():
+            return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+        case tuple():
+            return [_plain(v) for v in value]
+        case StrEnum():
+            return str(value)
+        case _:
+            return value
+
+
+def _rights(body: list[str]) -> tuple[Right, ...]:
+    return tuple(Right(r) for r in body)
+
+
+def _roles(body: list[str]) -> tuple[Role, ...]:
+    return tuple(Role(r) for r in body)
+
+
+def _many(body: list[str]) -> tuple[bytes, ...]:
+    return tuple(map(bytes.fromhex, body))
+
+
+def _credential(body: dict[str, Any] | None) -> Credential | None:
+    if body is None:
+        return None
+    return Credential(**body | {"token": bytes.fromhex(body["token"]), "center": bytes.fromhex(body["center"])})
+
+
+_DECODERS: Final[Mapping[str, Mapping[str, Callable[[Any], Any]]]] = {
+    "found-realm": {"id": bytes.fromhex, "root": bytes.fromhex, "authorities": _many},
+    "add-authority": {"certificate": bytes.fromhex},
+    "enrol-entity": {
+        "verify_key": bytes.fromhex,
+        "kem_public": bytes.fromhex,
+        "roles": _roles,
+        "certificate": bytes.fromhex,
+    },
+    "renew-certificate": {"certificate": bytes.fromhex},
+    "revoke-certificates": {"delta": bytes.fromhex},
+    "create-topic": {
+        "id": bytes.fromhex,
+        "schema": Schema.from_json,
+        "access": Access,
+        "parameters": KeyParameters.parse,
+        "layering": Layering.from_json,
+    },
+    "publish-topic-key": {"sealed": bytes.fromhex},
+    "publish-pair-key": {"sealed": bytes.fromhex},
+    "grant": {"rights": _rights},
+    "revoke": {"rights": _rights},
+    "add-subscription": {"credential": _credential},
+    "renew-subscription": {"ids": tuple, "credential": _credential},
+    "settle-subscriber": {"overlaps": tuple},
+    "announce-layer-key": {"announcement": bytes.fromhex},
+}

@@ -1,0 +1,89 @@
+"""What has to change when somebody's keys are known to others: worked out from a state, and from nothing else.
+
+Paper 004 (Pallickara and others), section 5.3, asks for three things: new keys for the topics that the entity could
+use, word of it to everybody, and missed messages under the new keys. This is the first: which topics, and why.
+
+    an entity      every topic of which it holds a pair key of the present epoch, also one that it may not use any more
+    a broker       every topic whose present key it was handed
+    a key center   every topic that it manages: they move to another center, whose keys it cannot derive
+
+Whoever has none of that, holds nothing that still counts. So the plan of a state in which everything was done is empty,
+and a response that was cut short goes on when it is begun again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sealcast.errors import Misuse
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.realm.state import Entity, RealmState
+from sealcast.trust.realm.topics import Topic
+
+
+@dataclass(frozen=True, slots=True)
+class Affected:
+    """A topic that gets a new epoch."""
+
+    topic: str
+    #: The one that ends.
+    epoch: int
+    #: What the entity has of it.
+    why: str
+    #: The center that it moves to; empty when it stays.
+    center: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is left to be done about one entity."""
+
+    entity: str
+    #: Whether it, or one of its certificates, still counts.
+    revoke: bool
+    #: Its live subscriptions, which end.
+    subscriptions: tuple[str, ...]
+    topics: tuple[Affected, ...]
+
+    @property
+    def done(self) -> bool:
+        return not (self.revoke or self.subscriptions or self.topics)
+
+
+def plan(state: RealmState, name: str, center: str | None = None) -> Plan:
+    """What a state asks for, once `name` is compromised. `center` takes the topics of a key center that is."""
+    who = state.entity(name)
+    live = [s.id for topic in state.topics for s in state.subscriptions_of(topic) if s.subscriber == name]
+    counts = not who.revoked or any(not state.revoked.is_revoked(serial) for serial in who.serials)
+    affected = [found for each in state.topics.values() if (found := _affected(state, who, each.topic, center))]
+    return Plan(name, counts, tuple(live), tuple(affected))
+
+
+def _affected(state: RealmState, who: Entity, topic: Topic, center: str | None) -> Affected | None:
+    if topic.center == who.name:
+        return Affected(topic.name, topic.epoch, "it makes the topic's keys", successor(state, who, center))
+    if state.topic_key(topic.name, topic.epoch, who.name) is not None:
+        return Affected(topic.name, topic.epoch, "it was handed the topic's key")
+    if state.pair_key(topic.name, topic.epoch, who.name) is not None:
+        return Affected(topic.name, topic.epoch, "it has a pair key")
+    return None
+
+
+def successor(state: RealmState, who: Entity, wanted: str | None = None) -> str:
+    """The key center that takes over from one: the one that was asked for, else the first of the others."""
+    others = [center.name for center in state.holders(Role.KEY_CENTER) if center.name != who.name]
+    if wanted is not None and wanted not in others:
+        raise Misuse(f"{wanted!r} is no other key center than {who.name!r}", hint=f"there are: {', '.join(others)}")
+    if not others:
+        raise Misuse(
+            f"{who.name!r} is the only key center: nobody could take its topics over",
+            hint="make another first: sealcast entity enrol NAME --role key-center",
+        )
+    return others[0] if wanted is None else wanted
+
+
+def unserved(state: RealmState, topics: tuple[Affected, ...]) -> list[str]:
+    """Of these topics, those whose present key no broker has: they wait until one is handed it."""
+    brokers = [broker.name for broker in state.holders(Role.BROKER)]
+    named = [each.topic for each in topics]
+    return [t for t in named if not any(state.topic_key(t, state.topic(t).epoch, b) is not None for b in brokers)]

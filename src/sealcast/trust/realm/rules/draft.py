@@ -1,0 +1,170 @@
+"""A state in the making: tables that are shared with a state until they are first written to.
+
+What makes n changes cost n: a table is copied once, when a rule first writes to it, and not at all when rules only
+read it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from sealcast.errors import Misuse, Rejected
+from sealcast.model.schema import Schema
+from sealcast.model.subscription import Subscription
+from sealcast.trust.certificates.revocation import RevocationView
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.realm.overlays import Overlay
+from sealcast.trust.realm.state import EMPTY, Entity, RealmState
+from sealcast.trust.realm.topics import Terms, Topic, TopicState, terms_in
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+class Table(Generic[K, V]):
+    """A dictionary shared with a state until it is first written to."""
+
+    __slots__ = ("_own", "read")
+
+    def __init__(self, shared: Mapping[K, V]) -> None:
+        self.read = shared
+        self._own: dict[K, V] | None = None
+
+    def write(self) -> dict[K, V]:
+        if self._own is None:
+            self.read = self._own = dict(self.read)
+        return self._own
+
+    def share(self) -> Mapping[K, V]:
+        self._own = None
+        return self.read
+
+
+class TopicTables:
+    __slots__ = (
+        "credentials",
+        "layer_keys",
+        "moves",
+        "nodes",
+        "pair_keys",
+        "places",
+        "slots",
+        "stays",
+        "subscriptions",
+        "terms",
+        "topic",
+        "topic_keys",
+    )
+
+    def __init__(self, base: TopicState) -> None:
+        self.topic = base.topic
+        self.terms = Table(base.terms)
+        self.slots = Table(base.slots)
+        self.subscriptions = Table(base.subscriptions)
+        self.credentials = Table(base.credentials)
+        self.topic_keys = Table(base.topic_keys)
+        self.pair_keys = Table(base.pair_keys)
+        self.stays = Table(base.stays)
+        self.nodes = Table(base.nodes)
+        self.places = Table(base.places)
+        self.moves = base.moves
+        self.layer_keys = Table(base.layer_keys)
+
+    def terms_of(self, who: Entity) -> Terms:
+        return terms_in(self.terms.read, self.topic, who.name, who.member)
+
+    @property
+    def overlay(self) -> Overlay:
+        """As of now; not a value: it changes with the fold."""
+        return Overlay(self.nodes.read, self.places.read, len(self.moves))
+
+    def share(self) -> TopicState:
+        return TopicState(
+            self.topic,
+            self.terms.share(),
+            self.slots.share(),
+            self.subscriptions.share(),
+            self.credentials.share(),
+            self.topic_keys.share(),
+            self.pair_keys.share(),
+            self.stays.share(),
+            self.nodes.share(),
+            self.places.share(),
+            self.moves,
+            self.layer_keys.share(),
+        )
+
+
+class Draft:
+    """What rules read and write. It enforces nothing: the rules do."""
+
+    def __init__(self, state: RealmState = EMPTY) -> None:
+        self.version = state.version
+        self.entities = Table(state.entities)
+        self.topics = Table(state.topics)
+        self.owners = Table(state.subscription_topics)
+        self.founding = state.founding
+        #: The newest revocation list, its entries apart; and the one before, for whoever verifies the newest.
+        self.last_list = self.list_before = state.revoked
+        self.entries = Table(state.revoked.entries)
+        self.lists = Table(state.revocation_lists)
+        #: Topics written to since the last `state()`.
+        self.open: dict[str, TopicTables] = {}
+
+    def state(self) -> RealmState:
+        """The state so far: a value that later changes do not touch."""
+        if self.open:
+            topics = self.topics.write()
+            for name, tables in self.open.items():
+                topics[name] = tables.share()
+            self.open.clear()
+        return RealmState(
+            self.version,
+            self.entities.share(),
+            self.topics.share(),
+            self.owners.share(),
+            self.founding,
+            replace(self.last_list, entries=self.entries.share()),
+            self.lists.share(),
+        )
+
+    @property
+    def revoked(self) -> RevocationView:
+        """As of now; not a value: it grows with the fold."""
+        return replace(self.last_list, entries=self.entries.read)
+
+    def topic(self, name: str) -> Topic:
+        """One that exists."""
+        return self.tables(name).topic
+
+    def subscription(self, id: str) -> Subscription:
+        """One that lives."""
+        topic = self.owners.read.get(id)
+        return self.state().subscription(id) if topic is None else self.tables(topic).subscriptions.read[id]
+
+    def schema(self, topic: str) -> Schema:
+        """Of a topic that exists."""
+        return self.topic(topic).schema
+
+    def entity(self, name: str) -> Entity:
+        """One that exists."""
+        return self.entities.read.get(name) or self.state().entity(name)
+
+    def holder(self, name: str, role: Role) -> Entity:
+        """One that exists, has the role, and was not revoked."""
+        who = self.entity(name)
+        if role not in who.roles:
+            raise Misuse(f"entity {name!r} is no {role}", hint="`sealcast entity list` shows everyone's roles")
+        if who.revoked:
+            raise Rejected(f"{role} {name!r} was revoked (at version {who.revoked_at_version})")
+        return who
+
+    def tables(self, name: str) -> TopicTables:
+        """Of a topic that exists, to be written to."""
+        tables = self.open.get(name)
+        if tables is None:
+            found = self.topics.read.get(name) or self.state().topic_state(name)
+            tables = self.open[name] = TopicTables(found)
+        return tables

@@ -1,0 +1,108 @@
+"""Who is here: the authority, everyone it certified, and which certificates count no more."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from sealcast.errors import Misuse, Rejected
+from sealcast.trust.certificates import lists
+from sealcast.trust.certificates.revocation import RevocationView
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.realm.changes import (
+    AddAuthority,
+    EnrolEntity,
+    FoundRealm,
+    RenewCertificate,
+    RevokeCertificates,
+    RevokeEntity,
+)
+from sealcast.trust.realm.rules.draft import Draft
+from sealcast.trust.realm.rules.names import check_name
+from sealcast.trust.realm.state import Entity
+
+KEY_BYTES: Final = 32
+
+
+def believe(draft: Draft, change: FoundRealm | AddAuthority) -> None:
+    """Whether the certificates are what they should be was vetted when this was stored."""
+    if isinstance(change, FoundRealm):
+        if draft.version:
+            raise Misuse("a realm is founded by its first change, and once")
+        if not change.root or not change.authorities:
+            raise Misuse("a realm is founded with a root and an authority under it")
+        draft.founding = change
+        return
+    if draft.founding is None:
+        raise Misuse("this realm has no root that an authority could stand under")
+    if not change.certificate or change.certificate in draft.founding.authorities:
+        raise Misuse("this authority is known already, or there is none")
+    draft.founding = replace(draft.founding, authorities=(*draft.founding.authorities, change.certificate))
+
+
+def enrol(draft: Draft, change: EnrolEntity) -> None:
+    check_name("entity", change.name)
+    known = draft.entities.read.get(change.name)
+    if known is not None and known.revoked:
+        raise Rejected(
+            f"the name {change.name!r} belonged to a revoked entity",
+            hint="names are never given twice: choose another",
+        )
+    if known is not None:
+        raise Misuse(f"entity {change.name!r} is enrolled already")
+    if len(change.verify_key) != KEY_BYTES or len(change.kem_public) != KEY_BYTES:
+        raise Rejected(f"entity {change.name!r}: both public keys have {KEY_BYTES} bytes")
+    if not change.roles or Role.AUTHORITY in change.roles:
+        raise Misuse(f"entity {change.name!r}: an entity has a role, and the authority is none of the realm's")
+    _check_certified(draft, change.name, change.certificate)
+    roles = frozenset(change.roles)
+    made = Entity(change.name, change.verify_key, change.kem_public, None, roles, change.certificate)
+    if change.certificate:
+        made = replace(made, serials=(change.serial,), expires_us=change.expires_us)
+    draft.entities.write()[change.name] = made
+
+
+def renew_certificate(draft: Draft, change: RenewCertificate) -> None:
+    who = draft.entity(change.name)
+    if who.revoked:
+        raise Rejected(
+            f"entity {change.name!r} was revoked (at version {who.revoked_at_version}); it gets no certificate",
+            hint="a revoked name stays revoked: enrol a new one",
+        )
+    _check_certified(draft, change.name, change.certificate)
+    if change.certificate == who.certificate or change.certificate in who.former:
+        raise Misuse(f"entity {change.name!r} has this certificate already")
+    former = (*who.former, who.certificate) if who.certificate else who.former
+    draft.entities.write()[change.name] = replace(
+        who,
+        certificate=change.certificate,
+        former=former,
+        serials=(*who.serials, change.serial),
+        expires_us=change.expires_us,
+    )
+
+
+def _check_certified(draft: Draft, name: str, certificate: bytes) -> None:
+    if draft.founding is not None and not certificate:
+        raise Rejected(
+            f"entity {name!r} has no certificate", hint="the realm's authority issues one: sealcast entity enrol"
+        )
+
+
+def revoke_certificates(draft: Draft, change: RevokeCertificates) -> None:
+    """The next list; its signature was verified when this was stored."""
+    given = lists.parse(change.delta)
+    if given.whole or given.number != draft.last_list.number + 1 or given.link != draft.last_list.digest:
+        raise Misuse(f"revocation list {given.number} does not follow list {draft.last_list.number}")
+    draft.list_before = draft.last_list
+    entries = draft.entries.write()
+    entries.update((serial, entry) for serial, entry in given.entries.items() if serial not in entries)
+    draft.lists.write()[given.number] = change.delta
+    draft.last_list = RevocationView(given.number, given.digest, given.at_us)
+
+
+def revoke_entity(draft: Draft, change: RevokeEntity) -> None:
+    known = draft.entity(change.name)
+    if known.revoked:
+        raise Misuse(f"entity {change.name!r} was revoked before, at version {known.revoked_at_version}")
+    draft.entities.write()[change.name] = replace(known, revoked_at_version=draft.version + 1)

@@ -1,0 +1,105 @@
+"""Topics, their epochs, and the keys that are handed out in each."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Final
+
+from sealcast.errors import Misuse, Rejected
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.realm.changes import CreateTopic, PublishPairKey, PublishTopicKey, RotateTopic
+from sealcast.trust.realm.layering import LAYERED
+from sealcast.trust.realm.rules.draft import Draft, TopicTables
+from sealcast.trust.realm.rules.names import check_name
+from sealcast.trust.realm.topics import FIRST_EPOCH, Topic, TopicState
+
+PROTECTIONS: Final = ("endpoint", LAYERED)
+GROUP_KEYS: Final = ("mosaic", "naive", "simple", "build-up", "clustered", "clustered-popular", "key-tree")
+MAX_PARTITIONS: Final = 1024
+TOPIC_ID_BYTES: Final = 16
+MAX_SEALED_KEY_BYTES: Final = 512
+
+
+def create_topic(draft: Draft, change: CreateTopic) -> None:
+    check_name("topic", change.name)
+    if change.name in draft.topics.read or change.name in draft.open:
+        raise Misuse(f"topic {change.name!r} exists already", hint=f"see it: sealcast topic show {change.name}")
+    if not 1 <= change.partitions <= MAX_PARTITIONS:
+        raise Misuse(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {change.partitions}")
+    if change.protection not in PROTECTIONS:
+        raise Misuse(f"protection is one of {', '.join(PROTECTIONS)}, not {change.protection!r}")
+    if (change.layering is not None) != (change.protection == LAYERED):
+        raise Misuse(
+            f"topic {change.name!r}: a topic has layers if its protection is {LAYERED!r}, and only then",
+            hint=f"--protection {LAYERED} --layers 2",
+        )
+    if change.group_keys not in GROUP_KEYS:
+        raise Misuse(f"group keys are made by one of {', '.join(GROUP_KEYS)}, not {change.group_keys!r}")
+    if len(change.id) != TOPIC_ID_BYTES:
+        raise Misuse(f"a topic's id has {TOPIC_ID_BYTES} bytes, not {len(change.id)}")
+    if change.center:
+        draft.holder(change.center, Role.KEY_CENTER)
+    elif draft.founding is not None:
+        raise Misuse(f"topic {change.name!r}: a topic is registered with one key center, and none was named")
+    if change.owner:
+        draft.entity(change.owner)
+    topic = Topic(
+        change.name,
+        change.id,
+        change.schema,
+        change.partitions,
+        change.protection,
+        FIRST_EPOCH,
+        change.access,
+        change.center,
+        change.parameters,
+        (change.at_us,),
+        change.owner,
+        group_keys=change.group_keys,
+        layering=change.layering,
+    )
+    draft.open[change.name] = TopicTables(TopicState(topic))
+
+
+def rotate_topic(draft: Draft, change: RotateTopic) -> None:
+    tables = draft.tables(change.topic)
+    topic = tables.topic
+    if change.epoch != topic.epoch + 1:
+        raise Misuse(f"topic {topic.name!r} is in epoch {topic.epoch}: the next is not {change.epoch}")
+    if change.at_us < topic.epoch_starts[-1]:
+        raise Misuse(
+            f"topic {topic.name!r}: epoch {change.epoch} would start before epoch {topic.epoch} did",
+            hint="this machine's clock, or the one that started the epoch before, is wrong",
+        )
+    rotated = replace(topic, epoch=change.epoch, epoch_starts=(*topic.epoch_starts, change.at_us))
+    if change.center and change.center != topic.center:
+        draft.holder(change.center, Role.KEY_CENTER)
+        rotated = replace(rotated, center=change.center, center_since=change.epoch)
+    tables.topic = rotated
+
+
+def publish_topic_key(draft: Draft, change: PublishTopicKey) -> None:
+    broker, tables = draft.holder(change.broker, Role.BROKER), draft.tables(change.topic)
+    if not FIRST_EPOCH <= change.epoch <= tables.topic.epoch:
+        raise Misuse(f"topic {change.topic!r} is in epoch {tables.topic.epoch}; it has no epoch {change.epoch}")
+    _check_sealed("topic", change.sealed)
+    if (change.epoch, broker.name) in tables.topic_keys.read:
+        raise Misuse(f"broker {broker.name!r} has the key of topic {change.topic!r}, epoch {change.epoch}")
+    tables.topic_keys.write()[(change.epoch, broker.name)] = change.sealed
+
+
+def publish_pair_key(draft: Draft, change: PublishPairKey) -> None:
+    who, tables = draft.entity(change.entity), draft.tables(change.topic)
+    if who.revoked:
+        raise Rejected(f"entity {change.entity!r} was revoked (at version {who.revoked_at_version}); it gets no keys")
+    if change.epoch != tables.topic.epoch:
+        raise Misuse(f"topic {change.topic!r} is in epoch {tables.topic.epoch}, not {change.epoch}")
+    _check_sealed("pair", change.sealed)
+    if (change.epoch, change.entity) in tables.pair_keys.read:
+        raise Misuse(f"entity {change.entity!r} has its pair key for topic {change.topic!r}, epoch {change.epoch}")
+    tables.pair_keys.write()[(change.epoch, change.entity)] = change.sealed
+
+
+def _check_sealed(what: str, sealed: bytes) -> None:
+    if not 0 < len(sealed) <= MAX_SEALED_KEY_BYTES:
+        raise Misuse(f"a sealed {what} key has 1 to {MAX_SEALED_KEY_BYTES} bytes, not {len(sealed)}")

@@ -1,0 +1,255 @@
+"""A realm as a value: who is here, what each may do, who wants what, at one version.
+
+A state is never written to: whoever holds one can rely on it while the realm moves on. It answers questions; what may
+happen to it is for the rules (`realm.Fold`). Version n is the state after n changes, so a version names everything a
+decision depended on.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from sealcast.errors import NotFound, Rejected
+from sealcast.model.subscription import Subscription
+from sealcast.trust.certificates.revocation import NOTHING_REVOKED, RevocationView
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.layout import FIRST_BROKER
+from sealcast.trust.realm.changes import Credential, FoundRealm, Right
+from sealcast.trust.realm.overlays import Overlay
+from sealcast.trust.realm.topics import Move, Stay, Terms, Topic, TopicState
+
+#: Looking for a near name among more than this many costs more than the hint is worth.
+_MAX_NAMES_COMPARED: Final = 2_000
+_MEMBER: Final = frozenset({Role.ENTITY})
+
+
+@dataclass(frozen=True, slots=True)
+class Entity:
+    """Someone with a name and public keys."""
+
+    name: str
+    verify_key: bytes
+    kem_public: bytes
+    revoked_at_version: int | None = None
+    roles: frozenset[Role] = _MEMBER
+    #: What the authority says of it, signed; and what it said before, for what was signed under that.
+    certificate: bytes = b""
+    former: tuple[bytes, ...] = ()
+    #: Of all its certificates, the newest last; and when that one ends.
+    serials: tuple[int, ...] = ()
+    expires_us: int = 0
+
+    @property
+    def revoked(self) -> bool:
+        return self.revoked_at_version is not None
+
+    @property
+    def member(self) -> bool:
+        """Whether topics for members let it in: those who run the realm get rights by name only."""
+        return Role.ENTITY in self.roles
+
+
+@dataclass(frozen=True, slots=True)
+class RealmState:
+    """The realm after `version` changes."""
+
+    version: int = 0
+    entities: Mapping[str, Entity] = field(default_factory=dict)
+    topics: Mapping[str, TopicState] = field(default_factory=dict)
+    #: The topic of every subscription id that was ever given; None once it was removed. Ids are not given twice.
+    subscription_topics: Mapping[str, str | None] = field(default_factory=dict)
+    #: Whom the realm believes; None before it was founded.
+    founding: FoundRealm | None = None
+    #: Which certificates count no more.
+    revoked: RevocationView = NOTHING_REVOKED
+    #: The signed lists that say so, by number.
+    revocation_lists: Mapping[int, bytes] = field(default_factory=dict)
+
+    # --- look-ups that say what is wrong ----------------------------------------------------------
+
+    def entity(self, name: str) -> Entity:
+        found = self.entities.get(name)
+        if found is None:
+            raise _unknown("entity", name, self.entities, "enrol it with `sealcast entity enrol`")
+        return found
+
+    def topic(self, name: str) -> Topic:
+        return self.topic_state(name).topic
+
+    def topic_state(self, name: str) -> TopicState:
+        found = self.topics.get(name)
+        if found is None:
+            raise _unknown("topic", name, self.topics, "make it with `sealcast topic create`")
+        return found
+
+    def subscription(self, id: str) -> Subscription:
+        topic = self.subscription_topics.get(id)
+        if topic is None:
+            if id in self.subscription_topics:
+                raise NotFound(f"subscription {id!r} was removed")
+            live = [i for i, t in self.subscription_topics.items() if t is not None]
+            raise _unknown("subscription", id, live, "`sealcast subscription list` shows them")
+        return self.topics[topic].subscriptions[id]
+
+    def holders(self, role: Role) -> list[Entity]:
+        """Those of a role who were not revoked, in the order in which they came."""
+        return [e for e in self.entities.values() if role in e.roles and not e.revoked]
+
+    def revocations(self, since: int) -> list[bytes]:
+        """The signed lists after number `since`: what a broker that knows those up to it has to fetch."""
+        return [self.revocation_lists[number] for number in range(since + 1, self.revoked.number + 1)]
+
+    # --- decisions --------------------------------------------------------------------------------
+
+    def terms_of(self, topic: str, entity: str) -> Terms:
+        """The rights of an entity on a topic, with their terms, past and future ones too. Unknown names have none."""
+        who, where = self.entities.get(entity), self.topics.get(topic)
+        return {} if who is None or where is None or who.revoked else where.terms_of(entity, who.member)
+
+    def rights_of(self, topic: str, entity: str, at_us: int | None = None) -> frozenset[Right]:
+        """Its rights; with a time, only those whose term includes it."""
+        terms = self.terms_of(topic, entity)
+        return frozenset(right for right, term in terms.items() if at_us is None or term.holds(at_us))
+
+    def may(self, right: Right, topic: str, entity: str, at_us: int | None = None) -> bool:
+        """Enrolled, not revoked, and let in by the topic; with a time, also at that time. Unknown names may nothing."""
+        term = self.terms_of(topic, entity).get(right)
+        return term is not None and (at_us is None or term.holds(at_us))
+
+    def may_publish(self, topic: str, entity: str, at_us: int | None = None) -> bool:
+        return self.may(Right.PUBLISH, topic, entity, at_us)
+
+    def may_subscribe(self, topic: str, entity: str, at_us: int | None = None) -> bool:
+        return self.may(Right.SUBSCRIBE, topic, entity, at_us)
+
+    def require(self, right: Right, topic: str, entity: str, at_us: int | None = None) -> None:
+        """Rejected, saying why and what would help, unless `entity` has the right."""
+        who, where = self.entity(entity), self.topic(topic)
+        if who.revoked:
+            raise Rejected(
+                f"entity {entity!r} was revoked (at version {who.revoked_at_version}) and may not {right}",
+                hint="a revoked name stays revoked: enrol a new one",
+            )
+        if not self.may(right, topic, entity):
+            raise Rejected(
+                f"entity {entity!r} may not {right} on topic {where.name!r}",
+                hint=f"let it: sealcast grant {where.name} {entity} {right}",
+            )
+        if at_us is not None and not self.may(right, topic, entity, at_us):
+            early = at_us < self.terms_of(topic, entity)[right].not_before_us
+            raise Rejected(
+                f"entity {entity!r} may not {right} on topic {where.name!r} {'yet' if early else 'any more'}: "
+                f"its right {'has not begun' if early else 'has ended'}",
+                hint=f"give it another term: sealcast grant {where.name} {entity} {right} --for 30d",
+            )
+
+    def entitled(self, topic: str, at_us: int) -> Iterator[Entity]:
+        """Everyone who has a right on the topic now or will have one, in the order in which they came."""
+        for who in self.entities.values():
+            if any(term.until_us is None or at_us < term.until_us for term in self.terms_of(topic, who.name).values()):
+                yield who
+
+    def slot_of(self, topic: str, subscriber: str) -> int | None:
+        return self.topic_state(topic).slots.get(subscriber)
+
+    def slots_of(self, topic: str) -> Mapping[str, int]:
+        """Every subscriber the topic ever had, with its slot; the slots are 0, 1, 2, ... in this order."""
+        return self.topic_state(topic).slots
+
+    def authorised_slots(self, topic: str, at_us: int | None = None) -> Iterator[int]:
+        """The slots of those who may read, ascending: interest is not enough."""
+        return (slot for name, slot in self.slots_of(topic).items() if self.may_subscribe(topic, name, at_us))
+
+    def subscriptions_of(self, topic: str) -> Iterable[Subscription]:
+        """Live subscriptions, oldest first: position i here is bit i of a match."""
+        return self.topic_state(topic).subscriptions.values()
+
+    def subscription_table(self, topic: str) -> list[tuple[str, int, str]]:
+        """(id, slot, filter) of every live subscription, in the order of `subscriptions_of`."""
+        slots = self.slots_of(topic)
+        return [(s.id, slots[s.subscriber], s.filter) for s in self.subscriptions_of(topic)]
+
+    def credentials_of(self, topic: str) -> Mapping[str, Credential]:
+        """The tokens that the topic's live subscriptions live by, by subscription."""
+        return self.topic_state(topic).credentials
+
+    # --- several brokers --------------------------------------------------------------------------
+
+    def stays_of(self, topic: str, subscriber: str) -> tuple[Stay, ...]:
+        """Where a subscriber is and was, oldest first. The last is its home; the one before may still be served."""
+        return self.topic_state(topic).stays.get(subscriber, _AT_FIRST)
+
+    def home_of(self, topic: str, subscriber: str) -> str:
+        return self.stays_of(topic, subscriber)[-1].broker
+
+    def served_at(self, topic: str, subscriber: str, broker: str) -> bool:
+        """Whether the broker seals for the subscriber at this version."""
+        return any(stay.broker == broker and stay.until is None for stay in self.stays_of(topic, subscriber))
+
+    def subscriptions_at(self, topic: str, broker: str) -> Mapping[str, Subscription]:
+        """Those live subscriptions, oldest first, that the broker seals for."""
+        found = self.topic_state(topic)
+        if not found.stays:
+            return found.subscriptions if broker == FIRST_BROKER else {}
+        return {id: s for id, s in found.subscriptions.items() if self.served_at(topic, s.subscriber, broker)}
+
+    def serving(self, topic: str) -> list[str]:
+        """The brokers that have the topic's current key, in the order in which they came; not those revoked."""
+        epoch = self.topic(topic).epoch
+        return [b.name for b in self.holders(Role.BROKER) if self.topic_key(topic, epoch, b.name) is not None]
+
+    def broker_number(self, name: str) -> int:
+        """Brokers are numbered in the order in which they came; the numbers of those revoked are not given again."""
+        if Role.BROKER not in self.entity(name).roles:
+            raise NotFound(f"entity {name!r} is no broker", hint="those that are: sealcast broker list")
+        return self.brokers().index(name)
+
+    def brokers(self) -> list[str]:
+        """Every broker that there ever was, by number."""
+        return [e.name for e in self.entities.values() if Role.BROKER in e.roles]
+
+    def topic_key(self, topic: str, epoch: int, broker: str) -> bytes | None:
+        """The topic's key, sealed to a broker, if it was handed to it."""
+        return self.topic_state(topic).topic_keys.get((epoch, broker))
+
+    def pair_key(self, topic: str, epoch: int, entity: str) -> bytes | None:
+        """The sealed pair key, if one was published."""
+        return self.topic_state(topic).pair_keys.get((epoch, entity))
+
+    # --- layered topics ---------------------------------------------------------------------------
+
+    def overlay(self, topic: str) -> Overlay:
+        """Where the brokers and subscribers of a layered topic stand; empty for the others."""
+        return self.topic_state(topic).overlay
+
+    def generation_ended(self, topic: str, generation: int) -> Move | None:
+        """What ended a generation of the overlay, and when; None while it lasts."""
+        moves = self.topic_state(topic).moves
+        return moves[generation] if 0 <= generation < len(moves) else None
+
+    def layer_key(self, topic: str, epoch: int, entity: str) -> bytes | None:
+        """What an entity announced as its agreement key, signed by it: `layer_keys` verifies and opens it."""
+        found = self.topic_state(topic).layer_keys.get((epoch, entity))
+        return None if found is None else found.announcement
+
+    def publishers_of(self, topic: str, epoch: int | None = None) -> list[str]:
+        """Who has announced itself as a publisher of an epoch, the current one unless another is named, and may still
+        publish: each is the root of a tree. In the order in which they announced themselves."""
+        found = self.topic_state(topic)
+        wanted = found.topic.epoch if epoch is None else epoch
+        named = [who for (at, who), key in found.layer_keys.items() if at == wanted and key.publishes]
+        return [who for who in named if who not in found.nodes and self.may_publish(topic, who)]
+
+
+EMPTY: Final = RealmState()
+_AT_FIRST: Final = (Stay(FIRST_BROKER),)
+
+
+def _unknown(what: str, name: str, names: Iterable[str], otherwise: str) -> NotFound:
+    known = list(names)
+    near = difflib.get_close_matches(name, known[:_MAX_NAMES_COMPARED], n=1)
+    hint = f"did you mean {near[0]!r}?" if near else otherwise
+    return NotFound(f"there is no {what} {name!r} in this realm", hint=hint)

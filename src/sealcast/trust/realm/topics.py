@@ -1,0 +1,159 @@
+"""A topic as a value, and all that was decided about it: who may do what and when, who wants what, whose keys.
+
+**Epochs.** A topic's keys are those of an epoch. Sealing is always in the current one. A frame of an earlier epoch was
+sealed in good faith when it reached the log before the next one began, or within the grace after: that is decided by
+the log's clock, so that a batch which is run again decides the same.
+
+**Terms.** A right is held for a time and for what its template admits. Two rights of one entity may have different
+terms; a topic for all members gives both rights for good, unless something else was decided for that entity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from sealcast.model.schema import Schema
+from sealcast.model.subscription import Subscription
+from sealcast.trust.realm.changes import DEFAULT_GROUP_KEYS, DEFAULT_PARAMETERS, EVERYTHING, Access, Credential, Right
+from sealcast.trust.realm.layering import Layering
+from sealcast.trust.realm.overlays import Overlay
+from sealcast.trust.realm.parameters import KeyParameters
+
+FIRST_EPOCH: Final = 1
+_MICROSECONDS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class Topic:
+    name: str
+    id: bytes
+    schema: Schema
+    partitions: int
+    protection: str
+    epoch: int
+    access: Access
+    #: The one key center that makes its keys and signs its tokens.
+    center: str = ""
+    parameters: KeyParameters = DEFAULT_PARAMETERS
+    #: When each epoch started, the first one first.
+    epoch_starts: tuple[int, ...] = (0,)
+    #: Who registered it; nobody but the administrator when empty.
+    owner: str = ""
+    #: The first epoch whose keys are this center's.
+    center_since: int = FIRST_EPOCH
+    #: The algorithm by which its groups of subscribers get their keys.
+    group_keys: str = DEFAULT_GROUP_KEYS
+    #: How a layered topic encrypts; None for the others.
+    layering: Layering | None = None
+
+    def epoch_admissible(self, epoch: int, log_time_us: int) -> bool:
+        """Whether a frame sealed in `epoch` and appended to the log at that time is admitted."""
+        if epoch == self.epoch:
+            return True
+        if not FIRST_EPOCH <= epoch < self.epoch:
+            return False
+        ended = self.epoch_starts[epoch + 1 - FIRST_EPOCH]
+        return log_time_us <= ended + self.parameters.grace_s * _MICROSECONDS
+
+    def rotation_due(self, now_us: int, messages: int = 0) -> str | None:
+        """Why the current epoch's key should be replaced, if it should: it is too old, or has served too much."""
+        limits = self.parameters
+        if messages >= limits.messages_per_key:
+            return f"its key has sealed {messages} messages of {limits.messages_per_key}"
+        age = (now_us - self.epoch_starts[-1]) // _MICROSECONDS
+        if age >= limits.key_lifetime_s:
+            return f"its key is {age} s old, of {limits.key_lifetime_s} s"
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """For how long, and for which topics and events, a right is held."""
+
+    not_before_us: int = 0
+    #: None: until it is taken away. The moment itself is not included.
+    until_us: int | None = None
+    template: str = EVERYTHING
+
+    def holds(self, at_us: int) -> bool:
+        return self.not_before_us <= at_us and (self.until_us is None or at_us < self.until_us)
+
+
+@dataclass(frozen=True, slots=True)
+class Stay:
+    """A subscriber at one of a topic's brokers, in numbers of that broker's ledger records."""
+
+    broker: str
+    #: The version from which on the broker seals for it, and the records that its ledger had by then.
+    since: int = 0
+    first: int = 0
+    #: The record from which on nothing is its; None while it is served there.
+    until: int | None = None
+    #: For each stay before this one, the first record whose events may come here again; known once it is settled.
+    overlaps: tuple[int, ...] = ()
+
+
+class Move(NamedTuple):
+    """Someone below whom others stood, or who reads, stands elsewhere from this version on: a generation has begun."""
+
+    version: int
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class LayerKey:
+    """What one participant announced for one epoch: its agreement key, signed by it. Verify before use."""
+
+    announcement: bytes
+    publishes: bool = False
+
+
+Terms = Mapping[Right, Term]
+_ALWAYS: Final[Terms] = {right: Term() for right in Right}
+_NEVER: Final[Terms] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class TopicState:
+    """A topic and all that was decided about it. The tables are never written to: a `Fold` copies before it writes."""
+
+    topic: Topic
+    #: What was decided for single entities, whatever the topic's access gives by itself.
+    terms: Mapping[str, Terms] = field(default_factory=dict)
+    #: Subscribers' numbers, in the order in which they first subscribed; never given to anyone else.
+    slots: Mapping[str, int] = field(default_factory=dict)
+    #: Live subscriptions, oldest first.
+    subscriptions: Mapping[str, Subscription] = field(default_factory=dict)
+    #: The tokens that live subscriptions live by.
+    credentials: Mapping[str, Credential] = field(default_factory=dict)
+    #: Sealed topic keys by (epoch, broker).
+    topic_keys: Mapping[tuple[int, str], bytes] = field(default_factory=dict)
+    #: Sealed pair keys by (epoch, entity).
+    pair_keys: Mapping[tuple[int, str], bytes] = field(default_factory=dict)
+    #: Where subscribers are and were, oldest first; those who are not named are at the realm's first broker.
+    stays: Mapping[str, tuple[Stay, ...]] = field(default_factory=dict)
+    #: The overlay of a layered topic: brokers with those above them, subscribers with their brokers.
+    nodes: Mapping[str, str | None] = field(default_factory=dict)
+    places: Mapping[str, str] = field(default_factory=dict)
+    #: How each generation of it after the first began.
+    moves: tuple[Move, ...] = ()
+    #: Announced agreement keys by (epoch, entity).
+    layer_keys: Mapping[tuple[int, str], LayerKey] = field(default_factory=dict)
+
+    @property
+    def overlay(self) -> Overlay:
+        return Overlay(self.nodes, self.places, len(self.moves))
+
+    def terms_of(self, entity: str, member: bool = True) -> Terms:
+        """The rights of an entity with their terms; `member` is whether topics for members let it in."""
+        return terms_in(self.terms, self.topic, entity, member)
+
+
+def terms_in(decided: Mapping[str, Terms], topic: Topic, entity: str, member: bool) -> Terms:
+    """What was decided for an entity, else what the topic gives by itself."""
+    found = decided.get(entity)
+    if found is not None:
+        return found
+    return _ALWAYS if member and topic.access is Access.MEMBERS else _NEVER

@@ -1,0 +1,73 @@
+"""Whom a realm's state believes: its authority, and the gate that takes tokens or refuses them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from sealcast.errors import Misuse
+from sealcast.trust.certificates.certificate import Trust
+from sealcast.trust.certificates.revocation import RevocationView
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.realm.changes import Credential, FoundRealm
+from sealcast.trust.realm.state import Entity, RealmState
+from sealcast.trust.tokens.claims import Token
+from sealcast.trust.tokens.token import TokenGate, VerifiedTokens
+
+_KEPT: Final = 8
+
+
+@lru_cache(_KEPT)
+def _trust(founding: FoundRealm) -> Trust:
+    return Trust(founding.root, founding.authorities, founding.id)
+
+
+def trust_of(founding: FoundRealm | None) -> Trust:
+    """The authority that a realm believes; CertificateRejected when its certificates do not hang together."""
+    if founding is None:
+        raise Misuse("this realm was never founded: it has no authority", hint="make one with `sealcast init`")
+    return _trust(founding)
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a gate depends on. The digest stands for the list."""
+
+    founding: FoundRealm | None
+    centers: tuple[bytes, ...]
+    digest: bytes
+    revoked: RevocationView = field(compare=False)
+
+
+@lru_cache(_KEPT)
+def _gate(known: _Known) -> TokenGate:
+    return TokenGate(trust_of(known.founding), known.centers, known.revoked)
+
+
+def gate(founding: FoundRealm | None, centers: Iterable[Entity], revoked: RevocationView) -> TokenGate:
+    """Takes tokens of these key centers: signed under their certificates, or under those before that still count."""
+    known = tuple(der for center in centers for der in (*center.former, center.certificate))
+    return _gate(_Known(founding, known, revoked.digest, revoked))
+
+
+def gate_of(state: RealmState, tokens: VerifiedTokens | None = None) -> TokenGate:
+    """The gate of all key centers of a realm, as of this state; `tokens` outlives it where given."""
+    centers = [e for e in state.entities.values() if Role.KEY_CENTER in e.roles]
+    known = tuple(der for center in centers for der in (*center.former, center.certificate))
+    return TokenGate(trust_of(state.founding), known, state.revoked, tokens)
+
+
+def credential(data: bytes, token: Token) -> Credential:
+    """What a subscription keeps of its token."""
+    claims = token.claims
+    return Credential(
+        data,
+        claims.not_before_us,
+        claims.expires_us,
+        str(claims.template),
+        claims.epoch,
+        claims.subject_serial,
+        claims.issuer_certificate,
+    )
