@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from sealcast.model.protection import Layered
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.protections.layered.exposure import CLAIMS
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
-from sealcast.trust.realm.layering import Layering
 from tests.cli.shell import sealcast
 
 SCHEMA = Schema((Attribute("price", Type.INT, min=0, max=63),))
@@ -23,8 +23,8 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("realms") / "market"
     made = Realm.create(root)
     made.create_topic("quotes", SCHEMA, protection="layered")
-    made.create_topic("deep", SCHEMA, protection="layered", layering=Layering(3), nodes=0)
-    made.create_topic("padded", SCHEMA, protection="layered", layering=Layering(padded=True), nodes=1)
+    made.create_topic("deep", SCHEMA, protection=Layered(3), nodes=0)
+    made.create_topic("padded", SCHEMA, protection=Layered(padded=True), nodes=1)
     made.create_topic("empty", SCHEMA, protection="layered", nodes=0)
     made.create_topic("plain", SCHEMA)
     for name in ("alice", "bob", "carol"):

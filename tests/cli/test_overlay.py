@@ -31,15 +31,15 @@ def done(*arguments: object) -> Result:
 
 def test_a_layered_topic_is_usable_as_it_is_made(layered: Path) -> None:
     shown = done("topic", "show", "deals")
-    assert "layers       2, in secp256k1" in shown.out and "nodes        3, 1 of them roots" in shown.out
+    assert "settings     2 layers in secp256k1" in shown.out and "nodes        3, 1 of them roots" in shown.out
     document = done("topic", "show", "deals", "--json").document
-    assert document["layering"] == {"layers": 2, "group": "secp256k1", "padded": False}
+    assert document["settings"] == {"layers": 2, "group": "secp256k1", "padded": False}
     assert document["nodes"] == {"deals-node-1": None, "deals-node-2": "deals-node-1", "deals-node-3": "deals-node-1"}
     assert document["brokers"] == ["deals-node-1"], "only a root is handed the topic's key"
     shown = done("overlay", "show", "deals", "--json").document
     assert all(broker["key"] for broker in shown["brokers"]), "all have announced a key to agree by"
     plain = done("topic", "show", "quotes", "--json").document
-    assert (plain["layering"], plain["nodes"], plain["brokers"]) == (None, {}, ["broker"])
+    assert (plain["settings"], plain["nodes"], plain["brokers"]) == ({}, {}, ["broker"])
 
 
 #: What is asked for, and below which broker each one stands.
@@ -59,8 +59,8 @@ def test_trees_that_come_with_a_topic(home: Path) -> None:
         made = done("topic", "create", f"t{number}", *LAYERED, *options, "--json").document
         names = [None if at is None else f"t{number}-node-{at}" for at in parents]
         assert made["nodes"] == {f"t{number}-node-{i}": at for i, at in enumerate(names, 1)}
-        assert made["layering"]["padded"] == ("--pad" in options)
-        assert made["layering"]["group"] == ("modp-2048" if "modp2048" in options else "secp256k1")
+        assert made["settings"]["padded"] == ("--pad" in options)
+        assert made["settings"]["group"] == ("modp-2048" if "modp2048" in options else "secp256k1")
 
 
 def test_a_tree_by_hand(layered: Path) -> None:

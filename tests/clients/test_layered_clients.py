@@ -21,11 +21,11 @@ from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.model import Event, Position, Schema
+from sealcast.model.protection import Layered
 from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.protections.layered.interests import Interests, refresh_all
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
-from sealcast.trust.realm.layering import Layering
 from sealcast.wire.hops import HopPiece
 from tests.clients.layered_pump import pump
 
@@ -117,7 +117,7 @@ class World:
 
 def realm_with(tmp_path: Path, layers: int = 2, nodes: int | None = None, access: str = "members") -> Realm:
     made = Realm.create(tmp_path / "realm")
-    made.create_topic("quotes", SCHEMA, protection="layered", layering=Layering(layers), nodes=nodes, access=access)
+    made.create_topic("quotes", SCHEMA, protection=Layered(layers), nodes=nodes, access=access)
     made.enrol_many(["nyse", "nasdaq", "alice", "bob", "carol", "dave"])
     return made
 

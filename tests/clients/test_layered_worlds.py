@@ -12,10 +12,10 @@ import pytest
 
 from sealcast.clients.layered_subscriber import LayeredSubscriber
 from sealcast.errors import Misuse
+from sealcast.model.protection import Layered
 from sealcast.protections.layered.interests import refresh_all
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
-from sealcast.trust.realm.layering import Layering
 from tests.clients.layered_pump import pump
 from tests.clients.test_layered_clients import SCHEMA, World, random_filter
 
@@ -32,8 +32,7 @@ class RandomWorld(World):
         realm.create_topic(
             "quotes",
             SCHEMA,
-            protection="layered",
-            layering=Layering(random.randint(2, 4)),
+            protection=Layered(random.randint(2, 4)),
             nodes=0,
             access="granted",
             partitions=random.randint(1, 2),

@@ -10,11 +10,11 @@ from sealcast.errors import EventRejected, ParameterRejected
 from sealcast.filters.labels import Labeller
 from sealcast.lab.curious.net import Net
 from sealcast.lab.curious.workload import SCHEMA
+from sealcast.model.protection import Layered, protection_of
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.primitives.curve import CURVE
 from sealcast.protections.layered.sealing import NotificationSealer
 from sealcast.protections.layered.tree import Tree, TreeId
-from sealcast.trust.realm.layering import Layering
 from sealcast.wire.notifications import parse_entries
 
 EVENTS = [{"symbol": "A", "price": 3}, {"symbol": "LONGER", "price": 60, "lot": 7}, {}]
@@ -46,9 +46,9 @@ def test_what_would_not_fit_padded_is_refused_before() -> None:
 
 
 def test_a_topic_is_padded_or_not() -> None:
-    assert not Layering().padded
-    padded = Layering(3, padded=True)
-    assert Layering.from_json(padded.to_json()) == padded
-    assert Layering.from_json({"layers": 2, "group": "secp256k1"}) == Layering()
+    assert not Layered().padded
+    padded = Layered(3, padded=True)
+    assert protection_of("layered", padded.to_json()) == padded
+    assert protection_of("layered", {"layers": 2, "group": "secp256k1"}) == Layered()
     with pytest.raises(ParameterRejected):
-        Layering(padded="yes")  # type: ignore[arg-type]
+        Layered(padded="yes")  # type: ignore[arg-type]

@@ -19,6 +19,8 @@ from sealcast.filters.labels import Conjunction, LabelFilter
 from sealcast.log import files
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.model import Schema
+from sealcast.model.protection import Layered
+from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import CachedHashes
 from sealcast.protections.layered.agreement import layers_for
 from sealcast.protections.layered.filters.desk import FilterDesk
@@ -36,7 +38,6 @@ from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import LayerKeyring, agreement_keys, own_identity
 from sealcast.trust.keys.minting import token_for
 from sealcast.trust.realm.changes import PlaceNode, PlaceSubscriber, Right
-from sealcast.trust.realm.layering import Layering
 from sealcast.trust.realm.overlays import Overlay
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
@@ -89,9 +90,9 @@ class World:
         silent: Sequence[str] = (),
     ) -> None:
         self.realm, self.topic = realm, f"topic-{next(_TOPICS)}"
-        self.layering = Layering(layers)
-        self.group = self.layering.algebra
-        realm.create_topic(self.topic, SCHEMA, protection="layered", layering=self.layering, nodes=0)
+        self.layering = Layered(layers)
+        self.group = CURVE
+        realm.create_topic(self.topic, SCHEMA, protection=self.layering, nodes=0)
         nodes = [PlaceNode(self.topic, BROKERS[i], None if p is None else BROKERS[p]) for i, p in enumerate(parents)]
         places = [PlaceSubscriber(self.topic, READERS[i], BROKERS[home]) for i, home in enumerate(homes)]
         realm.registry.transact(lambda state: [*nodes, *places])

@@ -13,8 +13,10 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+from sealcast.model.protection import Layered
 from sealcast.pipeline import run
 from sealcast.pipeline.hops_source import turn_desks
+from sealcast.primitives.algebra import group_named
 from sealcast.protections.layered.layers import shared_exponent
 from sealcast.protections.layered.mailbox import HopReader
 from sealcast.protections.layered.node import NodeName
@@ -145,12 +147,12 @@ def exponent(world: LayeredWorld, node: str, publisher: str = "p0") -> bytes:
     """The layer that a broker takes off what a publisher sent two hops down, as the group's arithmetic takes it."""
     state = world.realm.state()
     about = state.topic(TOPIC)
-    assert about.layering is not None
+    assert isinstance(about.protection, Layered)
     identity = BrokerSecrets.load(world.realm.paths.broker_key_of(node)).identity
     pair = agreement_keys(world.realm, identity, state, TOPIC, about.epoch).pair(publisher)
     assert pair is not None
     tree = TreeId(publisher, about.epoch, state.overlay(TOPIC).generation)
-    return shared_exponent(pair, about.layering.algebra, tree.domain(about.id), node, publisher).packed
+    return shared_exponent(pair, group_named(about.protection.group), tree.domain(about.id), node, publisher).packed
 
 
 def search(processes: Sequence[psutil.Process], needles: Sequence[bytes]) -> set[bytes]:

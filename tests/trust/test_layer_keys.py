@@ -12,7 +12,9 @@ import pytest
 
 from sealcast.errors import Corrupt, Misuse, NotFound, Rejected
 from sealcast.model import Schema
+from sealcast.model.protection import Layered
 from sealcast.primitives import kdf
+from sealcast.primitives.curve import CURVE
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.x25519 import AgreementKey
 from sealcast.protections.layered.agreement import exponents_for, layers_for
@@ -32,7 +34,6 @@ from sealcast.trust.keys.layer_keys import (
     spent,
 )
 from sealcast.trust.realm.changes import AnnounceLayerKey
-from sealcast.trust.realm.layering import LAYERED, Layering
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import LayerKey
 from sealcast.trust.registry import now_us
@@ -57,8 +58,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("layers") / "market"
     realm = Realm.create(directory)
     realm.enrol_many(["nyse", "alice", "bob", "carol"])
-    realm.create_topic(T, SCHEMA, protection=LAYERED, layering=Layering(2))
-    realm.create_topic("other", SCHEMA, protection=LAYERED, nodes=1)
+    realm.create_topic(T, SCHEMA, protection=Layered(2))
+    realm.create_topic("other", SCHEMA, protection=Layered(), nodes=1)
     for name in ("alice", "bob"):
         realm.place_subscriber(T, name)
     LayerKeyring(realm, realm.identity("nyse")).ensure(T, publishes=True)
@@ -83,8 +84,8 @@ def keyring(realm: Realm, name: str) -> LayerKeyring:
 
 def tree_of(state: RealmState, publisher: str = "nyse") -> tuple[Tree, TreeId]:
     overlay, about = state.overlay(T), state.topic(T)
-    assert about.layering is not None
-    tree = Tree(publisher, overlay.parents_for(publisher), about.layering.layers)
+    assert isinstance(about.protection, Layered)
+    tree = Tree(publisher, overlay.parents_for(publisher), about.protection.layers)
     return tree, TreeId(publisher, about.epoch, overlay.generation)
 
 
@@ -93,7 +94,7 @@ def numbers(realm: Realm, name: str, state: RealmState | None = None, *, former:
     state = realm.state() if state is None else state
     tree, id = tree_of(state)
     keys = agreement_keys(realm, own_identity(realm, state, name), state, T, former=former)
-    derived = exponents_for(keys, tree, id, Layering().algebra)
+    derived = exponents_for(keys, tree, id, CURVE)
     return {other: exponent.reveal() for other, exponent in derived.items()}
 
 
@@ -122,7 +123,7 @@ def attempts(own: AgreementKey, symmetric: Iterable[Secret], state: RealmState, 
     """Everything that someone with these secrets and the whole registry could try, by the derivations of the product:
     every public key that was announced, for every two names in every order."""
     (tree, id), topic = tree_of(state), state.topic(T)
-    domain, epoch, group = id.domain(topic.id), topic.epoch.to_bytes(8, "big"), Layering().algebra
+    domain, epoch, group = id.domain(topic.id), topic.epoch.to_bytes(8, "big"), CURVE
     names = ["nyse", *tree.names]
     publics = {name: state.layer_key(T, topic.epoch, name) for name in names}
     found = set[int]()
@@ -156,7 +157,7 @@ def test_attack_a_roots_file_and_all_that_is_public_do_not_give_what_two_others_
     names, epoch = sorted((LEFT.encode(), b"nyse")), topic.epoch.to_bytes(8, "big")
     weak = kdf.derive(topic_keys._key, b"layer pair", realm.id, topic.id, epoch, *names)
     domain = tree_of(state)[1].domain(topic.id)
-    assert shared_exponent(weak, Layering().algebra, domain, LEFT, "nyse").reveal() in tried
+    assert shared_exponent(weak, CURVE, domain, LEFT, "nyse").reveal() in tried
 
 
 @pytest.mark.parametrize("name", [ROOT, LEFT, "alice", "nyse"])
@@ -383,6 +384,6 @@ def test_a_generation_has_other_keys_of_the_same_agreement_and_stays_known(realm
         agreement_keys(realm, realm.identity("bob"), after, T),
         Tree("nyse", old.parents_for("nyse")),
         TreeId("nyse", 1, 0),
-        Layering().algebra,
+        CURVE,
     )
     assert {name: again.key(name).reveal() for name in tree.ancestors("bob")[:2]} == before

@@ -10,13 +10,16 @@ from hypothesis import strategies as st
 
 from sealcast.errors import Corrupt, Misuse, NotFound, ParameterRejected, Rejected, SealcastError
 from sealcast.model import Schema
+from sealcast.model import protection as protections
+from sealcast.model.protection import Endpoint, Layered
 from sealcast.primitives import modular
+from sealcast.primitives.algebra import group_named
 from sealcast.primitives.curve import CURVE
 from sealcast.protections.layered import tree as trees
 from sealcast.protections.layered.tree import Tree
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm import changes, layering
+from sealcast.trust.realm import changes
 from sealcast.trust.realm.changes import (
     AddSubscription,
     AnnounceLayerKey,
@@ -31,7 +34,6 @@ from sealcast.trust.realm.changes import (
     Right,
     RotateTopic,
 )
-from sealcast.trust.realm.layering import LAYERED, Layering
 from sealcast.trust.realm.machine import EMPTY, Fold, RealmState, apply, apply_all
 from sealcast.trust.realm.overlays import MAX_BROKER_DEPTH, Overlay
 
@@ -46,7 +48,7 @@ def holder(name: str, role: Role = Role.ENTITY) -> EnrolEntity:
 
 
 def created(name: str = T, **options: object) -> CreateTopic:
-    return CreateTopic(name, bytes(16), SCHEMA, protection=LAYERED, layering=Layering(**options))  # type: ignore[arg-type]
+    return CreateTopic(name, bytes(16), SCHEMA, protection=Layered(**options))  # type: ignore[arg-type]
 
 
 BARE = apply_all(
@@ -195,8 +197,6 @@ REFUSED: list[tuple[Change, type[SealcastError], str]] = [
     (AnnounceLayerKey(T, 1, "b3", b"x"), Rejected, "'b3' has no part in topic 'deals'"),
     (AnnounceLayerKey(T, 1, "b0", b"x", True), Rejected, "'b0' may not publish"),
     (AddSubscription("f", T, "s0", "price > 1"), Misuse, "its filters are encrypted"),
-    (CreateTopic("t", bytes(16), SCHEMA, protection=LAYERED), Misuse, "has layers if its protection is 'layered'"),
-    (CreateTopic("t", bytes(16), SCHEMA, layering=Layering()), Misuse, "has layers if its protection is 'layered'"),
 ]
 
 
@@ -287,11 +287,35 @@ def test_changes_are_read_as_they_were_written(made: Change) -> None:
     assert changes.from_json(made.kind, changes.to_json(made)) == made
 
 
-def test_what_was_stored_before_there_were_layers_is_read() -> None:
-    before = {k: v for k, v in changes.to_json(CreateTopic("t", bytes(16), SCHEMA)).items() if k != "layering"}
-    assert changes.from_json("create-topic", before) == CreateTopic("t", bytes(16), SCHEMA)
+def test_what_earlier_releases_stored_is_read() -> None:
+    """They wrote the protection's name and, from some release on, `layering` beside it."""
+    body = changes.to_json(CreateTopic("t", bytes(16), SCHEMA))
+    assert body["protection"] == "endpoint", "as ever"
+    assert changes.from_json("create-topic", body | {"layering": None}) == CreateTopic("t", bytes(16), SCHEMA)
+    stored = body | {"protection": "layered", "layering": {"layers": 3, "group": "modp-2048", "padded": True}}
+    made = CreateTopic("t", bytes(16), SCHEMA, protection=Layered(3, "modp-2048", True))
+    assert changes.from_json("create-topic", stored) == made
+
+
+@pytest.mark.parametrize(
+    "protection",
+    ["rot13", None, 7, {}, {"name": "rot13"}, {"name": "endpoint", "layers": 2}, {"name": "layered", "layers": 1}],
+)
+def test_a_stored_protection_that_is_none_is_refused(protection: object) -> None:
+    """An unknown one is never treated as another."""
+    body = changes.to_json(CreateTopic("t", bytes(16), SCHEMA))
     with pytest.raises(Corrupt):
-        changes.from_json("create-topic", {**before, "layering": {"layers": 1}})
+        changes.from_json("create-topic", body | {"protection": protection})
+
+
+def test_settings_belong_to_their_protection() -> None:
+    assert protections.protection_of("endpoint") == Endpoint()
+    with pytest.raises(Misuse, match="one of endpoint, .*layered.*, not 'rot13'"):
+        protections.protection_of("rot13")
+    with pytest.raises(Misuse, match="'endpoint' has no setting 'layers'"):
+        protections.protection_of("endpoint", {"layers": 2})
+    for made in (Endpoint(), Layered(3), Layered(padded=True)):
+        assert protections.from_json(protections.to_json(made)) == made
 
 
 @pytest.mark.parametrize(
@@ -299,13 +323,13 @@ def test_what_was_stored_before_there_were_layers_is_read() -> None:
 )
 def test_layers_that_cannot_be(options: dict[str, object]) -> None:
     with pytest.raises(ParameterRejected):
-        Layering(**options)  # type: ignore[arg-type]
+        Layered(**options)  # type: ignore[arg-type]
 
 
 def test_the_bounds_are_the_schemes() -> None:
-    assert (layering.MIN_LAYERS, layering.MAX_LAYERS) == (trees.MIN_LAYERS, trees.MAX_LAYERS)
+    assert (protections.MIN_LAYERS, protections.MAX_LAYERS) == (trees.MIN_LAYERS, trees.MAX_LAYERS)
     assert MAX_BROKER_DEPTH + 1 < trees.MAX_TREE_DEPTH
-    assert [Layering(group=name).algebra.name for name in layering.GROUPS] == [CURVE.name, *modular.NAMES]
+    assert [group_named(name).name for name in protections.GROUPS] == [CURVE.name, *modular.NAMES]
 
 
 # --- with keys ------------------------------------------------------------------------------------------
@@ -315,7 +339,7 @@ def test_the_bounds_are_the_schemes() -> None:
 def realm(tmp_path: Path) -> Realm:
     made = Realm.create(tmp_path / "market")
     made.enrol_many(["alice", "bob"])
-    made.create_topic(T, SCHEMA, protection=LAYERED)
+    made.create_topic(T, SCHEMA, protection=Layered())
     return made
 
 
@@ -347,9 +371,9 @@ def test_readers_are_placed_where_there_is_room(realm: Realm) -> None:
     realm.grant(T, f"{T}-node-1", [Right.SUBSCRIBE])
     with pytest.raises(Misuse, match="a root cannot"):
         realm.place_subscriber(T, f"{T}-node-1")
-    realm.create_topic("bare", SCHEMA, protection=LAYERED, nodes=0)
+    realm.create_topic("bare", SCHEMA, protection=Layered(), nodes=0)
     with pytest.raises(Misuse, match="no broker that anyone could stand below"):
         realm.place_subscriber("bare", "alice")
-    with pytest.raises(Misuse, match="comes with brokers of its own"):
+    with pytest.raises(Misuse, match="does not come with brokers of its own"):
         realm.create_topic("odd", SCHEMA, nodes=2)
     assert "odd" not in realm.state().topics

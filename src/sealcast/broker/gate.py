@@ -20,14 +20,12 @@ from sealcast.model.rejection import Reason
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.realm.changes import Right
-from sealcast.trust.realm.layering import LAYERED
 from sealcast.trust.realm.machine import RealmState, Topic
 from sealcast.trust.realm.templates import Template
 from sealcast.trust.realm.topics import Term
 from sealcast.trust.tokens.claims import Token
 from sealcast.trust.tokens.token import TokenGate, TokenReason
 from sealcast.wire import frame
-from sealcast.wire.notifications import MESSAGES_PER_EVENT
 from sealcast.wire.records import RecordCodec
 
 #: What was decided of a frame before the second half of admission.
@@ -53,7 +51,7 @@ def bounds_of(topic: Topic) -> Bounds:
     """What the topic's parameters say of its publishers' clocks and rates."""
     given = topic.parameters
     # Rates are of events; what a frame numbers is messages.
-    messages = MESSAGES_PER_EVENT if topic.protection == LAYERED else 1
+    messages = topic.protection.messages_per_event
     quota = Quota(min(MAX_RATE, given.events_per_s * messages), given.bytes_per_s, given.burst_s)
     return Bounds(given.max_skew_s * _SECOND_US, given.stale_after_s * _SECOND_US, quota)
 

@@ -24,7 +24,6 @@ from sealcast.log.pieces import Pieces
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layout import FIRST_BROKER, Layout
-from sealcast.trust.realm.layering import LAYERED
 from sealcast.trust.realm.machine import Topic
 from sealcast.wire import hops, sealed
 
@@ -94,7 +93,7 @@ class OpenTopic(Unpicklable):
 
     def history(self) -> History:
         """What the ledger says of replay."""
-        parse = hops.parse if self.about.protection == LAYERED else sealed.parse
+        parse = hops.parse if self.about.protection.overlay else sealed.parse
         return History(self.ledger, self.pieces, self.frames, bounds_of(self.about), parse)
 
     def committed(self) -> PinnedOffset:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Final, NamedTuple
 import typer
 
 from sealcast.cli import talk
-from sealcast.errors import Bug
-from sealcast.trust.realm.layering import LAYERED
 
 if TYPE_CHECKING:
     from sealcast.trust.realm.machine import RealmState
@@ -48,9 +46,9 @@ def explain(
     """Say who can learn what of a topic's events, whom that trusts, and what is left."""
     state = talk.open_realm(realm).state()
     about = state.topic(topic)
-    told = (_layered if about.protection == LAYERED else _endpoint)(state, topic)
+    told = (_layered if about.protection.overlay else _endpoint)(state, topic)
     if json:
-        talk.emit({"topic": topic, "protection": about.protection, **_document(told)})
+        talk.emit({"topic": topic, "protection": about.protection.name, **_document(told)})
         return
     talk.say(f"topic {topic!r} is protected by `{about.protection}`, which trusts {told.trusted}.\n")
     _say(told.parties[:_MOST_SHOWN])
@@ -86,12 +84,11 @@ def _say(parties: Sequence[Party]) -> None:
 
 def _layered(state: RealmState, topic: str) -> Answer:
     from sealcast.protections.layered.parties import Standing
+    from sealcast.protections.layered.standing import layering_of
     from sealcast.protections.layered.tree import Tree
 
     about, overlay = state.topic(topic), state.overlay(topic)
-    layering = about.layering
-    if layering is None:
-        raise Bug(f"the layered topic {topic!r} has no layers")
+    layering = layering_of(state, topic)
     # Trees of publishers differ in who stands on top; a publisher that subscribes is in the others' trees.
     publishers = state.publishers_of(topic)
     tree = Tree(_ON_TOP, overlay.parents_for(_ON_TOP), layering.layers)

@@ -42,8 +42,7 @@ class Item:
 
 def forest(state: RealmState, topic: str, *, everyone: bool = False) -> Item:
     """What is to be seen of a topic's overlay, under one item for all publishers."""
-    overlay, layering = state.overlay(topic), state.topic(topic).layering
-    layers = 0 if layering is None else layering.layers
+    overlay, layers = state.overlay(topic), state.topic(topic).protection.depth
     limit = len(overlay.places) if everyone else MAX_NAMED
     made: dict[str | None, list[Item]] = {None: []}
     for name in overlay.downwards():
@@ -91,10 +90,10 @@ def svg(top: Item, title: str) -> str:
 def as_json(overlay: Overlay, state: RealmState, topic: str) -> dict[str, object]:
     """Everyone, not only those that a picture has room for."""
     about = state.topic(topic)
-    layering = None if about.layering is None else about.layering.to_json()
     return {
         "topic": topic,
-        "layering": layering,
+        "protection": about.protection.name,
+        "settings": about.protection.to_json(),
         "epoch": about.epoch,
         "generation": overlay.generation,
         "publishers": state.publishers_of(topic),

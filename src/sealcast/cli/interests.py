@@ -27,7 +27,7 @@ UNKNOWN = "(its subscriber's own)"
 def is_layered(state: RealmState, topic: str | None) -> bool:
     """Whether the topic is, or without one, whether any is."""
     names = state.topics if topic is None else [topic]
-    return any(state.topic(name).layering is not None for name in names)
+    return any(not state.topic(name).protection.brokers_read for name in names)
 
 
 def add(
@@ -55,11 +55,11 @@ def add(
 
 def _remark_on_place(here: Realm, topic: str, subscriber: str) -> None:
     state = here.state()
-    layering, hops = state.topic(topic).layering, state.overlay(topic).depth(subscriber)
-    if layering is not None and hops < layering.layers:
+    layers, hops = state.topic(topic).protection.depth, state.overlay(topic).depth(subscriber)
+    if hops < layers:
         talk.warn(
             f"{subscriber!r} stands {hops} hops below publishers: its filters have {hops} layers there, not "
-            f"{layering.layers}; deeper: sealcast overlay place {topic} {subscriber} --at BROKER"
+            f"{layers}; deeper: sealcast overlay place {topic} {subscriber} --at BROKER"
         )
 
 

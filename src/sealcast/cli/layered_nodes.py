@@ -33,7 +33,7 @@ def describe(here: Realm, topic: str, node: str) -> dict[str, Any]:
         return {
             "topic": topic,
             "broker": node,
-            "protection": about.protection,
+            "protection": about.protection.name,
             "parent": overlay.parents[node],
             "partitions": about.partitions,
             # Who wants what is not known: neither to the realm nor to this broker.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +12,7 @@ from sealcast.cli import forest, talk
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
-    from sealcast.trust.realm.layering import Layering
+    from sealcast.model.protection import Protection
     from sealcast.trust.realm.overlays import Overlay
     from sealcast.trust.realm.state import RealmState
     from sealcast.trust.realm.topics import Topic
@@ -90,7 +91,7 @@ def place(
     before = here.state().overlay(topic).generation
     where = here.place_subscriber(topic, subscriber, at)
     state = here.state()
-    made, layers = state.overlay(topic), layering_of(state.topic(topic)).layers
+    made, layers = state.overlay(topic), require_overlay(state.topic(topic)).depth
     if json:
         talk.emit({"topic": topic, "subscriber": subscriber, "at": where, "depth": made.depth(subscriber)})
         return
@@ -115,9 +116,9 @@ def show(
     Depth counts hops from publishers. From as many hops on as the topic has layers, all of them count.
     """
     state = talk.open_realm(realm).state()
-    layering, overlay = layering_of(state.topic(topic)), state.overlay(topic)
+    protection, overlay = require_overlay(state.topic(topic)), state.overlay(topic)
     drawn = forest.forest(state, topic, everyone=everyone)
-    title = f"{topic}: {layering.layers} layers in {layering.group}, {len(overlay.parents)} brokers"
+    title = f"{topic}: {protection.summary}, {len(overlay.parents)} brokers"
     if svg is not None:
         svg.write_text(forest.svg(drawn, title), encoding="utf-8")
     if json:
@@ -137,38 +138,47 @@ def show(
 
 def wanted(
     protection: str, layers: int | None, group: str | None, nodes: int | None, fan_out: int | None, padded: bool
-) -> Layering | None:
-    """What the options of `topic create` ask for; None for a topic that is not layered."""
-    from sealcast.trust.realm.layering import DEFAULT_GROUP, DEFAULT_LAYERS, GROUPS, LAYERED, Layering
+) -> Protection:
+    """What the options of `topic create` ask for; an option that the protection does not have is refused by name."""
+    from sealcast.model.protection import GROUPS, PROTECTIONS, protection_of, with_setting
 
-    if protection != LAYERED:
-        given = {"--layers": layers, "--group": group, "--nodes": nodes, "--fan-out": fan_out, "--pad": padded or None}
-        for option in (name for name, value in given.items() if value is not None):
-            raise Misuse(
-                f"{option} is for layered topics, and this one's protection is {protection!r}",
-                hint=f"add --protection {LAYERED}, or leave {option} out",
-            )
-        return None
     # As people write them: modp2048 is modp-2048.
     spelt = {name.replace("-", ""): name for name in GROUPS}
-    named = DEFAULT_GROUP if group is None else spelt.get(group.replace("-", "").lower(), group)
-    return Layering(DEFAULT_LAYERS if layers is None else layers, named, padded)
+    named = None if group is None else spelt.get(group.replace("-", "").lower(), group)
+    options = {"layers": ("--layers", layers), "group": ("--group", named), "padded": ("--pad", padded or None)}
+    given = {setting: value for setting, (_, value) in options.items() if value is not None}
+    for setting in given:
+        kinds = with_setting(setting)
+        if protection in PROTECTIONS and protection not in kinds:
+            raise _not_for(options[setting][0], protection, kinds)
+    asked = protection_of(protection, given)
+    for option, value in (("--nodes", nodes), ("--fan-out", fan_out)):
+        if value is not None and not asked.overlay:
+            raise _not_for(option, protection, [kind.name for kind in PROTECTIONS.values() if kind.overlay])
+    return asked
+
+
+def _not_for(option: str, protection: str, kinds: Sequence[str]) -> Misuse:
+    return Misuse(
+        f"{option} is for {' or '.join(kinds)} topics, and this one's protection is {protection!r}",
+        hint=f"add --protection {kinds[0]}, or leave {option} out",
+    )
 
 
 def summary(state: RealmState, topic: str) -> list[tuple[str, object]]:
-    """What `topic show` says of a layered topic besides; nothing of the others."""
-    layering, overlay = state.topic(topic).layering, state.overlay(topic)
-    if layering is None:
-        return []
-    nodes = f"{len(overlay.parents)}, {len(overlay.roots)} of them roots: sealcast overlay show {topic}"
-    padded = ", events padded" if layering.padded else ""
-    return [("layers", f"{layering.layers}, in {layering.group}{padded}"), ("nodes", nodes)]
+    """What `topic show` says of a topic's settings and overlay; nothing where there are none."""
+    protection, overlay = state.topic(topic).protection, state.overlay(topic)
+    rows: list[tuple[str, object]] = [("settings", protection.summary)] if protection.summary else []
+    if protection.overlay:
+        nodes = f"{len(overlay.parents)}, {len(overlay.roots)} of them roots: sealcast overlay show {topic}"
+        rows.append(("nodes", nodes))
+    return rows
 
 
 def readers(state: RealmState, topic: str) -> list[tuple[str, object]]:
     """How many read. What they want on a layered topic is for them and, encrypted, their brokers to know."""
     found = state.topic_state(topic)
-    if found.topic.layering is not None:
+    if not found.topic.protection.brokers_read:
         may = sum(state.may_subscribe(topic, name) for name in found.places)
         return [
             ("subscribers", f"{len(found.places)} ({may} may read)"),
@@ -178,20 +188,21 @@ def readers(state: RealmState, topic: str) -> list[tuple[str, object]]:
     return [("subscribers", f"{len(found.slots)} ({may} may read)"), ("subscriptions", len(found.subscriptions))]
 
 
-def layering_of(topic: Topic) -> Layering:
-    if topic.layering is None:
+def require_overlay(topic: Topic) -> Protection:
+    if not topic.protection.overlay:
         raise Misuse(
-            f"topic {topic.name!r} has no overlay: its protection is {topic.protection!r}",
+            f"topic {topic.name!r} has no overlay: its protection is {topic.protection.name!r}",
             hint="one that has: sealcast topic create NAME --schema FILE --protection layered",
         )
-    return topic.layering
+    return topic.protection
 
 
-def refuse_layered(topic: Topic, what: str) -> None:
-    """For what needs someone who reads: on a layered topic nobody does but its publishers and subscribers."""
-    if topic.layering is not None:
+def refuse_blind(topic: Topic, what: str) -> None:
+    """For what needs a broker that reads: on some topics nobody does but publishers and subscribers."""
+    if not topic.protection.brokers_read:
         raise Misuse(
-            f"topic {topic.name!r} is layered: its brokers cannot read, and neither can whoever would {what}",
+            f"topic {topic.name!r} is {topic.protection.name}: its brokers cannot read, and neither can whoever would "
+            f"{what}",
             hint=f"what can be seen: sealcast status, overlay show {topic.name}, explain {topic.name}",
         )
 

@@ -40,7 +40,7 @@ def replay(
     here = talk.open_realm(realm)
     state = here.state()
     state.entity(as_)
-    overlay.refuse_layered(state.topic(topic), "seal its past once more")
+    overlay.refuse_blind(state.topic(topic), "seal its past once more")
     broker = state.home_of(state.topic(topic).name, as_)
     first, last = microseconds(from_, "--from"), here.clock() if to is None else microseconds(to, "--to")
     with talk.about_filter(filter):

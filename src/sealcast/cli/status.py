@@ -73,7 +73,7 @@ def describe(here: Realm, name: str, broker: str) -> dict[str, Any]:
         return {
             "topic": name,
             "broker": broker,
-            "protection": found.topic.protection,
+            "protection": found.topic.protection.name,
             "partitions": found.topic.partitions,
             "subscriptions": len(at_home),
             "subscribers": len(lag),

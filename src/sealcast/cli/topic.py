@@ -91,19 +91,18 @@ def create(
     }
     given = {"key_bits": key_size, "token_hash": token_hash, "messages_per_key": messages_per_key}
     parameters = KeyParameters.parse(given | {name: seconds(*span) for name, span in spans.items()})
-    layering = overlay.wanted(protection, layers, group, nodes, fan_out, pad)
+    wanted = overlay.wanted(protection, layers, group, nodes, fan_out, pad)
     here = talk.open_realm(realm)
     here.create_topic(
         name,
         read_schema(schema),
         partitions=partitions,
-        protection=protection,
+        protection=wanted,
         access=access,
         center=center,
         parameters=parameters,
         owner=owner,
         group_keys=group_keys,
-        layering=layering,
         nodes=nodes,
         fan_out=fan_out,
     )
@@ -112,9 +111,9 @@ def create(
         talk.emit(describe(state, state.topic_state(name)))
         return
     talk.say(f"topic {name!r} created ({access}, {partitions} partition{'s' if partitions != 1 else ''})")
-    if layering is not None:
+    if wanted.overlay:
         count = len(state.overlay(name).parents)
-        talk.say(f"{layering.layers} layers in {layering.group}; {count} brokers: sealcast overlay show {name}")
+        talk.say(f"{wanted.summary}; {count} brokers: sealcast overlay show {name}")
 
 
 app.command(epilog="Example: sealcast topic register orders --schema quotes.json --as alice --set key_bits=192")(
@@ -210,7 +209,7 @@ def show(name: str, realm: talk.RealmOption = None, json: talk.JsonOption = Fals
         [
             ("topic", topic.name),
             ("id", topic.id.hex()),
-            ("protection", topic.protection),
+            ("protection", topic.protection.name),
             *(overlay.summary(state, name) or [("group keys", topic.group_keys)]),
             ("access", topic.access),
             ("partitions", topic.partitions),
@@ -244,7 +243,7 @@ def describe(state: RealmState, found: TopicState) -> dict[str, object]:
     return {
         "topic": topic.name,
         "id": topic.id.hex(),
-        "protection": topic.protection,
+        "protection": topic.protection.name,
         "group_keys": topic.group_keys,
         "access": str(topic.access),
         "partitions": topic.partitions,
@@ -260,7 +259,7 @@ def describe(state: RealmState, found: TopicState) -> dict[str, object]:
         "parameters": topic.parameters.to_json(),
         "epoch_started": moment(topic.epoch_starts[-1]),
         "schema": topic.schema.to_json(),
-        "layering": None if topic.layering is None else topic.layering.to_json(),
+        "settings": topic.protection.to_json(),
         "nodes": dict(found.nodes),
     }
 
@@ -285,7 +284,7 @@ def _show_many(state: RealmState, found: list[TopicState], json: bool, empty: st
     rows = [
         (
             t.topic.name,
-            t.topic.protection,
+            t.topic.protection.name,
             t.topic.access,
             t.topic.partitions,
             len(t.subscriptions),

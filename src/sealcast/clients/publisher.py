@@ -27,7 +27,6 @@ from sealcast.protections.ways import Direct, Way
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Right
-from sealcast.trust.realm.layering import LAYERED
 from sealcast.trust.realm.machine import RealmState
 from sealcast.wire.records import RecordCodec
 
@@ -88,7 +87,7 @@ class Publisher:
         self._identity = self.realm.identity(as_)
         self._wallet = Wallet(self.realm, as_, identity=self._identity)
         self._way: Way = Direct(topic, broker)
-        if state.topic(topic).protection == LAYERED:
+        if state.topic(topic).protection.overlay:
             self._way = Notifying(self.realm, topic, self._identity, broker)
         self._lanes: list[Lane] = []
         self._max_waiting = max_waiting

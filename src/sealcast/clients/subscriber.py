@@ -59,7 +59,7 @@ class Subscriber(Reading):
         state = self._current()
         self._identity = self.realm.identity(as_)
         slot = state.slot_of(topic, as_)
-        if state.topic(topic).layering is not None:
+        if state.topic(topic).protection.overlay:
             raise Misuse(
                 f"topic {topic!r} is layered: what a subscriber gets is at its own broker, under keys of its own",
                 hint="open either kind by sealcast.open_subscriber(realm, topic, as_=...)",

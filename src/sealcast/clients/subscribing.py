@@ -13,7 +13,6 @@ from sealcast.errors import CannotOpen
 from sealcast.model.event import Position
 from sealcast.protections.endpoint.missing import Ask
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm.layering import LAYERED
 
 
 def open_subscriber(
@@ -29,6 +28,6 @@ def open_subscriber(
 ) -> Reading:
     """The subscriber's reader, by the topic's protection; see `clients.subscriber.Subscriber` for what is asked."""
     here = realm if isinstance(realm, Realm) else Realm(realm)
-    if here.state().topic(topic).protection == LAYERED:
+    if here.state().topic(topic).protection.overlay:
         return LayeredSubscriber(here, topic, as_, from_=from_, until_us=until_us, unopenable=unopenable, broker=broker)
     return Subscriber(here, topic, as_, from_=from_, until_us=until_us, unopenable=unopenable, ask=ask, broker=broker)

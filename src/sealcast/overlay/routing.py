@@ -24,7 +24,6 @@ from sealcast.log.forwarded import BrokerTopic
 from sealcast.overlay.parts import Part
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm.layering import LAYERED
 from sealcast.trust.realm.state import RealmState
 
 #: Frames that are made durable at the destination by one sync.
@@ -84,7 +83,7 @@ def links(state: RealmState, origin: str, topics: Sequence[str] = ()) -> dict[Li
         raise Misuse(f"entity {origin!r} is no broker")
     if who.revoked:
         return {}
-    frames_go = [t for t in topics or sorted(state.topics) if state.topic(t).protection != LAYERED]
+    frames_go = [t for t in topics or sorted(state.topics) if not state.topic(t).protection.overlay]
     others = ((t, b) for t in frames_go for b in state.serving(t) if b != origin)
     found = {Link(topic, origin, broker): since(state, topic, broker) for topic, broker in others}
     return {link: version for link, version in found.items() if version is not None}

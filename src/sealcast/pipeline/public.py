@@ -239,7 +239,7 @@ def _ledger(client: Client) -> LedgerReader:
     """Of the broker that the subscriber is at. A stream's place is a place in one ledger."""
     realm = Realm(client.realm)
     state = realm.state()
-    if state.topic(client.topic).layering is not None:
+    if state.topic(client.topic).protection.overlay:
         return LedgerReader(_hops(realm, client).ledger)
     stays = state.stays_of(client.topic, client.entity)
     if len(stays) > 1:

@@ -47,7 +47,6 @@ from sealcast.protections.layered import admit as layered
 from sealcast.protections.layered.node import NodeName
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layout import FIRST_BROKER
-from sealcast.trust.realm.layering import LAYERED
 from sealcast.trust.realm.overlays import Overlay
 
 #: How long a stop waits for the micro-batch at hand. What it interrupts is done again at the next start.
@@ -64,7 +63,7 @@ _KILLED: Final = "was it killed, or short of memory? start again: nothing is los
 def sealed(rulings: DataFrame, name: TopicName) -> DataFrame:
     """Rulings -> sealed pieces: admit, match, group, seal and deliver, fused; counted on the way. On a layered topic
     they are admitted, and the rest is hops."""
-    process = layered.process if name.open().about.protection == LAYERED else fused.process
+    process = layered.process if name.open().about.protection.overlay else fused.process
     return rulings.mapInArrow(process(name), ddl(PIECES)).observe(OBSERVED, *_counts())
 
 
@@ -76,7 +75,7 @@ def run_batch(spark: SparkSession, realm: str | Path, topic: str) -> Mapping[str
     """Everything that the log has beyond the ledger's end, as one batch job; what the ledger then says of it."""
     name = TopicName.from_options({"realm": str(realm), "topic": topic})
     opened = name.open()
-    if opened.about.protection == LAYERED:
+    if opened.about.protection.overlay:
         raise Misuse(f"topic {topic!r} is layered: its events go from broker to broker, which no one batch does")
     with opened.ledger.exclusive() as term, _explained():
         opened.prepare()
@@ -196,7 +195,7 @@ def _names(realm: Realm, topics: Sequence[str], node: str | None = None) -> list
         for broker in here
         if (
             _admits(realm, topic, broker, state.overlay(topic))
-            if state.topic(topic).protection == LAYERED
+            if state.topic(topic).protection.overlay
             else broker == FIRST_BROKER or broker in state.serving(topic)
         )
     ]
@@ -223,7 +222,7 @@ def _hops(realm: Realm, topics: Sequence[str], node: str | None) -> list[tuple[N
     """The brokers of each layered topic that run here, those above first."""
     state = realm.state()
     here = frozenset(brokers_here(realm, state, node))
-    wanted = [topic for topic in topics or sorted(state.topics) if state.topic(topic).protection == LAYERED]
+    wanted = [topic for topic in topics or sorted(state.topics) if state.topic(topic).protection.overlay]
     found = [
         tuple(NodeName(str(realm.paths.root), topic, b) for b in state.overlay(topic).downwards() if b in here)
         for topic in wanted
@@ -258,7 +257,7 @@ class Pipeline:
         topic.prepare()
         _drop_foreign_checkpoint(topic.paths.checkpoint, _last_query(name))
         options: dict[str, str | int] = {**_options(name), **_parallelism(self._spark), **limits}
-        if topic.about.protection == LAYERED:
+        if topic.about.protection.overlay:
             options.setdefault("max_bytes_per_trigger", layered.MAX_BYTES_PER_TRIGGER)
         with _explained():
             claims = self._spark.readStream.format("sealcast-frames").options(**options).load()

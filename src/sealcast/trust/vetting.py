@@ -79,7 +79,7 @@ def vet_template(topic: str, schema: Schema, text: str) -> Template:
 
 def _vet_grant(topic: Topic, text: str) -> None:
     template = vet_template(topic.name, topic.schema, text)
-    if topic.layering is not None and not template.every_event:
+    if not topic.protection.brokers_read and not template.every_event:
         raise Rejected(
             f"topic {topic.name!r} is layered: its brokers cannot read, so nobody could hold events against the tags "
             f"of {text!r}",

@@ -308,7 +308,7 @@ def refresh_all(
     (topic, name, what came of it)."""
     state, now = realm.state(), realm.clock()
     for topic in state.topics if topics is None else topics:
-        if state.topic(topic).layering is None:
+        if state.topic(topic).protection.brokers_read:
             continue
         for name in subscribers_here(realm, state, topic):
             own, home = own_filters(realm, state, topic, name), state.overlay(topic).places.get(name)

@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sealcast.errors import Misuse
+from sealcast.primitives.algebra import group_named
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.interests import refresh_all
 from sealcast.protections.layered.sealing import NotificationSealer, chunks
@@ -93,7 +94,8 @@ class Notifying(Unpicklable):
 
     def _rebuild(self, state: RealmState, below: Below, subscribers: frozenset[str]) -> None:
         about, layering = state.topic(self._topic), layering_of(state, self._topic)
-        layers = below.keys(agreement_keys(self._realm, self._identity, state, self._topic), layering.algebra)
+        agreed = agreement_keys(self._realm, self._identity, state, self._topic)
+        layers = below.keys(agreed, group_named(layering.group))
         targets = below.targets(layers, subscribers)
         if not targets:
             raise self._nowhere(state, below)

@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 
 from sealcast.errors import KeyMissing, Misuse, NotFound, SealcastError
+from sealcast.model.protection import Layered
+from sealcast.primitives.algebra import group_named
 from sealcast.primitives.groups import CachedHashes, Group
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.agreement import layers_for
@@ -21,15 +23,14 @@ from sealcast.protections.layered.tree import Path, Place, Tree, TreeId
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import Agreement, agreement_keys, overlay_of
-from sealcast.trust.realm.layering import Layering
 from sealcast.trust.realm.overlays import Overlay
 from sealcast.trust.realm.state import RealmState
 
 
-def layering_of(state: RealmState, topic: str) -> Layering:
-    found = state.topic(topic).layering
-    if found is None:
-        raise Misuse(f"topic {topic!r} is not layered: its protection is {state.topic(topic).protection!r}")
+def layering_of(state: RealmState, topic: str) -> Layered:
+    found = state.topic(topic).protection
+    if not isinstance(found, Layered):
+        raise Misuse(f"topic {topic!r} is not layered: its protection is {found.name!r}")
     return found
 
 
@@ -88,7 +89,7 @@ class Standing(Unpicklable):
         # Its own way up and nothing else: the keys that it shares are with those on it.
         small = Tree(tree.publisher, dict(pairwise(chain)), layering.layers)
         if self._group is None:
-            self._group = layering.algebra
+            self._group = group_named(layering.group)
         keys = agreement_keys(self._realm, self._identity, state, self._topic, tree.epoch, former=former)
         return small.place(name), layers_for(keys, small, tree, self._group)
 

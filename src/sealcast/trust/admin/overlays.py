@@ -194,16 +194,16 @@ class OverlayAdministration(EntityAdministration):
 
 
 def _layered(state: RealmState, topics: Iterable[str] | None) -> list[str]:
-    return [t for t in (state.topics if topics is None else topics) if state.topic(t).layering is not None]
+    return [t for t in (state.topics if topics is None else topics) if state.topic(t).protection.overlay]
 
 
 def home_for(state: RealmState, topic: str, subscriber: str) -> str:
     """Where a subscriber stands, or would be put: a broker that subscribes below its parent, others at a leaf."""
-    overlay, layering = state.overlay(topic), state.topic(topic).layering
+    overlay = state.overlay(topic)
     placed = overlay.places.get(subscriber) or overlay.parents.get(subscriber)
     if placed is not None:
         return placed
-    free = overlay.homes_free(layering.layers if layering is not None else 0)
+    free = overlay.homes_free(state.topic(topic).protection.depth)
     if subscriber in overlay.parents:
         # A root: the rules say why not.
         free = [subscriber]

@@ -9,6 +9,7 @@ from typing import Final
 from sealcast.errors import Misuse
 from sealcast.log import files
 from sealcast.log.embedded import EmbeddedTopic
+from sealcast.model.protection import DEFAULT_PROTECTION, Protection, protection_of
 from sealcast.model.schema import Schema
 from sealcast.trust.admin.overlays import OverlayAdministration, planted_shape
 from sealcast.trust.layout import FIRST_CENTER
@@ -23,7 +24,6 @@ from sealcast.trust.realm.changes import (
     Revoke,
     Right,
 )
-from sealcast.trust.realm.layering import LAYERED, Layering
 from sealcast.trust.realm.machine import RealmState, Topic, apply, apply_all
 from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.trust.realm.templates import Template
@@ -40,26 +40,24 @@ class TopicAdministration(OverlayAdministration):
         schema: Schema,
         *,
         partitions: int = 1,
-        protection: str = "endpoint",
+        protection: Protection | str = DEFAULT_PROTECTION,
         access: Access | str = Access.MEMBERS,
         center: str = FIRST_CENTER,
         parameters: KeyParameters = DEFAULT_PARAMETERS,
         owner: str = "",
         group_keys: str = DEFAULT_GROUP_KEYS,
-        layering: Layering | None = None,
         nodes: int | None = None,
         fan_out: int | None = None,
     ) -> Topic:
         """A topic with its schema, registered with its one key center, which makes its keys as `parameters` say.
 
-        A layered one comes with a tree of so many new brokers, enough for its layers unless `nodes` says otherwise.
+        One with an overlay comes with a tree of so many new brokers, deep enough for it unless `nodes` says otherwise.
         """
         if access not in Access._value2member_map_:
             raise Misuse(f"access is one of {', '.join(Access)}, not {access!r}")
-        if protection == LAYERED and layering is None:
-            layering = Layering()
-        if layering is None and nodes is not None:
-            raise Misuse(f"only a topic whose protection is {LAYERED!r} comes with brokers of its own")
+        protection = protection_of(protection) if isinstance(protection, str) else protection
+        if nodes is not None and not protection.overlay:
+            raise Misuse(f"a topic whose protection is {protection.name!r} does not come with brokers of its own")
         now, issuer = self.clock(), self.issuer()
         create = CreateTopic(
             name,
@@ -73,18 +71,17 @@ class TopicAdministration(OverlayAdministration):
             owner,
             now,
             group_keys,
-            layering,
         )
 
         def decide(state: RealmState) -> list[Change]:
             changes: list[Change] = [create]
-            if layering is not None:
-                shape = planted_shape(layering.layers, nodes, fan_out)
+            if protection.overlay:
+                shape = planted_shape(protection.depth, nodes, fan_out)
                 changes += self._planted(apply(state, create), name, *shape)
             return [*changes, *issuer.opening(apply_all(state, changes), name, now)]
 
         made = self.registry.transact(decide).topic(name)
-        if layering is not None:
+        if protection.overlay:
             # Frames are in the logs of roots, pieces and ledgers at every node: each makes its own when it first runs.
             self.announce_layer_keys([name])
             return made

@@ -104,7 +104,7 @@ class Issuer(Unpicklable):
     def service(self, state: RealmState, topic: str, broker: str) -> list[Change]:
         """What a broker that is to serve the topic lacks: the keys of this epoch, and of the one that has its grace."""
         about, who = state.topic(topic), state.entity(broker)
-        if about.layering is not None and broker not in state.overlay(topic).roots:
+        if about.protection.overlay and broker not in state.overlay(topic).roots:
             raise Misuse(
                 f"broker {broker!r} is no root of topic {topic!r}, which is layered: the others get no keys of it",
                 hint=f"as a root it gets them: sealcast overlay add {topic} {broker}",
@@ -121,7 +121,7 @@ def _serving(state: RealmState, topic: Topic) -> list[Entity]:
     handed no keys of other topics unasked.
     """
     brokers = state.holders(Role.BROKER)
-    if topic.layering is not None:
+    if topic.protection.overlay:
         roots = state.overlay(topic.name).roots
         return [b for b in brokers if b.name in roots]
     if topic.epoch == FIRST_EPOCH:

@@ -247,7 +247,7 @@ def participants(state: RealmState, topic: str) -> dict[str, bool]:
 
 def _layered(state: RealmState, topic: str) -> Topic:
     about = state.topic(topic)
-    if about.layering is None:
+    if not about.protection.overlay:
         raise Misuse(f"topic {topic!r} is not layered: nobody agrees on keys for it")
     return about
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from sealcast.errors import Corrupt, ParameterRejected, SchemaRejected
+from sealcast.errors import Corrupt, Misuse, ParameterRejected, SchemaRejected
+from sealcast.model import protection as protections
+from sealcast.model.protection import DEFAULT_PROTECTION, Protection
 from sealcast.model.schema import Schema
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.realm.layering import Layering
 from sealcast.trust.realm.parameters import KeyParameters
 
 #: The template that admits every topic and every event: written out, for nothing empty means everything.
@@ -113,7 +114,7 @@ class CreateTopic:
     id: bytes
     schema: Schema
     partitions: int = 1
-    protection: str = "endpoint"
+    protection: Protection = DEFAULT_PROTECTION
     access: Access = Access.MEMBERS
     #: The one key center that manages the topic.
     center: str = ""
@@ -124,8 +125,6 @@ class CreateTopic:
     at_us: int = 0
     #: The algorithm by which its groups of subscribers get their keys.
     group_keys: str = DEFAULT_GROUP_KEYS
-    #: How a layered topic encrypts; None for the others.
-    layering: Layering | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,8 +376,12 @@ def from_json(kind: str, body: Mapping[str, Any]) -> Change:
         decoders = _DECODERS.get(kind)
         if decoders is None:
             return cls(**body)
+        if "layering" in body:  # as releases before 0.2 stored it: one decision in two fields
+            body = {k: v for k, v in body.items() if k != "layering"} | {
+                "protection": {"name": body["protection"], **(body["layering"] or {})}
+            }
         return cls(**{k: decoders[k](v) if k in decoders else v for k, v in body.items()})
-    except (KeyError, TypeError, ValueError, SchemaRejected, ParameterRejected) as error:
+    except (KeyError, TypeError, ValueError, SchemaRejected, ParameterRejected, Misuse) as error:
         raise Corrupt(
             f"a stored change of kind {kind!r} is not one this release wrote ({type(error).__name__})"
         ) from None
@@ -388,8 +391,10 @@ def _plain(value: object) -> object:
     match value:
         case bytes():
             return value.hex()
-        case Schema() | KeyParameters() | Layering():
+        case Schema() | KeyParameters():
             return value.to_json()
+        case Protection():
+            return protections.to_json(value)
         case Credential():
             return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
         case tuple():
@@ -434,7 +439,7 @@ _DECODERS: Final[Mapping[str, Mapping[str, Callable[[Any], Any]]]] = {
         "schema": Schema.from_json,
         "access": Access,
         "parameters": KeyParameters.parse,
-        "layering": Layering.from_json,
+        "protection": protections.from_json,
     },
     "publish-topic-key": {"sealed": bytes.fromhex},
     "publish-pair-key": {"sealed": bytes.fromhex},

@@ -40,7 +40,7 @@ from sealcast.trust.realm.rules import entities, homes, overlays, subscriptions,
 from sealcast.trust.realm.rules.draft import Draft
 from sealcast.trust.realm.rules.entities import KEY_BYTES
 from sealcast.trust.realm.rules.subscriptions import MAX_FILTER_CHARACTERS
-from sealcast.trust.realm.rules.topics import MAX_PARTITIONS, MAX_SEALED_KEY_BYTES, PROTECTIONS, TOPIC_ID_BYTES
+from sealcast.trust.realm.rules.topics import MAX_PARTITIONS, MAX_SEALED_KEY_BYTES, TOPIC_ID_BYTES
 from sealcast.trust.realm.state import EMPTY, Entity, RealmState
 from sealcast.trust.realm.topics import FIRST_EPOCH, Term, Topic, TopicState
 
@@ -52,7 +52,6 @@ __all__ = [
     "MAX_PARTITIONS",
     "MAX_SEALED_KEY_BYTES",
     "NAME",
-    "PROTECTIONS",
     "TOPIC_ID_BYTES",
     "Entity",
     "Fold",

@@ -14,10 +14,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from sealcast.model.protection import Protection
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.trust.realm.changes import DEFAULT_GROUP_KEYS, DEFAULT_PARAMETERS, EVERYTHING, Access, Credential, Right
-from sealcast.trust.realm.layering import Layering
 from sealcast.trust.realm.overlays import Overlay
 from sealcast.trust.realm.parameters import KeyParameters
 
@@ -31,7 +31,7 @@ class Topic:
     id: bytes
     schema: Schema
     partitions: int
-    protection: str
+    protection: Protection
     epoch: int
     access: Access
     #: The one key center that makes its keys and signs its tokens.
@@ -45,8 +45,6 @@ class Topic:
     center_since: int = FIRST_EPOCH
     #: The algorithm by which its groups of subscribers get their keys.
     group_keys: str = DEFAULT_GROUP_KEYS
-    #: How a layered topic encrypts; None for the others.
-    layering: Layering | None = None
 
     def epoch_admissible(self, epoch: int, log_time_us: int) -> bool:
         """Whether a frame sealed in `epoch` and appended to the log at that time is admitted."""

@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from sealcast.errors import NotFound, Rejected
+from sealcast.model.protection import Layered
+from sealcast.primitives.algebra import group_named
 from sealcast.primitives.groups import Exponent, Group
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.layered.layers import Layers, shared_exponent
@@ -76,9 +78,9 @@ def agreed_layers(realm: Handle, topic: str, identity: Identity) -> LayersOf:
     """A broker's layers in any tree of a topic."""
     about = realm.state().topic(topic)
     epochs: dict[int, _Epoch] = {}
-    if about.layering is None:
+    if not isinstance(about.protection, Layered):
         raise Rejected(f"topic {topic!r} is not layered", hint="`sealcast topic list` says how topics are protected")
-    group = about.layering.algebra
+    group = group_named(about.protection.group)
 
     def layers(tree: TreeId, place: Place) -> Layers:
         epoch = epochs.setdefault(tree.epoch, _Epoch(realm, topic, identity, tree.epoch))

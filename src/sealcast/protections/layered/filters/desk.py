@@ -66,7 +66,7 @@ class FilterDesk(Unpicklable):
         allowance: Allowance = ALLOWANCE,
     ) -> None:
         """`layers` gives the keys of a tree; without it, they are agreed on as everyone's are."""
-        if realm.state().topic(topic).layering is None:
+        if not realm.state().topic(topic).protection.overlay:
             raise Misuse(f"topic {topic!r} has no filter desks: it is not layered")
         self.node = node
         self._realm, self._topic = realm, topic

@@ -118,8 +118,7 @@ class Draft:
         """The number of a tree; its table begins empty."""
         found = self._fold.numbers.get(tree)
         if found is None:
-            layering = self._door.topic.layering
-            layers = layering.layers if layering is not None else 0
+            layers = self._door.topic.protection.depth
             # Where it stood in that generation: what is passed on goes up the way that events come down.
             chain = (*self._door.overlay_in(tree.generation).path_up(self._door.node), tree.publisher)[:layers]
             step = Opened(tree, chain, layers)

@@ -7,7 +7,6 @@ from typing import Final
 from sealcast.errors import Misuse, NotFound, Rejected
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.changes import AnnounceLayerKey, PlaceNode, PlaceSubscriber, RemoveNode, Right
-from sealcast.trust.realm.layering import LAYERED
 from sealcast.trust.realm.overlays import MAX_BROKER_DEPTH
 from sealcast.trust.realm.rules.draft import Draft, TopicTables
 from sealcast.trust.realm.topics import LayerKey, Move
@@ -135,10 +134,10 @@ def _begin_generation(draft: Draft, tables: TopicTables, at_us: int) -> None:
 
 def _layered(draft: Draft, topic: str) -> TopicTables:
     tables = draft.tables(topic)
-    if tables.topic.layering is None:
+    if not tables.topic.protection.overlay:
         raise Misuse(
-            f"topic {topic!r} has no overlay: its protection is {tables.topic.protection!r}",
-            hint=f"one that has: sealcast topic create NAME --schema FILE --protection {LAYERED}",
+            f"topic {topic!r} has no overlay: its protection is {tables.topic.protection.name!r}",
+            hint="one that has: sealcast topic create NAME --schema FILE --protection layered",
         )
     return tables
 

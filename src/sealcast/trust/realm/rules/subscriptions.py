@@ -53,7 +53,7 @@ def add_subscription(draft: Draft, change: AddSubscription) -> None:
     who, tables = draft.entity(change.subscriber), draft.tables(change.topic)
     if who.revoked or Right.SUBSCRIBE not in tables.terms_of(who):
         draft.state().require(Right.SUBSCRIBE, change.topic, change.subscriber)
-    if tables.topic.layering is not None:
+    if not tables.topic.protection.brokers_read:
         raise Misuse(
             f"topic {change.topic!r} is layered: its filters are encrypted and go to brokers, never into the registry",
             hint=f"subscribe as the entity itself: sealcast subscription add {change.topic} FILTER --as {who.name}",

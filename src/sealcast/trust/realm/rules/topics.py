@@ -8,12 +8,10 @@ from typing import Final
 from sealcast.errors import Misuse, Rejected
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.changes import CreateTopic, PublishPairKey, PublishTopicKey, RotateTopic
-from sealcast.trust.realm.layering import LAYERED
 from sealcast.trust.realm.rules.draft import Draft, TopicTables
 from sealcast.trust.realm.rules.names import check_name
 from sealcast.trust.realm.topics import FIRST_EPOCH, Topic, TopicState
 
-PROTECTIONS: Final = ("endpoint", LAYERED)
 GROUP_KEYS: Final = ("mosaic", "naive", "simple", "build-up", "clustered", "clustered-popular", "key-tree")
 MAX_PARTITIONS: Final = 1024
 TOPIC_ID_BYTES: Final = 16
@@ -26,13 +24,6 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
         raise Misuse(f"topic {change.name!r} exists already", hint=f"see it: sealcast topic show {change.name}")
     if not 1 <= change.partitions <= MAX_PARTITIONS:
         raise Misuse(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {change.partitions}")
-    if change.protection not in PROTECTIONS:
-        raise Misuse(f"protection is one of {', '.join(PROTECTIONS)}, not {change.protection!r}")
-    if (change.layering is not None) != (change.protection == LAYERED):
-        raise Misuse(
-            f"topic {change.name!r}: a topic has layers if its protection is {LAYERED!r}, and only then",
-            hint=f"--protection {LAYERED} --layers 2",
-        )
     if change.group_keys not in GROUP_KEYS:
         raise Misuse(f"group keys are made by one of {', '.join(GROUP_KEYS)}, not {change.group_keys!r}")
     if len(change.id) != TOPIC_ID_BYTES:
@@ -56,7 +47,6 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
         (change.at_us,),
         change.owner,
         group_keys=change.group_keys,
-        layering=change.layering,
     )
     draft.open[change.name] = TopicTables(TopicState(topic))
 

@@ -1,0 +1,140 @@
+"""How much the infrastructure may learn of a topic: the protections, each with its settings. The one table of them.
+
+A topic has one of these values for good. What differs between protections is code in the room of the same name
+(`protections.port`); what the realm's rules must know of each is written here, as facts, so that nobody compares names.
+
+    Endpoint    the end-point broker reads events and seals each for its group (papers 000, 004)
+    Layered     a tree of brokers routes what none of them can read (paper 001)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar, Final
+
+from sealcast.errors import Misuse, ParameterRejected
+
+MIN_LAYERS: Final = 2
+MAX_LAYERS: Final = 16
+#: Prime-order groups to encrypt in, by their names; the curve is some hundred times as fast as the others.
+GROUPS: Final = ("secp256k1", "modp-2048", "modp-3072")
+
+
+@dataclass(frozen=True, slots=True)
+class Protection:
+    """What all protections state of themselves."""
+
+    #: Also the name of its room.
+    name: ClassVar[str]
+    #: Brokers see attributes. Then they evaluate filters, which stand in the registry, and judge which events a token
+    #: is for. Otherwise filters are their subscribers' own business, and tokens are for every event or for none.
+    brokers_read: ClassVar[bool]
+    #: The topic has a tree of brokers of its own: its roots take frames in and get keys, nobody forwards frames.
+    overlay: ClassVar[bool] = False
+    #: Frames number messages, publishers' rates count events.
+    messages_per_event: ClassVar[int] = 1
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def depth(self) -> int:
+        """How many hops below publishers a subscriber should stand."""
+        return 0
+
+    @property
+    def summary(self) -> str:
+        """Its settings, in words; empty where there are none."""
+        return ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Its settings."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint(Protection):
+    name = "endpoint"
+    brokers_read = True
+
+
+@dataclass(frozen=True, slots=True)
+class Layered(Protection):
+    """More layers ask more of those who would collude, `layers` brokers in a row, and cost as many keys and as long a
+    way down before anyone but the publisher routes an event."""
+
+    name = "layered"
+    brokers_read = False
+    overlay = True
+    messages_per_event = 2
+
+    layers: int = MIN_LAYERS
+    group: str = GROUPS[0]
+    #: Whether every event gets as many labels as the schema allows, so that their number tells a root nothing.
+    padded: bool = False
+
+    @property
+    def depth(self) -> int:
+        return self.layers
+
+    @property
+    def summary(self) -> str:
+        return f"{self.layers} layers in {self.group}" + ", events padded" * self.padded
+
+    def __post_init__(self) -> None:
+        if isinstance(self.layers, bool) or not isinstance(self.layers, int):
+            raise ParameterRejected("layers", f"a number of layers is a whole number, not {self.layers!r}")
+        if not MIN_LAYERS <= self.layers <= MAX_LAYERS:
+            raise ParameterRejected(
+                "layers",
+                f"a topic has {MIN_LAYERS} to {MAX_LAYERS} layers, not {self.layers}",
+                hint="one layer would let the broker next door read; 2 is what the protection was designed with",
+            )
+        if not isinstance(self.padded, bool):
+            raise ParameterRejected("padded", f"events are padded or not, not {self.padded!r}")
+        if self.group not in GROUPS:
+            raise ParameterRejected(
+                "group",
+                f"there is no group {self.group!r} to encrypt in",
+                hint=f"groups are {', '.join(GROUPS)}; {GROUPS[0]} is the fast one",
+            )
+
+
+#: A new protection is a class above, a line here, and a room in protections/.
+PROTECTIONS: Final[Mapping[str, type[Protection]]] = {kind.name: kind for kind in (Endpoint, Layered)}
+DEFAULT_PROTECTION: Final = Endpoint()
+
+
+def protection_of(name: str, settings: Mapping[str, Any] | None = None) -> Protection:
+    """The protection of that name with these settings, its defaults for the others; Misuse for any other name, and for
+    settings that are another protection's."""
+    kind = PROTECTIONS.get(name)
+    if kind is None:
+        raise Misuse(f"protection is one of {', '.join(PROTECTIONS)}, not {name!r}")
+    for setting in settings or {}:
+        if name not in with_setting(setting):
+            raise Misuse(f"protection {name!r} has no setting {setting!r}")
+    return kind(**settings or {})
+
+
+def with_setting(setting: str) -> list[str]:
+    """The protections that have this setting."""
+    return [kind.name for kind in PROTECTIONS.values() if setting in {field.name for field in fields(kind)}]
+
+
+def to_json(protection: Protection) -> str | dict[str, Any]:
+    """As the registry stores it: a name, and the settings where there are any."""
+    settings = protection.to_json()
+    return {"name": protection.name, **settings} if settings else protection.name
+
+
+def from_json(body: Any) -> Protection:
+    """What `to_json` wrote; Misuse, ParameterRejected or TypeError for anything else."""
+    match body:
+        case str():
+            return protection_of(body)
+        case {"name": str(name)}:
+            return protection_of(name, {key: value for key, value in body.items() if key != "name"})
+        case _:
+            raise TypeError(f"{body!r} is no protection")
