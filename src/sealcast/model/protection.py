@@ -34,6 +34,8 @@ class Protection:
     overlay: ClassVar[bool] = False
     #: Frames number messages, publishers' rates count events.
     messages_per_event: ClassVar[int] = 1
+    #: What other protections can do and this one cannot, with the reason: refused by name, never left out silently.
+    lacks: ClassVar[Mapping[str, str]] = {}
 
     def __str__(self) -> str:
         return self.name
@@ -68,6 +70,12 @@ class Layered(Protection):
     brokers_read = False
     overlay = True
     messages_per_event = 2
+    lacks = {  # noqa: RUF012  (a ClassVar of the base)
+        "readers": "its brokers do not know who reads, so that a publisher cannot narrow it",
+        "replay": "its brokers cannot read past events to seal them once more",
+        "spark-write": "its publishers encrypt for every root broker at the moment they publish: use sealcast pub",
+        "templates": "its brokers cannot read, and so cannot tell which events a token would be for",
+    }
 
     layers: int = MIN_LAYERS
     group: str = GROUPS[0]
