@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from sealcast.errors import FrameRejected, Rejected
+from sealcast.errors import FrameRejected, ReasonedRejection
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust import claims, gates, vetting
 from sealcast.trust.broker import BrokerSecrets
@@ -68,17 +68,10 @@ class DeskReason(StrEnum):
     ROLE = "role"
 
 
-class DeskRejected(Rejected):
+class DeskRejected(ReasonedRejection[DeskReason]):
     """A request that a broker's desk refuses."""
 
     code = "desk"
-
-    def __init__(self, reason: DeskReason, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.reason = reason
-
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": str(self.reason)}
 
 
 # --- requests -----------------------------------------------------------------------------------------
