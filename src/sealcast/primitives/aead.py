@@ -105,11 +105,6 @@ class SealingKey(Unpicklable):
         self._check(commitment)
         return self._decrypt(nonce, ciphertext, aad)
 
-    def open_many(self, nonces: bytes, commitment: bytes, ciphertexts: Sequence[bytes]) -> list[bytes]:
-        """`open` for each ciphertext under one commitment. One that does not open fails the call."""
-        self._check(commitment)
-        return [self._decrypt(n, c) for n, c in zip(_split_nonces(nonces, len(ciphertexts)), ciphertexts, strict=True)]
-
     def wrap(self, nonce: bytes, key: Secret) -> bytes:
         """Another key, sealed under this one: 48 bytes."""
         if key.size != KEY_BYTES:

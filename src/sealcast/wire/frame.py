@@ -22,7 +22,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +30,14 @@ from numpy.typing import NDArray
 from sealcast.errors import FrameRejected, Misuse
 from sealcast.primitives.aead import DEFAULT_KEY_BITS, NONCE_BYTES
 from sealcast.primitives.merkle import HASH_BYTES
-from sealcast.wire import cbor, cose
+from sealcast.wire import cbor, cose, headers
+from sealcast.wire.headers import HeaderFormat, Signed
 from sealcast.wire.limits import (
     MAX_BODY_BYTES,
     MAX_EPOCH,
     MAX_EVENTS_PER_FRAME,
     MAX_FRAME_BYTES,
     MAX_MESSAGE_BYTES,
-    MAX_PUBLISHER_BYTES,
     MAX_SEQUENCE,
     MAX_TIME_MICROS,
     MAX_TOKEN_BYTES,
@@ -82,41 +82,23 @@ class Header:
     token: bytes = NO_TOKEN
 
 
-#: The header on the wire: a map from these labels to the fields.
-_LABELS: Final = {
-    1: "topic",
-    2: "publisher",
-    3: "boot",
-    4: "sequence",
-    5: "count",
-    6: "time",
-    7: "schema",
-    8: "epoch",
-    9: "root",
-    10: "token",
-}
-_BYTES_FIELDS: Final = {
-    "topic": TOPIC_BYTES,
-    "boot": BOOT_BYTES,
-    "schema": DIGEST_BYTES,
-    "root": HASH_BYTES,
-    "token": DIGEST_BYTES,
-}
-_INT_FIELDS: Final = {
-    "sequence": (0, MAX_SEQUENCE),
-    "count": (1, MAX_EVENTS_PER_FRAME),
-    "time": (0, MAX_TIME_MICROS),
-    "epoch": (0, MAX_EPOCH),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Signed:
-    """A signed header, taken apart; the signature is not verified yet."""
-
-    header: Header
-    signature: bytes
-    to_be_signed: bytes
+_HEADERS: Final = HeaderFormat(
+    Header,
+    "a header",
+    SIGNATURE_CONTEXT,
+    {
+        "topic": headers.byte_string(TOPIC_BYTES),
+        "publisher": headers.name,
+        "boot": headers.byte_string(BOOT_BYTES),
+        "sequence": headers.whole(0, MAX_SEQUENCE),
+        "count": headers.whole(1, MAX_EVENTS_PER_FRAME),
+        "time": headers.whole(0, MAX_TIME_MICROS),
+        "schema": headers.byte_string(DIGEST_BYTES),
+        "epoch": headers.whole(0, MAX_EPOCH),
+        "root": headers.byte_string(HASH_BYTES),
+        "token": headers.byte_string(DIGEST_BYTES),
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +106,7 @@ class Frame:
     """A frame, taken apart: well formed, and nothing more is known yet."""
 
     header: Header
-    #: As it came: whether it is the one that the header names is for `names_token` to say.
+    #: As it came: whether it is the one that the header names is for `token_digest` to say.
     token: bytes
     signature: bytes
     to_be_signed: bytes
@@ -139,11 +121,6 @@ class Frame:
     #: The key size it says it was sealed with.
     key_bits: int
 
-    @property
-    def names_token(self) -> bool:
-        """Whether the token that came along is the one that the publisher signed for."""
-        return self.header.token == token_digest(self.token)
-
 
 def token_digest(token: bytes) -> bytes:
     """How a header names a token, or that there is none."""
@@ -155,12 +132,12 @@ def token_digest(token: bytes) -> bytes:
 
 def to_be_signed(header: Header) -> bytes:
     """The bytes that the publisher signs."""
-    return cose.sig_structure(cose.SIGN1_PROTECTED, SIGNATURE_CONTEXT, _encode_header(header))
+    return _HEADERS.to_be_signed(header)
 
 
 def encode_signed(header: Header, signature: bytes) -> bytes:
     """The COSE_Sign1 of a header, with the signature made over `to_be_signed(header)`."""
-    return cose.encode_sign1(_encode_header(header), signature)
+    return cose.encode_sign1(_HEADERS.encode(header), signature)
 
 
 def body_nonce(header: Header) -> bytes:
@@ -235,16 +212,9 @@ def parse(data: bytes) -> Frame:
     )
 
 
-def parse_signed(signed: bytes) -> Signed:
+def parse_signed(signed: bytes) -> Signed[Header]:
     """Take a signed header apart: a frame's, or the one a sealed piece carries for its subscribers."""
-    message = cose.parse_sign1(signed)
-    fields = cbor.decode(message.payload, max_depth=1, max_items=32)
-    if not isinstance(fields, dict) or set(fields) != set(_LABELS):
-        raise cbor.refused(f"a header has the labels 1 to {len(_LABELS)}, each once")
-    header = _header({_LABELS[int(label)]: value for label, value in fields.items()})
-    # Decoding was strict, so these are the only bytes this payload can have: nothing is re-encoded.
-    to_sign = cose.sig_structure(cose.SIGN1_PROTECTED, SIGNATURE_CONTEXT, message.payload)
-    return Signed(header, message.signature, to_sign)
+    return _HEADERS.parse(signed)
 
 
 class Body(NamedTuple):
@@ -302,29 +272,6 @@ def byte_string_head(length: int) -> bytes:
         if length < 1 << 8 * size:
             return bytes([0x40 + length]) if length < 24 else bytes([code]) + length.to_bytes(size, "big")
     raise Misuse(f"nothing here is {length} bytes long")
-
-
-def _encode_header(header: Header) -> bytes:
-    try:
-        _header({name: getattr(header, name) for name in _LABELS.values()})
-    except FrameRejected as error:
-        raise Misuse(f"this header is none: {error.message}") from None
-    return cbor.encode({label: getattr(header, name) for label, name in _LABELS.items()})
-
-
-def _header(fields: dict[str, Any]) -> Header:
-    for name, size in _BYTES_FIELDS.items():
-        value = fields[name]
-        if not isinstance(value, bytes) or len(value) != size:
-            raise cbor.refused(f"{name} has {size} bytes")
-    for name, (low, high) in _INT_FIELDS.items():
-        value = fields[name]
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise cbor.refused(f"{name} is a whole number from {low} to {high}")
-    publisher = fields["publisher"]
-    if not isinstance(publisher, str) or not 0 < len(publisher.encode()) <= MAX_PUBLISHER_BYTES:
-        raise cbor.refused(f"publisher is text of 1 to {MAX_PUBLISHER_BYTES} bytes")
-    return Header(**fields)
 
 
 def _check_version(data: bytes) -> None:

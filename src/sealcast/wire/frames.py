@@ -253,14 +253,9 @@ def _is_utf8(raw: bytes) -> bool:
     return True
 
 
-def to_be_signed(header: bytes) -> bytes:
-    """What a publisher signs, from the bytes of its header: `frame.to_be_signed` without taking them apart."""
-    return before_header(len(header)) + header
-
-
 @lru_cache(1024)
 def before_header(length: int) -> bytes:
-    """What goes before a header of that length to make what is signed."""
+    """What goes before the bytes of a header of that length to make `frame.to_be_signed`."""
     return _TO_BE_SIGNED + byte_string_head(length)
 
 
