@@ -203,14 +203,8 @@ def nonce(position: Position, slot: int = 0) -> bytes:
     _bounded("offset", position.offset, MAX_OFFSET)
     _bounded("row", position.row, MAX_ROW)
     _bounded("slot", slot, MAX_SLOT)
-    return b"".join(
-        (
-            position.partition.to_bytes(4, "big"),
-            position.offset.to_bytes(5, "big"),
-            position.row.to_bytes(2, "big"),
-            slot.to_bytes(1, "big"),
-        )
-    )
+    number = (position.partition << 40 | position.offset) << 24 | position.row << 8 | slot
+    return number.to_bytes(NONCE_BYTES, "big")
 
 
 def nonces(

@@ -163,7 +163,7 @@ def read(der: bytes) -> Parsed:
             issuer_key=issuer_key.key_identifier if isinstance(issuer_key, x509.AuthorityKeyIdentifier) else None,
             private={o: v.value for o, v in values.items() if isinstance(v, x509.UnrecognizedExtension)},
         )
-    except _UNREADABLE:
+    except UNREADABLE:
         raise Rejected("these bytes are no X.509 certificate") from None
 
 
@@ -172,7 +172,7 @@ def signed_by(der: bytes, issuer_der: bytes) -> bool:
     try:
         issuer = x509.load_der_x509_certificate(issuer_der)
         x509.load_der_x509_certificate(der).verify_directly_issued_by(issuer)
-    except (InvalidSignature, *_UNREADABLE):
+    except (InvalidSignature, *UNREADABLE):
         return False
     return True
 
@@ -204,8 +204,8 @@ def microseconds(at: datetime) -> int:
 
 # --- inside ---------------------------------------------------------------------------------------
 
-#: What the library raises for bytes that are no certificate; some of these are no ValueError.
-_UNREADABLE: Final = (
+#: What the library raises for bytes that are no certificate and no request; some of these are no ValueError.
+UNREADABLE: Final = (
     ValueError,
     TypeError,
     UnsupportedAlgorithm,
