@@ -11,6 +11,7 @@ from sealcast.filters import bits
 from sealcast.groupkeys import KeyPlan, check
 from sealcast.groupkeys.build_up import BuildUp
 from sealcast.groupkeys.clustered import Clustered
+from sealcast.groupkeys.clusters import by_id
 from sealcast.groupkeys.interface import GrownKey, TableKey
 from sealcast.groupkeys.mosaic import layout as layouts
 from sealcast.groupkeys.mosaic.memory import ENTRY_BYTES, WAYS, Memory
@@ -89,7 +90,7 @@ def test_it_beats_the_papers_algorithms_at_the_same_bytes_on_groups_made_by_cont
     events, cache = workloads.content_groups(6_000, 400, 1), 300
     ours = Mosaic(400, cache * (400 // 8 + 32), seed=1)
     cost = ours.count(events)[3_000:].mean()
-    rivals = [Simple(400, cache, "frequency"), BuildUp(400, cache), Clustered.of(400, cache, 8)]
+    rivals = [Simple(400, cache, "frequency"), BuildUp(400, cache), Clustered(by_id(400, 8), cache)]
     assert all(cost < 0.8 * rival.count(events)[3_000:].mean() for rival in rivals)
     assert ours.nbytes <= cache * (400 // 8 + 32)
 
