@@ -46,20 +46,11 @@ from sealcast.filters.tree import (
     Value,
     XPath,
 )
-from sealcast.filters.values import kind
+from sealcast.filters.values import KIND_OF, kind
 from sealcast.model.schema import MAX_NUMBER_DIGITS, Attribute, Schema, Type
 
 #: AMQP's message sections: `a.price` is `price` where nothing is called `a.price` itself.
 SECTIONS: Final = ("application_properties.", "a.", "properties.", "p.", "header.", "h.")
-
-_KIND: Final = {
-    Type.INT: "number",
-    Type.FLOAT: "number",
-    Type.DECIMAL: "number",
-    Type.STRING: "string",
-    Type.BOOL: "boolean",
-    Type.TIMESTAMP: "timestamp",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +210,7 @@ class _Fitter:
             case Literal():
                 return kind(node.value)
             case Name():
-                return _KIND[self._schema.by_name[node.name].type]
+                return KIND_OF[self._schema.by_name[node.name].type]
             case Predicate():
                 return "boolean"
             case _:

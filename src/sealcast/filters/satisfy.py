@@ -15,6 +15,7 @@ from sealcast.errors import EventRejected
 from sealcast.filters.cost import walk
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.tree import (
+    MIRRORED,
     And,
     Between,
     Compare,
@@ -47,15 +48,6 @@ _OPPOSITE: Final = {
 }
 #: What asks something of the event; a condition without any of these is a constant.
 _READS: Final = (Name, PathMatch, Regex, XPath, Now)
-#: The same comparison seen from its right side.
-MIRRORED: Final = {
-    Comparison.EQ: Comparison.EQ,
-    Comparison.NE: Comparison.NE,
-    Comparison.LT: Comparison.GT,
-    Comparison.GT: Comparison.LT,
-    Comparison.LE: Comparison.GE,
-    Comparison.GE: Comparison.LE,
-}
 
 
 @dataclass(frozen=True, slots=True)

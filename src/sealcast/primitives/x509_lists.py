@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from sealcast.errors import Misuse, Rejected
+from sealcast.model.moments import micros
 from sealcast.primitives.p256 import SigningKey, VerifyKey
-from sealcast.primitives.x509 import ECDSA_SHA256, UNREADABLE, Name, from_name, microseconds, moment, read_uris, to_name
+from sealcast.primitives.x509 import ECDSA_SHA256, UNREADABLE, Name, from_name, moment, read_uris, to_name
 
 #: CRL reason codes (section 5.3.1) that we use.
 _CODES: Final[Mapping[int, x509.ReasonFlags]] = {
@@ -93,7 +94,7 @@ def crl_serials(der: bytes) -> tuple[int, int | None, dict[int, int]]:
         return (
             number,
             deltas[0].crl_number if deltas else None,
-            {entry.serial_number: microseconds(entry.revocation_date_utc) for entry in found},
+            {entry.serial_number: micros(entry.revocation_date_utc) for entry in found},
         )
     except (ValueError, TypeError, x509.ExtensionNotFound, x509.DuplicateExtension):
         raise Rejected("these bytes are no CRL of an authority") from None

@@ -20,12 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sealcast.errors import EventRejected, Misuse
+from sealcast.model import moments
 from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.model.schema import Attribute, Type
 from sealcast.wire.layout import (
-    MAX_TIMESTAMP,
     MIN_INT64,
-    MIN_TIMESTAMP,
     RECORD_AT,
     TRAILER_BYTES,
     Layout,
@@ -156,7 +155,7 @@ def _cell(layout: Layout, fixed: Bytes, column: int, present: Bools, bad: _Bad) 
         case _:
             cell = _read(fixed, at, "<i8")
             if attribute.type is Type.TIMESTAMP:
-                outside = (cell < MIN_TIMESTAMP) | (cell > MAX_TIMESTAMP)
+                outside = (cell < moments.FIRST) | (cell > moments.LAST)
                 bad.fail(outside, _about(attribute, "is outside the calendar's years 1 to 9999"))
             if attribute.type is Type.DECIMAL:
                 bad.fail(cell == MIN_INT64, _about(attribute, "does not fit"))

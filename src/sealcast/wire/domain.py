@@ -17,8 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sealcast.errors import EventRejected, Misuse
+from sealcast.model import moments
 from sealcast.model.schema import MAX_STRING_LENGTH, Attribute, Schema, Type
-from sealcast.wire.layout import MAX_TIMESTAMP, MIN_INT64, MIN_TIMESTAMP, arrow_schema
+from sealcast.wire.layout import MIN_INT64, arrow_schema
 
 Bools = npt.NDArray[np.bool_]
 
@@ -47,7 +48,7 @@ def check_domain(schema: Schema, columns: pa.RecordBatch) -> dict[int, tuple[str
 
 def _refusal(attribute: Attribute, physical: Any) -> str | None:
     """What `parse` says about one value, if anything."""
-    if attribute.type is Type.TIMESTAMP and not MIN_TIMESTAMP <= physical <= MAX_TIMESTAMP:
+    if attribute.type is Type.TIMESTAMP and not moments.FIRST <= physical <= moments.LAST:
         return f"attribute {attribute.name!r}: is outside the calendar's years 1 to 9999"
     try:
         attribute.parse(attribute.from_physical(physical))
@@ -78,8 +79,8 @@ def _admissible(attribute: Attribute, column: pa.Array) -> Bools:
 def _whole_admissible(attribute: Attribute, values: npt.NDArray[np.int64]) -> Bools:
     low, high = _ticks(attribute, attribute.min), _ticks(attribute, attribute.max)
     if attribute.type is Type.TIMESTAMP:
-        low = MIN_TIMESTAMP if low is None else low
-        high = MAX_TIMESTAMP if high is None else high
+        low = moments.FIRST if low is None else low
+        high = moments.LAST if high is None else high
     if attribute.type is Type.DECIMAL and low is None:
         low = MIN_INT64 + 1
     good = np.ones(len(values), dtype=np.bool_)

@@ -28,9 +28,6 @@ RECORD_AT: Final = 1 + SALT_BYTES
 TRAILER_BYTES: Final = 5
 
 MIN_INT64: Final = -(2**63)
-#: The calendar's first and last microsecond, 0001-01-01 and 9999-12-31, since 1970.
-MIN_TIMESTAMP: Final = -62_135_596_800_000_000
-MAX_TIMESTAMP: Final = 253_402_300_799_999_999
 
 _CELL: Final = {
     Type.INT: "q",

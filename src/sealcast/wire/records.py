@@ -20,15 +20,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sealcast.errors import EventRejected, Misuse
+from sealcast.model import moments
 from sealcast.model.event import DEFAULT_CONTENT_TYPE, MAX_PAYLOAD_BYTES
 from sealcast.model.schema import Attribute, Physical, Schema, Type, Value
 from sealcast.wire import columns as vectorised
 from sealcast.wire.columns import Decoded
 from sealcast.wire.domain import check_domain
 from sealcast.wire.layout import (
-    MAX_TIMESTAMP,
     MIN_INT64,
-    MIN_TIMESTAMP,
     RECORD_AT,
     TRAILER_BYTES,
     Layout,
@@ -193,7 +192,7 @@ def _value(attribute: Attribute, cell: Any, text: bytes, present: bool) -> Value
             if not math.isfinite(cell) or (cell == 0 and math.copysign(1, cell) < 0):
                 raise _refused(attribute, "is not a finite number, or a zero with a sign")
             return float(cell)
-        case Type.TIMESTAMP if not MIN_TIMESTAMP <= cell <= MAX_TIMESTAMP:
+        case Type.TIMESTAMP if not moments.FIRST <= cell <= moments.LAST:
             raise _refused(attribute, "is outside the calendar's years 1 to 9999")
         case Type.DECIMAL if cell == MIN_INT64:
             raise _refused(attribute, "does not fit")

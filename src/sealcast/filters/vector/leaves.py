@@ -12,8 +12,9 @@ from decimal import Decimal
 from typing import Final, NamedTuple
 
 from sealcast.filters import values
-from sealcast.filters.like import compile_like
+from sealcast.filters.like import LikePattern, compile_like
 from sealcast.filters.tree import (
+    MIRRORED,
     And,
     Arithmetic,
     Between,
@@ -46,6 +47,7 @@ from sealcast.filters.vector.intervals import (
     extremes,
     prefix,
 )
+from sealcast.model import moments
 from sealcast.model.schema import Attribute, Schema, Type
 
 
@@ -62,27 +64,6 @@ always: Final = Leaf("", NOTHING)
 #: True of none.
 _NEVER: Final = Leaf("", NOTHING)
 
-_KINDS: Final = {
-    Type.INT: "number",
-    Type.FLOAT: "number",
-    Type.DECIMAL: "number",
-    Type.STRING: "string",
-    Type.BOOL: "boolean",
-    Type.TIMESTAMP: "timestamp",
-}
-
-#: Microseconds of the first and the last moment that a timestamp can be: years 1 to 9999.
-_MOMENTS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
-
-_FLIPPED: Final = {
-    Comparison.EQ: Comparison.EQ,
-    Comparison.NE: Comparison.NE,
-    Comparison.LT: Comparison.GT,
-    Comparison.LE: Comparison.GE,
-    Comparison.GT: Comparison.LT,
-    Comparison.GE: Comparison.LE,
-}
-
 
 def leaf(condition: Condition, schema: Schema, *, wanted: bool) -> Leaf | None:
     """Where the condition is true (`wanted`) or false; None if ranges of one attribute cannot say."""
@@ -93,16 +74,14 @@ def leaf(condition: Condition, schema: Schema, *, wanted: bool) -> Leaf | None:
             return _between(operand, low, high, schema, wanted != negated)
         case In():
             return _member(condition, schema, wanted)
-        case Like(Name(name), _, _, negated):
-            return _like(condition, schema.by_name.get(name), wanted != negated)
         case IsNull(Name(name), negated) if name in schema.by_name:
             return Leaf(name, ONLY_NULL if wanted != negated else anything(schema.by_name[name]))
         case Truth(operand):
             return _truth(operand, schema, wanted)
-        case PathMatch(name, levels):
-            return _path(levels, schema.by_name.get(name), wanted)
-        case Regex(name, pattern):
-            return _regex(pattern, schema.by_name.get(name), wanted)
+        case Like(Name(name)) | PathMatch(name) | Regex(name) if name in schema.by_name:
+            attribute = schema.by_name[name]
+            # Unknown of anything but a string.
+            return _text(condition, attribute, wanted) if attribute.type is Type.STRING else _NEVER
         case _:
             return None
 
@@ -114,9 +93,8 @@ def spelled(attribute: Attribute, ranges: Ranges) -> Condition:
     """A condition that is true where the attribute lies in the ranges."""
     name = Name(attribute.name)
     if attribute.type is Type.TIMESTAMP:
-        ranges = ranges & Ranges(
-            ((_MOMENTS[0], _MOMENTS[1]),), null=True
-        )  # what lies beyond, no event can be and no literal can say
+        # What lies beyond, no event can be and no literal can say.
+        ranges = ranges & Ranges(((moments.FIRST, moments.LAST),), null=True)
     items: list[Condition] = [IsNull(name)] if ranges.null else []
     items.extend(_spelled(attribute, name, low, high) for low, high in ranges.intervals)
     return items[0] if len(items) == 1 else Or(tuple(items))
@@ -179,7 +157,7 @@ def _indexable(value: Value) -> bool:
 
 def _compare(op: Comparison, left: Operand, right: Operand, schema: Schema, wanted: bool) -> Leaf | None:
     if not isinstance(left, Name):
-        op, left, right = _FLIPPED[op], right, left
+        op, left, right = MIRRORED[op], right, left
     constant = _constant(right)
     if (
         not isinstance(left, Name)
@@ -227,7 +205,7 @@ def _member(node: In, schema: Schema, wanted: bool) -> Leaf | None:
         elif comparable(attribute, constant.value):
             found.append(comparison(attribute, Comparison.EQ, constant.value))
         else:
-            has_unlike |= values.kind(constant.value) != _KINDS[attribute.type]
+            has_unlike |= values.kind(constant.value) != values.KIND_OF[attribute.type]
     listed = Ranges.union(found)
     if wanted != node.negated:  # IN is true, or NOT IN is false: it is in the list, or it differs in kind from an item
         return Leaf(attribute.name, anything(attribute) if node.negated and has_unlike and not has_null else listed)
@@ -249,12 +227,19 @@ def _truth(operand: Operand, schema: Schema, wanted: bool) -> Leaf | None:
 # --- strings ------------------------------------------------------------------------------------
 
 
-def _like(node: Like, attribute: Attribute | None, wanted: bool) -> Leaf | None:
-    if attribute is None:
-        return None
-    if attribute.type is not Type.STRING:
-        return _NEVER  # unknown of anything but a string
-    pattern = compile_like(node.pattern, node.escape)
+def _text(condition: Condition, attribute: Attribute, wanted: bool) -> Leaf | None:
+    match condition:
+        case Like(_, pattern, escape, negated):
+            return _like(compile_like(pattern, escape), attribute, wanted != negated)
+        case PathMatch(_, levels):
+            return _path(levels, attribute, wanted)
+        case Regex(_, pattern):
+            return _necessary(attribute, _regex_prefix(pattern), wanted)
+        case _:
+            return None
+
+
+def _like(pattern: LikePattern, attribute: Attribute, wanted: bool) -> Leaf | None:
     if pattern.exact:
         return _either(attribute, comparison(attribute, Comparison.EQ, pattern.prefix), wanted)
     if pattern.only_prefix:
@@ -262,11 +247,7 @@ def _like(node: Like, attribute: Attribute | None, wanted: bool) -> Leaf | None:
     return _necessary(attribute, pattern.prefix, wanted)
 
 
-def _path(levels: tuple[str, ...], attribute: Attribute | None, wanted: bool) -> Leaf | None:
-    if attribute is None:
-        return None
-    if attribute.type is not Type.STRING:
-        return _NEVER
+def _path(levels: tuple[str, ...], attribute: Attribute, wanted: bool) -> Leaf | None:
     below = levels[-1] == "#"  # the path itself and everything below it
     fixed = levels[:-1] if below else levels
     if "+" in fixed:
@@ -281,12 +262,6 @@ def _path(levels: tuple[str, ...], attribute: Attribute | None, wanted: bool) ->
 def _necessary(attribute: Attribute, literal: str, wanted: bool) -> Leaf | None:
     """A prefix that what matches must have; a residual decides. What does not match need not have or lack it."""
     return Leaf(attribute.name, prefix(literal), exact=False) if wanted and literal else None
-
-
-def _regex(pattern: str, attribute: Attribute | None, wanted: bool) -> Leaf | None:
-    if attribute is None:
-        return None
-    return _necessary(attribute, _regex_prefix(pattern), wanted) if attribute.type is Type.STRING else _NEVER
 
 
 _ANCHORED: Final = re.compile(r"\^([A-Za-z0-9 _/:@,=-]+)([*?{]?)")
