@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
 from sealcast.filters import bits
-from sealcast.groupkeys import check
 from sealcast.groupkeys.clustered import Clustered
 from sealcast.groupkeys.clustered_popular import ClusteredPopular
 from sealcast.groupkeys.clusters import (
@@ -23,6 +22,7 @@ from sealcast.groupkeys.clusters import (
     split,
 )
 from tests.groupkeys.groups import packed, popular
+from tests.groupkeys.security import check
 
 
 def test_parts_differ_by_at_most_one_and_the_first_are_larger() -> None:

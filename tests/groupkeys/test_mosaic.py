@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealcast.filters import bits
-from sealcast.groupkeys import KeyPlan, check
+from sealcast.groupkeys import KeyPlan
 from sealcast.groupkeys.build_up import BuildUp
 from sealcast.groupkeys.clustered import Clustered
 from sealcast.groupkeys.clusters import by_id
@@ -19,6 +19,7 @@ from sealcast.groupkeys.mosaic.planner import BATCH, LEARN_FROM, TILE_SIZE, Mosa
 from sealcast.groupkeys.simple import Simple
 from sealcast.lab import groups as workloads
 from tests.groupkeys.groups import packed
+from tests.groupkeys.security import check
 
 SLOTS = 70
 some_groups = st.lists(st.frozensets(st.integers(0, SLOTS - 1), min_size=1, max_size=30), min_size=1, max_size=30)

@@ -108,20 +108,16 @@ class Attribute:
         if self.type is not Type.DECIMAL:
             return 0
         bounds = [_decimal(b, self.name) for b in (self.min, self.max) if b is not None]
-        grid = [_digits_after_point(b) for b in bounds]
-        if self.step is not None:
-            scale = max([_digits_after_point(self.step), *grid])
-        else:
-            scale = max([DEFAULT_DECIMAL_SCALE, *grid])
-        if scale > MAX_DECIMAL_SCALE or any(abs(b.scaleb(scale)) > _INT64_MAX for b in bounds):
-            # A wide domain leaves fewer digits after the point: keep as many as 64 bits hold beside the bounds.
-            needed = max([0, *grid]) if self.step is None else scale
-            while scale > needed and any(abs(b.scaleb(scale)) > _INT64_MAX for b in bounds):
-                scale -= 1
-            if scale > MAX_DECIMAL_SCALE or any(abs(b.scaleb(scale)) > _INT64_MAX for b in bounds):
-                raise SchemaRejected(
-                    f"attribute {self.name!r}: its domain at {scale} digits after the point does not fit 64 bits"
-                )
+        least = max(map(_digits_after_point, [*bounds, Decimal(0) if self.step is None else self.step]))
+        scale = max(least, DEFAULT_DECIMAL_SCALE) if self.step is None else least
+        largest = max(map(abs, bounds), default=Decimal(0))
+        # A wide domain leaves fewer digits after the point: keep as many as 64 bits hold beside the bounds.
+        while scale > least and largest.scaleb(scale) > _INT64_MAX:
+            scale -= 1
+        if scale > MAX_DECIMAL_SCALE or largest.scaleb(scale) > _INT64_MAX:
+            raise SchemaRejected(
+                f"attribute {self.name!r}: its domain at {scale} digits after the point does not fit 64 bits"
+            )
         return scale
 
     # --- values ----------------------------------------------------------------------------------
@@ -143,9 +139,7 @@ class Attribute:
     def to_physical(self, value: Value) -> Physical | None:
         """How a parsed value travels."""
         match value:
-            case None | bool() | str() | float():
-                return value
-            case int():
+            case None | bool() | int() | float() | str():
                 return value
             case Decimal():
                 return int(value.scaleb(self.scale))

@@ -47,10 +47,6 @@ class Keys:
         with np.errstate(over="ignore"):  # beyond the last cell is beyond the last cell
             return np.clip((values - self.origin) * self.scale, 0, self.count - 1).astype(np.int64)
 
-    def facts(self) -> dict[str, object]:
-        """For JSON."""
-        return {"kind": self.kind, "count": self.count, "origin": self.origin, "scale": self.scale}
-
     @classmethod
     def hashed(cls, boxes: int) -> Keys:
         return cls("hashed", 1 << max(4, (_SPREAD * boxes - 1).bit_length()))

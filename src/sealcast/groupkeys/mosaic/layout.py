@@ -48,10 +48,6 @@ class Layout:
     high: Indices
     depth: Indices
 
-    @property
-    def subscribers(self) -> int:
-        return sum(map(len, self.tiles))
-
     @cached_property
     def slot_at(self) -> Indices:
         """The slot at each of 16 places a tile; -1 where a tile is not full."""
