@@ -12,23 +12,9 @@ import numpy.typing as npt
 
 from sealcast.primitives import merkle
 from sealcast.primitives.aead import COMMITMENT_BYTES, TAG_BYTES, WRAPPED_BYTES
+from sealcast.wire import limits
 from sealcast.wire.cbor import require
 from sealcast.wire.frame import TOPIC_BYTES
-from sealcast.wire.limits import (
-    KEY_ID_BYTES,
-    MAX_DETAIL_BYTES,
-    MAX_EVENTS_PER_FRAME,
-    MAX_MESSAGE_BYTES,
-    MAX_PIECE_DELIVERIES,
-    MAX_PIECE_EVENTS,
-    MAX_PIECE_FRAMES,
-    MAX_PIECE_REJECTIONS,
-    MAX_PIECE_TILES,
-    MAX_SIGNED_BYTES,
-    MAX_TABLE_PART_BYTES,
-    MAX_TILE_SLOTS,
-    TABLE_NAME_BYTES,
-)
 
 if TYPE_CHECKING:
     from sealcast.wire.sealed import SealedPiece
@@ -52,19 +38,22 @@ def check(piece: SealedPiece) -> None:
 
 
 def _check_frames(piece: SealedPiece) -> None:
-    require(len(piece.frames) <= MAX_PIECE_FRAMES, f"over {MAX_PIECE_FRAMES} frames")
+    require(len(piece.frames) <= limits.MAX_PIECE_FRAMES, f"over {limits.MAX_PIECE_FRAMES} frames")
     last = piece.first_offset - 1
     for proof in piece.frames:
         require(last < proof.offset < piece.end_offset, "frames are out of order or not covered")
-        require(0 < proof.count <= MAX_EVENTS_PER_FRAME, "a frame without events")
-        require(0 < len(proof.signed) <= MAX_SIGNED_BYTES, f"a signed header has at most {MAX_SIGNED_BYTES} bytes")
+        require(0 < proof.count <= limits.MAX_EVENTS_PER_FRAME, "a frame without events")
+        require(
+            0 < len(proof.signed) <= limits.MAX_SIGNED_BYTES,
+            f"a signed header has at most {limits.MAX_SIGNED_BYTES} bytes",
+        )
         require(len(proof.nodes) == merkle.size(proof.count), "a frame's nodes are not those of its count")
         last = proof.offset
 
 
 def _check_events(piece: SealedPiece) -> None:
     events = len(piece)
-    require(events <= MAX_PIECE_EVENTS, f"over {MAX_PIECE_EVENTS} events")
+    require(events <= limits.MAX_PIECE_EVENTS, f"over {limits.MAX_PIECE_EVENTS} events")
     require(len(piece.row) == len(piece.wrapped) == events, "frame_index, row and wrapped differ in length")
     require(len(piece.commitments) == COMMITMENT_BYTES * events, "a commitment for each event")
     _within("frame_index", piece.frame_index, len(piece.frames))
@@ -72,15 +61,16 @@ def _check_events(piece: SealedPiece) -> None:
     where, rows = _wide(piece.frame_index), _wide(piece.row)
     counts = np.array([proof.count for proof in piece.frames], dtype=np.int64)
     require(_all(rows >= 0) and _all(rows < counts[where]), "a row beyond its frame")
-    require(_all(np.diff(where * MAX_EVENTS_PER_FRAME + rows) > 0), "events are out of order or twice")
+    require(_all(np.diff(where * limits.MAX_EVENTS_PER_FRAME + rows) > 0), "events are out of order or twice")
     _runs("body_start", piece.body_start, events, len(piece.bodies))
     sizes = np.diff(_wide(piece.body_start)) - TAG_BYTES
-    require(_all(sizes > 0) and _all(sizes <= MAX_MESSAGE_BYTES), "a body of an impossible size")
+    require(_all(sizes > 0) and _all(sizes <= limits.MAX_MESSAGE_BYTES), "a body of an impossible size")
 
 
 def _check_uses(piece: SealedPiece) -> None:
     require(
-        len(piece.key_ids) == KEY_ID_BYTES * len(piece.key_kind), f"a key has a kind and {KEY_ID_BYTES} bytes of id"
+        len(piece.key_ids) == limits.KEY_ID_BYTES * len(piece.key_kind),
+        f"a key has a kind and {limits.KEY_ID_BYTES} bytes of id",
     )
     _within("key_kind", piece.key_kind, 4)
     _runs("use_start", piece.use_start, len(piece), len(piece.uses))
@@ -102,7 +92,7 @@ def _check_mailboxes(piece: SealedPiece) -> None:
     require(np.unique(group_of).size == groups, "a group without an event")
     sizes = np.diff(start)
     _check_members(piece, start, sizes)
-    require(int(sizes[group_of].sum()) <= MAX_PIECE_DELIVERIES, f"over {MAX_PIECE_DELIVERIES} deliveries")
+    require(int(sizes[group_of].sum()) <= limits.MAX_PIECE_DELIVERIES, f"over {limits.MAX_PIECE_DELIVERIES} deliveries")
     per_event, uses = np.diff(_wide(piece.use_start)), np.zeros(groups, np.int64)
     uses[group_of] = per_event
     require(_all(uses[group_of] == per_event), "events of one group with different numbers of uses")
@@ -155,8 +145,8 @@ def _check_links(piece: SealedPiece) -> None:
 
 def _check_tiles(piece: SealedPiece) -> None:
     tiles, sizes, runs = len(piece.tile_size), _wide(piece.tile_size), _wide(piece.tile_run)
-    require(tiles <= MAX_PIECE_TILES, f"over {MAX_PIECE_TILES} tiles")
-    require(_all(sizes > 0) and _all(sizes <= MAX_TILE_SLOTS), f"a tile has 1 to {MAX_TILE_SLOTS} slots")
+    require(tiles <= limits.MAX_PIECE_TILES, f"over {limits.MAX_PIECE_TILES} tiles")
+    require(_all(sizes > 0) and _all(sizes <= limits.MAX_TILE_SLOTS), f"a tile has 1 to {limits.MAX_TILE_SLOTS} slots")
     require(len(runs) % 2 == 0, "a run of slots has a first and a length")
     first, length = runs.reshape(-1, 2).T
     require(_all(first >= 0) and _all(length > 0) and _all(first + length <= 2**32), "a run of impossible slots")
@@ -174,11 +164,14 @@ def _check_tiles(piece: SealedPiece) -> None:
 def _check_tables(piece: SealedPiece) -> None:
     tables = len(piece.table_slot)
     require(len(piece.table_tile) == len(piece.table_event) == tables, "table arrays differ in length")
-    require(len(piece.table_names) == TABLE_NAME_BYTES * tables, f"a table's name has {TABLE_NAME_BYTES} bytes")
+    require(
+        len(piece.table_names) == limits.TABLE_NAME_BYTES * tables,
+        f"a table's name has {limits.TABLE_NAME_BYTES} bytes",
+    )
     _within("table_tile", piece.table_tile, len(piece.tile_size))
     _runs("table_start", piece.table_start, tables, len(piece.table_parts))
     sizes = np.diff(_wide(piece.table_start))
-    fits = (sizes > TAG_BYTES) & (sizes <= MAX_TABLE_PART_BYTES) & (sizes % 32 == TAG_BYTES)
+    fits = (sizes > TAG_BYTES) & (sizes <= limits.MAX_TABLE_PART_BYTES) & (sizes % 32 == TAG_BYTES)
     require(_all(fits), "a part of a table of an impossible size")
     _comes_with_an_event("a part of a table", piece, piece.table_slot, piece.table_event)
 
@@ -194,11 +187,14 @@ def _comes_with_an_event(name: str, piece: SealedPiece, slot: npt.NDArray[Any], 
 
 
 def _check_rejections(piece: SealedPiece) -> None:
-    require(len(piece.rejected) <= MAX_PIECE_REJECTIONS, f"over {MAX_PIECE_REJECTIONS} rejections")
+    require(len(piece.rejected) <= limits.MAX_PIECE_REJECTIONS, f"over {limits.MAX_PIECE_REJECTIONS} rejections")
     for rejection in piece.rejected:
         covered = piece.first_offset <= rejection.position.offset < piece.end_offset
         require(covered, "a rejection of a frame that the piece does not cover")
-        require(len(rejection.detail.encode()) <= MAX_DETAIL_BYTES, f"a detail of over {MAX_DETAIL_BYTES} bytes")
+        require(
+            len(rejection.detail.encode()) <= limits.MAX_DETAIL_BYTES,
+            f"a detail of over {limits.MAX_DETAIL_BYTES} bytes",
+        )
 
 
 # --- inside -------------------------------------------------------------------------------------

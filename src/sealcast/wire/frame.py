@@ -30,18 +30,8 @@ from numpy.typing import NDArray
 from sealcast.errors import FrameRejected, Misuse
 from sealcast.primitives.aead import DEFAULT_KEY_BITS, NONCE_BYTES
 from sealcast.primitives.merkle import HASH_BYTES
-from sealcast.wire import cbor, cose, headers
+from sealcast.wire import cbor, cose, headers, limits
 from sealcast.wire.headers import HeaderFormat, Signed
-from sealcast.wire.limits import (
-    MAX_BODY_BYTES,
-    MAX_EPOCH,
-    MAX_EVENTS_PER_FRAME,
-    MAX_FRAME_BYTES,
-    MAX_MESSAGE_BYTES,
-    MAX_SEQUENCE,
-    MAX_TIME_MICROS,
-    MAX_TOKEN_BYTES,
-)
 
 MAGIC: Final = "sealcast-frame"
 VERSION: Final = 2
@@ -90,11 +80,11 @@ _HEADERS: Final = HeaderFormat(
         "topic": headers.byte_string(TOPIC_BYTES),
         "publisher": headers.name,
         "boot": headers.byte_string(BOOT_BYTES),
-        "sequence": headers.whole(0, MAX_SEQUENCE),
-        "count": headers.whole(1, MAX_EVENTS_PER_FRAME),
-        "time": headers.whole(0, MAX_TIME_MICROS),
+        "sequence": headers.whole(0, limits.MAX_SEQUENCE),
+        "count": headers.whole(1, limits.MAX_EVENTS_PER_FRAME),
+        "time": headers.whole(0, limits.MAX_TIME_MICROS),
         "schema": headers.byte_string(DIGEST_BYTES),
-        "epoch": headers.whole(0, MAX_EPOCH),
+        "epoch": headers.whole(0, limits.MAX_EPOCH),
         "root": headers.byte_string(HASH_BYTES),
         "token": headers.byte_string(DIGEST_BYTES),
     },
@@ -152,14 +142,14 @@ def body_aad(signed: bytes, commitment: bytes, key_bits: int = DEFAULT_KEY_BITS)
 
 def encode_body(messages: Sequence[bytes]) -> bytes:
     """All messages of a frame in one piece, to be sealed."""
-    if not 0 < len(messages) <= MAX_EVENTS_PER_FRAME:
-        raise Misuse(f"a frame holds 1 to {MAX_EVENTS_PER_FRAME} events, not {len(messages)}")
+    if not 0 < len(messages) <= limits.MAX_EVENTS_PER_FRAME:
+        raise Misuse(f"a frame holds 1 to {limits.MAX_EVENTS_PER_FRAME} events, not {len(messages)}")
     lengths = np.fromiter(map(len, messages), dtype="<u4", count=len(messages))
-    if not lengths.min() or lengths.max() > MAX_MESSAGE_BYTES:
-        raise Misuse(f"a message has 1 to {MAX_MESSAGE_BYTES} bytes")
+    if not lengths.min() or lengths.max() > limits.MAX_MESSAGE_BYTES:
+        raise Misuse(f"a message has 1 to {limits.MAX_MESSAGE_BYTES} bytes")
     body = cbor.encode([cbor.Tag(TAG_UINT32_LE, lengths.tobytes()), b"".join(messages)])
-    if len(body) > MAX_BODY_BYTES:
-        raise Misuse(f"a frame's body has {len(body)} bytes, {MAX_BODY_BYTES} are allowed", hint=_SMALLER)
+    if len(body) > limits.MAX_BODY_BYTES:
+        raise Misuse(f"a frame's body has {len(body)} bytes, {limits.MAX_BODY_BYTES} are allowed", hint=_SMALLER)
     return body
 
 
@@ -167,13 +157,13 @@ def encode(
     signed: bytes, commitment: bytes, ciphertext: bytes, key_bits: int = DEFAULT_KEY_BITS, *, token: bytes
 ) -> bytes:
     """The frame as the log holds it."""
-    if len(token) > MAX_TOKEN_BYTES:
-        raise Misuse(f"a token has at most {MAX_TOKEN_BYTES} bytes, not {len(token)}")
+    if len(token) > limits.MAX_TOKEN_BYTES:
+        raise Misuse(f"a token has at most {limits.MAX_TOKEN_BYTES} bytes, not {len(token)}")
     header = parse_signed(signed).header
     sealed = cose.encode_encrypt0(commitment, body_nonce(header), ciphertext, key_bits)
     data = cbor.encode([MAGIC, VERSION, token, signed, sealed])
-    if len(data) > MAX_FRAME_BYTES:
-        raise Misuse(f"a frame has at most {MAX_FRAME_BYTES} bytes, not {len(data)}", hint=_SMALLER)
+    if len(data) > limits.MAX_FRAME_BYTES:
+        raise Misuse(f"a frame has at most {limits.MAX_FRAME_BYTES} bytes, not {len(data)}", hint=_SMALLER)
     return data
 
 
@@ -182,8 +172,8 @@ def encode(
 
 def parse(data: bytes) -> Frame:
     """Take a frame apart; FrameRejected (`frame` or `version`) when it is not one."""
-    if len(data) > MAX_FRAME_BYTES:
-        raise cbor.refused(f"a frame has at most {MAX_FRAME_BYTES} bytes, not {len(data)}")
+    if len(data) > limits.MAX_FRAME_BYTES:
+        raise cbor.refused(f"a frame has at most {limits.MAX_FRAME_BYTES} bytes, not {len(data)}")
     _check_version(data)
     outer = cbor.decode(data, max_depth=1, max_items=8)
     if not isinstance(outer, list) or len(outer) != 5 or outer[:2] != [MAGIC, VERSION]:
@@ -191,8 +181,8 @@ def parse(data: bytes) -> Frame:
     token, signed, sealed = outer[2:]
     if not isinstance(token, bytes) or not isinstance(signed, bytes) or not isinstance(sealed, bytes):
         raise cbor.refused("a frame holds three byte strings: the token, what is signed and what is sealed")
-    if len(token) > MAX_TOKEN_BYTES:
-        raise cbor.refused(f"a token has at most {MAX_TOKEN_BYTES} bytes, not {len(token)}")
+    if len(token) > limits.MAX_TOKEN_BYTES:
+        raise cbor.refused(f"a token has at most {limits.MAX_TOKEN_BYTES} bytes, not {len(token)}")
     about = parse_signed(signed)
     box = cose.parse_encrypt0(sealed)
     if box.nonce != body_nonce(about.header):
@@ -241,8 +231,8 @@ def split_body(body: bytes, count: int) -> Body:
     if not count or body[: len(opening)] != opening or len(body) < at:
         raise cbor.refused(f"a body of {count} events starts with as many lengths")
     lengths = np.frombuffer(body, "<u4", count, len(opening)).astype(np.int64)
-    if not lengths.min() or lengths.max() > MAX_MESSAGE_BYTES:
-        raise cbor.refused(f"a message has 1 to {MAX_MESSAGE_BYTES} bytes")
+    if not lengths.min() or lengths.max() > limits.MAX_MESSAGE_BYTES:
+        raise cbor.refused(f"a message has 1 to {limits.MAX_MESSAGE_BYTES} bytes")
     total = int(lengths.sum())
     joined = byte_string_head(total)
     begin = at + len(joined)
@@ -254,8 +244,8 @@ def split_body(body: bytes, count: int) -> Body:
 def only_message(body: bytes) -> bytes:
     """The message of a body of one: where each event is signed by itself, this is what there is most of."""
     length = int.from_bytes(body[4:8], "little")
-    if body[:4] != _ONE or not 0 < length <= MAX_MESSAGE_BYTES:
-        raise cbor.refused(f"a body of 1 event starts with its length, 1 to {MAX_MESSAGE_BYTES}")
+    if body[:4] != _ONE or not 0 < length <= limits.MAX_MESSAGE_BYTES:
+        raise cbor.refused(f"a body of 1 event starts with its length, 1 to {limits.MAX_MESSAGE_BYTES}")
     begin = len(body) - length
     if body[8:begin] != byte_string_head(length):
         raise cbor.refused("the length of a body is not that of its message")

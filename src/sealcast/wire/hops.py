@@ -27,31 +27,17 @@ from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.primitives.aead import MAX_OFFSET, MAX_PARTITION
 from sealcast.primitives.merkle import HASH_BYTES
-from sealcast.wire import cbor, typed
+from sealcast.wire import cbor, limits, typed
 from sealcast.wire.cbor import require
 from sealcast.wire.frame import TOPIC_BYTES
 from sealcast.wire.headers import is_name
-from sealcast.wire.limits import (
-    MAX_COUNTS,
-    MAX_DETAIL_BYTES,
-    MAX_ENTRIES_BYTES,
-    MAX_EVENTS_PER_FRAME,
-    MAX_HOP_RECIPIENTS,
-    MAX_HOP_ROWS,
-    MAX_MESSAGE_BYTES,
-    MAX_PIECE_EVENTS,
-    MAX_PIECE_FRAMES,
-    MAX_PIECE_REJECTIONS,
-    MAX_PUBLISHER_BYTES,
-    MAX_SIGNED_BYTES,
-)
 from sealcast.wire.notifications import EVENT_BYTES, MESSAGES_PER_EVENT
 from sealcast.wire.typed import UINT32, UINT64, Array
 
 MAGIC: Final = "sealcast-hop"
 VERSION: Final = 1
 #: Of a tree of MAX_EVENTS_PER_FRAME leaves.
-_MAX_PATH: Final = (MAX_EVENTS_PER_FRAME - 1).bit_length()
+_MAX_PATH: Final = (limits.MAX_EVENTS_PER_FRAME - 1).bit_length()
 
 Raw = bytes | memoryview
 
@@ -161,26 +147,26 @@ def check(piece: HopPiece) -> None:
     events, rows = len(piece.frame_index), len(piece.row_event)
     require(len(piece.topic) == TOPIC_BYTES, f"a topic id has {TOPIC_BYTES} bytes")
     require(0 <= piece.first_offset <= piece.end_offset, "first_offset is after end_offset")
-    require(events <= MAX_PIECE_EVENTS and rows <= MAX_HOP_ROWS, "too many events or rows")
-    require(len(piece.frames) <= MAX_PIECE_FRAMES, f"over {MAX_PIECE_FRAMES} frames")
-    require(all(0 < len(f.signed) <= MAX_SIGNED_BYTES for f in piece.frames), "a frame without a signed header")
+    require(events <= limits.MAX_PIECE_EVENTS and rows <= limits.MAX_HOP_ROWS, "too many events or rows")
+    require(len(piece.frames) <= limits.MAX_PIECE_FRAMES, f"over {limits.MAX_PIECE_FRAMES} frames")
+    require(all(0 < len(f.signed) <= limits.MAX_SIGNED_BYTES for f in piece.frames), "a frame without a signed header")
     require(len(piece.row) == len(piece.generation) == events, "row and generation have a number an event")
     require(_below(piece.frame_index, len(piece.frames)), "an event of a frame that is not there")
-    require(_below(piece.row, MAX_EVENTS_PER_FRAME // MESSAGES_PER_EVENT), "a row beyond any frame's")
+    require(_below(piece.row, limits.MAX_EVENTS_PER_FRAME // MESSAGES_PER_EVENT), "a row beyond any frame's")
     require(len(piece.ids) == EVENT_BYTES * events, f"ids have {EVENT_BYTES} bytes an event")
-    _spans(piece.body_start, events, len(piece.bodies), MAX_MESSAGE_BYTES, "bodies")
+    _spans(piece.body_start, events, len(piece.bodies), limits.MAX_MESSAGE_BYTES, "bodies")
     _spans(piece.path_start, events, len(piece.paths) // HASH_BYTES, _MAX_PATH, "paths")
     require(not len(piece.paths) % HASH_BYTES, f"a hash has {HASH_BYTES} bytes")
     names = piece.recipients
-    require(len(names) <= MAX_HOP_RECIPIENTS, f"over {MAX_HOP_RECIPIENTS} recipients")
+    require(len(names) <= limits.MAX_HOP_RECIPIENTS, f"over {limits.MAX_HOP_RECIPIENTS} recipients")
     require(all(a < b for a, b in pairwise(names)), "recipients are out of order, or twice")
-    _spans(piece.recipient_start, len(names), rows, MAX_HOP_ROWS, "rows", least=1)
+    _spans(piece.recipient_start, len(names), rows, limits.MAX_HOP_ROWS, "rows", least=1)
     require(_below(piece.row_event, events), "a row of an event that is not there")
     require(_ascending(piece.row_event, piece.recipient_start), "a recipient's events are out of order, or twice")
-    _spans(piece.entry_start, rows, len(piece.entries), MAX_ENTRIES_BYTES, "entries", least=1)
-    require(len(piece.rejected) <= MAX_PIECE_REJECTIONS, f"over {MAX_PIECE_REJECTIONS} rejections")
-    details = all(len(r.detail.encode()) <= MAX_DETAIL_BYTES for r in piece.rejected)
-    require(details, f"a rejection's detail has at most {MAX_DETAIL_BYTES} bytes")
+    _spans(piece.entry_start, rows, len(piece.entries), limits.MAX_ENTRIES_BYTES, "entries", least=1)
+    require(len(piece.rejected) <= limits.MAX_PIECE_REJECTIONS, f"over {limits.MAX_PIECE_REJECTIONS} rejections")
+    details = all(len(r.detail.encode()) <= limits.MAX_DETAIL_BYTES for r in piece.rejected)
+    require(details, f"a rejection's detail has at most {limits.MAX_DETAIL_BYTES} bytes")
 
 
 def _spans(starts: Array, count: int, end: int, limit: int, name: str, least: int = 0) -> None:
@@ -231,7 +217,11 @@ _FORMAT: Final = typed.PieceFormat(
     raw=_RAW,
     ints=_INTS,
     others={2: "node", 7: "frames", 16: "recipients", 21: "rejected", 22: "counts"},
-    max_items=64 + 4 * MAX_PIECE_FRAMES + 7 * MAX_PIECE_REJECTIONS + MAX_HOP_RECIPIENTS + 2 * MAX_COUNTS,
+    max_items=64
+    + 4 * limits.MAX_PIECE_FRAMES
+    + 7 * limits.MAX_PIECE_REJECTIONS
+    + limits.MAX_HOP_RECIPIENTS
+    + 2 * limits.MAX_COUNTS,
 )
 
 
@@ -252,16 +242,20 @@ def parse(data: Raw) -> HopPiece:
     fields = _FORMAT.fields(data)
     fields["topic"] = bytes(fields["topic"])
     fields["node"] = _name(fields["node"])
-    fields["frames"] = tuple(map(_frame, typed.listed(fields["frames"], "frames", MAX_PIECE_FRAMES)))
-    fields["recipients"] = tuple(map(_name, typed.listed(fields["recipients"], "recipients", MAX_HOP_RECIPIENTS)))
-    fields["rejected"] = tuple(map(_rejection, typed.listed(fields["rejected"], "rejected", MAX_PIECE_REJECTIONS)))
+    fields["frames"] = tuple(map(_frame, typed.listed(fields["frames"], "frames", limits.MAX_PIECE_FRAMES)))
+    fields["recipients"] = tuple(
+        map(_name, typed.listed(fields["recipients"], "recipients", limits.MAX_HOP_RECIPIENTS))
+    )
+    fields["rejected"] = tuple(
+        map(_rejection, typed.listed(fields["rejected"], "rejected", limits.MAX_PIECE_REJECTIONS))
+    )
     fields["counts"] = typed.counts(fields["counts"])
     return _FORMAT.made(fields)
 
 
 def _name(value: object) -> str:
     if not is_name(value):
-        raise cbor.refused(f"a name is text of 1 to {MAX_PUBLISHER_BYTES} bytes")
+        raise cbor.refused(f"a name is text of 1 to {limits.MAX_PUBLISHER_BYTES} bytes")
     return str(value)
 
 

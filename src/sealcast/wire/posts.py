@@ -19,21 +19,9 @@ from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 from sealcast.errors import FrameRejected, Misuse
-from sealcast.wire import cbor, cose, headers
+from sealcast.wire import cbor, cose, headers, limits
 from sealcast.wire.frame import DIGEST_BYTES, TOPIC_BYTES, token_digest
 from sealcast.wire.headers import HeaderFormat, is_name
-from sealcast.wire.limits import (
-    MAX_ELEMENT_BYTES,
-    MAX_EPOCH,
-    MAX_FILTER_SLOTS,
-    MAX_FILTER_TOKENS,
-    MAX_GENERATION,
-    MAX_PATH_HOPS,
-    MAX_POST_BYTES,
-    MAX_POST_FILTERS,
-    MAX_POST_NUMBER,
-    MAX_TOKEN_BYTES,
-)
 
 MAGIC: Final = "sealcast-post"
 VERSION: Final = 1
@@ -93,9 +81,9 @@ _HEADERS: Final = HeaderFormat(
         "receiver": headers.name,
         "sender": headers.name,
         "publisher": headers.name,
-        "epoch": headers.whole(0, MAX_EPOCH),
-        "generation": headers.whole(0, MAX_GENERATION),
-        "number": headers.whole(0, MAX_POST_NUMBER),
+        "epoch": headers.whole(0, limits.MAX_EPOCH),
+        "generation": headers.whole(0, limits.MAX_GENERATION),
+        "number": headers.whole(0, limits.MAX_POST_NUMBER),
         "fresh": headers.truth,
         "body": headers.byte_string(DIGEST_BYTES),
         "token": headers.byte_string(DIGEST_BYTES),
@@ -143,8 +131,10 @@ def encode(header: Header, signature: bytes, body: bytes, token: bytes = b"") ->
     if header.body != digest(body) or header.token != token_digest(token):
         raise Misuse("a post's header names its own body and token")
     data = cbor.encode([MAGIC, VERSION, token, cose.encode_sign1(_HEADERS.encode(header), signature), body])
-    if len(data) > MAX_POST_BYTES or len(token) > MAX_TOKEN_BYTES:
-        raise Misuse(f"a post has at most {MAX_POST_BYTES} bytes, not {len(data)}", hint="send its filters in several")
+    if len(data) > limits.MAX_POST_BYTES or len(token) > limits.MAX_TOKEN_BYTES:
+        raise Misuse(
+            f"a post has at most {limits.MAX_POST_BYTES} bytes, not {len(data)}", hint="send its filters in several"
+        )
     return data
 
 
@@ -155,7 +145,7 @@ def batches(filters: Sequence[Filter]) -> list[Sequence[Filter]]:
     for at, each in enumerate(filters):
         more = sum(len(token) + 3 for slot in each.slots for token in slot) + 3 * len(each.slots)
         more += sum(len(name.encode()) + 2 for name in each.path) + 8
-        if at > start and (at - start == MAX_POST_FILTERS or size + more > _BODY_BYTES):
+        if at > start and (at - start == limits.MAX_POST_FILTERS or size + more > _BODY_BYTES):
             found.append(filters[start:at])
             start, size = at, 0
         size += more
@@ -163,7 +153,7 @@ def batches(filters: Sequence[Filter]) -> list[Sequence[Filter]]:
 
 
 #: What is left for filters beside the largest header and token.
-_BODY_BYTES: Final = MAX_POST_BYTES - 8192
+_BODY_BYTES: Final = limits.MAX_POST_BYTES - 8192
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -171,14 +161,14 @@ _BODY_BYTES: Final = MAX_POST_BYTES - 8192
 
 def parse(data: bytes) -> Post:
     """Take a post apart; FrameRejected (`frame` or `version`) when it is not one."""
-    outer = cbor.decode(data, max_bytes=MAX_POST_BYTES, max_depth=1, max_items=8)
+    outer = cbor.decode(data, max_bytes=limits.MAX_POST_BYTES, max_depth=1, max_items=8)
     match cbor.versioned(outer, MAGIC, VERSION, "a post"):
         case [bytes(token), bytes(signed), bytes(body)]:
             pass
         case _:
             raise cbor.refused("not a post")
-    if len(token) > MAX_TOKEN_BYTES:
-        raise cbor.refused(f"a token has at most {MAX_TOKEN_BYTES} bytes, not {len(token)}")
+    if len(token) > limits.MAX_TOKEN_BYTES:
+        raise cbor.refused(f"a token has at most {limits.MAX_TOKEN_BYTES} bytes, not {len(token)}")
     about = _HEADERS.parse(signed)
     if about.header.token != token_digest(token):
         raise cbor.refused("the token is not the one that the sender signed for")
@@ -188,9 +178,9 @@ def parse(data: bytes) -> Post:
 
 
 def _parse_body(body: bytes) -> tuple[PostedFilter, ...]:
-    messages = cbor.decode(body, max_bytes=MAX_POST_BYTES, max_depth=4)
-    if not isinstance(messages, list) or len(messages) > MAX_POST_FILTERS:
-        raise cbor.refused(f"a post has at most {MAX_POST_FILTERS} filters")
+    messages = cbor.decode(body, max_bytes=limits.MAX_POST_BYTES, max_depth=4)
+    if not isinstance(messages, list) or len(messages) > limits.MAX_POST_FILTERS:
+        raise cbor.refused(f"a post has at most {limits.MAX_POST_FILTERS} filters")
     return tuple(map(_filter, messages))
 
 
@@ -200,13 +190,13 @@ def _filter(message: object) -> PostedFilter:
             pass
         case _:
             raise cbor.refused("a filter has slots, a path, and says whether it ends")
-    if not 0 < len(path) <= MAX_PATH_HOPS or not all(map(is_name, path)) or len(set(path)) != len(path):
-        raise cbor.refused(f"a path has 1 to {MAX_PATH_HOPS} names, none twice")
-    if not 0 < len(slots) <= MAX_FILTER_SLOTS:
-        raise cbor.refused(f"a filter has 1 to {MAX_FILTER_SLOTS} slots")
+    if not 0 < len(path) <= limits.MAX_PATH_HOPS or not all(map(is_name, path)) or len(set(path)) != len(path):
+        raise cbor.refused(f"a path has 1 to {limits.MAX_PATH_HOPS} names, none twice")
+    if not 0 < len(slots) <= limits.MAX_FILTER_SLOTS:
+        raise cbor.refused(f"a filter has 1 to {limits.MAX_FILTER_SLOTS} slots")
     found = tuple(_slot(slot) for slot in slots)
-    if sum(map(len, found)) > MAX_FILTER_TOKENS:
-        raise cbor.refused(f"a filter has at most {MAX_FILTER_TOKENS} tokens")
+    if sum(map(len, found)) > limits.MAX_FILTER_TOKENS:
+        raise cbor.refused(f"a filter has at most {limits.MAX_FILTER_TOKENS} tokens")
     # One order, which tells nothing: slots and tokens as they were asked for would tell what they are about.
     if any(a > b for a, b in pairwise(found)):
         raise cbor.refused("the slots of a filter are sorted")
@@ -217,8 +207,8 @@ def _slot(slot: object) -> tuple[bytes, ...]:
     if not isinstance(slot, list) or not slot:
         raise cbor.refused("a slot has a token at least")
     for token in slot:
-        if not isinstance(token, bytes) or not MIN_ELEMENT_BYTES <= len(token) <= MAX_ELEMENT_BYTES:
-            raise cbor.refused(f"a token has {MIN_ELEMENT_BYTES} to {MAX_ELEMENT_BYTES} bytes")
+        if not isinstance(token, bytes) or not MIN_ELEMENT_BYTES <= len(token) <= limits.MAX_ELEMENT_BYTES:
+            raise cbor.refused(f"a token has {MIN_ELEMENT_BYTES} to {limits.MAX_ELEMENT_BYTES} bytes")
     if any(a >= b for a, b in pairwise(slot)):
         raise cbor.refused("the tokens of a slot are sorted, none twice")
     return tuple(slot)

@@ -34,17 +34,8 @@ from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.model.stages import FrameProof
 from sealcast.primitives.aead import COMMITMENT_BYTES, MAX_OFFSET, MAX_PARTITION, WRAPPED_BYTES
-from sealcast.wire import cbor, typed
+from sealcast.wire import cbor, limits, typed
 from sealcast.wire.consistency import check
-from sealcast.wire.limits import (
-    KEY_ID_BYTES,
-    MAX_COUNTS,
-    MAX_EPOCH,
-    MAX_EVENTS_PER_FRAME,
-    MAX_PIECE_FRAMES,
-    MAX_PIECE_REJECTIONS,
-    TABLE_NAME_BYTES,
-)
 from sealcast.wire.mailboxes import FIELDS, Mailboxes
 from sealcast.wire.typed import UINT8, UINT32, UINT64, Array, listed, raw, whole
 
@@ -166,7 +157,7 @@ class SealedPiece:
     def tables_for(self, slot: int) -> Iterator[tuple[bytes, int, bytes]]:
         """Parts of tables given to a subscriber: the table's name, its tile, and the part sealed for the subscriber."""
         for at in np.flatnonzero(self.table_slot == slot).tolist():
-            name = bytes(self.table_names[TABLE_NAME_BYTES * at : TABLE_NAME_BYTES * (at + 1)])
+            name = bytes(self.table_names[limits.TABLE_NAME_BYTES * at : limits.TABLE_NAME_BYTES * (at + 1)])
             part = bytes(self.table_parts[int(self.table_start[at]) : int(self.table_start[at + 1])])
             yield name, int(self.table_tile[at]), part
 
@@ -193,7 +184,7 @@ class SealedPiece:
         return bytes(self.commitments[COMMITMENT_BYTES * event : COMMITMENT_BYTES * (event + 1)])
 
     def key_id(self, key: int) -> bytes:
-        return bytes(self.key_ids[KEY_ID_BYTES * key : KEY_ID_BYTES * (key + 1)])
+        return bytes(self.key_ids[limits.KEY_ID_BYTES * key : limits.KEY_ID_BYTES * (key + 1)])
 
     def wrap(self, use: int) -> bytes:
         """The content key of a wrapped event, under the key of that use."""
@@ -289,7 +280,7 @@ _RAW: Final = {
     43: "member_bits",
 }
 _INTS: Final = {
-    2: ("epoch", MAX_EPOCH),
+    2: ("epoch", limits.MAX_EPOCH),
     3: ("version", 2**63 - 1),
     4: ("partition", MAX_PARTITION),
     5: ("first_offset", MAX_OFFSET),
@@ -305,7 +296,7 @@ _FORMAT: Final = typed.PieceFormat(
     raw=_RAW,
     ints=_INTS,
     others={7: "frames", 26: "rejected", 27: "counts"},
-    max_items=128 + 5 * MAX_PIECE_FRAMES + 6 * MAX_PIECE_REJECTIONS + 2 * MAX_COUNTS,
+    max_items=128 + 5 * limits.MAX_PIECE_FRAMES + 6 * limits.MAX_PIECE_REJECTIONS + 2 * limits.MAX_COUNTS,
 )
 
 
@@ -323,8 +314,8 @@ def parse(data: Raw) -> SealedPiece:
     """Read a piece without copying its arrays or bodies; FrameRejected when it is none or contradicts itself."""
     fields = _FORMAT.fields(data)
     fields["topic"] = bytes(fields["topic"])
-    fields["frames"] = tuple(map(_frame, listed(fields["frames"], "frames", MAX_PIECE_FRAMES)))
-    rejections = listed(fields["rejected"], "rejected", MAX_PIECE_REJECTIONS)
+    fields["frames"] = tuple(map(_frame, listed(fields["frames"], "frames", limits.MAX_PIECE_FRAMES)))
+    rejections = listed(fields["rejected"], "rejected", limits.MAX_PIECE_REJECTIONS)
     fields["rejected"] = tuple(_rejection(r, fields["partition"]) for r in rejections)
     fields["counts"] = typed.counts(fields["counts"])
     return _FORMAT.made(fields)
@@ -336,7 +327,7 @@ def parse(data: Raw) -> SealedPiece:
 def _frame(value: object) -> FrameProof:
     if not isinstance(value, list) or len(value) != 4:
         raise cbor.refused("a frame's proof is offset, count, signed header and nodes")
-    offset, count = whole(value[0], "offset", MAX_OFFSET), whole(value[1], "count", MAX_EVENTS_PER_FRAME)
+    offset, count = whole(value[0], "offset", MAX_OFFSET), whole(value[1], "count", limits.MAX_EVENTS_PER_FRAME)
     return FrameProof(offset, bytes(raw(value[2], "signed")), count, bytes(raw(value[3], "nodes")))
 
 
