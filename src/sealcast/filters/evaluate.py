@@ -86,18 +86,10 @@ def _or(node: tree.Or, event: Event) -> bool | None:
     return result
 
 
-def _not(node: tree.Not, event: Event) -> bool | None:
-    return invert(holds(node.operand, event))
-
-
 def _truth(node: tree.Truth, event: Event) -> bool | None:
     # A number or string where a condition should be is unknown, not false: so `NOT 5` matches nothing either.
     value = worth(node.operand, event)
     return value if isinstance(value, bool) else None
-
-
-def _compare(node: tree.Compare, event: Event) -> bool | None:
-    return compare(node.op, worth(node.left, event), worth(node.right, event))
 
 
 def _between(node: tree.Between, event: Event) -> bool | None:
@@ -138,10 +130,6 @@ def _like(node: tree.Like, event: Event) -> bool | None:
     return invert(matched) if node.negated else matched
 
 
-def _is_null(node: tree.IsNull, event: Event) -> bool:
-    return (worth(node.operand, event) is None) is not node.negated
-
-
 def _path(node: tree.PathMatch, event: Event) -> bool | None:
     value = event.attributes.get(node.name)
     return patterns.path_matches(node.levels, value) if isinstance(value, str) else None
@@ -157,57 +145,26 @@ def _xpath(node: tree.XPath, event: Event) -> bool | None:
     return None if document is None else document.matches(node.expression)
 
 
-# --- operands -----------------------------------------------------------------------------------
-
-
-def _literal(node: tree.Literal, event: Event) -> Value:
-    return node.value
-
-
-def _name(node: tree.Name, event: Event) -> Value:
-    return event.attributes.get(node.name)
-
-
-def _negate(node: tree.Negate, event: Event) -> Value:
-    return negate(worth(node.operand, event))
-
-
-def _plus(node: tree.Plus, event: Event) -> Value:
-    return number(worth(node.operand, event))
-
-
-def _arithmetic(node: tree.Arithmetic, event: Event) -> Value:
-    return arithmetic(node.op, worth(node.left, event), worth(node.right, event))
-
-
-def _predicate(node: tree.Predicate, event: Event) -> Value:
-    return holds(node.condition, event)
-
-
-def _now(node: tree.Now, event: Event) -> Value:
-    return event.now()
-
-
 _CONDITIONS: Final[dict[type, Callable[[Any, Event], bool | None]]] = {
     tree.And: _and,
     tree.Or: _or,
-    tree.Not: _not,
+    tree.Not: lambda node, event: invert(holds(node.operand, event)),
     tree.Truth: _truth,
-    tree.Compare: _compare,
+    tree.Compare: lambda node, event: compare(node.op, worth(node.left, event), worth(node.right, event)),
     tree.Between: _between,
     tree.In: _in,
     tree.Like: _like,
-    tree.IsNull: _is_null,
+    tree.IsNull: lambda node, event: (worth(node.operand, event) is None) is not node.negated,
     tree.PathMatch: _path,
     tree.Regex: _regex,
     tree.XPath: _xpath,
 }
 _OPERANDS: Final[dict[type, Callable[[Any, Event], Value]]] = {
-    tree.Literal: _literal,
-    tree.Name: _name,
-    tree.Negate: _negate,
-    tree.Plus: _plus,
-    tree.Arithmetic: _arithmetic,
-    tree.Predicate: _predicate,
-    tree.Now: _now,
+    tree.Literal: lambda node, event: node.value,
+    tree.Name: lambda node, event: event.attributes.get(node.name),
+    tree.Negate: lambda node, event: negate(worth(node.operand, event)),
+    tree.Plus: lambda node, event: number(worth(node.operand, event)),
+    tree.Arithmetic: lambda node, event: arithmetic(node.op, worth(node.left, event), worth(node.right, event)),
+    tree.Predicate: lambda node, event: holds(node.condition, event),
+    tree.Now: lambda node, event: event.now(),
 }

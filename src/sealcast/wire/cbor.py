@@ -126,6 +126,14 @@ def refused(why: str) -> FrameRejected:
     return FrameRejected("frame", f"malformed: {why}")
 
 
+def is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def require(holds: bool, otherwise: str) -> None:
     """Refuses the bytes that are being read unless something holds of them."""
     if not holds:

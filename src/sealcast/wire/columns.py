@@ -23,6 +23,7 @@ from sealcast.errors import EventRejected, Misuse
 from sealcast.model import moments
 from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.model.schema import Attribute, Type
+from sealcast.wire.cbor import is_utf8
 from sealcast.wire.layout import (
     MIN_INT64,
     RECORD_AT,
@@ -211,7 +212,7 @@ def _check_text(layout: Layout, segments: _Segments, bad: _Bad) -> bool:
         try:
             texts.cast(pa.utf8())
         except pa.ArrowInvalid:
-            rows = np.fromiter((not _is_utf8(t) for t in texts.to_pylist()), dtype=np.bool_, count=count)
+            rows = np.fromiter((not is_utf8(t) for t in texts.to_pylist()), dtype=np.bool_, count=count)
             found |= bad.fail(rows, _about(layout.schema.attributes[column], "is not UTF-8"))
     kinds = segments.column(-2)
     wrong = [kind for kind in pc.unique(kinds).to_pylist() if not _is_content_type(kind)]
@@ -245,14 +246,6 @@ def _read(fixed: Bytes, at: int, dtype: str) -> Cells:
 
 def _about(attribute: Attribute, why: str) -> str:
     return f"attribute {attribute.name!r}: {why}"
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _is_content_type(kind: bytes) -> bool:

@@ -217,7 +217,7 @@ class _Cursor:
             beyond |= (self._little[start + ahead] & within & _HIGH_BITS) != 0
         for row in np.flatnonzero(beyond).tolist():
             begin = int(start[row])
-            beyond[row] = not _is_utf8(self._raw[begin : begin + int(size[row])])
+            beyond[row] = not cbor.is_utf8(self._raw[begin : begin + int(size[row])])
         return ~beyond & (size > 0)
 
     def ends(self, span: tuple[Ints, Ints]) -> None:
@@ -233,14 +233,6 @@ class _Cursor:
         self.good &= (code >> 5 == kind) & (value >= _LEAST[short]) & (value <= np.uint64(most)) & (short < 28)
         self._at = self._at + _STEP[short]
         return np.where(value <= np.uint64(most), value, np.uint64(0)).astype(np.int64)
-
-
-def _is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 @lru_cache(1024)
