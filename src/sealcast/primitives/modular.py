@@ -33,9 +33,13 @@ class SafePrimeGroup:
     def __init__(self, name: str, prime: int) -> None:
         self.name = name
         self.prime = prime
-        self.order = (prime - 1) // 2
         self.wire_bytes = (prime.bit_length() + 7) // 8
         self._p = gmpy2.mpz(prime)
+        self._order = (prime - 1) // 2
+
+    @property
+    def order(self) -> int:
+        return self._order
 
     def hash(self, data: bytes) -> Element:
         """SHAKE256, longer than p by 128 bits, modulo p, squared."""
