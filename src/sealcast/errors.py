@@ -2,6 +2,7 @@
 
     SealcastError
     ├── Rejected          their input: it is refused, counted, and harms nothing else
+    │   │                     (those marked "reason" are a ReasonedRejection)
     │   ├── FilterRejected    a filter that cannot be parsed, typed or afforded (kind, at)
     │   ├── SchemaRejected    a schema that contradicts itself
     │   ├── EventRejected     an event off its schema (names the attribute)
@@ -26,9 +27,11 @@ An error has a message a person can act on, and `hint`, the next thing to do, wh
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Final, Generic, TypeVar
 
 HINT: Final = "hint: "
+
+_Reason = TypeVar("_Reason", bound=str)
 
 
 class SealcastError(Exception):
@@ -60,6 +63,17 @@ class Rejected(SealcastError):
     """Input from outside that does not pass: refused with a reason, never repaired."""
 
     code = "rejected"
+
+
+class ReasonedRejection(Rejected, Generic[_Reason]):
+    """A refusal with a reason, which is one word of a fixed list: the check that the input did not pass."""
+
+    def __init__(self, reason: _Reason, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.reason = reason
+
+    def as_json(self) -> dict[str, object]:
+        return {**super().as_json(), "reason": str(self.reason)}
 
 
 class FilterRejected(Rejected):
@@ -97,18 +111,13 @@ class EventRejected(Rejected):
         return {**super().as_json(), "attribute": self.attribute}
 
 
-class FrameRejected(Rejected):
-    """Bytes that are no frame, or a frame that does not pass admission."""
+class FrameRejected(ReasonedRejection[str]):
+    """Bytes that are no frame, or a frame that does not pass admission.
+
+    The reason is a word of `sealcast.model.rejection.Reason`.
+    """
 
     code = "frame"
-
-    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        #: A word of `sealcast.model.rejection.Reason`; rejections are counted by it.
-        self.reason = reason
-
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": self.reason}
 
 
 class ParameterRejected(Rejected):
@@ -125,46 +134,31 @@ class ParameterRejected(Rejected):
         return {**super().as_json(), "parameter": self.parameter}
 
 
-class TokenRejected(Rejected):
-    """A token that gives its bearer no right here and now."""
+class TokenRejected(ReasonedRejection[str]):
+    """A token that gives its bearer no right here and now.
+
+    The reason is a word of `TokenReason`.
+    """
 
     code = "token"
 
-    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        #: A word of `sealcast.trust.tokens.token.TokenReason`: which check it did not pass.
-        self.reason = reason
 
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": self.reason}
+class CertificateRejected(ReasonedRejection[str]):
+    """A certificate that does not bind a name to its keys here and now.
 
-
-class CertificateRejected(Rejected):
-    """A certificate that does not bind a name to its keys here and now."""
+    The reason is a word of `CertificateReason`.
+    """
 
     code = "certificate"
 
-    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        #: A word of `sealcast.trust.certificates.certificate.CertificateReason`: which check it did not pass.
-        self.reason = reason
 
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": self.reason}
+class RevocationRejected(ReasonedRejection[str]):
+    """A list of revoked certificates that is forged, or does not follow the one at hand.
 
-
-class RevocationRejected(Rejected):
-    """A list of revoked certificates that is forged, or does not follow the one at hand."""
+    The reason is a word of `RevocationReason`.
+    """
 
     code = "revocation"
-
-    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        #: A word of `sealcast.trust.certificates.revocation.RevocationReason`: which check it did not pass.
-        self.reason = reason
-
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": self.reason}
 
 
 class CannotOpen(Rejected):

@@ -15,11 +15,11 @@ from sealcast.model import Event
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.frames import FrameSealer
 from sealcast.trust.deployment import Realm
-from sealcast.wire.mailboxes import of_deliveries
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import SealedPiece
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
+from tests.wire.mailboxes import of_deliveries
 
 
 def why(event: str, who: str) -> dict[str, object]:

@@ -97,7 +97,6 @@ def test_the_key_tree_of_a_thousand() -> None:
 
 
 def test_lower_bounds() -> None:
-    assert closed_forms.least_worst_case(1_000, 11_000) == 128
     assert closed_forms.least_mean(1_000, 11_000) == pytest.approx(128, abs=0.05)
     assert closed_forms.least_mean(100, 10_100) == pytest.approx(9.0, abs=0.005)
     # Two subscribers, two keys: nothing, one, the other, both.

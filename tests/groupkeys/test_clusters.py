@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
 from sealcast.filters import bits
-from sealcast.groupkeys import check
 from sealcast.groupkeys.clustered import Clustered
 from sealcast.groupkeys.clustered_popular import ClusteredPopular
 from sealcast.groupkeys.clusters import (
@@ -23,6 +22,7 @@ from sealcast.groupkeys.clusters import (
     split,
 )
 from tests.groupkeys.groups import packed, popular
+from tests.groupkeys.security import check
 
 
 def test_parts_differ_by_at_most_one_and_the_first_are_larger() -> None:
@@ -90,7 +90,7 @@ def test_full_tables_never_miss_once_warm(n: int, cache: int, clusters: int) -> 
     if n > 8:
         return
     rows = [frozenset(i for i in range(n) if number >> i & 1) for number in range(1 << n)]
-    algorithm = Clustered.of(n, cache, clusters)
+    algorithm = Clustered(by_id(n, clusters), cache)
     algorithm.count(packed(rows, n))
     assert algorithm.count(packed(rows, n)).max() == clusters
 
@@ -99,7 +99,7 @@ def test_tuning_takes_the_cheapest_on_the_workload() -> None:
     words = packed(popular(40, 600, p=0.0, size=1, seed=6), 40)
 
     def cost(clusters: int) -> float:
-        return float(Clustered.of(40, 300, clusters).count(words)[200:].mean())
+        return float(Clustered(by_id(40, clusters), 300).count(words)[200:].mean())
 
     tried = around(8, 40)
     best = by_trial(tried, cost)

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
 from sealcast.filters import bits
-from sealcast.groupkeys import KeyPlan, KeyRef, check
+from sealcast.groupkeys import KeyPlan, KeyRef
 from sealcast.groupkeys.catalog import ALGORITHMS, Setting, make
 from sealcast.groupkeys.handed import Handed
 from sealcast.groupkeys.interface import Outline, PairKey, holders_of
@@ -22,6 +22,7 @@ from sealcast.groupkeys.mosaic.naming import key_of, parts_of
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.lab import groups as workloads
 from tests.groupkeys.groups import packed, popular
+from tests.groupkeys.security import check
 from tests.groupkeys.test_plans import hand_out, holds
 
 SLOTS = 60

@@ -8,9 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealcast.filters import bits
-from sealcast.groupkeys import KeyPlan, check
+from sealcast.groupkeys import KeyPlan
 from sealcast.groupkeys.build_up import BuildUp
 from sealcast.groupkeys.clustered import Clustered
+from sealcast.groupkeys.clusters import by_id
 from sealcast.groupkeys.interface import GrownKey, TableKey
 from sealcast.groupkeys.mosaic import layout as layouts
 from sealcast.groupkeys.mosaic.memory import ENTRY_BYTES, WAYS, Memory
@@ -18,6 +19,7 @@ from sealcast.groupkeys.mosaic.planner import BATCH, LEARN_FROM, TILE_SIZE, Mosa
 from sealcast.groupkeys.simple import Simple
 from sealcast.lab import groups as workloads
 from tests.groupkeys.groups import packed
+from tests.groupkeys.security import check
 
 SLOTS = 70
 some_groups = st.lists(st.frozensets(st.integers(0, SLOTS - 1), min_size=1, max_size=30), min_size=1, max_size=30)
@@ -89,7 +91,7 @@ def test_it_beats_the_papers_algorithms_at_the_same_bytes_on_groups_made_by_cont
     events, cache = workloads.content_groups(6_000, 400, 1), 300
     ours = Mosaic(400, cache * (400 // 8 + 32), seed=1)
     cost = ours.count(events)[3_000:].mean()
-    rivals = [Simple(400, cache, "frequency"), BuildUp(400, cache), Clustered.of(400, cache, 8)]
+    rivals = [Simple(400, cache, "frequency"), BuildUp(400, cache), Clustered(by_id(400, 8), cache)]
     assert all(cost < 0.8 * rival.count(events)[3_000:].mean() for rival in rivals)
     assert ours.nbytes <= cache * (400 // 8 + 32)
 

@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealcast.filters import bits
-from sealcast.groupkeys import GroupKey, KeyPlan, KeyRef, Naive, PairKey, check
+from sealcast.groupkeys import GroupKey, KeyPlan, KeyRef, Naive, PairKey
 from sealcast.groupkeys.catalog import ALGORITHMS, Setting, make
 from sealcast.groupkeys.interface import TableKey, holders_of
 from tests.groupkeys import groups as of_tests
 from tests.groupkeys.groups import popular
+from tests.groupkeys.security import check
 
 SLOTS = 130
 #: Small enough that caches overflow and clusters are of every kind; the last slots came later than the planner.

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sealcast.filters import bits
 from sealcast.groupkeys import Algorithm
 from sealcast.groupkeys.build_up import BuildUp
-from sealcast.groupkeys.clustered import Clustered
-from sealcast.groupkeys.clustered_popular import ClusteredPopular
+from sealcast.groupkeys.catalog import Setting as Chosen
+from sealcast.groupkeys.catalog import make
 from sealcast.groupkeys.clusters import by_rule
 from sealcast.groupkeys.key_tree import KeyTree
 from sealcast.groupkeys.naive import Naive
@@ -29,8 +29,11 @@ TWINS: dict[str, tuple[Callable[[Setting], Algorithm], Callable[[Rows, Setting],
     "naive": (lambda s: Naive(), lambda g, s: plain.naive(g)),
     "simple": (lambda s: Simple(s[0], s[1], s[3]), lambda g, s: plain.simple(g, s[1], s[3])),
     "build-up": (lambda s: BuildUp(s[0], s[1]), lambda g, s: plain.build_up(g, s[1])),
-    "clustered": (lambda s: Clustered.of(*s), lambda g, s: plain.clustered(g, *s)),
-    "clustered-popular": (lambda s: ClusteredPopular.of(*s), lambda g, s: plain.clustered_popular(g, *s)),
+    "clustered": (lambda s: make("clustered", Chosen(*s)), lambda g, s: plain.clustered(g, *s)),
+    "clustered-popular": (
+        lambda s: make("clustered-popular", Chosen(*s)),
+        lambda g, s: plain.clustered_popular(g, *s),
+    ),
     "key-tree": (lambda s: KeyTree(s[0]), lambda g, s: plain.key_tree(g, s[0])),
 }
 

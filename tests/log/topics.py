@@ -18,8 +18,8 @@ from sealcast.primitives.aead import COMMITMENT_BYTES, TAG_BYTES, WRAPPED_BYTES
 from sealcast.primitives.secrets import Secret
 from sealcast.wire import sealed
 from sealcast.wire.limits import KEY_ID_BYTES
-from sealcast.wire.mailboxes import of_deliveries
 from sealcast.wire.sealed import SealedPiece
+from tests.wire.mailboxes import of_deliveries
 
 KEY = Secret(bytes(range(32)))
 ROWS = 4

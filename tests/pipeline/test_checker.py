@@ -33,10 +33,10 @@ from sealcast.protections.endpoint.fused import handle
 from sealcast.protections.frames import FrameSealer
 from sealcast.trust.deployment import Realm
 from sealcast.wire import cbor, sealed
-from sealcast.wire.mailboxes import of_deliveries
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import SealedPiece
 from tests.clients.pump import pump
+from tests.wire.mailboxes import of_deliveries
 
 SCHEMA = Schema.from_json(
     {

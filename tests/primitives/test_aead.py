@@ -94,7 +94,7 @@ def test_many_at_once_are_the_same_as_one_by_one(plaintexts: list[bytes], first:
     each = [nonces[12 * i : 12 * i + 12] for i in range(count)]
     sealed = key.seal_many(nonces, plaintexts)
     assert sealed == [key.seal(n, p) for n, p in zip(each, plaintexts, strict=True)]
-    assert key.open_many(nonces, key.commitment, sealed) == plaintexts
+    assert [key.open(n, key.commitment, s) for n, s in zip(each, sealed, strict=True)] == plaintexts
 
     keys = [hashlib.sha256(bytes([i])).digest() for i in range(count)]
     alone = [SealingKey(Secret(k), b"topic", bits) for k in keys]
@@ -160,9 +160,10 @@ def test_every_flipped_bit_and_every_cut_is_noticed() -> None:
 def test_one_that_does_not_open_fails_the_batch() -> None:
     key = SealingKey(SECRET, b"")
     nonces = aead.nonces(0, [1, 2], [0, 0])
-    sealed = key.seal_many(nonces, [b"a", b"b"])
+    wrapped = key.seal_many(nonces, [bytes(32), bytes([1] * 32)])
+    assert key.unwrap_many(nonces, wrapped) == [bytes(32), bytes([1] * 32)]
     with pytest.raises(CannotOpen):
-        key.open_many(nonces, key.commitment, sealed[::-1])
+        key.unwrap_many(nonces, wrapped[::-1])
 
 
 # --- the attack that the commitment answers -----------------------------------------------------

@@ -119,7 +119,7 @@ def test_what_is_no_private_key(number: int) -> None:
 
 def test_keys_stay_and_travel() -> None:
     made = SigningKey.generate()
-    again = SigningKey.from_private(made.private)
+    again = SigningKey(made.private)
     assert again.verify_key == made.verify_key and hash(again.verify_key) == hash(made.verify_key)
     assert again.sign(b"x") == made.sign(b"x")
     assert pickle.loads(pickle.dumps(made.verify_key)) == made.verify_key

@@ -48,7 +48,7 @@ BAD_KEYS = {
 @pytest.mark.parametrize("name", RFC_8032)
 def test_published_vectors(name: str) -> None:
     seed, public, message, signature = map(bytes.fromhex, RFC_8032[name])
-    key = SigningKey.from_seed(Secret(seed))
+    key = SigningKey(Secret(seed))
     assert bytes(key.verify_key) == public
     assert key.sign(message) == signature
     assert VerifyKey(public).verify(message, signature)

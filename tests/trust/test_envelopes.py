@@ -246,7 +246,7 @@ def trusted() -> Callable[[bytes, int], Certificate]:
 @pytest.mark.parametrize("vector", _told("requests"))
 def test_requests_of_the_vectors(vector: dict[str, Any], trusted: Callable[[bytes, int], Certificate]) -> None:
     to, sender = VECTORS["recipient"], VECTORS["sender"]
-    kem = KemKey.from_private(Secret(bytes.fromhex(to["x25519"])))
+    kem = KemKey(Secret(bytes.fromhex(to["x25519"])))
     me = Party(to["name"], bytes.fromhex(to["certificate"]), SigningKey.generate(), kem)
     data, realm, now = bytes.fromhex(vector["envelope"]), bytes.fromhex(VECTORS["realm"]), VECTORS["at_us"]
     kinds = frozenset(VECTORS["kinds"])
@@ -265,7 +265,7 @@ def test_requests_of_the_vectors(vector: dict[str, Any], trusted: Callable[[byte
     )
     assert (read.sender.name, read.message) == (sender["name"], message)
     # Made again to the same bytes: the signature is deterministic.
-    key = SigningKey.from_private(Secret(bytes.fromhex(sender["p256"])))
+    key = SigningKey(Secret(bytes.fromhex(sender["p256"])))
     writer = Party(sender["name"], bytes.fromhex(sender["certificate"]), key, KemKey.generate())
     again = cbor2.loads(seal(writer, realm, Recipient(me.name, kem.public), message))[3]
     opened_again = kem.open(again, Case.of(CAST).bound(), envelopes._place(Recipient(me.name, kem.public)))

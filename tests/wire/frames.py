@@ -76,7 +76,7 @@ class Publisher:
     def admit(self, data: bytes) -> list[bytes]:
         """What a broker does with a frame of this publisher, in order; FrameRejected with the reason otherwise."""
         received = frame.parse(data)
-        if not received.names_token:
+        if frame.token_digest(received.token) != received.header.token:
             raise FrameRejected("token", "not the token that was signed for")
         if not self.signer.verify_key.verify(received.to_be_signed, received.signature):
             raise FrameRejected("signature", "not this publisher's")

@@ -11,9 +11,9 @@ from sealcast.model.rejection import Reason, Rejection
 from sealcast.model.stages import FrameProof
 from sealcast.primitives import merkle
 from sealcast.wire import frame
-from sealcast.wire.mailboxes import of_deliveries
 from sealcast.wire.sealed import GROUP, GROWN, PAIR, TABLE, SealedPiece
 from tests.wire.frames import Publisher, messages
+from tests.wire.mailboxes import of_deliveries
 
 
 def piece(seed: int = 1, frames: int = 3, subscribers: int = 4) -> SealedPiece:

@@ -16,8 +16,8 @@ from sealcast.errors import Bug, FrameRejected
 from sealcast.model.event import Position
 from sealcast.model.rejection import Reason, Rejection
 from sealcast.wire import cbor, limits, sealed, typed
-from sealcast.wire.mailboxes import of_deliveries
 from sealcast.wire.sealed import SealedPiece
+from tests.wire.mailboxes import of_deliveries
 from tests.wire.pieces import piece
 
 PIECE = piece()

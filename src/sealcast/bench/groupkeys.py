@@ -29,7 +29,7 @@ from sealcast.filters.bits import Words
 from sealcast.groupkeys.build_up import BuildUp
 from sealcast.groupkeys.clustered import Clustered
 from sealcast.groupkeys.clustered_popular import ClusteredPopular
-from sealcast.groupkeys.clusters import by_full_tables, by_rule
+from sealcast.groupkeys.clusters import by_full_tables, by_id, by_rule
 from sealcast.groupkeys.interface import Algorithm
 from sealcast.groupkeys.key_tree import KeyTree
 from sealcast.groupkeys.mosaic.planner import Mosaic
@@ -88,11 +88,11 @@ def rivals(case: Case) -> Iterator[Rival]:
     yield Rival("key-tree", partial(KeyTree, n), 2 * n * KEY_BYTES)
     for k in case.clusters:
         part = entry_bytes(-(-n // k))
-        yield Rival(f"clustered, K={k}", partial(Clustered.of, n, c, k), c * part)
+        yield Rival(f"clustered, K={k}", partial(Clustered, by_id(n, k), c), c * part)
         for policy in ("lru", "frequency"):
             yield Rival(
                 f"clustered-popular, K={k}, {policy}",
-                partial(ClusteredPopular.of, n, c, k, policy),
+                partial(ClusteredPopular, by_id(n, k), c, policy),
                 c // 2 * entry_bytes(n) + (c - c // 2) * part,
             )
 

@@ -28,7 +28,7 @@ from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
 from sealcast.control.envelopes import MAX_BODY_BYTES, Opened
 from sealcast.control.service import Answer, Service
 from sealcast.control.serving import RealmWriter, listening
-from sealcast.errors import FrameRejected, Rejected
+from sealcast.errors import FrameRejected, ReasonedRejection
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust import vetting
 from sealcast.trust.certificates.certificate import Certificate, Role
@@ -76,17 +76,10 @@ class DeskReason(StrEnum):
     ROLE = "role"
 
 
-class DeskRejected(Rejected):
+class DeskRejected(ReasonedRejection[DeskReason]):
     """A request that a broker's desk refuses."""
 
     code = "desk"
-
-    def __init__(self, reason: DeskReason, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.reason = reason
-
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": str(self.reason)}
 
 
 # --- requests -----------------------------------------------------------------------------------------

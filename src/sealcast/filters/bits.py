@@ -56,6 +56,26 @@ def count(packed: Words) -> Indices:
     return members
 
 
+def row_bytes(packed: Words) -> list[bytes]:
+    """Every row as bytes: a name by which equal groups are found in dictionaries."""
+    raw, step = np.ascontiguousarray(packed).tobytes(), 8 * packed.shape[1]
+    return [raw[i : i + step] for i in range(0, len(raw), step)]
+
+
+def starts(rows: Indices, n_rows: int) -> Indices:
+    """Where the entries of each row begin, given the row of each entry, and the end of the last."""
+    found = np.zeros(n_rows + 1, np.int64)
+    np.cumsum(np.bincount(rows, minlength=n_rows), out=found[1:])
+    return found
+
+
+def runs(firsts: Indices, counts: Indices) -> Indices:
+    """`firsts[0], firsts[0] + 1, ...` (counts[0] numbers), then those of the next run."""
+    ends = np.cumsum(counts)
+    total = int(ends[-1]) if ends.size else 0
+    return np.repeat(firsts - (ends - counts), counts) + np.arange(total)
+
+
 def unique_rows(packed: Words) -> tuple[Words, Indices]:
     """Distinct rows in order of first appearance, and for every row the number of its distinct one.
 

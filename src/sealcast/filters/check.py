@@ -17,49 +17,17 @@ from decimal import Decimal, InvalidOperation
 from typing import Final, TypeVar
 
 from sealcast.errors import EventRejected, FilterRejected
+from sealcast.filters import tree
 from sealcast.filters.cost import check_cost, walk
 from sealcast.filters.formats import PATH_ATTRIBUTE
 from sealcast.filters.satisfy import Warned, warnings
 from sealcast.filters.timestamps import parse_timestamp
-from sealcast.filters.tree import (
-    And,
-    Arithmetic,
-    Between,
-    Compare,
-    Comparison,
-    Condition,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Name,
-    Negate,
-    Not,
-    Now,
-    Operand,
-    Or,
-    PathMatch,
-    Plus,
-    Predicate,
-    Regex,
-    Truth,
-    Value,
-    XPath,
-)
-from sealcast.filters.values import kind
+from sealcast.filters.tree import Comparison, Condition, Operand, Value
+from sealcast.filters.values import KIND_OF, kind
 from sealcast.model.schema import MAX_NUMBER_DIGITS, Attribute, Schema, Type
 
 #: AMQP's message sections: `a.price` is `price` where nothing is called `a.price` itself.
 SECTIONS: Final = ("application_properties.", "a.", "properties.", "p.", "header.", "h.")
-
-_KIND: Final = {
-    Type.INT: "number",
-    Type.FLOAT: "number",
-    Type.DECIMAL: "number",
-    Type.STRING: "string",
-    Type.BOOL: "boolean",
-    Type.TIMESTAMP: "timestamp",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,34 +70,34 @@ class _Fitter:
 
     def condition(self, node: Condition) -> Condition:
         match node:
-            case And() | Or():
+            case tree.And() | tree.Or():
                 return _with(node, items=_kept(node.items, [self.condition(item) for item in node.items]))
-            case Not():
+            case tree.Not():
                 return _with(node, operand=self.condition(node.operand))
-            case Compare():
+            case tree.Compare():
                 left, right = self._pair(node.left, node.right)
                 if node.op is not Comparison.EQ and node.op is not Comparison.NE:
                     self._ordered((left, right))
                 return _with(node, left=left, right=right)
-            case Between():
+            case tree.Between():
                 return self._between(node)
-            case In():
+            case tree.In():
                 return self._in(node)
-            case Truth():
+            case tree.Truth():
                 return _with(node, operand=self._of_kind(node.operand, "boolean", "a condition"))
-            case Like():
+            case tree.Like():
                 return _with(node, operand=self._of_kind(node.operand, "string", "LIKE"))
-            case IsNull():
+            case tree.IsNull():
                 return _with(node, operand=self._operand(node.operand))
-            case PathMatch() | Regex():
-                what = "a path" if isinstance(node, PathMatch) else "a regular expression"
-                fitted = self._of_kind(Name(node.name, node.at), "string", what)
-                assert isinstance(fitted, Name)
+            case tree.PathMatch() | tree.Regex():
+                what = "a path" if isinstance(node, tree.PathMatch) else "a regular expression"
+                fitted = self._of_kind(tree.Name(node.name, node.at), "string", what)
+                assert isinstance(fitted, tree.Name)
                 return _with(node, name=fitted.name)
-            case XPath():
+            case tree.XPath():
                 return node
 
-    def _between(self, node: Between) -> Condition:
+    def _between(self, node: tree.Between) -> Condition:
         first, low = self._pair(node.operand, node.low)
         second, high = self._pair(node.operand, node.high)
         self._ordered((first, low, high))
@@ -137,16 +105,18 @@ class _Fitter:
             return _with(node, operand=first, low=low, high=high)
         # A constant that means one thing to one bound and another to the other: `0.1 BETWEEN ratio AND price`.
         span = node.at, node.end
-        inside = And((Compare(Comparison.GE, first, low, *span), Compare(Comparison.LE, second, high, *span)), *span)
-        return Not(inside, *span) if node.negated else inside
+        inside = tree.And(
+            (tree.Compare(Comparison.GE, first, low, *span), tree.Compare(Comparison.LE, second, high, *span)), *span
+        )
+        return tree.Not(inside, *span) if node.negated else inside
 
-    def _in(self, node: In) -> Condition:
+    def _in(self, node: tree.In) -> Condition:
         pairs = [self._pair(node.operand, item) for item in node.items]
         if all(operand == pairs[0][0] for operand, _ in pairs):
             return _with(node, operand=pairs[0][0], items=_kept(node.items, [item for _, item in pairs]))
         # As above. All kinds are alike here, so that IN is a chain of = and NOT IN one of <>.
-        op, junction = (Comparison.NE, And) if node.negated else (Comparison.EQ, Or)
-        chain = tuple([Compare(op, operand, item, node.at, node.end) for operand, item in pairs])
+        op, junction = (Comparison.NE, tree.And) if node.negated else (Comparison.EQ, tree.Or)
+        chain = tuple([tree.Compare(op, operand, item, node.at, node.end) for operand, item in pairs])
         return junction(chain, node.at, node.end)
 
     def _ordered(self, operands: Iterable[Operand]) -> None:
@@ -157,11 +127,11 @@ class _Fitter:
     def _pair(self, left: Operand, right: Operand) -> tuple[Operand, Operand]:
         """Two operands that meet in a comparison, each converted to suit the other."""
         a, b = self._operand(left), self._operand(right)
-        if isinstance(b, Literal) and isinstance(a, Name):
+        if isinstance(b, tree.Literal) and isinstance(a, tree.Name):
             b = self._read(b, self._schema.by_name[a.name])
-        elif isinstance(a, Literal) and isinstance(b, Name):
+        elif isinstance(a, tree.Literal) and isinstance(b, tree.Name):
             a = self._read(a, self._schema.by_name[b.name])
-        elif not (isinstance(a, Name) and isinstance(b, Name)):
+        elif not (isinstance(a, tree.Name) and isinstance(b, tree.Name)):
             types = self._types(a) | self._types(b)
             if Type.DECIMAL in types and Type.FLOAT not in types:
                 a, b = self._exact(a), self._exact(b)
@@ -175,19 +145,19 @@ class _Fitter:
 
     def _operand(self, node: Operand) -> Operand:
         match node:
-            case Literal():
+            case tree.Literal():
                 return node
-            case Name():
+            case tree.Name():
                 return _with(node, name=self._resolve(node.name, node.at))
-            case Negate() | Plus():
+            case tree.Negate() | tree.Plus():
                 return _with(node, operand=self._of_kind(node.operand, "number", "a sign"))
-            case Arithmetic():
+            case tree.Arithmetic():
                 left = self._of_kind(node.left, "number", "arithmetic")
                 right = self._of_kind(node.right, "number", "arithmetic")
                 return _with(node, left=left, right=right)
-            case Predicate():
+            case tree.Predicate():
                 return _with(node, condition=self.condition(node.condition))
-            case Now():
+            case tree.Now():
                 raise FilterRejected(
                     "inexpressible",
                     "UTC() would make the same event match now and not later",
@@ -216,33 +186,33 @@ class _Fitter:
 
     def _kind(self, node: Operand) -> str | None:
         match node:
-            case Literal():
+            case tree.Literal():
                 return kind(node.value)
-            case Name():
-                return _KIND[self._schema.by_name[node.name].type]
-            case Predicate():
+            case tree.Name():
+                return KIND_OF[self._schema.by_name[node.name].type]
+            case tree.Predicate():
                 return "boolean"
             case _:
                 return "number"
 
     def _types(self, node: Operand) -> frozenset[Type]:
-        return frozenset(self._schema.by_name[n.name].type for n, _ in walk(node) if isinstance(n, Name))
+        return frozenset(self._schema.by_name[n.name].type for n, _ in walk(node) if isinstance(n, tree.Name))
 
     def _exact(self, node: Operand) -> Operand:
         """The same operand with its approximate constants as decimals: its attributes are exact, so is it."""
         match node:
-            case Literal(value=float(), text=str(text)):
+            case tree.Literal(value=float(), text=str(text)):
                 return replace(node, value=_decimal(text))
-            case Negate() | Plus():
+            case tree.Negate() | tree.Plus():
                 return _with(node, operand=self._exact(node.operand))
-            case Arithmetic():
+            case tree.Arithmetic():
                 return _with(node, left=self._exact(node.left), right=self._exact(node.right))
             case _:
                 return node
 
     # --- constants -------------------------------------------------------------------------------
 
-    def _read(self, literal: Literal, attribute: Attribute) -> Literal:
+    def _read(self, literal: tree.Literal, attribute: Attribute) -> tree.Literal:
         """The constant in the attribute's type, as far as that says it better than SQL alone."""
         value, text = literal.value, literal.text
         if isinstance(value, str) and text is not None:
@@ -257,9 +227,9 @@ class _Fitter:
     def _shown(self, node: Operand) -> str:
         what = self._kind(node)
         match node:
-            case Name(name):
+            case tree.Name(name):
                 return f"{name} (a {what})"
-            case Literal(value):
+            case tree.Literal(value):
                 text = repr(value) if isinstance(value, str) else str(value)
                 return f"the {what} {text if len(text) <= 40 else text[:37] + '...'}"
             case _:

@@ -6,52 +6,31 @@ from collections.abc import Iterator
 from typing import Final
 
 from sealcast.errors import FilterRejected
+from sealcast.filters import tree
 from sealcast.filters.limits import MAX_COST, MAX_DEPTH
-from sealcast.filters.tree import (
-    And,
-    Arithmetic,
-    Between,
-    Compare,
-    Condition,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Name,
-    Negate,
-    Not,
-    Now,
-    Operand,
-    Or,
-    PathMatch,
-    Plus,
-    Predicate,
-    Regex,
-    Truth,
-    XPath,
-)
+from sealcast.filters.tree import Condition, Operand
 
 #: Against one comparison, measured on short strings; what is not listed weighs 1.
-WEIGHTS: Final[dict[type, int]] = {Like: 4, PathMatch: 4, Regex: 16, XPath: 256}
+WEIGHTS: Final[dict[type, int]] = {tree.Like: 4, tree.PathMatch: 4, tree.Regex: 16, tree.XPath: 256}
 
 
 def children(node: Condition | Operand) -> tuple[Condition | Operand, ...]:
     """The nodes right below, in the order in which they are written."""
     match node:
-        case And(items) | Or(items):
+        case tree.And(items) | tree.Or(items):
             return items
-        case Compare(left=left, right=right) | Arithmetic(left=left, right=right):
+        case tree.Compare(left=left, right=right) | tree.Arithmetic(left=left, right=right):
             return (left, right)
-        case Between(operand, low, high):
+        case tree.Between(operand, low, high):
             return (operand, low, high)
-        case In(operand, items):
+        case tree.In(operand, items):
             return (operand, *items)
-        case Not(operand) | Truth(operand) | Like(operand) | IsNull(operand) | Negate(operand) | Plus(operand):
-            return (operand,)
-        case Predicate(condition):
+        case tree.Predicate(condition):
             return (condition,)
-        case Literal() | Name() | Now() | PathMatch() | Regex() | XPath():
+        case tree.Literal() | tree.Name() | tree.Now() | tree.PathMatch() | tree.Regex() | tree.XPath():
             return ()
+        case _:
+            return (node.operand,)
 
 
 def walk(node: Condition | Operand) -> Iterator[tuple[Condition | Operand, int]]:
@@ -76,4 +55,6 @@ def check_cost(condition: Condition) -> None:
 
 def names(condition: Condition) -> frozenset[str]:
     """The attributes that a filter reads."""
-    return frozenset(node.name for node, _ in walk(condition) if isinstance(node, Name | PathMatch | Regex))
+    return frozenset(
+        node.name for node, _ in walk(condition) if isinstance(node, tree.Name | tree.PathMatch | tree.Regex)
+    )

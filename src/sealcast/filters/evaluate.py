@@ -9,33 +9,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from sealcast.filters import patterns
+from sealcast.filters import patterns, tree
 from sealcast.filters.like import compile_like
-from sealcast.filters.tree import (
-    And,
-    Arithmetic,
-    Between,
-    Compare,
-    Comparison,
-    Condition,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Name,
-    Negate,
-    Not,
-    Now,
-    Operand,
-    Or,
-    PathMatch,
-    Plus,
-    Predicate,
-    Regex,
-    Truth,
-    Value,
-    XPath,
-)
+from sealcast.filters.tree import Comparison, Condition, Operand, Value
 from sealcast.filters.values import arithmetic, compare, invert, kind, negate, number
 from sealcast.filters.xpath import Document
 
@@ -86,7 +62,7 @@ def worth(operand: Operand, event: Event) -> Value:
 # The loops stand in the functions, not in helpers with generators: two Python frames a level of the tree, no more.
 
 
-def _and(node: And, event: Event) -> bool | None:
+def _and(node: tree.And, event: Event) -> bool | None:
     """False if one is false, else unknown if one is unknown."""
     result: bool | None = True
     for item in node.items:
@@ -98,7 +74,7 @@ def _and(node: And, event: Event) -> bool | None:
     return result
 
 
-def _or(node: Or, event: Event) -> bool | None:
+def _or(node: tree.Or, event: Event) -> bool | None:
     """True if one is true, else unknown if one is unknown."""
     result: bool | None = False
     for item in node.items:
@@ -110,21 +86,13 @@ def _or(node: Or, event: Event) -> bool | None:
     return result
 
 
-def _not(node: Not, event: Event) -> bool | None:
-    return invert(holds(node.operand, event))
-
-
-def _truth(node: Truth, event: Event) -> bool | None:
+def _truth(node: tree.Truth, event: Event) -> bool | None:
     # A number or string where a condition should be is unknown, not false: so `NOT 5` matches nothing either.
     value = worth(node.operand, event)
     return value if isinstance(value, bool) else None
 
 
-def _compare(node: Compare, event: Event) -> bool | None:
-    return compare(node.op, worth(node.left, event), worth(node.right, event))
-
-
-def _between(node: Between, event: Event) -> bool | None:
+def _between(node: tree.Between, event: Event) -> bool | None:
     value = worth(node.operand, event)
     above = compare(Comparison.GE, value, worth(node.low, event))
     below = compare(Comparison.LE, value, worth(node.high, event))
@@ -132,7 +100,7 @@ def _between(node: Between, event: Event) -> bool | None:
     return invert(inside) if node.negated else inside
 
 
-def _in(node: In, event: Event) -> bool | None:
+def _in(node: tree.In, event: Event) -> bool | None:
     """IN is a chain of =, NOT IN a chain of <>: as `<>` is false between unlike kinds, so is NOT IN (as in Qpid).
 
     But a NULL in the list leaves NOT IN unknown before a value of another kind makes it false.
@@ -154,7 +122,7 @@ def _in(node: In, event: Event) -> bool | None:
     return node.negated and not unlike
 
 
-def _like(node: Like, event: Event) -> bool | None:
+def _like(node: tree.Like, event: Event) -> bool | None:
     value = worth(node.operand, event)
     if not isinstance(value, str):
         return None
@@ -162,76 +130,41 @@ def _like(node: Like, event: Event) -> bool | None:
     return invert(matched) if node.negated else matched
 
 
-def _is_null(node: IsNull, event: Event) -> bool:
-    return (worth(node.operand, event) is None) is not node.negated
-
-
-def _path(node: PathMatch, event: Event) -> bool | None:
+def _path(node: tree.PathMatch, event: Event) -> bool | None:
     value = event.attributes.get(node.name)
     return patterns.path_matches(node.levels, value) if isinstance(value, str) else None
 
 
-def _regex(node: Regex, event: Event) -> bool | None:
+def _regex(node: tree.Regex, event: Event) -> bool | None:
     value = event.attributes.get(node.name)
     return patterns.regex_matches(node.pattern, value) if isinstance(value, str) else None
 
 
-def _xpath(node: XPath, event: Event) -> bool | None:
+def _xpath(node: tree.XPath, event: Event) -> bool | None:
     document = event.document()
     return None if document is None else document.matches(node.expression)
 
 
-# --- operands -----------------------------------------------------------------------------------
-
-
-def _literal(node: Literal, event: Event) -> Value:
-    return node.value
-
-
-def _name(node: Name, event: Event) -> Value:
-    return event.attributes.get(node.name)
-
-
-def _negate(node: Negate, event: Event) -> Value:
-    return negate(worth(node.operand, event))
-
-
-def _plus(node: Plus, event: Event) -> Value:
-    return number(worth(node.operand, event))
-
-
-def _arithmetic(node: Arithmetic, event: Event) -> Value:
-    return arithmetic(node.op, worth(node.left, event), worth(node.right, event))
-
-
-def _predicate(node: Predicate, event: Event) -> Value:
-    return holds(node.condition, event)
-
-
-def _now(node: Now, event: Event) -> Value:
-    return event.now()
-
-
 _CONDITIONS: Final[dict[type, Callable[[Any, Event], bool | None]]] = {
-    And: _and,
-    Or: _or,
-    Not: _not,
-    Truth: _truth,
-    Compare: _compare,
-    Between: _between,
-    In: _in,
-    Like: _like,
-    IsNull: _is_null,
-    PathMatch: _path,
-    Regex: _regex,
-    XPath: _xpath,
+    tree.And: _and,
+    tree.Or: _or,
+    tree.Not: lambda node, event: invert(holds(node.operand, event)),
+    tree.Truth: _truth,
+    tree.Compare: lambda node, event: compare(node.op, worth(node.left, event), worth(node.right, event)),
+    tree.Between: _between,
+    tree.In: _in,
+    tree.Like: _like,
+    tree.IsNull: lambda node, event: (worth(node.operand, event) is None) is not node.negated,
+    tree.PathMatch: _path,
+    tree.Regex: _regex,
+    tree.XPath: _xpath,
 }
 _OPERANDS: Final[dict[type, Callable[[Any, Event], Value]]] = {
-    Literal: _literal,
-    Name: _name,
-    Negate: _negate,
-    Plus: _plus,
-    Arithmetic: _arithmetic,
-    Predicate: _predicate,
-    Now: _now,
+    tree.Literal: lambda node, event: node.value,
+    tree.Name: lambda node, event: event.attributes.get(node.name),
+    tree.Negate: lambda node, event: negate(worth(node.operand, event)),
+    tree.Plus: lambda node, event: number(worth(node.operand, event)),
+    tree.Arithmetic: lambda node, event: arithmetic(node.op, worth(node.left, event), worth(node.right, event)),
+    tree.Predicate: lambda node, event: holds(node.condition, event),
+    tree.Now: lambda node, event: event.now(),
 }

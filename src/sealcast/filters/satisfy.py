@@ -12,28 +12,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from sealcast.errors import EventRejected
+from sealcast.filters import tree
 from sealcast.filters.cost import walk
 from sealcast.filters.evaluate import evaluate
-from sealcast.filters.tree import (
-    And,
-    Between,
-    Compare,
-    Comparison,
-    Condition,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Name,
-    Not,
-    Now,
-    Or,
-    PathMatch,
-    Regex,
-    Truth,
-    Value,
-    XPath,
-)
+from sealcast.filters.tree import MIRRORED, Comparison, Condition, Value
 from sealcast.filters.values import compare
 from sealcast.model.schema import Attribute, Schema, Type
 
@@ -46,16 +28,7 @@ _OPPOSITE: Final = {
     Comparison.LE: Comparison.GT,
 }
 #: What asks something of the event; a condition without any of these is a constant.
-_READS: Final = (Name, PathMatch, Regex, XPath, Now)
-#: The same comparison seen from its right side.
-MIRRORED: Final = {
-    Comparison.EQ: Comparison.EQ,
-    Comparison.NE: Comparison.NE,
-    Comparison.LT: Comparison.GT,
-    Comparison.GT: Comparison.LT,
-    Comparison.LE: Comparison.GE,
-    Comparison.GE: Comparison.LE,
-}
+_READS: Final = (tree.Name, tree.PathMatch, tree.Regex, tree.XPath, tree.Now)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +44,7 @@ def warnings(condition: Condition, schema: Schema) -> tuple[Warned, ...]:
     reason = impossible(condition, schema)
     if reason is not None:
         return (Warned(f"no event can match this filter: {reason}", condition.at),)
-    if not isinstance(condition, Or):
+    if not isinstance(condition, tree.Or):
         return ()
     dead = [(item.at, impossible(item, schema)) for item in condition.items]
     return tuple(Warned(f"no event can match this part: {why}", at) for at, why in dead if why is not None)
@@ -79,12 +52,12 @@ def warnings(condition: Condition, schema: Schema) -> tuple[Warned, ...]:
 
 def impossible(condition: Condition, schema: Schema) -> str | None:
     """Why the condition is true of no event of the schema; None if it may be."""
-    if isinstance(condition, Or):
+    if isinstance(condition, tree.Or):
         reasons = [impossible(item, schema) for item in condition.items]
         return next(iter(reasons)) if all(reason is not None for reason in reasons) else None
     wanted: dict[str, _Wanted] = {}
     for item in _conjuncts(condition):
-        if isinstance(item, Or):
+        if isinstance(item, tree.Or):
             reason = impossible(item, schema)
             if reason is not None:
                 return reason
@@ -100,16 +73,16 @@ def impossible(condition: Condition, schema: Schema) -> str | None:
 def _conjuncts(condition: Condition) -> Iterator[Condition]:
     """What must all be true for the condition to be: ANDs opened, NOTs pushed inwards where that loses nothing."""
     match condition:
-        case And(items):
+        case tree.And(items):
             for item in items:
                 yield from _conjuncts(item)
-        case Not(Not(inner)):
+        case tree.Not(tree.Not(inner)):
             yield from _conjuncts(inner)
-        case Not(Or(items)):
+        case tree.Not(tree.Or(items)):
             for item in items:
-                yield from _conjuncts(Not(item, item.at))
-        case Not(And(items)):
-            yield Or(tuple(Not(item, item.at) for item in items), condition.at)
+                yield from _conjuncts(tree.Not(item, item.at))
+        case tree.Not(tree.And(items)):
+            yield tree.Or(tuple(tree.Not(item, item.at) for item in items), condition.at)
         case _:
             yield condition
 
@@ -122,28 +95,34 @@ _PRESENT: Final = "present"
 def _demands(item: Condition) -> Iterator[tuple[str, Comparison | str, Any]]:
     """(attribute, comparison or _NULL or _PRESENT, constant) for what the item demands of single attributes."""
     match item:
-        case Compare(op, Name(name), Literal(value)):
+        case tree.Compare(op, tree.Name(name), tree.Literal(value)):
             yield name, op, value
-        case Compare(op, Literal(value), Name(name)):
+        case tree.Compare(op, tree.Literal(value), tree.Name(name)):
             yield name, MIRRORED[op], value
-        case Not(Compare(op, Name(name), Literal(value))):
+        case tree.Not(tree.Compare(op, tree.Name(name), tree.Literal(value))):
             yield name, _OPPOSITE[op], value
-        case Not(Compare(op, Literal(value), Name(name))):
+        case tree.Not(tree.Compare(op, tree.Literal(value), tree.Name(name))):
             yield name, _OPPOSITE[MIRRORED[op]], value
-        case Between(Name(name), Literal(low), Literal(high), False):
+        case tree.Between(tree.Name(name), tree.Literal(low), tree.Literal(high), False):
             yield name, Comparison.GE, low
             yield name, Comparison.LE, high
-        case In(Name(name), items, False) if all(isinstance(i, Literal) for i in items):
-            yield name, Comparison.EQ, tuple(i.value for i in items if isinstance(i, Literal))
-        case Truth(Name(name)):
+        case tree.In(tree.Name(name), items, False) if all(isinstance(i, tree.Literal) for i in items):
+            yield name, Comparison.EQ, tuple(i.value for i in items if isinstance(i, tree.Literal))
+        case tree.Truth(tree.Name(name)):
             yield name, Comparison.EQ, True
-        case Not(Truth(Name(name))):
+        case tree.Not(tree.Truth(tree.Name(name))):
             yield name, Comparison.EQ, False
-        case IsNull(Name(name), negated):
+        case tree.IsNull(tree.Name(name), negated):
             yield name, _PRESENT if negated else _NULL, None
-        case Not(IsNull(Name(name), negated)):
+        case tree.Not(tree.IsNull(tree.Name(name), negated)):
             yield name, _NULL if negated else _PRESENT, None
-        case Like(Name(name)) | PathMatch(name) | Regex(name) | In(Name(name)) | Between(Name(name)):
+        case (
+            tree.Like(tree.Name(name))
+            | tree.PathMatch(name)
+            | tree.Regex(name)
+            | tree.In(tree.Name(name))
+            | tree.Between(tree.Name(name))
+        ):
             yield name, _PRESENT, None
         case _:
             return

@@ -13,38 +13,14 @@ from collections.abc import Callable
 from typing import Final, NoReturn
 
 from sealcast.errors import FilterRejected
-from sealcast.filters import patterns
+from sealcast.filters import patterns, tree
 from sealcast.filters.lexer import KEYWORDS, Token, tokens
 from sealcast.filters.like import compile_like
 from sealcast.filters.limits import MAX_IN_ITEMS, MAX_NESTING
 from sealcast.filters.numbers import parse_number
 from sealcast.filters.patterns import path_levels
 from sealcast.filters.timestamps import parse_timestamp
-from sealcast.filters.tree import (
-    And,
-    Arithmetic,
-    ArithmeticOp,
-    Between,
-    Compare,
-    Comparison,
-    Condition,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Name,
-    Negate,
-    Not,
-    Now,
-    Operand,
-    Or,
-    PathMatch,
-    Plus,
-    Predicate,
-    Regex,
-    Truth,
-    XPath,
-)
+from sealcast.filters.tree import ArithmeticOp, Comparison, Condition, Operand
 from sealcast.filters.xpath import check_expression
 
 Node = Condition | Operand
@@ -59,7 +35,7 @@ _BINDING: Final = (
 )
 _COMPARISONS: Final = {str(op): op for op in Comparison}
 _ARITHMETIC: Final = {str(op): op for op in ArithmeticOp}
-_OPERANDS: Final = (Literal, Name, Negate, Plus, Arithmetic, Predicate, Now)
+_OPERANDS: Final = (tree.Literal, tree.Name, tree.Negate, tree.Plus, tree.Arithmetic, tree.Predicate, tree.Now)
 
 
 def parse_sql(text: str, start: int = 0) -> Condition:
@@ -97,7 +73,7 @@ class _Parser:
             if binding >= _SUM:
                 self._next += 1
                 right = self._operand(self._expression(binding))
-                left = Arithmetic(_ARITHMETIC[token.kind], self._operand(left), right, at)
+                left = tree.Arithmetic(_ARITHMETIC[token.kind], self._operand(left), right, at)
             elif binding == _COMPARISON:
                 left = self._comparison(self._operand(left), at)
                 if _BINDING.get(self._tokens[self._next].kind) == _COMPARISON:
@@ -112,13 +88,13 @@ class _Parser:
         if kind == "WORD":
             return self._word(token)
         if kind == "NUMBER":
-            return Literal(parse_number(token.value, token.at), token.at, token.value)
+            return tree.Literal(parse_number(token.value, token.at), token.at, token.value)
         if kind == "STRING":
-            return Literal(token.value, token.at)
+            return tree.Literal(token.value, token.at)
         if kind == "NAME":
-            return Name(token.value, token.at)
+            return tree.Name(token.value, token.at)
         if kind == "TRUE" or kind == "FALSE":
-            return Literal(kind == "TRUE", token.at)
+            return tree.Literal(kind == "TRUE", token.at)
         self._nest(token, 1)
         node: Node
         if kind == "(":
@@ -126,7 +102,7 @@ class _Parser:
             self._expect(")")
         elif kind == "NOT":
             inner = self._condition(self._expression(_NOT))
-            node = Not(inner, token.at, self._end())
+            node = tree.Not(inner, token.at, self._end())
         elif kind == "-" or kind == "+":
             node = self._signed(token)
         else:
@@ -141,13 +117,13 @@ class _Parser:
         if token.kind == "NUMBER":
             self._next += 1
             number = parse_number(token.value, token.at)
-            return Literal(-number if sign.kind == "-" else number, sign.at, sign.kind + token.value)
+            return tree.Literal(-number if sign.kind == "-" else number, sign.at, sign.kind + token.value)
         operand = self._operand(self._expression(_SIGN))
-        return Negate(operand, sign.at) if sign.kind == "-" else Plus(operand, sign.at)
+        return tree.Negate(operand, sign.at) if sign.kind == "-" else tree.Plus(operand, sign.at)
 
     def _junction(self, first: Condition, word: str, binding: int, at: int) -> Condition:
         """AND and OR take all their items at once; items that are the same junction in parentheses join in."""
-        make: type[And] | type[Or] = And if word == "AND" else Or
+        make: type[tree.And] | type[tree.Or] = tree.And if word == "AND" else tree.Or
         items = list(first.items) if isinstance(first, make) else [first]
         while self._tokens[self._next].kind == word:
             self._next += 1
@@ -166,11 +142,11 @@ class _Parser:
         op = _COMPARISONS.get(token.kind)
         if op is not None:
             right = self._value()
-            return Compare(op, left, right, at, self._end())
+            return tree.Compare(op, left, right, at, self._end())
         if token.kind == "IS":
             negated = self._take("NOT")
             self._expect("NULL")
-            return IsNull(left, negated, at, self._end())
+            return tree.IsNull(left, negated, at, self._end())
         negated = token.kind == "NOT"
         if negated:
             token = self._tokens[self._next]
@@ -179,10 +155,10 @@ class _Parser:
             low = self._value()
             self._expect("AND")
             high = self._value()
-            return Between(left, low, high, negated, at, self._end())
+            return tree.Between(left, low, high, negated, at, self._end())
         if token.kind == "IN":
             items = self._items(token)
-            return In(left, items, negated, at, self._end())
+            return tree.In(left, items, negated, at, self._end())
         if token.kind == "LIKE":
             return self._like(left, negated, at)
         self._next -= 1
@@ -198,12 +174,12 @@ class _Parser:
         self._expect(")")
         return tuple(items)
 
-    def _like(self, left: Operand, negated: bool, at: int) -> Like:
+    def _like(self, left: Operand, negated: bool, at: int) -> tree.Like:
         pattern = self._string("a pattern in quotes")
         escape = self._string("one character in quotes") if self._take("ESCAPE") else None
         if escape is not None and len(escape.value) != 1:
             raise FilterRejected("syntax", "ESCAPE takes a string of one character", at=escape.at)
-        like = Like(left, pattern.value, None if escape is None else escape.value, negated, at, self._end())
+        like = tree.Like(left, pattern.value, None if escape is None else escape.value, negated, at, self._end())
         compile_like(like.pattern, like.escape, pattern.at)
         return like
 
@@ -225,23 +201,23 @@ class _Parser:
             word = token.value.upper()
             if word == "TIMESTAMP":
                 literal = self._string("")
-                return Literal(parse_timestamp(literal.value, literal.at), token.at)
+                return tree.Literal(parse_timestamp(literal.value, literal.at), token.at)
             if word == "XPATH":
                 literal = self._string("")
-                return XPath(check_expression(literal.value, literal.at), token.at, self._end())
-        return Name(token.value, token.at)
+                return tree.XPath(check_expression(literal.value, literal.at), token.at, self._end())
+        return tree.Name(token.value, token.at)
 
     def _utc(self, token: Token) -> Node:
-        return Now(token.at)
+        return tree.Now(token.at)
 
     def _regex(self, token: Token) -> Node:
         pattern, name = self._pattern_and_name()
         patterns.compile_regex(pattern.value, pattern.at)
-        return Regex(name, pattern.value, token.at, self._end() + 1)
+        return tree.Regex(name, pattern.value, token.at, self._end() + 1)
 
     def _path(self, token: Token) -> Node:
         pattern, name = self._pattern_and_name()
-        return PathMatch(name, path_levels(pattern.value, pattern.at), token.at, self._end() + 1)
+        return tree.PathMatch(name, path_levels(pattern.value, pattern.at), token.at, self._end() + 1)
 
     def _pattern_and_name(self) -> tuple[Token, str]:
         pattern = self._string("a pattern in quotes")
@@ -258,18 +234,18 @@ class _Parser:
         return self._operand(self._expression(_COMPARISON))
 
     def _operand(self, node: Node) -> Operand:
-        return node if isinstance(node, _OPERANDS) else Predicate(node, node.at)
+        return node if isinstance(node, _OPERANDS) else tree.Predicate(node, node.at)
 
     def _condition(self, node: Node) -> Condition:
         if not isinstance(node, _OPERANDS):
             return node
-        if isinstance(node, Predicate):
+        if isinstance(node, tree.Predicate):
             return node.condition
-        if isinstance(node, Arithmetic):
+        if isinstance(node, tree.Arithmetic):
             raise FilterRejected(
                 "type", "arithmetic gives a number, not a condition", at=node.at, hint="compare it with something"
             )
-        return Truth(node, node.at, self._end())
+        return tree.Truth(node, node.at, self._end())
 
     def _end(self) -> int:
         return self._tokens[self._next - 1].end

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
+from typing import Final
 
 #: What an operand can be worth. NULL is `None`. A timestamp is an aware datetime in UTC.
 Value = bool | int | float | Decimal | str | datetime | None
@@ -34,6 +35,17 @@ class Comparison(StrEnum):
     LE = "<="
     GT = ">"
     GE = ">="
+
+
+#: The same comparison seen from its right side: `a < b` is `b > a`.
+MIRRORED: Final = {
+    Comparison.EQ: Comparison.EQ,
+    Comparison.NE: Comparison.NE,
+    Comparison.LT: Comparison.GT,
+    Comparison.LE: Comparison.GE,
+    Comparison.GT: Comparison.LT,
+    Comparison.GE: Comparison.LE,
+}
 
 
 class ArithmeticOp(StrEnum):

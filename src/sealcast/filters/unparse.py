@@ -10,32 +10,9 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Final
 
+from sealcast.filters import tree
 from sealcast.filters.lexer import KEYWORDS
-from sealcast.filters.tree import (
-    And,
-    Arithmetic,
-    ArithmeticOp,
-    Between,
-    Compare,
-    Condition,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Name,
-    Negate,
-    Not,
-    Now,
-    Operand,
-    Or,
-    PathMatch,
-    Plus,
-    Predicate,
-    Regex,
-    Truth,
-    Value,
-    XPath,
-)
+from sealcast.filters.tree import ArithmeticOp, Condition, Operand, Value
 from sealcast.model.schema import value_to_json
 
 # Narrower than what the lexer takes: a colon could be read as a format's prefix.
@@ -46,30 +23,30 @@ _SUMS: Final = (ArithmeticOp.ADD, ArithmeticOp.SUB)
 def unparse(condition: Condition) -> str:
     """SQL for the condition, in one normal spelling: keywords in capitals, no parentheses that are not needed."""
     match condition:
-        case And(items):
-            return " AND ".join(_grouped(item) if isinstance(item, Or) else unparse(item) for item in items)
-        case Or(items):
+        case tree.And(items):
+            return " AND ".join(_grouped(item) if isinstance(item, tree.Or) else unparse(item) for item in items)
+        case tree.Or(items):
             return " OR ".join(map(unparse, items))
-        case Not(operand):
-            return "NOT " + (_grouped(operand) if isinstance(operand, And | Or) else unparse(operand))
-        case Compare(op, left, right):
+        case tree.Not(operand):
+            return "NOT " + (_grouped(operand) if isinstance(operand, tree.And | tree.Or) else unparse(operand))
+        case tree.Compare(op, left, right):
             return f"{_operand(left)} {op} {_operand(right)}"
-        case Between(operand, low, high, negated):
+        case tree.Between(operand, low, high, negated):
             return f"{_operand(operand)}{_not(negated)} BETWEEN {_operand(low)} AND {_operand(high)}"
-        case In(operand, items, negated):
+        case tree.In(operand, items, negated):
             return f"{_operand(operand)}{_not(negated)} IN ({', '.join(map(_operand, items))})"
-        case Like(operand, pattern, escape, negated):
+        case tree.Like(operand, pattern, escape, negated):
             suffix = "" if escape is None else f" ESCAPE {_string(escape)}"
             return f"{_operand(operand)}{_not(negated)} LIKE {_string(pattern)}{suffix}"
-        case IsNull(operand, negated):
+        case tree.IsNull(operand, negated):
             return f"{_operand(operand)} IS{_not(negated)} NULL"
-        case Truth(operand):
+        case tree.Truth(operand):
             return _operand(operand)
-        case PathMatch(name, levels):
+        case tree.PathMatch(name, levels):
             return f"PATH({_string('/'.join(levels))}, {_name(name)})"
-        case Regex(name, pattern):
+        case tree.Regex(name, pattern):
             return f"REGEX({_string(pattern)}, {_name(name)})"
-        case XPath(expression):
+        case tree.XPath(expression):
             return f"XPATH {_string(expression)}"
 
 
@@ -92,26 +69,26 @@ def unparse_value(value: Value) -> str:
 
 def _operand(node: Operand) -> str:
     match node:
-        case Literal(value):
+        case tree.Literal(value):
             return unparse_value(value)
-        case Name(name):
+        case tree.Name(name):
             return _name(name)
-        case Negate(operand):
+        case tree.Negate(operand):
             return "-" + _signed(operand)
-        case Plus(operand):
+        case tree.Plus(operand):
             return "+" + _signed(operand)
-        case Arithmetic(op, left, right):
+        case tree.Arithmetic(op, left, right):
             return f"{_term(left, op, False)} {op} {_term(right, op, True)}"
-        case Predicate(condition):
+        case tree.Predicate(condition):
             return _grouped(condition)
-        case Now():
+        case tree.Now():
             return "UTC()"
 
 
 def _term(node: Operand, op: ArithmeticOp, right: bool) -> str:
     """A side of an arithmetic operator, in parentheses where precedence would read it otherwise."""
     text = _operand(node)
-    if not isinstance(node, Arithmetic):
+    if not isinstance(node, tree.Arithmetic):
         return text
     looser = node.op in _SUMS and op not in _SUMS
     return f"({text})" if looser or (right and (node.op in _SUMS) == (op in _SUMS)) else text
@@ -120,7 +97,7 @@ def _term(node: Operand, op: ArithmeticOp, right: bool) -> str:
 def _signed(node: Operand) -> str:
     # A sign before a bare number would become part of the number.
     text = _operand(node)
-    return text if isinstance(node, Name | Predicate | Now) else f"({text})"
+    return text if isinstance(node, tree.Name | tree.Predicate | tree.Now) else f"({text})"
 
 
 def _grouped(condition: Condition) -> str:

@@ -18,6 +18,7 @@ from decimal import Context, Decimal, DivisionByZero, InvalidOperation, Overflow
 from typing import Any, Final
 
 from sealcast.filters.tree import ArithmeticOp, Comparison, Value
+from sealcast.model.schema import Type
 
 Truth = bool | None
 Number = int | float | Decimal
@@ -34,6 +35,17 @@ _ORDER: Final[dict[Comparison, Callable[[Any, Any], bool]]] = {
     Comparison.LE: operator.le,
     Comparison.GT: operator.gt,
     Comparison.GE: operator.ge,
+}
+
+
+#: The kind of value that an attribute of each type has.
+KIND_OF: Final = {
+    Type.INT: "number",
+    Type.FLOAT: "number",
+    Type.DECIMAL: "number",
+    Type.STRING: "string",
+    Type.BOOL: "boolean",
+    Type.TIMESTAMP: "timestamp",
 }
 
 
@@ -85,9 +97,9 @@ def arithmetic(op: ArithmeticOp, left: Value, right: Value) -> Number | None:
         return None
     try:
         if isinstance(a, float) or isinstance(b, float):
-            return number(_double(op, float(a), float(b)))
+            return number(_DOUBLES[op](float(a), float(b)))
         if isinstance(a, Decimal) or isinstance(b, Decimal):
-            return _decimal(op, Decimal(a), Decimal(b))
+            return _DECIMALS[op](Decimal(a), Decimal(b))
         if op is ArithmeticOp.DIV:
             return number(float(a) / float(b))
         return _whole(op, a, b)
@@ -96,36 +108,34 @@ def arithmetic(op: ArithmeticOp, left: Value, right: Value) -> Number | None:
 
 
 def _whole(op: ArithmeticOp, a: int, b: int) -> int | None:
-    if op is ArithmeticOp.ADD:
-        result = a + b
-    elif op is ArithmeticOp.SUB:
-        result = a - b
-    elif op is ArithmeticOp.MUL:
-        result = a * b
-    else:
-        result = abs(a) % abs(b)
-        result = -result if a < 0 else result
+    result = _WHOLE[op](a, b)
     return result if result.bit_length() <= MAX_INT_BITS else None
 
 
-def _double(op: ArithmeticOp, a: float, b: float) -> float:
-    if op is ArithmeticOp.ADD:
-        return a + b
-    if op is ArithmeticOp.SUB:
-        return a - b
-    if op is ArithmeticOp.MUL:
-        return a * b
-    return a / b if op is ArithmeticOp.DIV else math.fmod(a, b)
+def _remainder(a: int, b: int) -> int:
+    return -(-a % abs(b)) if a < 0 else a % abs(b)
 
 
-def _decimal(op: ArithmeticOp, a: Decimal, b: Decimal) -> Decimal:
-    if op is ArithmeticOp.ADD:
-        return DECIMAL_CONTEXT.add(a, b)
-    if op is ArithmeticOp.SUB:
-        return DECIMAL_CONTEXT.subtract(a, b)
-    if op is ArithmeticOp.MUL:
-        return DECIMAL_CONTEXT.multiply(a, b)
-    return DECIMAL_CONTEXT.divide(a, b) if op is ArithmeticOp.DIV else DECIMAL_CONTEXT.remainder(a, b)
+_WHOLE: Final[dict[ArithmeticOp, Callable[[int, int], int]]] = {
+    ArithmeticOp.ADD: operator.add,
+    ArithmeticOp.SUB: operator.sub,
+    ArithmeticOp.MUL: operator.mul,
+    ArithmeticOp.MOD: _remainder,
+}
+_DOUBLES: Final[dict[ArithmeticOp, Callable[[float, float], float]]] = {
+    ArithmeticOp.ADD: operator.add,
+    ArithmeticOp.SUB: operator.sub,
+    ArithmeticOp.MUL: operator.mul,
+    ArithmeticOp.DIV: operator.truediv,
+    ArithmeticOp.MOD: math.fmod,
+}
+_DECIMALS: Final[dict[ArithmeticOp, Callable[[Decimal, Decimal], Decimal]]] = {
+    ArithmeticOp.ADD: DECIMAL_CONTEXT.add,
+    ArithmeticOp.SUB: DECIMAL_CONTEXT.subtract,
+    ArithmeticOp.MUL: DECIMAL_CONTEXT.multiply,
+    ArithmeticOp.DIV: DECIMAL_CONTEXT.divide,
+    ArithmeticOp.MOD: DECIMAL_CONTEXT.remainder,
+}
 
 
 def invert(truth: Truth) -> Truth:

@@ -47,7 +47,7 @@ class BuildUp:
     def count(self, groups: Words, group_of: Indices | None = None) -> Indices:
         within = fit(groups, self._subscribers)
         size = bits.count(within)
-        names = _names(within)
+        names = bits.row_bytes(within)
         total = bits.count(groups) - size
         cost = np.empty(events_of(groups, group_of).size, np.int64)
         for event, group in enumerate(events_of(groups, group_of).tolist()):
@@ -58,7 +58,7 @@ class BuildUp:
 
     def plan(self, groups: Words, group_of: Indices | None = None, tag: int = DELIVERED) -> KeyPlan:
         within = fit(groups, self._subscribers)
-        size, names = bits.count(within).tolist(), _names(within)
+        size, names = bits.count(within).tolist(), bits.row_bytes(within)
         cover: list[list[bytes]] = [[] for _ in names]
         saved = [0] * len(names)
         for group in events_of(groups, group_of).tolist():
@@ -126,9 +126,3 @@ class BuildUp:
         self._handed.add((name for name in refs if name in self._place), tag)
         keys = [GroupKey(tuple(members.tolist())) for _, members in refs.values()]
         return assign(groups.shape[0], group, slot, key, keys, new)
-
-
-def _names(groups: Words) -> list[bytes]:
-    raw = np.ascontiguousarray(groups).tobytes()
-    step = 8 * groups.shape[1]
-    return [raw[i : i + step] for i in range(0, len(raw), step)]

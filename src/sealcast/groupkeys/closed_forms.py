@@ -145,20 +145,11 @@ def inner_nodes(n: int) -> dict[int, int]:
 # --- what no scheme can beat --------------------------------------------------------------------------
 
 
-def least_worst_case(n: int, keys: int) -> int:
-    """The least e with sum_{i<=e} C(S, i) >= 2^N: some group needs at least that many of S keys, whatever they are."""
-    sets, e, binomial = 1, 0, 1
-    while sets < 1 << n:
-        if e >= keys:
-            raise Misuse(f"{keys} keys are too few to tell the groups of {n} subscribers apart")
-        binomial = binomial * (keys - e) // (e + 1)
-        e += 1
-        sets += binomial
-    return e
-
-
 def least_mean(n: int, keys: int) -> float:
-    """The same for the mean over uniform groups: at most C(S, i) groups can be served by exactly i keys."""
+    """The least mean cost of uniform groups with S keys, whatever the keys are.
+
+    At most C(S, i) groups can be served by exactly i keys.
+    """
     left, total, e, binomial = 1 << n, 0.0, 0, 1
     while left > 0:
         served = min(left, binomial)

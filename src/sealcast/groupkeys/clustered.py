@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
-from sealcast.groupkeys.clusters import Clustering, beyond, by_id, by_rule, split
+from sealcast.groupkeys.clusters import Clustering, beyond, split
 from sealcast.groupkeys.handed import DELIVERED
 from sealcast.groupkeys.interface import GroupKey, KeyPlan, events_of
 from sealcast.groupkeys.plans import OWN, assign
@@ -31,12 +31,6 @@ class Clustered:
             SubgroupCache(slots, policy(policy_name, room))
             for slots, room in zip(clustering.slots(), split(cache, len(clustering)), strict=True)
         ]
-
-    @classmethod
-    def of(cls, subscribers: int, cache: int, clusters: int | None = None, policy_name: str = "lru") -> Clustered:
-        """Consecutive slots, and the paper's number of clusters unless another is given."""
-        number = by_rule(subscribers, cache) if clusters is None else clusters
-        return cls(by_id(subscribers, number), cache, policy_name)
 
     @property
     def clusters(self) -> int | None:

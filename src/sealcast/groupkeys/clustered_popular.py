@@ -12,7 +12,7 @@ import numpy as np
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clustered import Clustered
-from sealcast.groupkeys.clusters import Clustering, beyond, by_id, by_rule, fit
+from sealcast.groupkeys.clusters import Clustering, beyond, fit
 from sealcast.groupkeys.handed import DELIVERED
 from sealcast.groupkeys.interface import KeyPlan, events_of
 from sealcast.groupkeys.plans import OWN, assign
@@ -29,14 +29,6 @@ class ClusteredPopular:
         self._subscribers = clustering.subscribers
         self._popular = SubgroupCache(np.arange(self._subscribers), policy(policy_name, cache // 2))
         self._behind = Clustered(clustering, cache - cache // 2)
-
-    @classmethod
-    def of(
-        cls, subscribers: int, cache: int, clusters: int | None = None, policy_name: str = "lru"
-    ) -> ClusteredPopular:
-        """Consecutive slots, and the paper's number of clusters for the clustered half unless another is given."""
-        number = by_rule(subscribers, cache - cache // 2) if clusters is None else clusters
-        return cls(by_id(subscribers, number), cache, policy_name)
 
     @property
     def clusters(self) -> int | None:

@@ -112,7 +112,8 @@ class KeyPlan:
     """How to seal each distinct group of a batch. Arrays in compressed rows: group g owns [start[g], start[g+1]).
 
     Every member of a group opens through exactly one of the group's uses, and every key used by a group belongs to
-    members of that group only: that is the whole security of a plan, and `check` states it.
+    members of that group only. That is the whole security of a plan: `tests/groupkeys/security.py` states it, and the
+    tests hold every algorithm to it.
     """
 
     keys: Sequence[KeyRef]
@@ -191,44 +192,3 @@ class Algorithm(Planner, Protocol):
 def events_of(groups: Words, group_of: Indices | None) -> Indices:
     """The group of each event, where nothing else is said: one event a group."""
     return np.arange(groups.shape[0], dtype=np.int64) if group_of is None else group_of
-
-
-def check(plan: KeyPlan, groups: Words) -> str | None:
-    """What is wrong with a plan, or None: the statement of security, for tests and for `sealcast check`."""
-    for g in range(groups.shape[0]):
-        wanted = {64 * w + b for w, word in enumerate(groups[g].tolist()) for b in range(64) if word >> b & 1}
-        members = plan.members[plan.member_start[g] : plan.member_start[g + 1]].tolist()
-        uses = plan.uses[plan.use_start[g] : plan.use_start[g + 1]].tolist()
-        via = plan.via[plan.member_start[g] : plan.member_start[g + 1]].tolist()
-        if set(members) != wanted or len(members) != len(wanted):
-            return f"group {g}: the plan serves {len(members)} members, the group has {len(wanted)}"
-        for key in uses:
-            outside = plan.holders(key) - wanted
-            if outside:
-                return f"group {g}: key {key} is also held by slot {min(outside)}, which is no member"
-        for member, use in zip(members, via, strict=True):
-            if not 0 <= use < len(uses) or member not in plan.holders(uses[use]):
-                return f"group {g}: slot {member} cannot open through use {use}"
-    return _check_handing_out(plan)
-
-
-def _check_handing_out(plan: KeyPlan) -> str | None:
-    """Whatever is handed out goes to members only: of the key, or of the table."""
-    for slot, key in zip(plan.handout_slot.tolist(), plan.handout_key.tolist(), strict=True):
-        if slot not in plan.holders(key):
-            return f"key {key} is handed to slot {slot}, which is no member"
-    links = zip(plan.link_key.tolist(), plan.link_under.tolist(), plan.link_grows.tolist(), strict=True)
-    for key, under, grows in links:
-        outside = plan.holders(under) - plan.holders(key)
-        if outside:
-            return f"key {key} is handed out under key {under}, which slot {min(outside)} holds, which is no member"
-        ref = plan.keys[key]
-        if not isinstance(ref, GrownKey) or grows != (ref.stem == plan.keys[under]):
-            return f"key {key} is said to grow out of key {under}, and does not, or the other way round"
-    for slot, table in zip(plan.table_slot.tolist(), plan.table_of.tolist(), strict=True):
-        if slot not in plan.tables[table]:
-            return f"a part of table {table} is given to slot {slot}, which has no place in it"
-    for ref in plan.keys:
-        if isinstance(ref, GrownKey) and not holders_of(ref.stem) < holders_of(ref):
-            return "a key grows out of one that somebody else holds"
-    return None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sealcast.filters.bits import Indices, Words, count, pairs
+from sealcast.filters.bits import Indices, Words, count, pairs, starts
 from sealcast.groupkeys.handed import DELIVERED
 from sealcast.groupkeys.interface import KeyPlan, PairKey, events_of
 
@@ -24,8 +24,7 @@ class Naive:
 
     def plan(self, groups: Words, group_of: Indices | None = None, tag: int = DELIVERED) -> KeyPlan:
         group, slot = pairs(groups)
-        start = np.zeros(groups.shape[0] + 1, np.int64)
-        np.cumsum(np.bincount(group, minlength=groups.shape[0]), out=start[1:])
+        start = starts(group, groups.shape[0])
         slots, use = np.unique(slot, return_inverse=True)
         none = np.empty(0, np.int64)
         return KeyPlan(

@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.filters.bits import Indices
+from sealcast.filters.bits import Indices, starts
 from sealcast.groupkeys.interface import GroupKey, KeyPlan, PairKey
 
 #: In `assign`: this member opens through its own pair key.
@@ -42,7 +42,7 @@ def assign(
     heads = np.flatnonzero(changes)
     distinct, of_head = np.unique(group[heads] * n_keys + key[heads], return_inverse=True)
     use_group, uses = np.divmod(distinct, max(1, n_keys))
-    use_start = _starts(use_group, n_groups)
+    use_start = starts(use_group, n_groups)
     via = of_head[np.cumsum(changes) - 1] - use_start[group]
 
     handout_slot, handout_key, handout_group = _handouts(refs, new, use_group, uses)
@@ -50,19 +50,13 @@ def assign(
         keys=(*refs, *map(PairKey, pair_keys)),
         use_start=use_start,
         uses=uses,
-        member_start=_starts(group, n_groups),
+        member_start=starts(group, n_groups),
         members=slot,
         via=via,
         handout_slot=handout_slot,
         handout_key=handout_key,
         handout_group=handout_group,
     )
-
-
-def _starts(rows: Indices, n_rows: int) -> Indices:
-    start = np.zeros(n_rows + 1, np.int64)
-    np.cumsum(np.bincount(rows, minlength=n_rows), out=start[1:])
-    return start
 
 
 def _handouts(

@@ -75,7 +75,5 @@ def _names(subgroups: Words, rows: Indices) -> list[int] | list[bytes]:
     if subgroups.shape[1] == 1:
         numbers: list[int] = subgroups[rows, 0].tolist()
         return numbers
-    raw = np.ascontiguousarray(subgroups).tobytes()
-    step = 8 * subgroups.shape[1]
-    named = [raw[i : i + step] for i in range(0, len(raw), step)]
+    named = bits.row_bytes(subgroups)
     return [named[row] for row in rows.tolist()]

@@ -16,13 +16,15 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation, localcontext
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final
 
 from sealcast.errors import EventRejected, SchemaRejected
+from sealcast.model import moments
+from sealcast.model.moments import EPOCH, micros
 
 #: What an attribute's value can be; `None` is NULL.
 Value = bool | int | float | Decimal | str | datetime | None
@@ -40,7 +42,6 @@ MAX_NUMBER_DIGITS: Final = 400
 
 _INT64_MAX: Final = 2**63 - 1
 _INT64_MIN: Final = -(2**63)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NAME: Final = re.compile(r"[^\W\d][\w.$-]*|[^\[\]\x00-\x1f]+", re.UNICODE)
 
 
@@ -107,20 +108,16 @@ class Attribute:
         if self.type is not Type.DECIMAL:
             return 0
         bounds = [_decimal(b, self.name) for b in (self.min, self.max) if b is not None]
-        grid = [_digits_after_point(b) for b in bounds]
-        if self.step is not None:
-            scale = max([_digits_after_point(self.step), *grid])
-        else:
-            scale = max([DEFAULT_DECIMAL_SCALE, *grid])
-        if scale > MAX_DECIMAL_SCALE or any(abs(b.scaleb(scale)) > _INT64_MAX for b in bounds):
-            # A wide domain leaves fewer digits after the point: keep as many as 64 bits hold beside the bounds.
-            needed = max([0, *grid]) if self.step is None else scale
-            while scale > needed and any(abs(b.scaleb(scale)) > _INT64_MAX for b in bounds):
-                scale -= 1
-            if scale > MAX_DECIMAL_SCALE or any(abs(b.scaleb(scale)) > _INT64_MAX for b in bounds):
-                raise SchemaRejected(
-                    f"attribute {self.name!r}: its domain at {scale} digits after the point does not fit 64 bits"
-                )
+        least = max(map(_digits_after_point, [*bounds, Decimal(0) if self.step is None else self.step]))
+        scale = max(least, DEFAULT_DECIMAL_SCALE) if self.step is None else least
+        largest = max(map(abs, bounds), default=Decimal(0))
+        # A wide domain leaves fewer digits after the point: keep as many as 64 bits hold beside the bounds.
+        while scale > least and largest.scaleb(scale) > _INT64_MAX:
+            scale -= 1
+        if scale > MAX_DECIMAL_SCALE or largest.scaleb(scale) > _INT64_MAX:
+            raise SchemaRejected(
+                f"attribute {self.name!r}: its domain at {scale} digits after the point does not fit 64 bits"
+            )
         return scale
 
     # --- values ----------------------------------------------------------------------------------
@@ -142,14 +139,12 @@ class Attribute:
     def to_physical(self, value: Value) -> Physical | None:
         """How a parsed value travels."""
         match value:
-            case None | bool() | str() | float():
-                return value
-            case int():
+            case None | bool() | int() | float() | str():
                 return value
             case Decimal():
                 return int(value.scaleb(self.scale))
             case datetime():
-                return _micros(value)
+                return micros(value)
 
     def from_physical(self, physical: Physical | None) -> Value:
         """The value that travelled."""
@@ -159,7 +154,7 @@ class Attribute:
             case Type.DECIMAL:
                 return Decimal(int(physical)).scaleb(-self.scale)
             case Type.TIMESTAMP:
-                return _EPOCH + timedelta(microseconds=int(physical))
+                return moments.moment(int(physical))
             case _:
                 return physical
 
@@ -240,10 +235,10 @@ class Attribute:
                     moment = datetime.fromisoformat(given)
                 case _:
                     with localcontext(prec=MAX_NUMBER_DIGITS):
-                        micros = _decimal(given, self.name) * 1000
-                    if micros != micros.to_integral_value():
+                        us = _decimal(given, self.name) * 1000
+                    if us != us.to_integral_value():
                         raise self._refuse(f"{given} ms is finer than a microsecond")
-                    moment = _EPOCH + timedelta(microseconds=int(micros))
+                    moment = moments.moment(int(us))
         except (ValueError, OverflowError):
             raise self._refuse(
                 f"{_shown(given)} is not a timestamp; RFC 3339 text or milliseconds since 1970 are",
@@ -255,8 +250,8 @@ class Attribute:
         with localcontext(prec=MAX_NUMBER_DIGITS):
             match value:
                 case datetime():
-                    first = self.min if isinstance(self.min, datetime) else _EPOCH
-                    return (Decimal(_micros(value)) - Decimal(_micros(first))) % (self.step * 1000) == 0
+                    first = self.min if isinstance(self.min, datetime) else EPOCH
+                    return (Decimal(micros(value)) - Decimal(micros(first))) % (self.step * 1000) == 0
                 case float():
                     # A float stands for the shortest decimal that rounds to it: 0.3 is on the grid of 0.1.
                     start = self.min if isinstance(self.min, float) else 0.0
@@ -382,10 +377,6 @@ def _digits_after_point(value: Decimal) -> int:
         exponent = value.normalize().as_tuple().exponent
     assert isinstance(exponent, int)
     return max(0, -exponent)
-
-
-def _micros(moment: datetime) -> int:
-    return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def _shown(given: object) -> str:

@@ -40,6 +40,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from sealcast.errors import Bug, CannotOpen, Misuse
 from sealcast.model.event import Position
+from sealcast.primitives.kdf import INNER_PAD, OUTER_PAD
 from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
 
 NONCE_BYTES: Final = 12
@@ -63,8 +64,6 @@ DEFAULT_KEY_BITS: Final = 256
 MAX_SEALS_PER_KEY: Final = 2**32
 
 _LABEL: Final = b"sealcast/1 aead"
-_INNER_PAD: Final = bytes(byte ^ 0x36 for byte in range(256))
-_OUTER_PAD: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 IntArray = npt.NDArray[np.integer[Any]]
 
@@ -102,13 +101,9 @@ class SealingKey(Unpicklable):
 
     def open(self, nonce: bytes, commitment: bytes, ciphertext: bytes, aad: bytes | None = None) -> bytes:
         """The plaintext, or CannotOpen: another key, another position, or altered."""
-        self._check(commitment)
-        return self._decrypt(nonce, ciphertext, aad)
-
-    def open_many(self, nonces: bytes, commitment: bytes, ciphertexts: Sequence[bytes]) -> list[bytes]:
-        """`open` for each ciphertext under one commitment. One that does not open fails the call."""
-        self._check(commitment)
-        return [self._decrypt(n, c) for n, c in zip(_split_nonces(nonces, len(ciphertexts)), ciphertexts, strict=True)]
+        if not hmac.compare_digest(self.commitment, commitment):
+            raise CannotOpen("this was sealed under another key")
+        return self.unseal(nonce, ciphertext, aad)
 
     def wrap(self, nonce: bytes, key: Secret) -> bytes:
         """Another key, sealed under this one: 48 bytes."""
@@ -120,11 +115,7 @@ class SealingKey(Unpicklable):
         """The key inside. A wrapped key carries no commitment: what it opens does, so a lie surfaces there."""
         if len(wrapped) != WRAPPED_BYTES:
             raise CannotOpen(f"a wrapped key has {WRAPPED_BYTES} bytes, not {len(wrapped)}")
-        return Secret(self._decrypt(nonce, wrapped))
-
-    def unseal(self, nonce: bytes, sealed: bytes) -> bytes:
-        """What `seal` hid where no commitment travels beside it, because a lie surfaces in what it opens: keys."""
-        return self._decrypt(nonce, sealed)
+        return Secret(self.unseal(nonce, wrapped))
 
     def unwrap_many(self, nonces: bytes, wrapped: Sequence[bytes]) -> list[bytes]:
         """`unwrap` for each, raw: for keys as common as events. One that does not open fails the call."""
@@ -136,15 +127,12 @@ class SealingKey(Unpicklable):
         except InvalidTag:
             raise CannotOpen("this was sealed under another key or at another position, or it was altered") from None
 
-    def _check(self, commitment: bytes) -> None:
-        if not hmac.compare_digest(self.commitment, commitment):
-            raise CannotOpen("this was sealed under another key")
-
-    def _decrypt(self, nonce: bytes, ciphertext: bytes, aad: bytes | None = None) -> bytes:
+    def unseal(self, nonce: bytes, sealed: bytes, aad: bytes | None = None) -> bytes:
+        """What `seal` hid where no commitment travels beside it, because a lie surfaces in what it opens: keys."""
         if len(nonce) != NONCE_BYTES:
             raise Misuse(f"a nonce has {NONCE_BYTES} bytes, not {len(nonce)}")
         try:
-            return self._aead.decrypt(nonce, ciphertext, aad)
+            return self._aead.decrypt(nonce, sealed, aad)
         except InvalidTag:
             raise CannotOpen("this was sealed under another key or at another position, or it was altered") from None
 
@@ -208,14 +196,8 @@ def nonce(position: Position, slot: int = 0) -> bytes:
     _bounded("offset", position.offset, MAX_OFFSET)
     _bounded("row", position.row, MAX_ROW)
     _bounded("slot", slot, MAX_SLOT)
-    return b"".join(
-        (
-            position.partition.to_bytes(4, "big"),
-            position.offset.to_bytes(5, "big"),
-            position.row.to_bytes(2, "big"),
-            slot.to_bytes(1, "big"),
-        )
-    )
+    number = (position.partition << 40 | position.offset) << 24 | position.row << 8 | slot
+    return number.to_bytes(NONCE_BYTES, "big")
 
 
 def nonces(
@@ -269,5 +251,5 @@ def _context(aad: bytes, key_bits: int) -> bytes:
 def _expand(key: bytes, context: bytes) -> bytes:
     # HMAC-SHA512 written out: `hmac.digest` takes twice as long, most of it looking the hash up by name.
     padded = key.ljust(128, b"\0")
-    inner = hashlib.sha512(padded.translate(_INNER_PAD) + context).digest()
-    return hashlib.sha512(padded.translate(_OUTER_PAD) + inner).digest()
+    inner = hashlib.sha512(padded.translate(INNER_PAD) + context).digest()
+    return hashlib.sha512(padded.translate(OUTER_PAD) + inner).digest()

@@ -16,7 +16,6 @@ from cryptography.hazmat.primitives.hpke import AEAD, KDF, KEM, Suite
 
 from sealcast.errors import CannotOpen, Misuse
 from sealcast.primitives.encoding import joined
-from sealcast.primitives.secrets import Secret
 from sealcast.primitives.x25519 import PRIVATE_BYTES as PRIVATE_BYTES
 from sealcast.primitives.x25519 import PUBLIC_BYTES as PUBLIC_BYTES
 from sealcast.primitives.x25519 import OwnKey
@@ -59,10 +58,6 @@ class KemKey(OwnKey):
     """An entity's own key for receiving."""
 
     __slots__ = ()
-
-    @classmethod
-    def from_private(cls, private: Secret) -> KemKey:
-        return cls(private)
 
     def open(self, sealed: bytes, info: bytes, aad: bytes = b"") -> bytes:
         """What was sealed to this key under the same `info` and `aad`, or CannotOpen."""

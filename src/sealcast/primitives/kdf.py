@@ -22,8 +22,9 @@ from sealcast.primitives.secrets import KEY_BYTES, Secret
 LABEL: Final = b"sealcast/1"
 MAX_LENGTH: Final = 255 * 32
 
-_INNER_PAD: Final = bytes(byte ^ 0x36 for byte in range(256))
-_OUTER_PAD: Final = bytes(byte ^ 0x5C for byte in range(256))
+#: HMAC (RFC 2104): a key XOR these is what its two hashes start with, by `bytes.translate`.
+INNER_PAD: Final = bytes(byte ^ 0x36 for byte in range(256))
+OUTER_PAD: Final = bytes(byte ^ 0x5C for byte in range(256))
 
 
 def hkdf_extract(salt: bytes, material: bytes) -> bytes:
@@ -57,8 +58,8 @@ def derive_many(secret: Secret, contexts: Sequence[bytes]) -> list[bytes]:
     once and copied (0.6 us), the same function of the same inputs, so one key of many can be derived alone elsewhere.
     """
     padded = _uniform(secret).ljust(64, b"\0")
-    inner = hashlib.sha256(padded.translate(_INNER_PAD))
-    outer = hashlib.sha256(padded.translate(_OUTER_PAD))
+    inner = hashlib.sha256(padded.translate(INNER_PAD))
+    outer = hashlib.sha256(padded.translate(OUTER_PAD))
     inner.update(_info((), KEY_BYTES))
     keys: list[bytes] = []
     for context in contexts:

@@ -31,36 +31,23 @@ class SafePrimeGroup:
     """The squares modulo a safe prime. Take one of the RFC's; a small prime is for tests, where it must be fast."""
 
     def __init__(self, name: str, prime: int) -> None:
-        self._name = name
+        self.name = name
+        self.prime = prime
+        self.wire_bytes = (prime.bit_length() + 7) // 8
         self._p = gmpy2.mpz(prime)
         self._order = (prime - 1) // 2
-        self._size = (prime.bit_length() + 7) // 8
-
-    @property
-    def name(self) -> str:
-        return self._name
-
-    @property
-    def prime(self) -> int:
-        return int(self._p)
 
     @property
     def order(self) -> int:
         return self._order
 
-    @property
-    def wire_bytes(self) -> int:
-        return self._size
-
     def hash(self, data: bytes) -> Element:
         """SHAKE256, longer than p by 128 bits, modulo p, squared."""
-        drawn = hashlib.shake_256(b"sealcast/1 " + self._name.encode() + b"\0" + data).digest(
-            self._size + SLACK_BITS // 8
-        )
-        return self._squared(drawn)
+        drawn = hashlib.shake_256(b"sealcast/1 " + self.name.encode() + b"\0" + data)
+        return self._squared(drawn.digest(self.wire_bytes + SLACK_BITS // 8))
 
     def random(self) -> Element:
-        return self._squared(os.urandom(self._size + SLACK_BITS // 8))
+        return self._squared(os.urandom(self.wire_bytes + SLACK_BITS // 8))
 
     def _squared(self, drawn: bytes) -> Element:
         square = gmpy2.powmod(int.from_bytes(drawn, "big"), 2, self._p)
@@ -75,20 +62,20 @@ class SafePrimeGroup:
         return [self.power(element, exponent) for element in elements]
 
     def decode(self, data: bytes) -> Element:
-        if len(data) != self._size:
-            raise refused(self._name, f"has {len(data)} bytes, not {self._size}")
+        if len(data) != self.wire_bytes:
+            raise refused(self.name, f"has {len(data)} bytes, not {self.wire_bytes}")
         value = int.from_bytes(data, "big")
         if not 1 < value < self._p - 1:
-            raise refused(self._name, "is 0, 1, -1 or beyond the prime")
+            raise refused(self.name, "is 0, 1, -1 or beyond the prime")
         if gmpy2.legendre(value, self._p) != 1:
-            raise refused(self._name, "is no square")
+            raise refused(self.name, "is no square")
         return Element(bytes(data))
 
     def encode(self, element: Element) -> bytes:
         return bytes(element)
 
     def _packed(self, value: Any) -> Element:
-        return Element(int(value).to_bytes(self._size, "big"))
+        return Element(int(value).to_bytes(self.wire_bytes, "big"))
 
 
 def _pi(bits: int) -> int:

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
 from sealcast.errors import Misuse, Rejected
-from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.primitives.secrets import PublicKey, Secret, Unpicklable
 
 PRIVATE_BYTES: Final = 32
 #: A compressed point: its sign and its x.
@@ -43,22 +43,18 @@ class Hash(StrEnum):
     SHA512 = "sha-512"
 
 
-_SIGNING: Final = {
+#: How a signature is made; verification takes no notice of how the number was chosen.
+_ECDSA: Final = {
     Hash.SHA256: ec.ECDSA(hashes.SHA256(), deterministic_signing=True),
     Hash.SHA384: ec.ECDSA(hashes.SHA384(), deterministic_signing=True),
     Hash.SHA512: ec.ECDSA(hashes.SHA512(), deterministic_signing=True),
 }
-_VERIFYING: Final = {
-    Hash.SHA256: ec.ECDSA(hashes.SHA256()),
-    Hash.SHA384: ec.ECDSA(hashes.SHA384()),
-    Hash.SHA512: ec.ECDSA(hashes.SHA512()),
-}
 
 
-class VerifyKey:
+class VerifyKey(PublicKey):
     """The public half: verifies, knows nothing secret, may travel."""
 
-    __slots__ = ("_point", "_public")
+    __slots__ = ("_point",)
 
     def __init__(self, public: bytes) -> None:
         if len(public) != PUBLIC_BYTES:
@@ -82,7 +78,7 @@ class VerifyKey:
             return False
         r, s = int.from_bytes(signature[:_HALF], "big"), int.from_bytes(signature[_HALF:], "big")
         try:
-            self._point.verify(encode_dss_signature(r, s), message, _VERIFYING[hash])
+            self._point.verify(encode_dss_signature(r, s), message, _ECDSA[hash])
         except InvalidSignature:
             return False
         return True
@@ -96,21 +92,6 @@ class VerifyKey:
     def key_id(self) -> bytes:
         """Names the key in certificates and lists: RFC 7093's first method, 20 bytes of SHA-256 over the point."""
         return key_id(self._point)
-
-    def __bytes__(self) -> bytes:
-        return self._public
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, VerifyKey) and self._public == other._public
-
-    def __hash__(self) -> int:
-        return hash(self._public)
-
-    def __reduce__(self) -> tuple[type[VerifyKey], tuple[bytes]]:
-        return VerifyKey, (self._public,)
-
-    def __repr__(self) -> str:
-        return f"VerifyKey({self._public.hex()})"
 
 
 class SigningKey(Unpicklable):
@@ -133,10 +114,6 @@ class SigningKey(Unpicklable):
         number = ec.generate_private_key(_CURVE).private_numbers().private_value
         return cls(Secret(number.to_bytes(PRIVATE_BYTES, "big")))
 
-    @classmethod
-    def from_private(cls, private: Secret) -> SigningKey:
-        return cls(private)
-
     @property
     def private(self) -> Secret:
         """For the owner's key file, and nothing else."""
@@ -149,7 +126,7 @@ class SigningKey(Unpicklable):
 
     def sign(self, message: bytes, hash: Hash = Hash.SHA256) -> bytes:
         """64 bytes; the same message always gets the same signature."""
-        r, s = decode_dss_signature(self._key.sign(message, _SIGNING[hash]))
+        r, s = decode_dss_signature(self._key.sign(message, _ECDSA[hash]))
         return r.to_bytes(_HALF, "big") + s.to_bytes(_HALF, "big")
 
 

@@ -18,7 +18,28 @@ from sealcast.errors import Misuse
 KEY_BYTES: Final = 32
 
 
-class Secret:
+class Unpicklable:
+    """A handle with key material inside: it stays in the process that made it, and refuses to be pickled or copied."""
+
+    __slots__ = ()
+
+    def __reduce_ex__(self, protocol: object) -> Never:
+        raise Misuse(
+            f"a {type(self).__name__} cannot be pickled or copied",
+            hint="send its name (topic, epoch, entity) and load or derive the key where it is used",
+        )
+
+    def __copy__(self) -> Never:
+        self.__reduce_ex__(None)
+
+    def __deepcopy__(self, memo: object) -> Never:
+        self.__reduce_ex__(None)
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__}>"
+
+
+class Secret(Unpicklable):
     """Key material. `reveal()` is the only way out: every use of the raw bytes is found by searching for it."""
 
     __slots__ = ("_bytes",)
@@ -59,36 +80,25 @@ class Secret:
     def __format__(self, spec: str) -> str:
         return repr(self)
 
-    def __reduce_ex__(self, protocol: object) -> Never:
-        raise refusal("a secret")
 
-    def __copy__(self) -> Never:
-        raise refusal("a secret")
+class PublicKey:
+    """The half of a key that may travel, as bytes. A subclass checks them before it keeps them."""
 
-    def __deepcopy__(self, memo: object) -> Never:
-        raise refusal("a secret")
+    __slots__ = ("_public",)
 
+    _public: bytes
 
-class Unpicklable:
-    """A handle with key material inside: it stays in the process that made it, as its secret does."""
+    def __bytes__(self) -> bytes:
+        return self._public
 
-    __slots__ = ()
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and bytes(self) == bytes(other)
 
-    def __reduce_ex__(self, protocol: object) -> Never:
-        raise refusal(f"a {type(self).__name__}")
+    def __hash__(self) -> int:
+        return hash(self._public)
 
-    def __copy__(self) -> Never:
-        raise refusal(f"a {type(self).__name__}")
-
-    def __deepcopy__(self, memo: object) -> Never:
-        raise refusal(f"a {type(self).__name__}")
+    def __reduce__(self) -> tuple[type[PublicKey], tuple[bytes]]:
+        return type(self), (self._public,)
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__}>"
-
-
-def refusal(what: str) -> Misuse:
-    return Misuse(
-        f"{what} cannot be pickled or copied",
-        hint="send its name (topic, epoch, entity) and load or derive the key where it is used",
-    )
+        return f"{type(self).__name__}({self._public.hex()})"

@@ -13,17 +13,17 @@ from nacl import bindings
 from nacl._sodium import ffi, lib  # type: ignore[import-not-found]
 
 from sealcast.errors import Misuse, Rejected
-from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.primitives.secrets import PublicKey, Secret, Unpicklable
 
 SEED_BYTES: Final = 32
 PUBLIC_BYTES: Final = 32
 SIGNATURE_BYTES: Final = 64
 
 
-class VerifyKey:
+class VerifyKey(PublicKey):
     """A publisher's public key: verifies, knows nothing secret, may travel."""
 
-    __slots__ = ("_public",)
+    __slots__ = ()
 
     def __init__(self, public: bytes) -> None:
         if len(public) != PUBLIC_BYTES:
@@ -44,18 +44,6 @@ class VerifyKey:
         )
         return found == 0
 
-    def __bytes__(self) -> bytes:
-        return self._public
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, VerifyKey) and self._public == other._public
-
-    def __hash__(self) -> int:
-        return hash(self._public)
-
-    def __repr__(self) -> str:
-        return f"VerifyKey({self._public.hex()})"
-
 
 class SigningKey(Unpicklable):
     """A publisher's own key."""
@@ -72,10 +60,6 @@ class SigningKey(Unpicklable):
     @classmethod
     def generate(cls) -> SigningKey:
         return cls(Secret.random(SEED_BYTES))
-
-    @classmethod
-    def from_seed(cls, seed: Secret) -> SigningKey:
-        return cls(seed)
 
     @property
     def seed(self) -> Secret:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import Final
 
 from cryptography import x509
@@ -20,6 +20,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtensionOID, NameOID, SignatureAlgorithmOID
 
 from sealcast.errors import Misuse, Rejected
+from sealcast.model import moments
+from sealcast.model.moments import micros
 from sealcast.primitives.p256 import SigningKey, VerifyKey
 
 SECOND_US: Final = 1_000_000
@@ -38,8 +40,6 @@ AUTHORITY_KEY: Final = ExtensionOID.AUTHORITY_KEY_IDENTIFIER.dotted_string
 
 ECDSA_SHA256: Final = SignatureAlgorithmOID.ECDSA_WITH_SHA256.dotted_string
 
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 _USAGES: Final = (
     (SIGNATURES, "digital_signature"),
     ("content-commitment", "content_commitment"),
@@ -151,8 +151,8 @@ def read(der: bytes) -> Parsed:
             issuer_der=found.issuer.public_bytes(),
             subject_der=found.subject.public_bytes(),
             public=_read_key(found),
-            not_before_us=microseconds(found.not_valid_before_utc),
-            not_after_us=microseconds(found.not_valid_after_utc),
+            not_before_us=micros(found.not_valid_before_utc),
+            not_after_us=micros(found.not_valid_after_utc),
             extensions={e.oid.dotted_string: e.critical for e in extensions},
             authority=constraints.ca if isinstance(constraints, x509.BasicConstraints) else None,
             path_length=constraints.path_length if isinstance(constraints, x509.BasicConstraints) else None,
@@ -163,7 +163,7 @@ def read(der: bytes) -> Parsed:
             issuer_key=issuer_key.key_identifier if isinstance(issuer_key, x509.AuthorityKeyIdentifier) else None,
             private={o: v.value for o, v in values.items() if isinstance(v, x509.UnrecognizedExtension)},
         )
-    except _UNREADABLE:
+    except UNREADABLE:
         raise Rejected("these bytes are no X.509 certificate") from None
 
 
@@ -172,7 +172,7 @@ def signed_by(der: bytes, issuer_der: bytes) -> bool:
     try:
         issuer = x509.load_der_x509_certificate(issuer_der)
         x509.load_der_x509_certificate(der).verify_directly_issued_by(issuer)
-    except (InvalidSignature, *_UNREADABLE):
+    except (InvalidSignature, *UNREADABLE):
         return False
     return True
 
@@ -195,17 +195,13 @@ def moment(us: int) -> datetime:
     """X.509 counts in seconds: the one that `us` is in."""
     if us < 0:
         raise Misuse("certificates know no time before 1970")
-    return _EPOCH + timedelta(seconds=us // SECOND_US)
-
-
-def microseconds(at: datetime) -> int:
-    return (at - _EPOCH) // _MICROSECOND
+    return moments.moment(us - us % SECOND_US)
 
 
 # --- inside ---------------------------------------------------------------------------------------
 
-#: What the library raises for bytes that are no certificate; some of these are no ValueError.
-_UNREADABLE: Final = (
+#: What the library raises for bytes that are no certificate and no request; some of these are no ValueError.
+UNREADABLE: Final = (
     ValueError,
     TypeError,
     UnsupportedAlgorithm,

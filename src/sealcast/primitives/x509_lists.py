@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from typing import Final
 
 from cryptography import x509
-from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from sealcast.errors import Misuse, Rejected
+from sealcast.model.moments import micros
 from sealcast.primitives.p256 import SigningKey, VerifyKey
-from sealcast.primitives.x509 import ECDSA_SHA256, Name, from_name, microseconds, moment, read_uris, to_name
+from sealcast.primitives.x509 import ECDSA_SHA256, UNREADABLE, Name, from_name, moment, read_uris, to_name
 
 #: CRL reason codes (section 5.3.1) that we use.
 _CODES: Final[Mapping[int, x509.ReasonFlags]] = {
@@ -94,7 +94,7 @@ def crl_serials(der: bytes) -> tuple[int, int | None, dict[int, int]]:
         return (
             number,
             deltas[0].crl_number if deltas else None,
-            {entry.serial_number: microseconds(entry.revocation_date_utc) for entry in found},
+            {entry.serial_number: micros(entry.revocation_date_utc) for entry in found},
         )
     except (ValueError, TypeError, x509.ExtensionNotFound, x509.DuplicateExtension):
         raise Rejected("these bytes are no CRL of an authority") from None
@@ -127,14 +127,7 @@ def read_request(der: bytes) -> ParsedRequest:
             read_uris(values.get(x509.SubjectAlternativeName.oid.dotted_string)),
             {o: v.value for o, v in values.items() if isinstance(v, x509.UnrecognizedExtension)},
         )
-    except (
-        ValueError,
-        TypeError,
-        UnsupportedAlgorithm,
-        x509.InvalidVersion,
-        x509.DuplicateExtension,
-        x509.UnsupportedGeneralNameType,
-    ):
+    except UNREADABLE:
         raise Rejected("these bytes are no request for a certificate") from None
 
 

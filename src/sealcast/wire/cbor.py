@@ -18,7 +18,6 @@ from sealcast.wire.limits import MAX_CBOR_DEPTH, MAX_CBOR_ITEMS, MAX_FRAME_BYTES
 
 _UNSIGNED, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = range(8)
 _SIMPLE_VALUES: Final = {20: False, 21: True, 22: None}
-_MAX_ARGUMENT: Final = 2**64 - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +124,29 @@ def decode(
 def refused(why: str) -> FrameRejected:
     """What every failure to read bytes from the wire becomes."""
     return FrameRejected("frame", f"malformed: {why}")
+
+
+def is_utf8(raw: bytes) -> bool:
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def require(holds: bool, otherwise: str) -> None:
+    """Refuses the bytes that are being read unless something holds of them."""
+    if not holds:
+        raise refused(otherwise)
+
+
+def versioned(outer: object, magic: str, version: int, what: str) -> list[Any]:
+    """What follows `[magic, version, ...`; FrameRejected (`version`) for another release's."""
+    if not isinstance(outer, list) or len(outer) < 2 or outer[0] != magic:
+        raise refused(f"not {what}")
+    if outer[1] != version or isinstance(outer[1], bool):
+        raise FrameRejected("version", f"{what} of version {outer[1]!r}; this release reads version {version}")
+    return outer[2:]
 
 
 class _Reader:

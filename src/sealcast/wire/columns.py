@@ -20,12 +20,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sealcast.errors import EventRejected, Misuse
+from sealcast.model import moments
 from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.model.schema import Attribute, Type
+from sealcast.wire.cbor import is_utf8
 from sealcast.wire.layout import (
-    MAX_TIMESTAMP,
     MIN_INT64,
-    MIN_TIMESTAMP,
     RECORD_AT,
     TRAILER_BYTES,
     Layout,
@@ -156,7 +156,7 @@ def _cell(layout: Layout, fixed: Bytes, column: int, present: Bools, bad: _Bad) 
         case _:
             cell = _read(fixed, at, "<i8")
             if attribute.type is Type.TIMESTAMP:
-                outside = (cell < MIN_TIMESTAMP) | (cell > MAX_TIMESTAMP)
+                outside = (cell < moments.FIRST) | (cell > moments.LAST)
                 bad.fail(outside, _about(attribute, "is outside the calendar's years 1 to 9999"))
             if attribute.type is Type.DECIMAL:
                 bad.fail(cell == MIN_INT64, _about(attribute, "does not fit"))
@@ -212,7 +212,7 @@ def _check_text(layout: Layout, segments: _Segments, bad: _Bad) -> bool:
         try:
             texts.cast(pa.utf8())
         except pa.ArrowInvalid:
-            rows = np.fromiter((not _is_utf8(t) for t in texts.to_pylist()), dtype=np.bool_, count=count)
+            rows = np.fromiter((not is_utf8(t) for t in texts.to_pylist()), dtype=np.bool_, count=count)
             found |= bad.fail(rows, _about(layout.schema.attributes[column], "is not UTF-8"))
     kinds = segments.column(-2)
     wrong = [kind for kind in pc.unique(kinds).to_pylist() if not _is_content_type(kind)]
@@ -246,14 +246,6 @@ def _read(fixed: Bytes, at: int, dtype: str) -> Cells:
 
 def _about(attribute: Attribute, why: str) -> str:
     return f"attribute {attribute.name!r}: {why}"
-
-
-def _is_utf8(text: bytes) -> bool:
-    try:
-        text.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
 
 
 def _is_content_type(kind: bytes) -> bool:

@@ -16,9 +16,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sealcast.errors import EventRejected, Misuse
+from sealcast.errors import EventRejected
+from sealcast.model import moments
 from sealcast.model.schema import MAX_STRING_LENGTH, Attribute, Schema, Type
-from sealcast.wire.layout import MAX_TIMESTAMP, MIN_INT64, MIN_TIMESTAMP, arrow_schema
+from sealcast.wire.layout import MIN_INT64, arrow_schema, check_columns, plain
 
 Bools = npt.NDArray[np.bool_]
 
@@ -31,9 +32,7 @@ _MAX_STEP: Final = 2**62
 
 def check_domain(schema: Schema, columns: pa.RecordBatch) -> dict[int, tuple[str, str]]:
     """Rows off the schema: (attribute, why), the first in schema order, in the words of `Attribute.parse`."""
-    expected = arrow_schema(schema)
-    if columns.schema.names != expected.names or columns.schema.types != expected.types:
-        raise Misuse(f"the columns are to be those of the schema, {', '.join(schema.names)}, in physical types")
+    check_columns(columns, arrow_schema(schema))
     found: dict[int, tuple[str, str]] = {}
     for attribute, column in zip(schema.attributes, columns.columns, strict=True):
         if column.null_count == len(column):
@@ -47,7 +46,7 @@ def check_domain(schema: Schema, columns: pa.RecordBatch) -> dict[int, tuple[str
 
 def _refusal(attribute: Attribute, physical: Any) -> str | None:
     """What `parse` says about one value, if anything."""
-    if attribute.type is Type.TIMESTAMP and not MIN_TIMESTAMP <= physical <= MAX_TIMESTAMP:
+    if attribute.type is Type.TIMESTAMP and not moments.FIRST <= physical <= moments.LAST:
         return f"attribute {attribute.name!r}: is outside the calendar's years 1 to 9999"
     try:
         attribute.parse(attribute.from_physical(physical))
@@ -66,20 +65,20 @@ def _admissible(attribute: Attribute, column: pa.Array) -> Bools:
             short = pc.and_(
                 pc.less_equal(pc.utf8_length(column), limit), pc.less_equal(pc.binary_length(column), MAX_STRING_LENGTH)
             )
-            return _numpy(pc.fill_null(short, True))
+            return plain(pc.fill_null(short, True))
         case Type.FLOAT:
-            values = _numpy(pc.fill_null(column, 0.0))
-            return np.asarray(_float_admissible(attribute, values) | _numpy(column.is_null()))
+            values = plain(pc.fill_null(column, 0.0))
+            return np.asarray(_float_admissible(attribute, values) | plain(column.is_null()))
         case _:
-            whole = _numpy(pc.fill_null(column, 0))
-            return np.asarray(_whole_admissible(attribute, whole) | _numpy(column.is_null()))
+            whole = plain(pc.fill_null(column, 0))
+            return np.asarray(_whole_admissible(attribute, whole) | plain(column.is_null()))
 
 
 def _whole_admissible(attribute: Attribute, values: npt.NDArray[np.int64]) -> Bools:
     low, high = _ticks(attribute, attribute.min), _ticks(attribute, attribute.max)
     if attribute.type is Type.TIMESTAMP:
-        low = MIN_TIMESTAMP if low is None else low
-        high = MAX_TIMESTAMP if high is None else high
+        low = moments.FIRST if low is None else low
+        high = moments.LAST if high is None else high
     if attribute.type is Type.DECIMAL and low is None:
         low = MIN_INT64 + 1
     good = np.ones(len(values), dtype=np.bool_)
@@ -143,8 +142,3 @@ def _on_grid(step: Decimal, origin: Decimal, values: npt.NDArray[np.float64], fi
 
 def _whole(number: Decimal, digits: int) -> bool:
     return bool((Fraction(number) * 10**digits).denominator == 1)
-
-
-def _numpy(array: pa.Array) -> npt.NDArray[Any]:
-    plain: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
-    return plain

@@ -22,7 +22,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,18 +30,8 @@ from numpy.typing import NDArray
 from sealcast.errors import FrameRejected, Misuse
 from sealcast.primitives.aead import DEFAULT_KEY_BITS, NONCE_BYTES
 from sealcast.primitives.merkle import HASH_BYTES
-from sealcast.wire import cbor, cose
-from sealcast.wire.limits import (
-    MAX_BODY_BYTES,
-    MAX_EPOCH,
-    MAX_EVENTS_PER_FRAME,
-    MAX_FRAME_BYTES,
-    MAX_MESSAGE_BYTES,
-    MAX_PUBLISHER_BYTES,
-    MAX_SEQUENCE,
-    MAX_TIME_MICROS,
-    MAX_TOKEN_BYTES,
-)
+from sealcast.wire import cbor, cose, headers, limits
+from sealcast.wire.headers import HeaderFormat, Signed
 
 MAGIC: Final = "sealcast-frame"
 VERSION: Final = 2
@@ -82,41 +72,23 @@ class Header:
     token: bytes = NO_TOKEN
 
 
-#: The header on the wire: a map from these labels to the fields.
-_LABELS: Final = {
-    1: "topic",
-    2: "publisher",
-    3: "boot",
-    4: "sequence",
-    5: "count",
-    6: "time",
-    7: "schema",
-    8: "epoch",
-    9: "root",
-    10: "token",
-}
-_BYTES_FIELDS: Final = {
-    "topic": TOPIC_BYTES,
-    "boot": BOOT_BYTES,
-    "schema": DIGEST_BYTES,
-    "root": HASH_BYTES,
-    "token": DIGEST_BYTES,
-}
-_INT_FIELDS: Final = {
-    "sequence": (0, MAX_SEQUENCE),
-    "count": (1, MAX_EVENTS_PER_FRAME),
-    "time": (0, MAX_TIME_MICROS),
-    "epoch": (0, MAX_EPOCH),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Signed:
-    """A signed header, taken apart; the signature is not verified yet."""
-
-    header: Header
-    signature: bytes
-    to_be_signed: bytes
+_HEADERS: Final = HeaderFormat(
+    Header,
+    "a header",
+    SIGNATURE_CONTEXT,
+    {
+        "topic": headers.byte_string(TOPIC_BYTES),
+        "publisher": headers.name,
+        "boot": headers.byte_string(BOOT_BYTES),
+        "sequence": headers.whole(0, limits.MAX_SEQUENCE),
+        "count": headers.whole(1, limits.MAX_EVENTS_PER_FRAME),
+        "time": headers.whole(0, limits.MAX_TIME_MICROS),
+        "schema": headers.byte_string(DIGEST_BYTES),
+        "epoch": headers.whole(0, limits.MAX_EPOCH),
+        "root": headers.byte_string(HASH_BYTES),
+        "token": headers.byte_string(DIGEST_BYTES),
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +96,7 @@ class Frame:
     """A frame, taken apart: well formed, and nothing more is known yet."""
 
     header: Header
-    #: As it came: whether it is the one that the header names is for `names_token` to say.
+    #: As it came: whether it is the one that the header names is for `token_digest` to say.
     token: bytes
     signature: bytes
     to_be_signed: bytes
@@ -139,11 +111,6 @@ class Frame:
     #: The key size it says it was sealed with.
     key_bits: int
 
-    @property
-    def names_token(self) -> bool:
-        """Whether the token that came along is the one that the publisher signed for."""
-        return self.header.token == token_digest(self.token)
-
 
 def token_digest(token: bytes) -> bytes:
     """How a header names a token, or that there is none."""
@@ -155,12 +122,12 @@ def token_digest(token: bytes) -> bytes:
 
 def to_be_signed(header: Header) -> bytes:
     """The bytes that the publisher signs."""
-    return cose.sig_structure(cose.SIGN1_PROTECTED, SIGNATURE_CONTEXT, _encode_header(header))
+    return _HEADERS.to_be_signed(header)
 
 
 def encode_signed(header: Header, signature: bytes) -> bytes:
     """The COSE_Sign1 of a header, with the signature made over `to_be_signed(header)`."""
-    return cose.encode_sign1(_encode_header(header), signature)
+    return cose.encode_sign1(_HEADERS.encode(header), signature)
 
 
 def body_nonce(header: Header) -> bytes:
@@ -175,14 +142,14 @@ def body_aad(signed: bytes, commitment: bytes, key_bits: int = DEFAULT_KEY_BITS)
 
 def encode_body(messages: Sequence[bytes]) -> bytes:
     """All messages of a frame in one piece, to be sealed."""
-    if not 0 < len(messages) <= MAX_EVENTS_PER_FRAME:
-        raise Misuse(f"a frame holds 1 to {MAX_EVENTS_PER_FRAME} events, not {len(messages)}")
+    if not 0 < len(messages) <= limits.MAX_EVENTS_PER_FRAME:
+        raise Misuse(f"a frame holds 1 to {limits.MAX_EVENTS_PER_FRAME} events, not {len(messages)}")
     lengths = np.fromiter(map(len, messages), dtype="<u4", count=len(messages))
-    if not lengths.min() or lengths.max() > MAX_MESSAGE_BYTES:
-        raise Misuse(f"a message has 1 to {MAX_MESSAGE_BYTES} bytes")
+    if not lengths.min() or lengths.max() > limits.MAX_MESSAGE_BYTES:
+        raise Misuse(f"a message has 1 to {limits.MAX_MESSAGE_BYTES} bytes")
     body = cbor.encode([cbor.Tag(TAG_UINT32_LE, lengths.tobytes()), b"".join(messages)])
-    if len(body) > MAX_BODY_BYTES:
-        raise Misuse(f"a frame's body has {len(body)} bytes, {MAX_BODY_BYTES} are allowed", hint=_SMALLER)
+    if len(body) > limits.MAX_BODY_BYTES:
+        raise Misuse(f"a frame's body has {len(body)} bytes, {limits.MAX_BODY_BYTES} are allowed", hint=_SMALLER)
     return body
 
 
@@ -190,13 +157,13 @@ def encode(
     signed: bytes, commitment: bytes, ciphertext: bytes, key_bits: int = DEFAULT_KEY_BITS, *, token: bytes
 ) -> bytes:
     """The frame as the log holds it."""
-    if len(token) > MAX_TOKEN_BYTES:
-        raise Misuse(f"a token has at most {MAX_TOKEN_BYTES} bytes, not {len(token)}")
+    if len(token) > limits.MAX_TOKEN_BYTES:
+        raise Misuse(f"a token has at most {limits.MAX_TOKEN_BYTES} bytes, not {len(token)}")
     header = parse_signed(signed).header
     sealed = cose.encode_encrypt0(commitment, body_nonce(header), ciphertext, key_bits)
     data = cbor.encode([MAGIC, VERSION, token, signed, sealed])
-    if len(data) > MAX_FRAME_BYTES:
-        raise Misuse(f"a frame has at most {MAX_FRAME_BYTES} bytes, not {len(data)}", hint=_SMALLER)
+    if len(data) > limits.MAX_FRAME_BYTES:
+        raise Misuse(f"a frame has at most {limits.MAX_FRAME_BYTES} bytes, not {len(data)}", hint=_SMALLER)
     return data
 
 
@@ -205,8 +172,8 @@ def encode(
 
 def parse(data: bytes) -> Frame:
     """Take a frame apart; FrameRejected (`frame` or `version`) when it is not one."""
-    if len(data) > MAX_FRAME_BYTES:
-        raise cbor.refused(f"a frame has at most {MAX_FRAME_BYTES} bytes, not {len(data)}")
+    if len(data) > limits.MAX_FRAME_BYTES:
+        raise cbor.refused(f"a frame has at most {limits.MAX_FRAME_BYTES} bytes, not {len(data)}")
     _check_version(data)
     outer = cbor.decode(data, max_depth=1, max_items=8)
     if not isinstance(outer, list) or len(outer) != 5 or outer[:2] != [MAGIC, VERSION]:
@@ -214,8 +181,8 @@ def parse(data: bytes) -> Frame:
     token, signed, sealed = outer[2:]
     if not isinstance(token, bytes) or not isinstance(signed, bytes) or not isinstance(sealed, bytes):
         raise cbor.refused("a frame holds three byte strings: the token, what is signed and what is sealed")
-    if len(token) > MAX_TOKEN_BYTES:
-        raise cbor.refused(f"a token has at most {MAX_TOKEN_BYTES} bytes, not {len(token)}")
+    if len(token) > limits.MAX_TOKEN_BYTES:
+        raise cbor.refused(f"a token has at most {limits.MAX_TOKEN_BYTES} bytes, not {len(token)}")
     about = parse_signed(signed)
     box = cose.parse_encrypt0(sealed)
     if box.nonce != body_nonce(about.header):
@@ -235,16 +202,9 @@ def parse(data: bytes) -> Frame:
     )
 
 
-def parse_signed(signed: bytes) -> Signed:
+def parse_signed(signed: bytes) -> Signed[Header]:
     """Take a signed header apart: a frame's, or the one a sealed piece carries for its subscribers."""
-    message = cose.parse_sign1(signed)
-    fields = cbor.decode(message.payload, max_depth=1, max_items=32)
-    if not isinstance(fields, dict) or set(fields) != set(_LABELS):
-        raise cbor.refused(f"a header has the labels 1 to {len(_LABELS)}, each once")
-    header = _header({_LABELS[int(label)]: value for label, value in fields.items()})
-    # Decoding was strict, so these are the only bytes this payload can have: nothing is re-encoded.
-    to_sign = cose.sig_structure(cose.SIGN1_PROTECTED, SIGNATURE_CONTEXT, message.payload)
-    return Signed(header, message.signature, to_sign)
+    return _HEADERS.parse(signed)
 
 
 class Body(NamedTuple):
@@ -271,8 +231,8 @@ def split_body(body: bytes, count: int) -> Body:
     if not count or body[: len(opening)] != opening or len(body) < at:
         raise cbor.refused(f"a body of {count} events starts with as many lengths")
     lengths = np.frombuffer(body, "<u4", count, len(opening)).astype(np.int64)
-    if not lengths.min() or lengths.max() > MAX_MESSAGE_BYTES:
-        raise cbor.refused(f"a message has 1 to {MAX_MESSAGE_BYTES} bytes")
+    if not lengths.min() or lengths.max() > limits.MAX_MESSAGE_BYTES:
+        raise cbor.refused(f"a message has 1 to {limits.MAX_MESSAGE_BYTES} bytes")
     total = int(lengths.sum())
     joined = byte_string_head(total)
     begin = at + len(joined)
@@ -284,8 +244,8 @@ def split_body(body: bytes, count: int) -> Body:
 def only_message(body: bytes) -> bytes:
     """The message of a body of one: where each event is signed by itself, this is what there is most of."""
     length = int.from_bytes(body[4:8], "little")
-    if body[:4] != _ONE or not 0 < length <= MAX_MESSAGE_BYTES:
-        raise cbor.refused(f"a body of 1 event starts with its length, 1 to {MAX_MESSAGE_BYTES}")
+    if body[:4] != _ONE or not 0 < length <= limits.MAX_MESSAGE_BYTES:
+        raise cbor.refused(f"a body of 1 event starts with its length, 1 to {limits.MAX_MESSAGE_BYTES}")
     begin = len(body) - length
     if body[8:begin] != byte_string_head(length):
         raise cbor.refused("the length of a body is not that of its message")
@@ -302,29 +262,6 @@ def byte_string_head(length: int) -> bytes:
         if length < 1 << 8 * size:
             return bytes([0x40 + length]) if length < 24 else bytes([code]) + length.to_bytes(size, "big")
     raise Misuse(f"nothing here is {length} bytes long")
-
-
-def _encode_header(header: Header) -> bytes:
-    try:
-        _header({name: getattr(header, name) for name in _LABELS.values()})
-    except FrameRejected as error:
-        raise Misuse(f"this header is none: {error.message}") from None
-    return cbor.encode({label: getattr(header, name) for label, name in _LABELS.items()})
-
-
-def _header(fields: dict[str, Any]) -> Header:
-    for name, size in _BYTES_FIELDS.items():
-        value = fields[name]
-        if not isinstance(value, bytes) or len(value) != size:
-            raise cbor.refused(f"{name} has {size} bytes")
-    for name, (low, high) in _INT_FIELDS.items():
-        value = fields[name]
-        if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            raise cbor.refused(f"{name} is a whole number from {low} to {high}")
-    publisher = fields["publisher"]
-    if not isinstance(publisher, str) or not 0 < len(publisher.encode()) <= MAX_PUBLISHER_BYTES:
-        raise cbor.refused(f"publisher is text of 1 to {MAX_PUBLISHER_BYTES} bytes")
-    return Header(**fields)
 
 
 def _check_version(data: bytes) -> None:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from sealcast.primitives.aead import COMMITMENT_BYTES, NONCE_BYTES, TAG_BYTES
 from sealcast.primitives.sign import SIGNATURE_BYTES
-from sealcast.wire import cbor, cose
+from sealcast.wire import cbor, cose, limits
 from sealcast.wire.frame import (
     BOOT_BYTES,
     DIGEST_BYTES,
@@ -28,16 +28,6 @@ from sealcast.wire.frame import (
     TOPIC_BYTES,
     VERSION,
     byte_string_head,
-)
-from sealcast.wire.limits import (
-    MAX_EPOCH,
-    MAX_EVENTS_PER_FRAME,
-    MAX_FRAME_BYTES,
-    MAX_PUBLISHER_BYTES,
-    MAX_SEQUENCE,
-    MAX_SIGNED_BYTES,
-    MAX_TIME_MICROS,
-    MAX_TOKEN_BYTES,
 )
 
 _BYTES, _TEXT = 2, 3
@@ -50,7 +40,7 @@ _ENCRYPT0: Final = b"\xd0\x83\x58\x2a\xa2\x01"
 _COMMITMENT: Final = cbor.encode(cose.LABEL_COMMITMENT) + b"\x58\x20"
 _NONCE: Final = b"\xa1\x05\x4c"
 #: Where a frame's ciphertext begins, at the latest: nothing behind it is looked at.
-_HEAD_BYTES: Final = 128 + MAX_TOKEN_BYTES + MAX_SIGNED_BYTES
+_HEAD_BYTES: Final = 128 + limits.MAX_TOKEN_BYTES + limits.MAX_SIGNED_BYTES
 #: The bytes that go before a header to make what is signed; its length comes between.
 _TO_BE_SIGNED: Final = cbor.encode(["Signature1", cose.SIGN1_PROTECTED, SIGNATURE_CONTEXT, b""])[:-1]
 
@@ -98,29 +88,29 @@ def parse_many(frames: Sequence[bytes]) -> Frames:
     """Takes frames apart."""
     at = _Cursor(frames)
     at.expect(_START)
-    token = at.string(_BYTES, MAX_TOKEN_BYTES)
-    signed = at.open_string(_BYTES, MAX_SIGNED_BYTES)
+    token = at.string(_BYTES, limits.MAX_TOKEN_BYTES)
+    signed = at.open_string(_BYTES, limits.MAX_SIGNED_BYTES)
     at.expect(_SIGN1)
-    header = at.open_string(_BYTES, MAX_SIGNED_BYTES)
+    header = at.open_string(_BYTES, limits.MAX_SIGNED_BYTES)
     at.expect(_HEADER)
     at.skip(TOPIC_BYTES)
     at.expect(b"\x02")
-    publisher = at.string(_TEXT, MAX_PUBLISHER_BYTES)
+    publisher = at.string(_TEXT, limits.MAX_PUBLISHER_BYTES)
     at.good &= at.text(publisher)
     at.expect(b"\x03\x50")
     at.skip(BOOT_BYTES)
     sender_end = at.place
     at.expect(b"\x04")
-    sequence = at.number(MAX_SEQUENCE)
+    sequence = at.number(limits.MAX_SEQUENCE)
     at.expect(b"\x05")
-    count = at.number(MAX_EVENTS_PER_FRAME)
+    count = at.number(limits.MAX_EVENTS_PER_FRAME)
     at.good &= count > 0
     at.expect(b"\x06")
-    time = at.number(MAX_TIME_MICROS)
+    time = at.number(limits.MAX_TIME_MICROS)
     at.expect(b"\x07" + _DIGEST)
     schema = at.skip(DIGEST_BYTES)
     at.expect(b"\x08")
-    epoch = at.number(MAX_EPOCH)
+    epoch = at.number(limits.MAX_EPOCH)
     at.expect(b"\x09" + _DIGEST)
     root = at.skip(DIGEST_BYTES)
     at.expect(b"\x0a" + _DIGEST)
@@ -129,7 +119,7 @@ def parse_many(frames: Sequence[bytes]) -> Frames:
     at.expect(_SIGNATURE)
     signature = at.skip(SIGNATURE_BYTES)
     at.ends(signed)
-    sealed = at.open_string(_BYTES, MAX_FRAME_BYTES)
+    sealed = at.open_string(_BYTES, limits.MAX_FRAME_BYTES)
     at.expect(_ENCRYPT0)
     algorithm = at.number(3)
     at.good &= algorithm > 0
@@ -138,7 +128,7 @@ def parse_many(frames: Sequence[bytes]) -> Frames:
     at.expect(_NONCE + bytes(NONCE_BYTES - 8))
     at.good &= at.big_endian() == sequence
     nonce = at.skip(8) - (NONCE_BYTES - 8)
-    ciphertext = at.open_string(_BYTES, MAX_FRAME_BYTES)
+    ciphertext = at.open_string(_BYTES, limits.MAX_FRAME_BYTES)
     # Both end where the frame does: so all that was read before was this frame's, and there is nothing behind it.
     at.good &= (ciphertext[1] == at.whole) & (sealed[1] == at.whole) & (ciphertext[1] - ciphertext[0] > TAG_BYTES)
     return Frames(
@@ -177,7 +167,7 @@ class _Cursor:
         self._start = np.cumsum(lengths) - lengths
         self._at = self._start
         self.whole = np.fromiter(map(len, frames), np.int64, len(frames))
-        self.good = self.whole <= MAX_FRAME_BYTES
+        self.good = self.whole <= limits.MAX_FRAME_BYTES
 
     @property
     def place(self) -> Ints:
@@ -227,7 +217,7 @@ class _Cursor:
             beyond |= (self._little[start + ahead] & within & _HIGH_BITS) != 0
         for row in np.flatnonzero(beyond).tolist():
             begin = int(start[row])
-            beyond[row] = not _is_utf8(self._raw[begin : begin + int(size[row])])
+            beyond[row] = not cbor.is_utf8(self._raw[begin : begin + int(size[row])])
         return ~beyond & (size > 0)
 
     def ends(self, span: tuple[Ints, Ints]) -> None:
@@ -245,22 +235,9 @@ class _Cursor:
         return np.where(value <= np.uint64(most), value, np.uint64(0)).astype(np.int64)
 
 
-def _is_utf8(raw: bytes) -> bool:
-    try:
-        raw.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
-
-
-def to_be_signed(header: bytes) -> bytes:
-    """What a publisher signs, from the bytes of its header: `frame.to_be_signed` without taking them apart."""
-    return before_header(len(header)) + header
-
-
 @lru_cache(1024)
 def before_header(length: int) -> bytes:
-    """What goes before a header of that length to make what is signed."""
+    """What goes before the bytes of a header of that length to make `frame.to_be_signed`."""
     return _TO_BE_SIGNED + byte_string_head(length)
 
 

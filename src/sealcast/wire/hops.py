@@ -19,39 +19,25 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
-from sealcast.errors import Bug, FrameRejected
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.primitives.aead import MAX_OFFSET, MAX_PARTITION
 from sealcast.primitives.merkle import HASH_BYTES
-from sealcast.wire import cbor, typed
+from sealcast.wire import cbor, limits, typed
+from sealcast.wire.cbor import require
 from sealcast.wire.frame import TOPIC_BYTES
-from sealcast.wire.limits import (
-    MAX_COUNTS,
-    MAX_DETAIL_BYTES,
-    MAX_ENTRIES_BYTES,
-    MAX_EVENTS_PER_FRAME,
-    MAX_HOP_RECIPIENTS,
-    MAX_HOP_ROWS,
-    MAX_MESSAGE_BYTES,
-    MAX_PIECE_BYTES,
-    MAX_PIECE_EVENTS,
-    MAX_PIECE_FRAMES,
-    MAX_PIECE_REJECTIONS,
-    MAX_PUBLISHER_BYTES,
-    MAX_SIGNED_BYTES,
-)
+from sealcast.wire.headers import is_name
 from sealcast.wire.notifications import EVENT_BYTES, MESSAGES_PER_EVENT
 from sealcast.wire.typed import UINT32, UINT64, Array
 
 MAGIC: Final = "sealcast-hop"
 VERSION: Final = 1
 #: Of a tree of MAX_EVENTS_PER_FRAME leaves.
-_MAX_PATH: Final = (MAX_EVENTS_PER_FRAME - 1).bit_length()
+_MAX_PATH: Final = (limits.MAX_EVENTS_PER_FRAME - 1).bit_length()
 
 Raw = bytes | memoryview
 
@@ -62,6 +48,11 @@ class FrameRef(NamedTuple):
     partition: int
     offset: int
     signed: bytes
+
+
+def _plain(array: str) -> cached_property[list[int]]:
+    """An array's numbers as a list: indexing the array for one of them costs more than everything else here."""
+    return cached_property(lambda piece: getattr(piece, array).tolist())
 
 
 @dataclass(frozen=True, eq=False)
@@ -139,35 +130,62 @@ class HopPiece:
         at = self.frame(event)
         return Position(at.partition, at.offset, self._row[event])
 
-    # Plain numbers: indexing an array for one of them costs more than everything else here.
+    _row_event = _plain("row_event")
+    _frame_index = _plain("frame_index")
+    _row = _plain("row")
+    _generation = _plain("generation")
+    _entry_start = _plain("entry_start")
+    _body_start = _plain("body_start")
+    _path_start = _plain("path_start")
 
-    @cached_property
-    def _row_event(self) -> list[int]:
-        return self.row_event.tolist()  # type: ignore[no-any-return]
 
-    @cached_property
-    def _frame_index(self) -> list[int]:
-        return self.frame_index.tolist()  # type: ignore[no-any-return]
+# --- whether it agrees with itself --------------------------------------------------------------
 
-    @cached_property
-    def _row(self) -> list[int]:
-        return self.row.tolist()  # type: ignore[no-any-return]
 
-    @cached_property
-    def _generation(self) -> list[int]:
-        return self.generation.tolist()  # type: ignore[no-any-return]
+def check(piece: HopPiece) -> None:
+    """Every array against every other; FrameRejected names the first that does not fit."""
+    events, rows = len(piece.frame_index), len(piece.row_event)
+    require(len(piece.topic) == TOPIC_BYTES, f"a topic id has {TOPIC_BYTES} bytes")
+    require(0 <= piece.first_offset <= piece.end_offset, "first_offset is after end_offset")
+    require(events <= limits.MAX_PIECE_EVENTS and rows <= limits.MAX_HOP_ROWS, "too many events or rows")
+    require(len(piece.frames) <= limits.MAX_PIECE_FRAMES, f"over {limits.MAX_PIECE_FRAMES} frames")
+    require(all(0 < len(f.signed) <= limits.MAX_SIGNED_BYTES for f in piece.frames), "a frame without a signed header")
+    require(len(piece.row) == len(piece.generation) == events, "row and generation have a number an event")
+    require(_below(piece.frame_index, len(piece.frames)), "an event of a frame that is not there")
+    require(_below(piece.row, limits.MAX_EVENTS_PER_FRAME // MESSAGES_PER_EVENT), "a row beyond any frame's")
+    require(len(piece.ids) == EVENT_BYTES * events, f"ids have {EVENT_BYTES} bytes an event")
+    _spans(piece.body_start, events, len(piece.bodies), limits.MAX_MESSAGE_BYTES, "bodies")
+    _spans(piece.path_start, events, len(piece.paths) // HASH_BYTES, _MAX_PATH, "paths")
+    require(not len(piece.paths) % HASH_BYTES, f"a hash has {HASH_BYTES} bytes")
+    names = piece.recipients
+    require(len(names) <= limits.MAX_HOP_RECIPIENTS, f"over {limits.MAX_HOP_RECIPIENTS} recipients")
+    require(all(a < b for a, b in pairwise(names)), "recipients are out of order, or twice")
+    _spans(piece.recipient_start, len(names), rows, limits.MAX_HOP_ROWS, "rows", least=1)
+    require(_below(piece.row_event, events), "a row of an event that is not there")
+    require(_ascending(piece.row_event, piece.recipient_start), "a recipient's events are out of order, or twice")
+    _spans(piece.entry_start, rows, len(piece.entries), limits.MAX_ENTRIES_BYTES, "entries", least=1)
+    require(len(piece.rejected) <= limits.MAX_PIECE_REJECTIONS, f"over {limits.MAX_PIECE_REJECTIONS} rejections")
+    details = all(len(r.detail.encode()) <= limits.MAX_DETAIL_BYTES for r in piece.rejected)
+    require(details, f"a rejection's detail has at most {limits.MAX_DETAIL_BYTES} bytes")
 
-    @cached_property
-    def _entry_start(self) -> list[int]:
-        return self.entry_start.tolist()  # type: ignore[no-any-return]
 
-    @cached_property
-    def _body_start(self) -> list[int]:
-        return self.body_start.tolist()  # type: ignore[no-any-return]
+def _spans(starts: Array, count: int, end: int, limit: int, name: str, least: int = 0) -> None:
+    """`starts` divides [0, end) into `count` parts of `least` to `limit`."""
+    require(len(starts) == count + 1, f"{name} have a start each, and an end")
+    lengths = np.diff(starts.astype(np.int64))
+    require(not starts[0] and int(starts[-1]) == end, f"{name} start at 0 and end where they end")
+    require(not count or least <= int(lengths.min()) <= int(lengths.max()) <= limit, f"{name} have {least} to {limit}")
 
-    @cached_property
-    def _path_start(self) -> list[int]:
-        return self.path_start.tolist()  # type: ignore[no-any-return]
+
+def _below(values: Array, limit: int) -> bool:
+    return not len(values) or 0 <= int(values.min()) <= int(values.max()) < limit
+
+
+def _ascending(events: Array, starts: Array) -> bool:
+    """Within each recipient's rows."""
+    rising = np.diff(events.astype(np.int64)) > 0
+    rising[starts[1:-1].astype(np.int64) - 1] = True
+    return bool(rising.all())
 
 
 # --- on the wire --------------------------------------------------------------------------------
@@ -182,68 +200,63 @@ _ARRAYS: Final = {
     18: ("row_event", UINT32),
     19: ("entry_start", UINT64),
 }
-_RAW: Final = {11: "ids", 13: "bodies", 15: "paths", 20: "entries"}
+_RAW: Final = {1: "topic", 11: "ids", 13: "bodies", 15: "paths", 20: "entries"}
 _INTS: Final = {
     3: ("version", 2**63 - 1),
     4: ("partition", MAX_PARTITION),
     5: ("first_offset", MAX_OFFSET),
     6: ("end_offset", MAX_OFFSET + 1),
 }
-_TOPIC, _NODE, _FRAMES, _RECIPIENTS, _REJECTED, _COUNTS = 1, 2, 7, 16, 21, 22
-_LABELS: Final = frozenset({*_ARRAYS, *_RAW, *_INTS, _TOPIC, _NODE, _FRAMES, _RECIPIENTS, _REJECTED, _COUNTS})
-_MAX_ITEMS: Final = 64 + 4 * MAX_PIECE_FRAMES + 7 * MAX_PIECE_REJECTIONS + MAX_HOP_RECIPIENTS + 2 * MAX_COUNTS
+_FORMAT: Final = typed.PieceFormat(
+    make=HopPiece,
+    check=check,
+    what="a hop piece",
+    magic=MAGIC,
+    version=VERSION,
+    arrays=_ARRAYS,
+    raw=_RAW,
+    ints=_INTS,
+    others={2: "node", 7: "frames", 16: "recipients", 21: "rejected", 22: "counts"},
+    max_items=64
+    + 4 * limits.MAX_PIECE_FRAMES
+    + 7 * limits.MAX_PIECE_REJECTIONS
+    + limits.MAX_HOP_RECIPIENTS
+    + 2 * limits.MAX_COUNTS,
+)
 
 
 def encode(piece: HopPiece) -> bytes:
     """The bytes of a piece: a pure function of it. A piece that contradicts itself is a bug and is never written."""
-    try:
-        check(piece)
-    except FrameRejected as error:
-        raise Bug(f"a hop piece of our own making: {error.message}") from None
-    fields: dict[int, object] = {_TOPIC: piece.topic, _NODE: piece.node, _COUNTS: dict(piece.counts)}
-    fields |= {label: getattr(piece, name) for label, (name, _) in _INTS.items()}
-    fields |= {label: bytes(getattr(piece, name)) for label, name in _RAW.items()}
-    fields |= {label: typed.tagged(getattr(piece, name), kind) for label, (name, kind) in _ARRAYS.items()}
-    fields[_FRAMES] = [list(frame) for frame in piece.frames]
-    fields[_RECIPIENTS] = list(piece.recipients)
-    fields[_REJECTED] = [
-        [r.position.partition, r.position.offset, r.position.row, str(r.reason), r.detail, r.events]
-        for r in piece.rejected
-    ]
-    data = cbor.encode([MAGIC, VERSION, fields])
-    if len(data) > MAX_PIECE_BYTES:
-        raise Bug(f"a hop piece of {len(data)} bytes; {MAX_PIECE_BYTES} are allowed")
-    return data
+    return _FORMAT.encode(
+        piece,
+        node=piece.node,
+        frames=[list(frame) for frame in piece.frames],
+        recipients=list(piece.recipients),
+        rejected=[[r.position.partition, *typed.rejected(r)] for r in piece.rejected],
+        counts=dict(piece.counts),
+    )
 
 
 def parse(data: Raw) -> HopPiece:
     """Read a piece without copying its arrays or bodies; FrameRejected when it is none or contradicts itself."""
-    outer = cbor.decode(data, max_bytes=MAX_PIECE_BYTES, max_depth=4, max_items=_MAX_ITEMS, tags=typed.TAGS, views=True)
-    if not isinstance(outer, list) or len(outer) < 2 or outer[0] != MAGIC:
-        raise cbor.refused("not a hop piece")
-    if outer[1] != VERSION or isinstance(outer[1], bool):
-        raise FrameRejected("version", f"a hop piece of version {outer[1]!r}; this release reads {VERSION}")
-    if len(outer) != 3 or not isinstance(outer[2], dict) or set(outer[2]) != _LABELS:
-        raise cbor.refused(f"a hop piece has the labels 1 to {len(_LABELS)}, each once")
-    given = outer[2]
-    fields: dict[str, Any] = {name: typed.raw(given[label], name) for label, name in _RAW.items()}
-    fields |= {name: typed.whole(given[label], name, limit) for label, (name, limit) in _INTS.items()}
-    fields |= {name: typed.array(given[label], name, kind) for label, (name, kind) in _ARRAYS.items()}
-    fields["topic"] = bytes(typed.raw(given[_TOPIC], "topic"))
-    fields["node"] = _name(given[_NODE])
-    fields["frames"] = tuple(map(_frame, typed.listed(given[_FRAMES], "frames", MAX_PIECE_FRAMES)))
-    fields["recipients"] = tuple(map(_name, typed.listed(given[_RECIPIENTS], "recipients", MAX_HOP_RECIPIENTS)))
-    fields["rejected"] = tuple(map(_rejection, typed.listed(given[_REJECTED], "rejected", MAX_PIECE_REJECTIONS)))
-    fields["counts"] = typed.counts(given[_COUNTS])
-    piece = HopPiece(**fields)
-    check(piece)
-    return piece
+    fields = _FORMAT.fields(data)
+    fields["topic"] = bytes(fields["topic"])
+    fields["node"] = _name(fields["node"])
+    fields["frames"] = tuple(map(_frame, typed.listed(fields["frames"], "frames", limits.MAX_PIECE_FRAMES)))
+    fields["recipients"] = tuple(
+        map(_name, typed.listed(fields["recipients"], "recipients", limits.MAX_HOP_RECIPIENTS))
+    )
+    fields["rejected"] = tuple(
+        map(_rejection, typed.listed(fields["rejected"], "rejected", limits.MAX_PIECE_REJECTIONS))
+    )
+    fields["counts"] = typed.counts(fields["counts"])
+    return _FORMAT.made(fields)
 
 
 def _name(value: object) -> str:
-    if not isinstance(value, str) or not 0 < len(value.encode()) <= MAX_PUBLISHER_BYTES:
-        raise cbor.refused(f"a name is text of 1 to {MAX_PUBLISHER_BYTES} bytes")
-    return value
+    if not is_name(value):
+        raise cbor.refused(f"a name is text of 1 to {limits.MAX_PUBLISHER_BYTES} bytes")
+    return str(value)
 
 
 def _frame(value: object) -> FrameRef:
@@ -256,62 +269,4 @@ def _frame(value: object) -> FrameRef:
 def _rejection(value: object) -> Rejection:
     if not isinstance(value, list) or len(value) != 6:
         raise cbor.refused("a rejection is partition, offset, row, reason, detail and events")
-    partition, offset, row, reason, detail, events = value
-    where = Position(
-        typed.whole(partition, "partition", MAX_PARTITION), typed.whole(offset, "offset", MAX_OFFSET), typed.row(row)
-    )
-    return typed.rejection(reason, detail, events, where)
-
-
-# --- whether it agrees with itself --------------------------------------------------------------
-
-
-def check(piece: HopPiece) -> None:
-    """Every array against every other; FrameRejected names the first that does not fit."""
-    events, rows = len(piece.frame_index), len(piece.row_event)
-    _require(len(piece.topic) == TOPIC_BYTES, f"a topic id has {TOPIC_BYTES} bytes")
-    _require(0 <= piece.first_offset <= piece.end_offset, "first_offset is after end_offset")
-    _require(events <= MAX_PIECE_EVENTS and rows <= MAX_HOP_ROWS, "too many events or rows")
-    _require(len(piece.frames) <= MAX_PIECE_FRAMES, f"over {MAX_PIECE_FRAMES} frames")
-    _require(all(0 < len(f.signed) <= MAX_SIGNED_BYTES for f in piece.frames), "a frame without a signed header")
-    _require(len(piece.row) == len(piece.generation) == events, "row and generation have a number an event")
-    _require(_below(piece.frame_index, len(piece.frames)), "an event of a frame that is not there")
-    _require(_below(piece.row, MAX_EVENTS_PER_FRAME // MESSAGES_PER_EVENT), "a row beyond any frame's")
-    _require(len(piece.ids) == EVENT_BYTES * events, f"ids have {EVENT_BYTES} bytes an event")
-    _spans(piece.body_start, events, len(piece.bodies), MAX_MESSAGE_BYTES, "bodies")
-    _spans(piece.path_start, events, len(piece.paths) // HASH_BYTES, _MAX_PATH, "paths")
-    _require(not len(piece.paths) % HASH_BYTES, f"a hash has {HASH_BYTES} bytes")
-    names = piece.recipients
-    _require(len(names) <= MAX_HOP_RECIPIENTS, f"over {MAX_HOP_RECIPIENTS} recipients")
-    _require(all(a < b for a, b in pairwise(names)), "recipients are out of order, or twice")
-    _spans(piece.recipient_start, len(names), rows, MAX_HOP_ROWS, "rows", least=1)
-    _require(_below(piece.row_event, events), "a row of an event that is not there")
-    _require(_ascending(piece.row_event, piece.recipient_start), "a recipient's events are out of order, or twice")
-    _spans(piece.entry_start, rows, len(piece.entries), MAX_ENTRIES_BYTES, "entries", least=1)
-    _require(len(piece.rejected) <= MAX_PIECE_REJECTIONS, f"over {MAX_PIECE_REJECTIONS} rejections")
-    details = all(len(r.detail.encode()) <= MAX_DETAIL_BYTES for r in piece.rejected)
-    _require(details, f"a rejection's detail has at most {MAX_DETAIL_BYTES} bytes")
-
-
-def _spans(starts: Array, count: int, end: int, limit: int, name: str, least: int = 0) -> None:
-    """`starts` divides [0, end) into `count` parts of `least` to `limit`."""
-    _require(len(starts) == count + 1, f"{name} have a start each, and an end")
-    lengths = np.diff(starts.astype(np.int64))
-    _require(not starts[0] and int(starts[-1]) == end, f"{name} start at 0 and end where they end")
-    _require(not count or least <= int(lengths.min()) <= int(lengths.max()) <= limit, f"{name} have {least} to {limit}")
-
-
-def _below(values: Array, limit: int) -> bool:
-    return not len(values) or 0 <= int(values.min()) <= int(values.max()) < limit
-
-
-def _ascending(events: Array, starts: Array) -> bool:
-    """Within each recipient's rows."""
-    rising = np.diff(events.astype(np.int64)) > 0
-    rising[starts[1:-1].astype(np.int64) - 1] = True
-    return bool(rising.all())
-
-
-def _require(holds: bool, problem: str) -> None:
-    if not holds:
-        raise cbor.refused(problem)
+    return typed.rejection(value[1:], typed.whole(value[0], "partition", MAX_PARTITION))

@@ -13,11 +13,12 @@ columns.
 from __future__ import annotations
 
 import struct
-from typing import Final
+from typing import Any, Final
 
+import numpy.typing as npt
 import pyarrow as pa
 
-from sealcast.errors import EventRejected
+from sealcast.errors import EventRejected, Misuse
 from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH
 from sealcast.model.schema import Schema, Type
 from sealcast.wire.limits import SALT_BYTES
@@ -28,9 +29,6 @@ RECORD_AT: Final = 1 + SALT_BYTES
 TRAILER_BYTES: Final = 5
 
 MIN_INT64: Final = -(2**63)
-#: The calendar's first and last microsecond, 0001-01-01 and 9999-12-31, since 1970.
-MIN_TIMESTAMP: Final = -62_135_596_800_000_000
-MAX_TIMESTAMP: Final = 253_402_300_799_999_999
 
 _CELL: Final = {
     Type.INT: "q",
@@ -70,6 +68,18 @@ class Layout:
 def arrow_schema(schema: Schema) -> pa.Schema:
     """The physical columns of a schema's events."""
     return pa.schema([pa.field(a.name, _ARROW[a.type]) for a in schema.attributes])
+
+
+def check_columns(columns: pa.RecordBatch, wanted: pa.Schema) -> None:
+    """Misuse unless these are the physical columns of a schema's events."""
+    if columns.schema.names != wanted.names or columns.schema.types != wanted.types:
+        raise Misuse(f"the columns are to be those of the schema, {', '.join(wanted.names)}, in physical types")
+
+
+def plain(array: pa.Array) -> npt.NDArray[Any]:
+    """An Arrow array as numpy has it."""
+    values: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return values
 
 
 def content_type_bytes(text: str) -> bytes:

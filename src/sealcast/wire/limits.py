@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from sealcast.model.event import MAX_PAYLOAD_BYTES
+from sealcast.model.moments import LAST
 
 # --- frames -----------------------------------------------------------------------------------
 
@@ -17,7 +18,7 @@ MAX_BODY_BYTES: Final = MAX_FRAME_BYTES - 4096
 MAX_PUBLISHER_BYTES: Final = 256
 #: Sequence numbers and times stay below what a signed 64-bit integer holds.
 MAX_SEQUENCE: Final = 2**63 - 1 - MAX_EVENTS_PER_FRAME
-MAX_TIME_MICROS: Final = 253_402_300_799_999_999  # the last microsecond of the year 9999
+MAX_TIME_MICROS: Final = LAST
 MAX_EPOCH: Final = 2**32 - 1
 
 # --- messages ---------------------------------------------------------------------------------

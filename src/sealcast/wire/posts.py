@@ -16,24 +16,12 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from sealcast.errors import FrameRejected, Misuse
-from sealcast.wire import cbor, cose
+from sealcast.wire import cbor, cose, headers, limits
 from sealcast.wire.frame import DIGEST_BYTES, TOPIC_BYTES, token_digest
-from sealcast.wire.limits import (
-    MAX_ELEMENT_BYTES,
-    MAX_EPOCH,
-    MAX_FILTER_SLOTS,
-    MAX_FILTER_TOKENS,
-    MAX_GENERATION,
-    MAX_PATH_HOPS,
-    MAX_POST_BYTES,
-    MAX_POST_FILTERS,
-    MAX_POST_NUMBER,
-    MAX_PUBLISHER_BYTES,
-    MAX_TOKEN_BYTES,
-)
+from sealcast.wire.headers import HeaderFormat, is_name
 
 MAGIC: Final = "sealcast-post"
 VERSION: Final = 1
@@ -84,21 +72,23 @@ class Header:
     token: bytes
 
 
-_LABELS: Final = {
-    1: "topic",
-    2: "receiver",
-    3: "sender",
-    4: "publisher",
-    5: "epoch",
-    6: "generation",
-    7: "number",
-    8: "fresh",
-    9: "body",
-    10: "token",
-}
-_BYTES_FIELDS: Final = {"topic": TOPIC_BYTES, "body": DIGEST_BYTES, "token": DIGEST_BYTES}
-_NAMES: Final = ("receiver", "sender", "publisher")
-_INT_FIELDS: Final = {"epoch": MAX_EPOCH, "generation": MAX_GENERATION, "number": MAX_POST_NUMBER}
+_HEADERS: Final = HeaderFormat(
+    Header,
+    "a post's header",
+    SIGNATURE_CONTEXT,
+    {
+        "topic": headers.byte_string(TOPIC_BYTES),
+        "receiver": headers.name,
+        "sender": headers.name,
+        "publisher": headers.name,
+        "epoch": headers.whole(0, limits.MAX_EPOCH),
+        "generation": headers.whole(0, limits.MAX_GENERATION),
+        "number": headers.whole(0, limits.MAX_POST_NUMBER),
+        "fresh": headers.truth,
+        "body": headers.byte_string(DIGEST_BYTES),
+        "token": headers.byte_string(DIGEST_BYTES),
+    },
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,16 +123,18 @@ def digest(data: bytes) -> bytes:
 
 def to_be_signed(header: Header) -> bytes:
     """The bytes that the sender signs."""
-    return cose.sig_structure(cose.SIGN1_PROTECTED, SIGNATURE_CONTEXT, _encode_header(header))
+    return _HEADERS.to_be_signed(header)
 
 
 def encode(header: Header, signature: bytes, body: bytes, token: bytes = b"") -> bytes:
     """The post, with the signature made over `to_be_signed(header)`."""
     if header.body != digest(body) or header.token != token_digest(token):
         raise Misuse("a post's header names its own body and token")
-    data = cbor.encode([MAGIC, VERSION, token, cose.encode_sign1(_encode_header(header), signature), body])
-    if len(data) > MAX_POST_BYTES or len(token) > MAX_TOKEN_BYTES:
-        raise Misuse(f"a post has at most {MAX_POST_BYTES} bytes, not {len(data)}", hint="send its filters in several")
+    data = cbor.encode([MAGIC, VERSION, token, cose.encode_sign1(_HEADERS.encode(header), signature), body])
+    if len(data) > limits.MAX_POST_BYTES or len(token) > limits.MAX_TOKEN_BYTES:
+        raise Misuse(
+            f"a post has at most {limits.MAX_POST_BYTES} bytes, not {len(data)}", hint="send its filters in several"
+        )
     return data
 
 
@@ -153,7 +145,7 @@ def batches(filters: Sequence[Filter]) -> list[Sequence[Filter]]:
     for at, each in enumerate(filters):
         more = sum(len(token) + 3 for slot in each.slots for token in slot) + 3 * len(each.slots)
         more += sum(len(name.encode()) + 2 for name in each.path) + 8
-        if at > start and (at - start == MAX_POST_FILTERS or size + more > _BODY_BYTES):
+        if at > start and (at - start == limits.MAX_POST_FILTERS or size + more > _BODY_BYTES):
             found.append(filters[start:at])
             start, size = at, 0
         size += more
@@ -161,7 +153,7 @@ def batches(filters: Sequence[Filter]) -> list[Sequence[Filter]]:
 
 
 #: What is left for filters beside the largest header and token.
-_BODY_BYTES: Final = MAX_POST_BYTES - 8192
+_BODY_BYTES: Final = limits.MAX_POST_BYTES - 8192
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -169,64 +161,26 @@ _BODY_BYTES: Final = MAX_POST_BYTES - 8192
 
 def parse(data: bytes) -> Post:
     """Take a post apart; FrameRejected (`frame` or `version`) when it is not one."""
-    outer = cbor.decode(data, max_bytes=MAX_POST_BYTES, max_depth=1, max_items=8)
-    match outer:
-        case [str(magic), int(version), bytes(token), bytes(signed), bytes(body)] if magic == MAGIC:
+    outer = cbor.decode(data, max_bytes=limits.MAX_POST_BYTES, max_depth=1, max_items=8)
+    match cbor.versioned(outer, MAGIC, VERSION, "a post"):
+        case [bytes(token), bytes(signed), bytes(body)]:
             pass
-        case [str(magic), int(version), *_] if magic == MAGIC and version != VERSION:
-            raise FrameRejected("version", f"a post of version {version}; this release reads version {VERSION}")
         case _:
             raise cbor.refused("not a post")
-    if version != VERSION or version is True:
-        raise FrameRejected("version", f"a post of version {version}; this release reads version {VERSION}")
-    if len(token) > MAX_TOKEN_BYTES:
-        raise cbor.refused(f"a token has at most {MAX_TOKEN_BYTES} bytes, not {len(token)}")
-    message = cose.parse_sign1(signed)
-    header = _parse_header(message.payload)
-    if header.token != token_digest(token):
+    if len(token) > limits.MAX_TOKEN_BYTES:
+        raise cbor.refused(f"a token has at most {limits.MAX_TOKEN_BYTES} bytes, not {len(token)}")
+    about = _HEADERS.parse(signed)
+    if about.header.token != token_digest(token):
         raise cbor.refused("the token is not the one that the sender signed for")
-    if header.body != digest(body):
+    if about.header.body != digest(body):
         raise cbor.refused("the body is not the one that the sender signed")
-    # Decoding was strict, so these are the only bytes this payload can have: nothing is re-encoded.
-    to_sign = cose.sig_structure(cose.SIGN1_PROTECTED, SIGNATURE_CONTEXT, message.payload)
-    return Post(header, _parse_body(body), token, message.signature, to_sign)
-
-
-def _parse_header(payload: bytes) -> Header:
-    fields = cbor.decode(payload, max_depth=1, max_items=32)
-    if not isinstance(fields, dict) or set(fields) != set(_LABELS):
-        raise cbor.refused(f"a post's header has the labels 1 to {len(_LABELS)}, each once")
-    return _header({_LABELS[int(label)]: value for label, value in fields.items()})
-
-
-def _header(fields: dict[str, Any]) -> Header:
-    for name, size in _BYTES_FIELDS.items():
-        if not isinstance(fields[name], bytes) or len(fields[name]) != size:
-            raise cbor.refused(f"{name} has {size} bytes")
-    for name, high in _INT_FIELDS.items():
-        value = fields[name]
-        if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= high:
-            raise cbor.refused(f"{name} is a whole number from 0 to {high}")
-    for name in _NAMES:
-        if not _is_name(fields[name]):
-            raise cbor.refused(f"{name} is text of 1 to {MAX_PUBLISHER_BYTES} bytes")
-    if not isinstance(fields["fresh"], bool):
-        raise cbor.refused("fresh is true or false")
-    return Header(**fields)
-
-
-def _encode_header(header: Header) -> bytes:
-    try:
-        _header({name: getattr(header, name) for name in _LABELS.values()})
-    except FrameRejected as error:
-        raise Misuse(f"this header is none: {error.message}") from None
-    return cbor.encode({label: getattr(header, name) for label, name in _LABELS.items()})
+    return Post(about.header, _parse_body(body), token, about.signature, about.to_be_signed)
 
 
 def _parse_body(body: bytes) -> tuple[PostedFilter, ...]:
-    messages = cbor.decode(body, max_bytes=MAX_POST_BYTES, max_depth=4)
-    if not isinstance(messages, list) or len(messages) > MAX_POST_FILTERS:
-        raise cbor.refused(f"a post has at most {MAX_POST_FILTERS} filters")
+    messages = cbor.decode(body, max_bytes=limits.MAX_POST_BYTES, max_depth=4)
+    if not isinstance(messages, list) or len(messages) > limits.MAX_POST_FILTERS:
+        raise cbor.refused(f"a post has at most {limits.MAX_POST_FILTERS} filters")
     return tuple(map(_filter, messages))
 
 
@@ -236,13 +190,13 @@ def _filter(message: object) -> PostedFilter:
             pass
         case _:
             raise cbor.refused("a filter has slots, a path, and says whether it ends")
-    if not 0 < len(path) <= MAX_PATH_HOPS or not all(map(_is_name, path)) or len(set(path)) != len(path):
-        raise cbor.refused(f"a path has 1 to {MAX_PATH_HOPS} names, none twice")
-    if not 0 < len(slots) <= MAX_FILTER_SLOTS:
-        raise cbor.refused(f"a filter has 1 to {MAX_FILTER_SLOTS} slots")
+    if not 0 < len(path) <= limits.MAX_PATH_HOPS or not all(map(is_name, path)) or len(set(path)) != len(path):
+        raise cbor.refused(f"a path has 1 to {limits.MAX_PATH_HOPS} names, none twice")
+    if not 0 < len(slots) <= limits.MAX_FILTER_SLOTS:
+        raise cbor.refused(f"a filter has 1 to {limits.MAX_FILTER_SLOTS} slots")
     found = tuple(_slot(slot) for slot in slots)
-    if sum(map(len, found)) > MAX_FILTER_TOKENS:
-        raise cbor.refused(f"a filter has at most {MAX_FILTER_TOKENS} tokens")
+    if sum(map(len, found)) > limits.MAX_FILTER_TOKENS:
+        raise cbor.refused(f"a filter has at most {limits.MAX_FILTER_TOKENS} tokens")
     # One order, which tells nothing: slots and tokens as they were asked for would tell what they are about.
     if any(a > b for a, b in pairwise(found)):
         raise cbor.refused("the slots of a filter are sorted")
@@ -253,12 +207,8 @@ def _slot(slot: object) -> tuple[bytes, ...]:
     if not isinstance(slot, list) or not slot:
         raise cbor.refused("a slot has a token at least")
     for token in slot:
-        if not isinstance(token, bytes) or not MIN_ELEMENT_BYTES <= len(token) <= MAX_ELEMENT_BYTES:
-            raise cbor.refused(f"a token has {MIN_ELEMENT_BYTES} to {MAX_ELEMENT_BYTES} bytes")
+        if not isinstance(token, bytes) or not MIN_ELEMENT_BYTES <= len(token) <= limits.MAX_ELEMENT_BYTES:
+            raise cbor.refused(f"a token has {MIN_ELEMENT_BYTES} to {limits.MAX_ELEMENT_BYTES} bytes")
     if any(a >= b for a, b in pairwise(slot)):
         raise cbor.refused("the tokens of a slot are sorted, none twice")
     return tuple(slot)
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value.encode()) <= MAX_PUBLISHER_BYTES

@@ -20,20 +20,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sealcast.errors import EventRejected, Misuse
+from sealcast.model import moments
 from sealcast.model.event import DEFAULT_CONTENT_TYPE, MAX_PAYLOAD_BYTES
 from sealcast.model.schema import Attribute, Physical, Schema, Type, Value
 from sealcast.wire import columns as vectorised
 from sealcast.wire.columns import Decoded
 from sealcast.wire.domain import check_domain
 from sealcast.wire.layout import (
-    MAX_TIMESTAMP,
     MIN_INT64,
-    MIN_TIMESTAMP,
     RECORD_AT,
     TRAILER_BYTES,
     Layout,
     arrow_schema,
+    check_columns,
     content_type_bytes,
+    plain,
 )
 from sealcast.wire.limits import MAX_MESSAGE_BYTES, SALT_BYTES
 
@@ -109,10 +110,7 @@ class RecordCodec:
     ) -> list[bytes]:
         """The messages of physical columns that passed `check_domain`: for a publisher on Arrow."""
         count, layout = columns.num_rows, self.layout
-        if columns.schema.names != layout.arrow_schema.names or columns.schema.types != layout.arrow_schema.types:
-            raise Misuse(
-                f"the columns are to be those of the schema, {', '.join(self.schema.names)}, in physical types"
-            )
+        check_columns(columns, layout.arrow_schema)
         salts = fresh_salts(count) if salts is None else salts
         if len(payloads) != count or payloads.null_count or len(salts) != SALT_BYTES * count:
             raise Misuse("encode_columns takes a payload and a salt for each event")
@@ -124,7 +122,7 @@ class RecordCodec:
         fixed[:, 1:RECORD_AT] = np.frombuffer(salts, dtype=np.uint8).reshape(count, SALT_BYTES)
         for j, attribute in enumerate(self.schema.attributes):
             column = columns.column(j)
-            fixed[:, RECORD_AT + j // 8] |= _numpy(column.is_valid()).astype(np.uint8) << (j % 8)
+            fixed[:, RECORD_AT + j // 8] |= plain(column.is_valid()).astype(np.uint8) << (j % 8)
             _put(fixed, layout.cell_at[j], _cells(attribute, column))
         _check_payload(int(_put(fixed, layout.fixed_bytes - 4, _lengths(payloads)).max()))
         _put(fixed, layout.fixed_bytes - TRAILER_BYTES, _lengths(kinds).astype(np.uint8))
@@ -193,7 +191,7 @@ def _value(attribute: Attribute, cell: Any, text: bytes, present: bool) -> Value
             if not math.isfinite(cell) or (cell == 0 and math.copysign(1, cell) < 0):
                 raise _refused(attribute, "is not a finite number, or a zero with a sign")
             return float(cell)
-        case Type.TIMESTAMP if not MIN_TIMESTAMP <= cell <= MAX_TIMESTAMP:
+        case Type.TIMESTAMP if not moments.FIRST <= cell <= moments.LAST:
             raise _refused(attribute, "is outside the calendar's years 1 to 9999")
         case Type.DECIMAL if cell == MIN_INT64:
             raise _refused(attribute, "does not fit")
@@ -230,20 +228,15 @@ def _cells(attribute: Attribute, column: pa.Array) -> vectorised.Cells:
         case Type.STRING:
             return _lengths(pc.fill_null(column, ""))
         case Type.BOOL:
-            return _numpy(pc.fill_null(column, False)).astype(np.uint8)
+            return plain(pc.fill_null(column, False)).astype(np.uint8)
         case Type.FLOAT:
-            return (_numpy(pc.fill_null(column, 0.0)) + 0.0).astype("<f8")
+            return (plain(pc.fill_null(column, 0.0)) + 0.0).astype("<f8")
         case _:
-            return _numpy(pc.fill_null(column, 0)).astype("<i8")
-
-
-def _numpy(array: pa.Array) -> vectorised.Cells:
-    plain: vectorised.Cells = array.to_numpy(zero_copy_only=False)
-    return plain
+            return plain(pc.fill_null(column, 0)).astype("<i8")
 
 
 def _lengths(array: pa.Array) -> vectorised.Cells:
-    return _numpy(pc.binary_length(array)).astype("<u4")
+    return plain(pc.binary_length(array)).astype("<u4")
 
 
 def _put(fixed: vectorised.Bytes, at: int, cell: vectorised.Cells) -> vectorised.Cells:

@@ -24,30 +24,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 
-from sealcast.errors import Bug, FrameRejected
+from sealcast.errors import Bug
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.model.stages import FrameProof
 from sealcast.primitives.aead import COMMITMENT_BYTES, MAX_OFFSET, MAX_PARTITION, WRAPPED_BYTES
-from sealcast.wire import cbor, typed
+from sealcast.wire import cbor, limits, typed
 from sealcast.wire.consistency import check
-from sealcast.wire.limits import (
-    KEY_ID_BYTES,
-    MAX_COUNTS,
-    MAX_EPOCH,
-    MAX_EVENTS_PER_FRAME,
-    MAX_PIECE_BYTES,
-    MAX_PIECE_FRAMES,
-    MAX_PIECE_REJECTIONS,
-    TABLE_NAME_BYTES,
-)
 from sealcast.wire.mailboxes import FIELDS, Mailboxes
-from sealcast.wire.typed import UINT8, UINT32, UINT64, Array, array, listed, raw, whole
+from sealcast.wire.typed import UINT8, UINT32, UINT64, Array, listed, raw, whole
 
 __all__ = ["Array", "FrameProof", "SealedPiece", "encode", "parse"]
 
@@ -167,7 +157,7 @@ class SealedPiece:
     def tables_for(self, slot: int) -> Iterator[tuple[bytes, int, bytes]]:
         """Parts of tables given to a subscriber: the table's name, its tile, and the part sealed for the subscriber."""
         for at in np.flatnonzero(self.table_slot == slot).tolist():
-            name = bytes(self.table_names[TABLE_NAME_BYTES * at : TABLE_NAME_BYTES * (at + 1)])
+            name = bytes(self.table_names[limits.TABLE_NAME_BYTES * at : limits.TABLE_NAME_BYTES * (at + 1)])
             part = bytes(self.table_parts[int(self.table_start[at]) : int(self.table_start[at + 1])])
             yield name, int(self.table_tile[at]), part
 
@@ -194,7 +184,7 @@ class SealedPiece:
         return bytes(self.commitments[COMMITMENT_BYTES * event : COMMITMENT_BYTES * (event + 1)])
 
     def key_id(self, key: int) -> bytes:
-        return bytes(self.key_ids[KEY_ID_BYTES * key : KEY_ID_BYTES * (key + 1)])
+        return bytes(self.key_ids[limits.KEY_ID_BYTES * key : limits.KEY_ID_BYTES * (key + 1)])
 
     def wrap(self, use: int) -> bytes:
         """The content key of a wrapped event, under the key of that use."""
@@ -290,57 +280,45 @@ _RAW: Final = {
     43: "member_bits",
 }
 _INTS: Final = {
-    2: ("epoch", MAX_EPOCH),
+    2: ("epoch", limits.MAX_EPOCH),
     3: ("version", 2**63 - 1),
     4: ("partition", MAX_PARTITION),
     5: ("first_offset", MAX_OFFSET),
     6: ("end_offset", MAX_OFFSET + 1),
 }
-_FRAMES, _REJECTED, _COUNTS = 7, 26, 27
-_LABELS: Final = frozenset({*_ARRAYS, *_RAW, *_INTS, _FRAMES, _REJECTED, _COUNTS})
-_MAX_ITEMS: Final = 128 + 5 * MAX_PIECE_FRAMES + 6 * MAX_PIECE_REJECTIONS + 2 * MAX_COUNTS
+_FORMAT: Final = typed.PieceFormat(
+    make=SealedPiece,
+    check=check,
+    what="a sealed piece",
+    magic=MAGIC,
+    version=VERSION,
+    arrays=_ARRAYS,
+    raw=_RAW,
+    ints=_INTS,
+    others={7: "frames", 26: "rejected", 27: "counts"},
+    max_items=128 + 5 * limits.MAX_PIECE_FRAMES + 6 * limits.MAX_PIECE_REJECTIONS + 2 * limits.MAX_COUNTS,
+)
 
 
 def encode(piece: SealedPiece) -> bytes:
     """The bytes of a piece: a pure function of it. A piece that contradicts itself is a bug and is never written."""
-    try:
-        check(piece)
-    except FrameRejected as error:
-        raise Bug(f"a sealed piece of our own making: {error.message}") from None
-    fields: dict[int, object] = {label: getattr(piece, name) for label, (name, _) in _INTS.items()}
-    fields |= {label: bytes(getattr(piece, name)) for label, name in _RAW.items()}
-    for label, (name, kind) in _ARRAYS.items():
-        fields[label] = typed.tagged(getattr(piece, name), kind)
-    fields[_FRAMES] = [[f.offset, f.count, f.signed, f.nodes] for f in piece.frames]
-    fields[_REJECTED] = [[r.position.offset, r.position.row, str(r.reason), r.detail, r.events] for r in piece.rejected]
-    fields[_COUNTS] = dict(piece.counts)
-    data = cbor.encode([MAGIC, VERSION, fields])
-    if len(data) > MAX_PIECE_BYTES:
-        raise Bug(f"a sealed piece of {len(data)} bytes; {MAX_PIECE_BYTES} are allowed")
-    return data
+    return _FORMAT.encode(
+        piece,
+        frames=[[f.offset, f.count, f.signed, f.nodes] for f in piece.frames],
+        rejected=list(map(typed.rejected, piece.rejected)),
+        counts=dict(piece.counts),
+    )
 
 
 def parse(data: Raw) -> SealedPiece:
     """Read a piece without copying its arrays or bodies; FrameRejected when it is none or contradicts itself."""
-    outer = cbor.decode(data, max_bytes=MAX_PIECE_BYTES, max_depth=4, max_items=_MAX_ITEMS, tags=typed.TAGS, views=True)
-    if not isinstance(outer, list) or len(outer) < 2 or outer[0] != MAGIC:
-        raise cbor.refused("not a sealed piece")
-    if outer[1] != VERSION or isinstance(outer[1], bool):
-        raise FrameRejected("version", f"a sealed piece of version {outer[1]!r}; this release reads {VERSION}")
-    if len(outer) != 3 or not isinstance(outer[2], dict) or set(outer[2]) != _LABELS:
-        raise cbor.refused(f"a sealed piece has the labels 1 to {len(_LABELS)}, each once")
-    given = outer[2]
-    fields: dict[str, Any] = {name: raw(given[label], name) for label, name in _RAW.items()}
-    fields |= {name: whole(given[label], name, limit) for label, (name, limit) in _INTS.items()}
-    fields |= {name: array(given[label], name, kind) for label, (name, kind) in _ARRAYS.items()}
+    fields = _FORMAT.fields(data)
     fields["topic"] = bytes(fields["topic"])
-    fields["frames"] = tuple(map(_frame, listed(given[_FRAMES], "frames", MAX_PIECE_FRAMES)))
-    rejections = listed(given[_REJECTED], "rejected", MAX_PIECE_REJECTIONS)
+    fields["frames"] = tuple(map(_frame, listed(fields["frames"], "frames", limits.MAX_PIECE_FRAMES)))
+    rejections = listed(fields["rejected"], "rejected", limits.MAX_PIECE_REJECTIONS)
     fields["rejected"] = tuple(_rejection(r, fields["partition"]) for r in rejections)
-    fields["counts"] = typed.counts(given[_COUNTS])
-    piece = SealedPiece(**fields)
-    check(piece)
-    return piece
+    fields["counts"] = typed.counts(fields["counts"])
+    return _FORMAT.made(fields)
 
 
 # --- the parts ----------------------------------------------------------------------------------
@@ -349,13 +327,11 @@ def parse(data: Raw) -> SealedPiece:
 def _frame(value: object) -> FrameProof:
     if not isinstance(value, list) or len(value) != 4:
         raise cbor.refused("a frame's proof is offset, count, signed header and nodes")
-    offset, count = whole(value[0], "offset", MAX_OFFSET), whole(value[1], "count", MAX_EVENTS_PER_FRAME)
+    offset, count = whole(value[0], "offset", MAX_OFFSET), whole(value[1], "count", limits.MAX_EVENTS_PER_FRAME)
     return FrameProof(offset, bytes(raw(value[2], "signed")), count, bytes(raw(value[3], "nodes")))
 
 
 def _rejection(value: object, partition: int) -> Rejection:
     if not isinstance(value, list) or len(value) != 5:
         raise cbor.refused("a rejection is offset, row, reason, detail and events")
-    offset, row, reason, detail, events = value
-    position = Position(partition, whole(offset, "offset", MAX_OFFSET), typed.row(row))
-    return typed.rejection(reason, detail, events, position)
+    return typed.rejection(value, partition)

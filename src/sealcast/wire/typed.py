@@ -1,17 +1,23 @@
-"""Arrays and small parts that pieces are made of, on the wire: what they are checked for when they are read."""
+"""What sealed pieces and hop pieces share on the wire: their envelope, typed arrays (RFC 8746) and small parts.
+
+`PieceFormat` writes and reads the fields of a piece by tables; what no table holds, each kind of piece adds itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
+from sealcast.errors import Bug, FrameRejected
 from sealcast.model.event import Position
 from sealcast.model.rejection import Reason, Rejection
+from sealcast.primitives.aead import MAX_OFFSET
 from sealcast.wire import cbor
-from sealcast.wire.limits import MAX_COUNTS, MAX_EVENTS_PER_FRAME
+from sealcast.wire.limits import MAX_COUNTS, MAX_EVENTS_PER_FRAME, MAX_PIECE_BYTES
 
 #: RFC 8746: u8; u32 and u64, little-endian.
 UINT8, UINT32, UINT64 = 64, 70, 71
@@ -54,17 +60,22 @@ def listed(value: object, name: str, limit: int) -> list[Any]:
     return value
 
 
-def rejection(reason: object, detail: object, events: object, position: Position) -> Rejection:
+def rejected(rejection: Rejection) -> list[object]:
+    """A rejection as it is written, but for its partition."""
+    at = rejection.position
+    return [at.offset, at.row, str(rejection.reason), rejection.detail, rejection.events]
+
+
+def rejection(value: list[Any], partition: int) -> Rejection:
+    """The rejection that `rejected` wrote. Its row is -1 when it is about the whole frame."""
+    offset, row, reason, detail, events = value
+    row = -1 if row == -1 else whole(row, "row", MAX_EVENTS_PER_FRAME - 1)
+    position = Position(partition, whole(offset, "offset", MAX_OFFSET), row)
     if not isinstance(reason, str) or reason not in Reason._value2member_map_:
         raise cbor.refused("a rejection's reason is one of those that admission has")
     if not isinstance(detail, str):
         raise cbor.refused("a rejection's detail is text")
     return Rejection(position, Reason(reason), detail, whole(events, "events", MAX_EVENTS_PER_FRAME))
-
-
-def row(value: object) -> int:
-    """Of a rejection: -1 when it is about the whole frame."""
-    return -1 if value == -1 else whole(value, "row", MAX_EVENTS_PER_FRAME - 1)
 
 
 def counts(value: object) -> dict[str, int]:
@@ -76,3 +87,61 @@ def counts(value: object) -> dict[str, int]:
 def starts(lengths: Iterable[int]) -> npt.NDArray[np.int64]:
     """Where each of the parts of those lengths starts, and the end."""
     return np.concatenate(([0], np.cumsum(np.fromiter(lengths, np.int64), dtype=np.int64)))
+
+
+Piece = TypeVar("Piece")
+
+
+@dataclass(frozen=True, slots=True)
+class PieceFormat(Generic[Piece]):
+    """The bytes of one kind of piece: `[magic, version, {label: field}]`, checked as a whole by `check`."""
+
+    make: Callable[..., Piece]
+    check: Callable[[Piece], None]
+    what: str
+    magic: str
+    version: int
+    #: Label, field, and the kind of array it is on the wire.
+    arrays: Mapping[int, tuple[str, int]]
+    raw: Mapping[int, str]
+    #: Label, field, and the most that it can be.
+    ints: Mapping[int, tuple[str, int]]
+    #: Label and field of what the kind of piece writes and reads itself.
+    others: Mapping[int, str]
+    max_items: int
+
+    def encode(self, piece: Piece, **others: object) -> bytes:
+        """The bytes of a piece. A piece that contradicts itself is a bug and is never written."""
+        try:
+            self.check(piece)
+        except FrameRejected as error:
+            raise Bug(f"{self.what} of our own making: {error.message}") from None
+        fields: dict[int, object] = {label: others[name] for label, name in self.others.items()}
+        fields |= {label: getattr(piece, name) for label, (name, _) in self.ints.items()}
+        fields |= {label: bytes(getattr(piece, name)) for label, name in self.raw.items()}
+        fields |= {label: tagged(getattr(piece, name), kind) for label, (name, kind) in self.arrays.items()}
+        data = cbor.encode([self.magic, self.version, fields])
+        if len(data) > MAX_PIECE_BYTES:
+            raise Bug(f"{self.what} of {len(data)} bytes; {MAX_PIECE_BYTES} are allowed")
+        return data
+
+    def fields(self, data: bytes | memoryview) -> dict[str, Any]:
+        """The fields by name, none of them copied. `others` are as they came: the kind of piece reads them itself."""
+        outer = cbor.decode(
+            data, max_bytes=MAX_PIECE_BYTES, max_depth=4, max_items=self.max_items, tags=TAGS, views=True
+        )
+        rest = cbor.versioned(outer, self.magic, self.version, self.what)
+        labels = {*self.arrays, *self.raw, *self.ints, *self.others}
+        if len(rest) != 1 or not isinstance(rest[0], dict) or set(rest[0]) != labels:
+            raise cbor.refused(f"{self.what} has the labels 1 to {len(labels)}, each once")
+        given = rest[0]
+        found: dict[str, Any] = {name: raw(given[label], name) for label, name in self.raw.items()}
+        found |= {name: whole(given[label], name, limit) for label, (name, limit) in self.ints.items()}
+        found |= {name: array(given[label], name, kind) for label, (name, kind) in self.arrays.items()}
+        return found | {name: given[label] for label, name in self.others.items()}
+
+    def made(self, fields: dict[str, Any]) -> Piece:
+        """The piece of all its fields, if it does not contradict itself."""
+        piece = self.make(**fields)
+        self.check(piece)
+        return piece

@@ -43,7 +43,14 @@ from sealcast.control.center.requests import (
 )
 from sealcast.control.center.standing import NOTHING_KNOWN, Standing
 from sealcast.control.service import Answer
-from sealcast.errors import FilterRejected, FrameRejected, Misuse, ParameterRejected, Rejected, SchemaRejected
+from sealcast.errors import (
+    FilterRejected,
+    FrameRejected,
+    Misuse,
+    ParameterRejected,
+    ReasonedRejection,
+    SchemaRejected,
+)
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.certificates.certificate import Certificate
@@ -83,17 +90,10 @@ class CenterReason(StrEnum):
     PROOF = "proof"
 
 
-class CenterRejected(Rejected):
+class CenterRejected(ReasonedRejection[CenterReason]):
     """A request that a key center refuses."""
 
     code = "center"
-
-    def __init__(self, reason: CenterReason, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.reason = reason
-
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": str(self.reason)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from typing import Any, Final
 
@@ -172,7 +172,7 @@ def _take_tables(facts: Facts, path: str, source: _Source) -> dict[int, Table]:
     tables: dict[int, Table] = {}
     for key, given in facts.items():
         kind = "int64" if given["kind"] != "edges" else np.dtype(source.axes[int(key)].dtype).name
-        grid = Grid.restored(given, source.take(f"{path}/axis{key}/grid", kind))
+        grid = Grid(**given, table=source.take(f"{path}/axis{key}/grid", kind))
         words = source.take(f"{path}/axis{key}/table", "uint64", 3)
         source.same(words.shape[0], grid.count + 1, f"{path}/axis{key}/table")
         if grid.kind == "cells":
@@ -205,7 +205,7 @@ def _put_part(part: Part, path: str, arrays: dict[str, Array]) -> Facts:
     facts: Facts = {"plain": part.plain, "sides": _put_sides(finder.sides, path, arrays)}
     if isinstance(finder, Postings):
         arrays[f"{path}/starts"] = finder.starts
-        return {**facts, "axis": finder.axis, "keys": finder.keys.facts()}
+        return {**facts, "axis": finder.axis, "keys": asdict(finder.keys)}
     for a, coarse in finder.coarse.items():
         arrays[f"{path}/axis{a}/coarse"] = coarse
     return {**facts, "tables": _put_tables(finder.tables, path, arrays)}

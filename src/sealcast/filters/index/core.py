@@ -16,14 +16,14 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sealcast.errors import Misuse
-from sealcast.filters.bits import Words, words_for
+from sealcast.filters.bits import Words, runs, starts, words_for
 from sealcast.filters.cost import walk
 from sealcast.filters.index import plan
 from sealcast.filters.index.blocks import Blocks
 from sealcast.filters.index.boxes import Ids
 from sealcast.filters.index.compile import NO_RESIDUAL, Compiled, compiled
 from sealcast.filters.index.dense import Dense
-from sealcast.filters.index.extract import bit_of, runs, set_bits
+from sealcast.filters.index.extract import bit_of, set_bits
 from sealcast.filters.index.postings import Postings
 from sealcast.filters.tree import Condition, XPath
 from sealcast.filters.vector import Evaluator
@@ -286,11 +286,9 @@ def _fan(boxes: Compiled, direct: Ids, served: NDArray[np.bool_]) -> tuple[Fan, 
     subscription = subscribers[runs(begins[boxes.owners], per_box)]
     box = np.repeat(np.arange(count), per_box)
     done = served[subscription] & (direct[subscription] == box)
-    starts = np.zeros(count + 1, np.int64)
-    np.cumsum(np.bincount(box[~done], minlength=count), out=starts[1:])
     single = np.bincount(boxes.owners, minlength=1)[boxes.owners] == 1
     plain = single & (boxes.residual_of == NO_RESIDUAL)
-    return Fan(starts, subscription[~done]), plain
+    return Fan(starts(box[~done], count), subscription[~done]), plain
 
 
 def _parts(left: Ids, plain: NDArray[np.bool_], boxes: Compiled, estimate: plan.Estimate, fan: Fan) -> list[Part]:

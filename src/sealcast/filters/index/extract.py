@@ -35,10 +35,3 @@ def set_bits(words: Words, base: Ids, label: Ids) -> tuple[Ids, Ids]:
 def bit_of(positions: Ids) -> Words:
     """Each position's bit within its word."""
     return np.left_shift(np.uint64(1), (positions & 63).astype(np.uint64))
-
-
-def runs(starts: Ids, counts: Ids) -> Ids:
-    """`starts[0], starts[0] + 1, ...` (counts[0] numbers), then those of the next run."""
-    ends = np.cumsum(counts)
-    total = int(ends[-1]) if ends.size else 0
-    return np.repeat(starts - (ends - counts), counts) + np.arange(total)

@@ -12,7 +12,6 @@ bounds, may hold some of the buckets of its bounds, and holds nothing else.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -75,10 +74,6 @@ class Grid:
     def facts(self) -> dict[str, Any]:
         """All but the table, for JSON."""
         return {"kind": self.kind, "count": self.count, "origin": self.origin, "scale": self.scale}
-
-    @classmethod
-    def restored(cls, facts: Mapping[str, Any], table: Numbers) -> Grid:
-        return cls(facts["kind"], facts["count"], facts["origin"], facts["scale"], table)
 
 
 def _cells(bounds: Numbers, origin: float, scale: float, most: int) -> Grid | None:

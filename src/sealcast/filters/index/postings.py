@@ -16,8 +16,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from sealcast.filters.bits import runs, starts
 from sealcast.filters.index.boxes import Ids, Side, holding
-from sealcast.filters.index.extract import runs
 from sealcast.filters.vector.axes import Axis, Numbers, Places
 
 #: Cells that one narrow box may be posted under.
@@ -47,10 +47,6 @@ class Keys:
         with np.errstate(over="ignore"):  # beyond the last cell is beyond the last cell
             return np.clip((values - self.origin) * self.scale, 0, self.count - 1).astype(np.int64)
 
-    def facts(self) -> dict[str, object]:
-        """For JSON."""
-        return {"kind": self.kind, "count": self.count, "origin": self.origin, "scale": self.scale}
-
     @classmethod
     def hashed(cls, boxes: int) -> Keys:
         return cls("hashed", 1 << max(4, (_SPREAD * boxes - 1).bit_length()))
@@ -77,25 +73,21 @@ class Postings:
     @classmethod
     def build(cls, boxes: Ids, axis: int, keys: Keys, sides: Sequence[Side], axes: Sequence[Axis]) -> Postings:
         low, high = keys.of(sides[axis].low.take(boxes)), keys.of(sides[axis].high.take(boxes))
-        entry = np.repeat(boxes, high - low + 1)
         key = runs(low, high - low + 1)
-        order = np.argsort(key, kind="stable")
-        entry = entry[order]
-        starts = np.zeros(keys.count + 1, np.int64)
-        np.cumsum(np.bincount(key, minlength=keys.count), out=starts[1:])
+        entry = np.repeat(boxes, high - low + 1)[np.argsort(key, kind="stable")]
         kept = {axis: sides[axis].take(entry)}
         for a, other in enumerate(axes):
             side = sides[a].take(entry)
             if a != axis and side.constrained(other).any():
                 kept[a] = side
-        return cls(axis, keys, starts, entry, kept)
+        return cls(axis, keys, starts(key, keys.count), entry, kept)
 
     def match(self, places: Sequence[Places], labels: Ids) -> Iterator[tuple[Ids, Ids]]:
         """(entry, label of the event) of every pair that holds, part by part; no pair twice."""
         here = places[self.axis]
         keys = self.keys.of(here.values)
-        starts = self.starts.take(keys)
-        counts = self.starts.take(keys + 1) - starts
+        firsts = self.starts.take(keys)
+        counts = self.starts.take(keys + 1) - firsts
         if here.present is not None:
             counts *= here.present
         first = 0
@@ -103,7 +95,7 @@ class Postings:
         while first < labels.size:
             done = int(ends[first - 1]) if first else 0
             stop = max(first + 1, int(np.searchsorted(ends, done + _CHUNK_CANDIDATES, side="right")))
-            entries = runs(starts[first:stop], counts[first:stop])
+            entries = runs(firsts[first:stop], counts[first:stop])
             owners = np.repeat(np.arange(first, stop), counts[first:stop])
             entries, owners = holding(self.sides, entries, owners, places)
             yield entries, labels.take(owners)

@@ -6,46 +6,43 @@ Positions in the filter's text are not kept: nothing that matches events needs t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal, InvalidOperation
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 from sealcast.errors import Corrupt
 from sealcast.filters import tree
 from sealcast.filters.tree import Condition, Operand, Value
+from sealcast.model.moments import micros, moment
 
+#: Every node that a checked filter is made of; constants have their own form.
 _NODES: Final[dict[str, type]] = {
     node.__name__: node
-    for node in (
-        tree.And,
-        tree.Or,
-        tree.Not,
-        tree.Compare,
-        tree.Between,
-        tree.In,
-        tree.Like,
-        tree.IsNull,
-        tree.Truth,
-        tree.PathMatch,
-        tree.Regex,
-        tree.XPath,
-        tree.Name,
-        tree.Negate,
-        tree.Plus,
-        tree.Arithmetic,
-        tree.Predicate,
-    )
+    for node in get_args(Condition) + get_args(Operand)
+    if node is not tree.Literal and node is not tree.Now
 }
 _ENUMS: Final = {"Comparison": tree.Comparison, "ArithmeticOp": tree.ArithmeticOp}
 #: Says nothing about matching.
 _POSITIONS: Final = frozenset({"at", "end", "text"})
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+#: The types of constants: their name, and how they are written and read.
+_CONSTANTS: Final[dict[type, tuple[str, Callable[[Any], str], Callable[[str], Value]]]] = {
+    type(None): ("null", lambda _: "", lambda _: None),
+    bool: ("bool", str, lambda text: text == "True"),
+    int: ("int", hex, lambda text: int(text, 16)),
+    float: ("float", float.hex, float.fromhex),
+    Decimal: ("decimal", str, Decimal),
+    str: ("string", str, str),
+    datetime: ("timestamp", lambda value: str(micros(value)), lambda text: moment(int(text))),
+}
+_READ: Final = {name: read for name, _, read in _CONSTANTS.values()}
 
 
 def to_json(node: Condition | Operand) -> list[Any]:
     if isinstance(node, tree.Literal):
-        return ["Literal", *_constant(node.value)]
+        name, write, _ = _CONSTANTS[type(node.value)]
+        return ["Literal", name, write(node.value)]
     return [
         type(node).__name__,
         *(_field(getattr(node, field.name)) for field in fields(node) if field.name not in _POSITIONS),
@@ -82,41 +79,8 @@ def _field(value: object) -> object:
             return to_json(value)  # type: ignore[arg-type]
 
 
-def _constant(value: Value) -> tuple[str, str]:
-    match value:
-        case None:
-            return "null", ""
-        case bool():
-            return "bool", str(value)
-        case int():
-            return "int", hex(value)
-        case float():
-            return "float", value.hex()
-        case Decimal():
-            return "decimal", str(value)
-        case str():
-            return "string", value
-        case datetime():
-            return "timestamp", str((value - _EPOCH) // timedelta(microseconds=1))
-
-
 def _value(kind: str, text: str) -> Value:
     try:
-        match kind:
-            case "null":
-                return None
-            case "bool":
-                return text == "True"
-            case "int":
-                return int(text, 16)
-            case "float":
-                return float.fromhex(text)
-            case "decimal":
-                return Decimal(text)
-            case "string":
-                return text
-            case "timestamp":
-                return _EPOCH + timedelta(microseconds=int(text))
-    except (ValueError, OverflowError, InvalidOperation):
-        pass
-    raise Corrupt(f"a snapshot's constant of type {kind!r} is none")
+        return _READ[kind](text)
+    except (KeyError, ValueError, OverflowError, InvalidOperation):
+        raise Corrupt(f"a snapshot's constant of type {kind!r} is none") from None

@@ -315,38 +315,30 @@ def _joined(found: Iterable[_Alternative]) -> list[_Alternative]:
     """Alternatives that are equal but for the ranges of one attribute, or its endings, become one. Attribute by
     attribute, so that it takes as many passes as there are attributes and not a comparison of each with each."""
     current = list(found)
-    names = sorted({name for alternative in current for name in alternative.ranges})
-    for name in names:
-        groups: dict[object, list[_Alternative]] = {}
-        for alternative in current:
-            rest = {n: w for n, w in alternative.ranges.items() if n != name}
-            has = name in alternative.ranges
-            groups.setdefault((has, _Alternative(rest, alternative.endings).key()), []).append(alternative)
-        current = [_one(name, group) for group in groups.values()]
-    for name in sorted({name for alternative in current for name in alternative.endings}):
-        groups = {}
-        for alternative in current:
-            rest_endings = {n: e for n, e in alternative.endings.items() if n != name}
-            has = name in alternative.endings
-            groups.setdefault((has, _Alternative(alternative.ranges, rest_endings).key()), []).append(alternative)
-        current = [_one_ending(name, group) for group in groups.values()]
+    for part, together in (("ranges", _any_range), ("endings", _any_ending)):
+        for name in sorted({name for alternative in current for name in getattr(alternative, part)}):
+            groups: dict[object, list[_Alternative]] = {}
+            for alternative in current:
+                asked = getattr(alternative, part)
+                rest = alternative._replace(**{part: {n: a for n, a in asked.items() if n != name}})
+                groups.setdefault((name in asked, rest.key()), []).append(alternative)
+            current = [
+                first._replace(**{part: {**getattr(first, part), name: together([first, *others], name)}})
+                if others
+                else first
+                for first, *others in groups.values()
+            ]
     return current
 
 
-def _one(name: str, group: list[_Alternative]) -> _Alternative:
-    if len(group) == 1:
-        return group[0]
+def _any_range(group: list[_Alternative], name: str) -> _Wanted:
     every = [alternative.ranges[name] for alternative in group]
     at = next((wanted.at for wanted in every if wanted.ranges.null), every[0].at)
-    joined = _Wanted(Ranges.union([wanted.ranges for wanted in every]), at)
-    return _Alternative({**group[0].ranges, name: joined}, group[0].endings)
+    return _Wanted(Ranges.union([wanted.ranges for wanted in every]), at)
 
 
-def _one_ending(name: str, group: list[_Alternative]) -> _Alternative:
-    if len(group) == 1:
-        return group[0]
-    ends = _fewest(end for alternative in group for end in alternative.endings[name])
-    return _Alternative(group[0].ranges, {**group[0].endings, name: ends})
+def _any_ending(group: list[_Alternative], name: str) -> frozenset[str]:
+    return _fewest(end for alternative in group for end in alternative.endings[name])
 
 
 # --- words ----------------------------------------------------------------------------------------------------------

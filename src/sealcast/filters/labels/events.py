@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sealcast.filters.bits import runs, starts
 from sealcast.filters.labels import naming
 from sealcast.filters.labels.grid import Grid
 from sealcast.filters.labels.naming import Plan
@@ -97,10 +98,7 @@ class Labeller:
                     events.append(rows)
                     ids.append(which)
         owner, which = np.concatenate(events), np.concatenate(ids)
-        order = np.argsort(owner, kind="stable")
-        offsets = np.zeros(batch.size + 1, np.int64)
-        np.cumsum(np.bincount(owner, minlength=batch.size), out=offsets[1:])
-        return BatchLabels(known, offsets, which[order])
+        return BatchLabels(known, starts(owner, batch.size), which[np.argsort(owner, kind="stable")])
 
     def _numbers(self, name: str, batch: Batch, known: list[bytes]) -> Iterable[tuple[Ints, Ints]]:
         values, present = batch.numbers(name)
@@ -132,9 +130,8 @@ class Labeller:
             flat += [numbers.setdefault(label, len(numbers)) for label in labels]
         ids = np.array(flat, np.int64) + len(known)
         known += numbers
-        starts = np.cumsum([0, *sizes])
+        firsts = np.cumsum([0, *sizes])
         which = distinct.which[rows]
         # The labels of its text for every event: a run of each.
         counts = np.array(sizes, np.int64)[which]
-        within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-        yield np.repeat(rows, counts), ids[np.repeat(starts[which], counts) + within]
+        yield np.repeat(rows, counts), ids[runs(firsts[which], counts)]

@@ -25,13 +25,12 @@ from numpy.typing import NDArray
 
 from sealcast.errors import EventRejected
 from sealcast.filters.vector.intervals import INT_MAX, INT_MIN
+from sealcast.model import moments
 from sealcast.model.schema import MAX_NUMBER_DIGITS, Attribute, Type
 
 Places = NDArray[np.uint64]
 #: A block: how many bits of prefix, and the prefix.
 Block = tuple[int, int]
-#: Microseconds of the first and the last moment there is: years 1 to 9999.
-_MOMENTS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 _LARGEST: Final = math.nextafter(math.inf, 0.0)
 _MASK: Final = (1 << 64) - 1
 
@@ -57,7 +56,7 @@ class Grid:
             return _floats(attribute)
         if attribute.type is Type.BOOL:
             return cls(attribute.name, 0, 1, 2)
-        least, greatest = _MOMENTS if attribute.type is Type.TIMESTAMP else (INT_MIN, INT_MAX)
+        least, greatest = (moments.FIRST, moments.LAST) if attribute.type is Type.TIMESTAMP else (INT_MIN, INT_MAX)
         step = 1
         if attribute.step is not None:
             unit = 1000 if attribute.type is Type.TIMESTAMP else 10**attribute.scale

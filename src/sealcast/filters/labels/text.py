@@ -108,7 +108,7 @@ def _cover(node: Digits, wanted: Sequence[Stretch]) -> tuple[bool, list[Digits]]
         return False, []
     if any(low <= node and (high is None or (after is not None and after <= high)) for low, high in met):
         return True, []
-    if node and node[-1] == END and _at_start(node[:-1]):
+    if is_text(node):
         return True, []  # a text is a point: what meets it holds it
     every, found = True, []
     for child in _children(node):
@@ -149,10 +149,6 @@ def _partial(node: Digits) -> Digits:
     return ()
 
 
-def _at_start(node: Digits) -> bool:
-    return not _partial(node)
-
-
 def spelled(node: Digits) -> str:
     """The text that complete digits spell."""
     found, at = [], 0
@@ -171,4 +167,4 @@ def spelled(node: Digits) -> str:
 
 def is_text(node: Digits) -> bool:
     """Whether the subtree is one text."""
-    return bool(node) and node[-1] == END and _at_start(node[:-1])
+    return bool(node) and node[-1] == END and not _partial(node[:-1])

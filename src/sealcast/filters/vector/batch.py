@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -97,10 +95,3 @@ class _Row(dict[str, Value]):
             attribute = self._batch.schema.by_name.get(name)
             self[name] = default if physical is None or attribute is None else attribute.from_physical(physical)
         return self[name]
-
-
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def micros(moment: datetime) -> int:
-    return (moment - EPOCH) // timedelta(microseconds=1)

@@ -14,26 +14,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sealcast.filters import patterns
+from sealcast.filters import patterns, tree
 from sealcast.filters.evaluate import holds
 from sealcast.filters.like import compile_like
-from sealcast.filters.tree import (
-    And,
-    Between,
-    Compare,
-    Comparison,
-    Condition,
-    IsNull,
-    Like,
-    Name,
-    Not,
-    Operand,
-    Or,
-    PathMatch,
-    Predicate,
-    Regex,
-    Truth,
-)
+from sealcast.filters.tree import Comparison, Condition, Operand
 from sealcast.filters.vector.asked import FALSE, TRUE
 from sealcast.filters.vector.axes import Bools, Places, Texts
 from sealcast.filters.vector.batch import Batch, Rows
@@ -75,12 +59,12 @@ class Evaluator:
 
     def _masks(self, condition: Condition, rows: Rows | None) -> Masks:
         match condition:
-            case Not(inner):
+            case tree.Not(inner):
                 true, false = self._masks(inner, rows)
                 return false, true
-            case And(items):
+            case tree.And(items):
                 return self._all([self._masks(item, rows) for item in items])
-            case Or(items):
+            case tree.Or(items):
                 false, true = self._all([self._masks(item, rows)[::-1] for item in items])
                 return true, false
             case _:
@@ -98,24 +82,24 @@ class Evaluator:
         if bounded is not None:
             return bounded
         match condition:
-            case Compare(op, left, right):
+            case tree.Compare(op, left, right):
                 return self._compare(op, left, right, condition, rows)
-            case Between(inner, low, high, negated):
-                above = self._compare(Comparison.GE, inner, low, Compare(Comparison.GE, inner, low), rows)
-                below = self._compare(Comparison.LE, inner, high, Compare(Comparison.LE, inner, high), rows)
+            case tree.Between(inner, low, high, negated):
+                above = self._compare(Comparison.GE, inner, low, tree.Compare(Comparison.GE, inner, low), rows)
+                below = self._compare(Comparison.LE, inner, high, tree.Compare(Comparison.LE, inner, high), rows)
                 true, false = self._all([above, below])
                 return (false, true) if negated else (true, false)
-            case Like(Name(name), pattern, escape, negated) if self._is_text(name):
+            case tree.Like(tree.Name(name), pattern, escape, negated) if self._is_text(name):
                 compiled = compile_like(pattern, escape)
                 true, false = self._per_text(name, condition, compiled.matches, rows)
                 return (false, true) if negated else (true, false)
-            case PathMatch(name, levels) if self._is_text(name):
+            case tree.PathMatch(name, levels) if self._is_text(name):
                 return self._per_text(name, condition, lambda text: patterns.path_matches(levels, text), rows)
-            case Regex(name, pattern) if self._is_text(name):
+            case tree.Regex(name, pattern) if self._is_text(name):
                 return self._per_text(name, condition, lambda text: patterns.regex_matches(pattern, text), rows)
-            case IsNull(inner, negated):
+            case tree.IsNull(inner, negated):
                 return self._is_null(inner, negated, condition, rows)
-            case Truth(Predicate(inner)):
+            case tree.Truth(tree.Predicate(inner)):
                 return self._masks(inner, rows)
             case _:
                 return self._asked(condition, rows)

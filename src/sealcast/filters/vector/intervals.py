@@ -15,12 +15,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from sealcast.filters.tree import Comparison, Value
+from sealcast.model.moments import micros
 from sealcast.model.schema import Attribute, Type
 
 INT_MIN: Final = -(2**63)
@@ -28,8 +29,6 @@ INT_MAX: Final = 2**63 - 1
 TextKey = tuple[int, str, int]
 BOTTOM: Final[TextKey] = (0, "", 0)
 TOP: Final[TextKey] = (1, "", 0)
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_MICROSECOND: Final = timedelta(microseconds=1)
 
 #: int, float or TextKey, by the attribute's type. One attribute never mixes them, so that they compare.
 Key = Any
@@ -190,7 +189,7 @@ def _around(attribute: Attribute, value: Value) -> tuple[Key | None, Key | None,
         case bool():
             return _whole(int(value), 0, 1)
         case datetime():
-            return _whole((value - _EPOCH) // _MICROSECOND, INT_MIN, INT_MAX)
+            return _whole(micros(value), INT_MIN, INT_MAX)
         case int() | float() | Decimal():
             if isinstance(value, float | Decimal) and not math.isfinite(value):
                 return _infinite(attribute, positive=value > 0)

@@ -11,29 +11,9 @@ import re
 from decimal import Decimal
 from typing import Final, NamedTuple
 
-from sealcast.filters import values
-from sealcast.filters.like import compile_like
-from sealcast.filters.tree import (
-    And,
-    Arithmetic,
-    Between,
-    Compare,
-    Comparison,
-    Condition,
-    In,
-    IsNull,
-    Like,
-    Literal,
-    Name,
-    Negate,
-    Operand,
-    Or,
-    PathMatch,
-    Plus,
-    Regex,
-    Truth,
-    Value,
-)
+from sealcast.filters import tree, values
+from sealcast.filters.like import LikePattern, compile_like
+from sealcast.filters.tree import MIRRORED, Comparison, Condition, Operand, Value
 from sealcast.filters.vector.intervals import (
     NOTHING,
     ONLY_NULL,
@@ -46,6 +26,7 @@ from sealcast.filters.vector.intervals import (
     extremes,
     prefix,
 )
+from sealcast.model import moments
 from sealcast.model.schema import Attribute, Schema, Type
 
 
@@ -62,47 +43,24 @@ always: Final = Leaf("", NOTHING)
 #: True of none.
 _NEVER: Final = Leaf("", NOTHING)
 
-_KINDS: Final = {
-    Type.INT: "number",
-    Type.FLOAT: "number",
-    Type.DECIMAL: "number",
-    Type.STRING: "string",
-    Type.BOOL: "boolean",
-    Type.TIMESTAMP: "timestamp",
-}
-
-#: Microseconds of the first and the last moment that a timestamp can be: years 1 to 9999.
-_MOMENTS: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
-
-_FLIPPED: Final = {
-    Comparison.EQ: Comparison.EQ,
-    Comparison.NE: Comparison.NE,
-    Comparison.LT: Comparison.GT,
-    Comparison.LE: Comparison.GE,
-    Comparison.GT: Comparison.LT,
-    Comparison.GE: Comparison.LE,
-}
-
 
 def leaf(condition: Condition, schema: Schema, *, wanted: bool) -> Leaf | None:
     """Where the condition is true (`wanted`) or false; None if ranges of one attribute cannot say."""
     match condition:
-        case Compare(op, left, right):
+        case tree.Compare(op, left, right):
             return _compare(op, left, right, schema, wanted)
-        case Between(operand, low, high, negated):
+        case tree.Between(operand, low, high, negated):
             return _between(operand, low, high, schema, wanted != negated)
-        case In():
+        case tree.In():
             return _member(condition, schema, wanted)
-        case Like(Name(name), _, _, negated):
-            return _like(condition, schema.by_name.get(name), wanted != negated)
-        case IsNull(Name(name), negated) if name in schema.by_name:
+        case tree.IsNull(tree.Name(name), negated) if name in schema.by_name:
             return Leaf(name, ONLY_NULL if wanted != negated else anything(schema.by_name[name]))
-        case Truth(operand):
+        case tree.Truth(operand):
             return _truth(operand, schema, wanted)
-        case PathMatch(name, levels):
-            return _path(levels, schema.by_name.get(name), wanted)
-        case Regex(name, pattern):
-            return _regex(pattern, schema.by_name.get(name), wanted)
+        case tree.Like(tree.Name(name)) | tree.PathMatch(name) | tree.Regex(name) if name in schema.by_name:
+            attribute = schema.by_name[name]
+            # Unknown of anything but a string.
+            return _text(condition, attribute, wanted) if attribute.type is Type.STRING else _NEVER
         case _:
             return None
 
@@ -112,36 +70,35 @@ def leaf(condition: Condition, schema: Schema, *, wanted: bool) -> Leaf | None:
 
 def spelled(attribute: Attribute, ranges: Ranges) -> Condition:
     """A condition that is true where the attribute lies in the ranges."""
-    name = Name(attribute.name)
+    name = tree.Name(attribute.name)
     if attribute.type is Type.TIMESTAMP:
-        ranges = ranges & Ranges(
-            ((_MOMENTS[0], _MOMENTS[1]),), null=True
-        )  # what lies beyond, no event can be and no literal can say
-    items: list[Condition] = [IsNull(name)] if ranges.null else []
+        # What lies beyond, no event can be and no literal can say.
+        ranges = ranges & Ranges(((moments.FIRST, moments.LAST),), null=True)
+    items: list[Condition] = [tree.IsNull(name)] if ranges.null else []
     items.extend(_spelled(attribute, name, low, high) for low, high in ranges.intervals)
-    return items[0] if len(items) == 1 else Or(tuple(items))
+    return items[0] if len(items) == 1 else tree.Or(tuple(items))
 
 
-def _spelled(attribute: Attribute, name: Name, low: Key, high: Key) -> Condition:
+def _spelled(attribute: Attribute, name: tree.Name, low: Key, high: Key) -> Condition:
     least, greatest = extremes(attribute)
     if low == high:
-        return Compare(Comparison.EQ, name, _literal(attribute, low))
+        return tree.Compare(Comparison.EQ, name, _literal(attribute, low))
     bounds: list[Condition] = []
     if low != least:
         op = Comparison.GT if isinstance(low, tuple) and low[2] > 0 else Comparison.GE
-        bounds.append(Compare(op, name, _literal(attribute, low)))
+        bounds.append(tree.Compare(op, name, _literal(attribute, low)))
     if high != greatest:
         op = Comparison.LT if isinstance(high, tuple) and high[2] < 0 else Comparison.LE
-        bounds.append(Compare(op, name, _literal(attribute, high)))
+        bounds.append(tree.Compare(op, name, _literal(attribute, high)))
     if not bounds:
-        return IsNull(name, negated=True)
-    return bounds[0] if len(bounds) == 1 else And(tuple(bounds))
+        return tree.IsNull(name, negated=True)
+    return bounds[0] if len(bounds) == 1 else tree.And(tuple(bounds))
 
 
-def _literal(attribute: Attribute, key: Key) -> Literal:
+def _literal(attribute: Attribute, key: Key) -> tree.Literal:
     if attribute.type is Type.BOOL:
-        return Literal(bool(key))
-    return Literal(key[1] if isinstance(key, tuple) else attribute.from_physical(key))
+        return tree.Literal(bool(key))
+    return tree.Literal(key[1] if isinstance(key, tuple) else attribute.from_physical(key))
 
 
 # --- constants ----------------------------------------------------------------------------------
@@ -154,15 +111,15 @@ class _Constant(NamedTuple):
 def _constant(operand: Operand) -> _Constant | None:
     """The operand's value if no event can change it."""
     match operand:
-        case Literal(value):
+        case tree.Literal(value):
             return _Constant(value)
-        case Negate(inner):
+        case tree.Negate(inner):
             known = _constant(inner)
             return known and _Constant(values.negate(known.value))
-        case Plus(inner):
+        case tree.Plus(inner):
             known = _constant(inner)
             return known and _Constant(values.number(known.value))
-        case Arithmetic(op, left, right):
+        case tree.Arithmetic(op, left, right):
             a, b = _constant(left), _constant(right)
             return _Constant(values.arithmetic(op, a.value, b.value)) if a and b else None
         case _:
@@ -178,11 +135,11 @@ def _indexable(value: Value) -> bool:
 
 
 def _compare(op: Comparison, left: Operand, right: Operand, schema: Schema, wanted: bool) -> Leaf | None:
-    if not isinstance(left, Name):
-        op, left, right = _FLIPPED[op], right, left
+    if not isinstance(left, tree.Name):
+        op, left, right = MIRRORED[op], right, left
     constant = _constant(right)
     if (
-        not isinstance(left, Name)
+        not isinstance(left, tree.Name)
         or left.name not in schema.by_name
         or constant is None
         or not _indexable(constant.value)
@@ -211,9 +168,9 @@ def _between(operand: Operand, low: Operand, high: Operand, schema: Schema, want
     return Leaf(name, ranges)
 
 
-def _member(node: In, schema: Schema, wanted: bool) -> Leaf | None:
+def _member(node: tree.In, schema: Schema, wanted: bool) -> Leaf | None:
     """IN is a chain of =, NOT IN a chain of <>, which is false between unlike kinds; a NULL item leaves it unknown."""
-    if not isinstance(node.operand, Name) or node.operand.name not in schema.by_name:
+    if not isinstance(node.operand, tree.Name) or node.operand.name not in schema.by_name:
         return None
     attribute = schema.by_name[node.operand.name]
     found: list[Ranges] = []
@@ -227,7 +184,7 @@ def _member(node: In, schema: Schema, wanted: bool) -> Leaf | None:
         elif comparable(attribute, constant.value):
             found.append(comparison(attribute, Comparison.EQ, constant.value))
         else:
-            has_unlike |= values.kind(constant.value) != _KINDS[attribute.type]
+            has_unlike |= values.kind(constant.value) != values.KIND_OF[attribute.type]
     listed = Ranges.union(found)
     if wanted != node.negated:  # IN is true, or NOT IN is false: it is in the list, or it differs in kind from an item
         return Leaf(attribute.name, anything(attribute) if node.negated and has_unlike and not has_null else listed)
@@ -237,9 +194,9 @@ def _member(node: In, schema: Schema, wanted: bool) -> Leaf | None:
 
 
 def _truth(operand: Operand, schema: Schema, wanted: bool) -> Leaf | None:
-    if isinstance(operand, Literal):
+    if isinstance(operand, tree.Literal):
         return always if operand.value is wanted else _NEVER
-    if isinstance(operand, Name) and operand.name in schema.by_name:
+    if isinstance(operand, tree.Name) and operand.name in schema.by_name:
         attribute = schema.by_name[operand.name]
         if attribute.type is Type.BOOL:
             return Leaf(attribute.name, comparison(attribute, Comparison.EQ, wanted))
@@ -249,12 +206,19 @@ def _truth(operand: Operand, schema: Schema, wanted: bool) -> Leaf | None:
 # --- strings ------------------------------------------------------------------------------------
 
 
-def _like(node: Like, attribute: Attribute | None, wanted: bool) -> Leaf | None:
-    if attribute is None:
-        return None
-    if attribute.type is not Type.STRING:
-        return _NEVER  # unknown of anything but a string
-    pattern = compile_like(node.pattern, node.escape)
+def _text(condition: Condition, attribute: Attribute, wanted: bool) -> Leaf | None:
+    match condition:
+        case tree.Like(_, pattern, escape, negated):
+            return _like(compile_like(pattern, escape), attribute, wanted != negated)
+        case tree.PathMatch(_, levels):
+            return _path(levels, attribute, wanted)
+        case tree.Regex(_, pattern):
+            return _necessary(attribute, _regex_prefix(pattern), wanted)
+        case _:
+            return None
+
+
+def _like(pattern: LikePattern, attribute: Attribute, wanted: bool) -> Leaf | None:
     if pattern.exact:
         return _either(attribute, comparison(attribute, Comparison.EQ, pattern.prefix), wanted)
     if pattern.only_prefix:
@@ -262,11 +226,7 @@ def _like(node: Like, attribute: Attribute | None, wanted: bool) -> Leaf | None:
     return _necessary(attribute, pattern.prefix, wanted)
 
 
-def _path(levels: tuple[str, ...], attribute: Attribute | None, wanted: bool) -> Leaf | None:
-    if attribute is None:
-        return None
-    if attribute.type is not Type.STRING:
-        return _NEVER
+def _path(levels: tuple[str, ...], attribute: Attribute, wanted: bool) -> Leaf | None:
     below = levels[-1] == "#"  # the path itself and everything below it
     fixed = levels[:-1] if below else levels
     if "+" in fixed:
@@ -281,12 +241,6 @@ def _path(levels: tuple[str, ...], attribute: Attribute | None, wanted: bool) ->
 def _necessary(attribute: Attribute, literal: str, wanted: bool) -> Leaf | None:
     """A prefix that what matches must have; a residual decides. What does not match need not have or lack it."""
     return Leaf(attribute.name, prefix(literal), exact=False) if wanted and literal else None
-
-
-def _regex(pattern: str, attribute: Attribute | None, wanted: bool) -> Leaf | None:
-    if attribute is None:
-        return None
-    return _necessary(attribute, _regex_prefix(pattern), wanted) if attribute.type is Type.STRING else _NEVER
 
 
 _ANCHORED: Final = re.compile(r"\^([A-Za-z0-9 _/:@,=-]+)([*?{]?)")

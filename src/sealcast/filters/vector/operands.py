@@ -16,8 +16,9 @@ import numpy as np
 
 from sealcast.filters.tree import Arithmetic, ArithmeticOp, Literal, Name, Negate, Operand, Plus
 from sealcast.filters.vector.axes import Bools, Numbers
-from sealcast.filters.vector.batch import Batch, Rows, micros
+from sealcast.filters.vector.batch import Batch, Rows
 from sealcast.filters.vector.intervals import INT_MAX, INT_MIN
+from sealcast.model.moments import micros
 from sealcast.model.schema import Type
 
 #: Whole numbers below this are added, subtracted and compared in 64 bits without a thought.

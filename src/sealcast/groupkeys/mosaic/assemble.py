@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final, overload
+from typing import Any, Final, overload
 
 import numpy as np
 
@@ -151,41 +151,18 @@ def concatenated(plans: Sequence[KeyPlan]) -> KeyPlan:
         )
         for keys in parts
     ]
-    first = np.cumsum([0, *(plan.use_start.size - 1 for plan in plans)])
-
-    def starts(name: str) -> Indices:
-        counts = [np.diff(getattr(plan, name)) for plan in plans]
-        return np.cumsum(np.append(0, np.concatenate(counts)))
-
-    def plain(name: str) -> Indices:
-        return np.concatenate([getattr(plan, name) for plan in plans])
-
-    def keys_in(name: str) -> Indices:
-        return np.concatenate([new[getattr(plan, name)] for plan, new in zip(plans, renamed, strict=True)])
-
-    def groups_in(name: str) -> Indices:
-        return np.concatenate([getattr(plan, name) + at for plan, at in zip(plans, first[:-1], strict=True)])
-
-    return KeyPlan(
-        keys=PlanKeys(grown, pairs, plans[0].tables, codes),
-        use_start=starts("use_start"),
-        uses=keys_in("uses"),
-        member_start=starts("member_start"),
-        members=plain("members"),
-        via=plain("via"),
-        handout_slot=plain("handout_slot"),
-        handout_key=keys_in("handout_key"),
-        handout_group=groups_in("handout_group"),
-        link_key=keys_in("link_key"),
-        link_under=keys_in("link_under"),
-        link_group=groups_in("link_group"),
-        link_grows=np.concatenate([plan.link_grows for plan in plans]),
-        tables=plans[0].tables,
-        table_slot=plain("table_slot"),
-        table_of=plain("table_of"),
-        table_group=groups_in("table_group"),
-        outline=plans[0].outline,
-    )
+    first = np.cumsum([0, *(plan.use_start.size - 1 for plan in plans)])[:-1]
+    arrays: dict[str, Any] = {}
+    for name in ("members", "via", "handout_slot", "link_grows", "table_slot", "table_of"):
+        arrays[name] = np.concatenate([getattr(plan, name) for plan in plans])
+    for name in ("use_start", "member_start"):
+        arrays[name] = np.cumsum(np.append(0, np.concatenate([np.diff(getattr(plan, name)) for plan in plans])))
+    for name in ("uses", "handout_key", "link_key", "link_under"):
+        arrays[name] = np.concatenate([new[getattr(plan, name)] for plan, new in zip(plans, renamed, strict=True)])
+    for name in ("handout_group", "link_group", "table_group"):
+        arrays[name] = np.concatenate([getattr(plan, name) + at for plan, at in zip(plans, first, strict=True)])
+    tables, outline = plans[0].tables, plans[0].outline
+    return KeyPlan(keys=PlanKeys(grown, pairs, tables, codes), tables=tables, outline=outline, **arrays)
 
 
 def _nearest_with_key(cover: Cover) -> Indices:
@@ -217,9 +194,7 @@ def _without_tile(layout: Layout, groups: Words) -> Words:
 
 def _rows(start: Indices, groups: Indices) -> Indices:
     """The places of all members of some groups."""
-    lengths = (start[1:] - start[:-1])[groups]
-    before = np.cumsum(lengths) - lengths
-    return np.repeat(start[groups] - before, lengths) + np.arange(lengths.sum())
+    return bits.runs(start[groups], np.diff(start)[groups])
 
 
 def _units(layout: Layout, slot: Indices) -> Indices:

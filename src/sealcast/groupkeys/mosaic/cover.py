@@ -16,9 +16,10 @@ among equal parts the first makes the key and the others hold it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,8 +91,7 @@ def _seeds(tiles: int, rng: np.random.Generator) -> U64:
     return seeds
 
 
-@dataclass(frozen=True, slots=True)
-class _Parts:
+class _Parts(NamedTuple):
     group: Indices
     first: Indices
     last: Indices
@@ -101,25 +101,11 @@ class _Parts:
     main: NDArray[np.bool_]
 
     def where(self, which: NDArray[np.bool_] | Indices) -> _Parts:
-        return _Parts(
-            self.group[which],
-            self.first[which],
-            self.last[which],
-            self.parent[which],
-            self.stem[which],
-            self.main[which],
-        )
+        return _Parts._make(column[which] for column in self)
 
     @staticmethod
-    def of(parts: list[_Parts]) -> _Parts:
-        return _Parts(
-            np.concatenate([p.group for p in parts]),
-            np.concatenate([p.first for p in parts]),
-            np.concatenate([p.last for p in parts]),
-            np.concatenate([p.parent for p in parts]),
-            np.concatenate([p.stem for p in parts]),
-            np.concatenate([p.main for p in parts]),
-        )
+    def of(parts: Iterable[_Parts]) -> _Parts:
+        return _Parts._make(map(np.concatenate, zip(*parts, strict=True)))
 
 
 class Coverer:
@@ -153,16 +139,9 @@ class Coverer:
 
     def cover(self) -> Cover:
         wanted = np.flatnonzero(self._patterns.any(axis=1))
-        none = np.full(wanted.size, WHOLE, np.int64)
-        whole = _Parts(
-            wanted,
-            self._after[wanted, 0],
-            self._before[wanted, -1],
-            none,
-            np.zeros(wanted.size, np.bool_),
-            np.ones(wanted.size, np.bool_),
-        )
-        waiting = [whole]
+        first, last = self._after[wanted, 0], self._before[wanted, -1]
+        no, yes = np.zeros(wanted.size, np.bool_), np.ones(wanted.size, np.bool_)
+        waiting = [_Parts(wanted, first, last, np.full(wanted.size, WHOLE, np.int64), no, yes)]
         for depth in range(int(self._layout.depth.max(initial=-1)) + 1):
             parts = _Parts.of(waiting)
             node = self._layout.meet[parts.first, parts.last]
@@ -275,19 +254,19 @@ class Coverer:
         return int((upto[group, last + 1] - upto[group, first]).sum())
 
     def _collected(self) -> Cover:
-        parts = _Parts.of([p for p, _, _, _ in self._done])
-        pattern = np.concatenate([p for _, _, _, p in self._done])
+        done, nodes, kinds, patterns = zip(*self._done, strict=True)
+        parts, pattern = _Parts.of(done), np.concatenate(patterns)
         return Cover(
             group=parts.group,
-            node=np.concatenate([n for _, n, _, _ in self._done]),
+            node=np.concatenate(nodes),
             first=parts.first,
             last=parts.last,
-            kind=np.concatenate([k for _, _, k, _ in self._done]),
+            kind=np.concatenate(kinds),
             parent=parts.parent,
             stem=parts.stem,
             pattern=pattern,
             size=np.bitwise_count(pattern).astype(np.int64),
-            levels=tuple(accumulate(n.size for _, n, _, _ in self._done)),
+            levels=tuple(accumulate(node.size for node in nodes)),
         )
 
 

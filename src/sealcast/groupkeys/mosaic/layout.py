@@ -48,10 +48,6 @@ class Layout:
     high: Indices
     depth: Indices
 
-    @property
-    def subscribers(self) -> int:
-        return sum(map(len, self.tiles))
-
     @cached_property
     def slot_at(self) -> Indices:
         """The slot at each of 16 places a tile; -1 where a tile is not full."""
@@ -170,8 +166,7 @@ class Layout:
 
     def rebalanced(self) -> Layout:
         """The same tiles under a balanced tree: tables stay, keys above them are others."""
-        low, middle, high = np.array(_balanced(0, len(self.tiles)), np.int64).reshape(-1, 3).T
-        return Layout(self.tiles, low, middle, high, np.zeros(low.size, np.int64)).in_order()
+        return _over(self.tiles, _balanced(0, len(self.tiles)))
 
     def in_order(self) -> Layout:
         """The same with parents before children and depths counted."""
@@ -196,7 +191,7 @@ def from_outline(given: Outline) -> Layout:
     total = int(sizes.sum())
     if length.sum() != total or (runs < 0).any() or not ((sizes >= 1) & (sizes <= MAX_TILE)).all():
         raise Misuse("an outline of no layout: its tiles and its slots do not fit")
-    slots = np.repeat(first - (np.cumsum(length) - length), length) + np.arange(total)
+    slots = bits.runs(first, length)
     if np.unique(slots).size != total or joins.size != max(0, sizes.size - 1):
         raise Misuse("an outline of no layout: a slot twice, or another number of nodes")
     ends = np.cumsum(np.append(0, sizes)).tolist()
@@ -208,9 +203,7 @@ def from_outline(given: Outline) -> Layout:
             raise Misuse("an outline of no layout: a node outside of its own tiles")
         nodes.append((low, middle, high))
         waiting += [side for side in ((middle, high), (low, middle)) if side[1] - side[0] > 1]
-    low_, middle_, high_ = np.array(nodes, np.int64).reshape(-1, 3).T
-    tiles = tuple(tuple(placed[a:b]) for a, b in pairwise(ends))
-    return Layout(tiles, low_, middle_, high_, np.zeros(low_.size, np.int64)).in_order()
+    return _over(tuple(tuple(placed[a:b]) for a, b in pairwise(ends)), nodes)
 
 
 def by_id(subscribers: int, tile: int) -> Layout:
@@ -231,7 +224,12 @@ def _laid(order: Indices, tile: int) -> Layout:
     ends = np.cumsum([0, *sizes]).tolist()
     slots = order.tolist()
     tiles = tuple(tuple(slots[a:b]) for a, b in pairwise(ends))
-    low, middle, high = np.array(_balanced(0, len(tiles)), np.int64).reshape(-1, 3).T
+    return _over(tiles, _balanced(0, len(tiles)))
+
+
+def _over(tiles: tuple[tuple[int, ...], ...], nodes: list[tuple[int, int, int]]) -> Layout:
+    """The tiles under a tree whose nodes are (low, middle, high), in any order."""
+    low, middle, high = np.array(nodes, np.int64).reshape(-1, 3).T
     return Layout(tiles, low, middle, high, np.zeros(low.size, np.int64)).in_order()
 
 

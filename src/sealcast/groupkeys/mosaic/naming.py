@@ -57,9 +57,8 @@ class Namer:
     def grown(self, group: Indices, first: Indices, last: Indices) -> GrownKeys:
         """The keys of the members of groups between two tiles each, in both of which the group has some."""
         node = self._layout.meet[first, last]
-        raw = (self._groups[group] & self._layout.below[node]).astype("<u8", copy=False).tobytes()
-        width = 8 * self._groups.shape[1]
-        packed = [raw[at : at + width].rstrip(b"\0") for at in range(0, len(raw), width)]
+        rows = bits.row_bytes((self._groups[group] & self._layout.below[node]).astype("<u8", copy=False))
+        packed = [row.rstrip(b"\0") for row in rows]
         shapes = list(map(self._layout.shapes.__getitem__, node.tolist()))
         where = list(zip(group.tolist(), first.tolist(), last.tolist(), strict=True))
         return GrownKeys(shapes, packed, where, self._lineage)

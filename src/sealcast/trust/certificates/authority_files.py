@@ -44,7 +44,7 @@ def read_key(directory: Path, number: int, certificate: Certificate | None) -> S
     path = key_path(directory, number)
     body = keyfile.read(path, KIND, NotFound(f"{path} does not exist"))
     try:
-        key = SigningKey.from_private(Secret(bytes.fromhex(body["p256_private"])))
+        key = SigningKey(Secret(bytes.fromhex(body["p256_private"])))
     except (KeyError, ValueError, TypeError, Misuse):
         raise Corrupt(f"{path} holds no authority's key", hint="restore it from a copy") from None
     if certificate is not None and bytes(key.verify_key) != certificate.identity_key:

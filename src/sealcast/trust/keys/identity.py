@@ -59,9 +59,9 @@ class Identity(Unpicklable):
     def from_fields(cls, body: Mapping[str, Any], path: Path) -> Identity:
         """Out of a key file's body, an entity's own or of one of the realm's roles."""
         try:
-            signer = SigningKey.from_seed(Secret(bytes.fromhex(body["ed25519_seed"])))
-            kem = KemKey.from_private(Secret(bytes.fromhex(body["x25519_private"])))
-            key = p256.SigningKey.from_private(Secret(bytes.fromhex(body["p256_private"])))
+            signer = SigningKey(Secret(bytes.fromhex(body["ed25519_seed"])))
+            kem = KemKey(Secret(bytes.fromhex(body["x25519_private"])))
+            key = p256.SigningKey(Secret(bytes.fromhex(body["p256_private"])))
             return cls(str(body["entity"]), signer, kem, key)
         except (KeyError, ValueError, TypeError, Misuse):
             raise Corrupt(f"{path} does not hold an entity's keys", hint="restore it from a copy") from None

@@ -15,7 +15,7 @@ from enum import StrEnum
 from itertools import pairwise
 from typing import Final, NoReturn
 
-from sealcast.errors import CertificateRejected, FrameRejected, Rejected, TokenRejected
+from sealcast.errors import CertificateRejected, FrameRejected, ReasonedRejection, TokenRejected
 from sealcast.log.port import Record
 from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.layered.filters.kept import Kept, in_grace
@@ -64,17 +64,10 @@ class PostReason(StrEnum):
     UNKNOWN = "unknown"
 
 
-class PostRefused(Rejected):
+class PostRefused(ReasonedRejection[PostReason]):
     """A post, or a filter of one, that a desk does not take."""
 
     code = "post"
-
-    def __init__(self, reason: PostReason, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.reason = reason
-
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": str(self.reason)}
 
 
 def refuse(reason: PostReason, message: str) -> NoReturn:
