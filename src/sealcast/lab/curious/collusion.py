@@ -22,10 +22,9 @@ from random import Random
 from typing import Final
 
 from sealcast.errors import Bug
-from sealcast.filters.labels import Conjunction, LabelFilter
-from sealcast.lab.curious.net import Net
 from sealcast.lab.curious.pooling import Observer, Pool, Wiretap
 from sealcast.lab.report import Report, Told
+from sealcast.lab.shikfa.net import Net, only
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Group
 from sealcast.protections.layered.exposure import CLAIMS, Exposure, Reach, way
@@ -86,10 +85,6 @@ class World:
     @property
     def leaves(self) -> list[str]:
         return [name for name in self.labels if name.startswith("S")]
-
-
-def only(label: bytes) -> LabelFilter:
-    return LabelFilter((Conjunction(((label,),)),))
 
 
 # --- coalitions ---------------------------------------------------------------------------------------------------

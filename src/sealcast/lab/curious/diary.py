@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
 
-from sealcast.lab.curious.net import Net
+from sealcast.lab.shikfa.net import Net
 from sealcast.primitives.groups import Element
 from sealcast.protections.layered.messages import Notification
 from sealcast.protections.layered.table import Conjunction
@@ -114,14 +114,6 @@ class Diary:
             token: min(prior, key=lambda label: abs(prior[label] - count / events))
             for token, count in self.token_frequencies().items()
         }
-
-    def contained(self, least: int = 5) -> set[tuple[Element, Element]]:
-        """(narrow, wide): every event that has the one has the other, as if that were a prefix of it."""
-        events: dict[Element, set[bytes]] = {}
-        for event, tokens in self.seen.items():
-            for token in tokens & self.tokens():
-                events.setdefault(token, set()).add(event)
-        return {(a, b) for a in events for b in events if len(events[a]) >= least and events[a] < events[b]}
 
     # --- against what layers hide ---------------------------------------------------------------------------------
 

@@ -11,10 +11,10 @@ from typing import Final
 
 from sealcast.filters.labels import Labeller
 from sealcast.lab.curious.diary import Diary
-from sealcast.lab.curious.net import Net
 from sealcast.lab.curious.truth import Truth
 from sealcast.lab.curious.workload import PLAN, SCHEMA, Day
 from sealcast.lab.report import Report, Told
+from sealcast.lab.shikfa.net import Net
 
 EVENTS: Final = 1_000
 QUICK_EVENTS: Final = 160

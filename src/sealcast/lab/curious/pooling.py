@@ -16,7 +16,7 @@ from operator import mul
 from typing import NamedTuple
 
 from sealcast.errors import Bug
-from sealcast.lab.curious.net import Net, Pair, Sent
+from sealcast.lab.shikfa.net import Net, Pair, Sent
 from sealcast.primitives.groups import Element, Exponent
 from sealcast.protections.layered.messages import Entry, Notification
 

@@ -8,8 +8,8 @@ from operator import mul
 
 from sealcast.errors import Bug
 from sealcast.filters.labels import Conjunction
-from sealcast.lab.curious.net import Net
 from sealcast.lab.curious.workload import compiled
+from sealcast.lab.shikfa.net import Net
 from sealcast.primitives.groups import Element
 from sealcast.protections.layered import table
 from sealcast.protections.layered.exposure import layers_left

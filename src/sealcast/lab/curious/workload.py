@@ -10,7 +10,7 @@ from typing import Final
 from sealcast.filters.check import check
 from sealcast.filters.labels import LabelFilter, Labeller, Plan, label_filter
 from sealcast.filters.parse import parse
-from sealcast.lab.curious.net import Net
+from sealcast.lab.shikfa.net import Net
 from sealcast.model.schema import Attribute, Schema, Type, Value
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Group
