@@ -11,6 +11,7 @@ handed out on the way are part of both sides.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -79,7 +80,12 @@ class LastLeg:
             self._sealer.hand_out_table(plan.tables[tile], wanted)
 
 
-def cpu_row() -> Row:
+def rows() -> Iterator[Row]:
+    yield _cpu_row()
+    yield _planning_row()
+
+
+def _cpu_row() -> Row:
     events = workloads.random_groups(BATCH * (WARM_BATCHES + BATCHES), SUBSCRIBERS, seed=1)
     ours = _measured(Mosaic(SUBSCRIBERS, MEMORY_BYTES, seed=1), events)
     reference = _measured(Clustered.of(SUBSCRIBERS, CACHE), events)
@@ -87,7 +93,7 @@ def cpu_row() -> Row:
     return Row("cpu", mine, theirs, "the clustered cache", mine / theirs, "CPU us per event")
 
 
-def planning_row() -> Row:
+def _planning_row() -> Row:
     events = workloads.popular_groups(BATCH * (WARM_BATCHES + BATCHES), SUBSCRIBERS, seed=1, popular=1_000)
     ours = _measured(Mosaic(SUBSCRIBERS, CACHE * 157, seed=1), events)
     naive = _measured(Naive(), events)

@@ -21,9 +21,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.bench.report import Row, best_of, side_by_side
+from sealcast.bench.report import Row, side_by_side
 from sealcast.errors import Bug
 from sealcast.filters.labels import Conjunction, LabelFilter
+from sealcast.lab.market import zipf
 from sealcast.lab.shikfa.net import Net
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import CachedHashes, Element, Exponent, Group
@@ -59,7 +60,7 @@ def curve_row(slices: int = SLICES, exponents: int = 8, count: int = 80) -> Row:
     """Several exponents, since they take different times. Of each, slices of a few milliseconds, both groups in turn,
     and the best on each side: what else goes on makes some slices slow, and is no property of either group."""
     reference = group14()
-    spent = [best_of(_work(CURVE, count), _work(reference, 1), slices) for _ in range(exponents)]
+    spent = [side_by_side(_work(CURVE, count), _work(reference, 1), slices, min) for _ in range(exponents)]
     mine, other = sum(a for a, _ in spent) / (exponents * count) * 1e6, sum(b for _, b in spent) / exponents * 1e6
     return Row("curve", mine, other, f"{reference.name}, one layer", other / mine, "us per layer")
 
@@ -80,8 +81,7 @@ def _events(labels: Sequence[bytes], count: int, seed: int) -> list[list[bytes]]
 
 
 def _zipf(kinds: int, shape: tuple[int, ...], seed: int) -> NDArray[np.int64]:
-    weights = 1.0 / np.arange(1, kinds + 1) ** SKEW
-    return np.random.default_rng(seed).choice(kinds, shape, p=weights / weights.sum())
+    return zipf(np.random.default_rng(seed), kinds, shape, SKEW)
 
 
 def hop_row(events: int = EVENTS, labels: int = LABELS) -> Row:

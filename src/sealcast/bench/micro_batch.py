@@ -64,7 +64,7 @@ def _ours(spark: SparkSession, realm: Realm, source: workload.Source) -> float:
     heard: list[Batch] = []
     with start(realm, [workload.TOPIC], spark=spark, on_batch=heard.append):
         for count in range(1, WARM_BATCHES + BATCHES + 1):
-            source.publish(source.ticks(EVENTS))
+            source.publish(EVENTS)
             _wait_for(heard, count)
     return statistics.median(batch.seconds for batch in heard[WARM_BATCHES:])
 
@@ -80,7 +80,7 @@ def _wait_for(heard: list[Batch], count: int) -> None:
 def _kernels(realm: Realm, source: workload.Source) -> float:
     """On the events of one such batch; they stay in the log for the pipeline."""
     name = TopicName(str(realm.paths.root), workload.TOPIC)
-    source.publish(source.ticks(EVENTS))
+    source.publish(EVENTS)
     topic = name.open()
     at = context(name.realm, name.topic, topic.realm.registry.version())
     waiting = topic.committed().ranges(PinnedOffset(topic.available(), at.version))

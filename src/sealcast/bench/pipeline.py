@@ -17,7 +17,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from sealcast.bench import micro_batch, row_udf, workload
-from sealcast.bench.report import Row, TreeClock
+from sealcast.bench.report import Row, tree_seconds
 from sealcast.broker.authenticate import authenticate
 from sealcast.broker.replay import Windows
 from sealcast.broker.rulings import gathered
@@ -44,13 +44,14 @@ def rows() -> Iterator[Row]:
         spark = session(app_name="sealcast bench", driver_memory="2g")
         kernels = Kernels(realm)
         for _ in range(2):
-            source.publish(source.ticks(WARM_EVENTS))
+            source.publish(WARM_EVENTS)
             kernels.run()
             run_batch(spark, realm.paths.root, workload.TOPIC)
-        half = _batch(spark, realm, source, EVENTS // 2)
-        source.publish(source.ticks(EVENTS))
+        source.publish(EVENTS // 2)
+        half = batch_seconds(spark, realm, workload.TOPIC)
+        source.publish(EVENTS)
         alone = kernels.run()
-        whole = _run(spark, realm)
+        whole = batch_seconds(spark, realm, workload.TOPIC)
         yield Row("overhead", whole, alone, "the kernels alone", whole / alone, f"CPU s, {EVENTS:,} events")
         per_row = row_udf.cpu_per_event(spark, source.ticks(UDF_EVENTS), filters)
         ours = whole / EVENTS
@@ -70,14 +71,11 @@ class Kernels:
         """CPU seconds from frames to sealed pieces; reading the log before, and storing pieces after, are not in it."""
         topic = self._name.open()
         at = context(self._name.realm, self._name.topic, topic.realm.registry.version())
-        windows, waiting = (
-            Windows(at.gate.bounds),
-            topic.committed().ranges(PinnedOffset(topic.available(), at.version)),
-        )
+        windows, end = Windows(at.gate.bounds), PinnedOffset(topic.available(), at.version)
         frames = [
             received
-            for partition, first, end in waiting
-            for received in gathered(partition, topic.frames.partition(partition).read(first, end))
+            for partition, first, stop in topic.committed().ranges(end)
+            for received in gathered(partition, topic.frames.partition(partition).read(first, stop))
         ]
         began = time.process_time()
         for received in frames:
@@ -87,13 +85,6 @@ class Kernels:
         return time.process_time() - began
 
 
-def _batch(spark: SparkSession, realm: Realm, source: workload.Source, events: int) -> float:
-    source.publish(source.ticks(events))
-    return _run(spark, realm)
-
-
-def _run(spark: SparkSession, realm: Realm) -> float:
-    spent: list[float] = []
-    with TreeClock().measure(spent):
-        run_batch(spark, realm.paths.root, workload.TOPIC)
-    return spent[0]
+def batch_seconds(spark: SparkSession, realm: Realm, topic: str) -> float:
+    """CPU seconds of one batch of what waits, of all processes."""
+    return tree_seconds(lambda: run_batch(spark, realm.paths.root, topic))

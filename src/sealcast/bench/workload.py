@@ -7,14 +7,14 @@ publishers make them, a thousand events each; they are only encoded by columns, 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
 
 from sealcast.lab import market
+from sealcast.lab.attacks import Insider
 from sealcast.lab.market import Ticks
-from sealcast.log.embedded import EmbeddedTopic
-from sealcast.protections.frames import FrameSealer
 from sealcast.trust.deployment import Realm
 from sealcast.wire.records import RecordCodec
 
@@ -37,27 +37,34 @@ def create(realm: Realm, subscriptions: int) -> list[str]:
     return filters
 
 
-class Source:
-    """Publishes stretches of trading into the log, evenly over its partitions."""
+class Frames:
+    """Publishes events into a topic's log by columns, evenly over its partitions, of which each has a publisher."""
+
+    def __init__(self, realm: Realm, topic: str, publishers: Sequence[str]) -> None:
+        about = realm.state().topic(topic)
+        self._codec = RecordCodec(about.schema)
+        self._log = realm.frames(topic)
+        self._sealers = [Insider.of(realm, topic, name).sealer(about) for name in publishers]
+
+    def append(self, columns: pa.RecordBatch, payloads: Sequence[bytes]) -> None:
+        """Durable on return."""
+        bodies = pa.array(payloads, pa.binary())
+        for frame, start in enumerate(range(0, columns.num_rows, EVENTS_PER_FRAME)):
+            here = columns.slice(start, EVENTS_PER_FRAME)
+            messages = self._codec.encode_columns(here, bodies[start : start + EVENTS_PER_FRAME])
+            partition = frame % len(self._sealers)
+            data = self._sealers[partition].seal_messages(messages, time.time_ns() // 1000)
+            self._log.partition(partition).append([data])
+
+    def close(self) -> None:
+        self._log.close()
+
+
+class Source(Frames):
+    """Publishes stretches of trading."""
 
     def __init__(self, realm: Realm) -> None:
-        state = realm.state()
-        topic = state.topic(TOPIC)
-        self._codec = RecordCodec(topic.schema)
-        self._log = EmbeddedTopic(realm.paths.topic(TOPIC).frames_root, topic.partitions)
-        identities = [realm.identity(name) for name in PUBLISHERS]
-        self._sealers = [
-            FrameSealer(
-                self._codec,
-                topic.id,
-                topic.epoch,
-                i.name,
-                i.pair_key(state, TOPIC),
-                i.signer,
-                token=realm.token(TOPIC, i.name),
-            )
-            for i in identities
-        ]
+        super().__init__(realm, TOPIC, PUBLISHERS)
         self._seed = 1
 
     def ticks(self, count: int) -> Ticks:
@@ -67,16 +74,7 @@ class Source:
             count, seed=self._seed, n_symbols=SYMBOLS, payload_bytes=PAYLOAD_BYTES, popularity=POPULARITY
         )
 
-    def publish(self, ticks: Ticks) -> None:
-        """Durable on return."""
-        payloads = pa.array(ticks.payloads, pa.binary())
-        for frame, start in enumerate(range(0, len(ticks), EVENTS_PER_FRAME)):
-            here = slice(start, start + EVENTS_PER_FRAME)
-            columns = ticks.columns.slice(start, EVENTS_PER_FRAME)
-            messages = self._codec.encode_columns(columns, payloads[here])
-            partition = frame % len(self._sealers)
-            data = self._sealers[partition].seal_messages(messages, time.time_ns() // 1000)
-            self._log.partition(partition).append([data])
-
-    def close(self) -> None:
-        self._log.close()
+    def publish(self, count: int) -> None:
+        """The next stretch, durable on return."""
+        ticks = self.ticks(count)
+        self.append(ticks.columns, ticks.payloads)

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sealcast.filters import bits
 from sealcast.filters.bits import Words
+from sealcast.lab.market import zipf
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -127,8 +128,7 @@ class Wishes:
 
 
 def _zipf(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-    weights = np.arange(1, SYMBOLS + 1, dtype=np.float64) ** -ZIPF
-    return rng.choice(SYMBOLS, size=count, p=weights / weights.sum())
+    return zipf(rng, SYMBOLS, count, ZIPF)
 
 
 def _uniform(rng: np.random.Generator, rows: int, subscribers: int) -> Words:
