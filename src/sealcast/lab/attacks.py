@@ -67,7 +67,10 @@ class Insider:
 
     def sealer(self, topic: Topic, schema: Schema | None = None) -> FrameSealer:
         codec = RecordCodec(schema or topic.schema)
-        return FrameSealer(codec, topic.id, topic.epoch, self.name, self.pair, self.signer, token=self.token)
+        bits = topic.parameters.key_bits
+        return FrameSealer(
+            codec, topic.id, topic.epoch, self.name, self.pair, self.signer, key_bits=bits, token=self.token
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ def _of_frames(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:
     yield Attack(Reason.VERSION, "a frame of a version yet to come", _of_version(honest, 3))
     elsewhere = replace(topic, id=os.urandom(16))
     yield Attack(Reason.TOPIC, "a frame made for another topic", _frame(elsewhere, publisher, now_us))
-    spoilt = honest[:-1] + bytes([honest[-1] ^ 1])
+    spoilt = _flipped(honest)
     yield Attack(Reason.SEAL, "one bit of the sealed body flipped", spoilt)
     yield Attack(Reason.REPLAY, "the same once more", spoilt)
     other = Schema.from_json({"attributes": [{"name": "symbol", "type": "string"}]})
@@ -162,8 +165,8 @@ def _minted(signer: p256.SigningKey, claims: Claims, topic: Topic) -> bytes:
     return tokens.mint(signer, claims, topic.parameters.token_hash)
 
 
-def _flipped(token: bytes) -> bytes:
-    return token[:-1] + bytes([token[-1] ^ 1])
+def _flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
 
 
 def _greedy(topic: Topic, by: Insider, now_us: int) -> Attack:

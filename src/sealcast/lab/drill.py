@@ -93,8 +93,9 @@ def drill(
     topics: list[str] = planned if kept is None else kept["topics"]
     asked: list[str] = matrix.others(realm, topics, name, others) if kept is None else kept["others"]
     before = matrix.attempts(realm, asked, topics, loot) if kept is None else _matrix(kept["before"])
+    body = {"format": FORMAT, "topics": topics, "others": asked, "before": _plain(before), "after": None}
     if kept is None:
-        _write(path, {"format": FORMAT, "topics": topics, "others": asked, "before": _plain(before), "after": None})
+        _write(path, body)
     response = respond(realm, name, cause=cause, center=center)
     topics += [each.topic for each in response.plan.topics if each.topic not in topics]
     report = Report(name, response, tuple(topics), before=before, untried=loot is None)
@@ -104,14 +105,7 @@ def drill(
     if Role.BROKER in realm.state().entity(name).roles:
         report.moved = moves.rehome(realm, name)
     report.after = matrix.attempts(realm, asked, topics, loot)
-    body = {
-        "format": FORMAT,
-        "topics": topics,
-        "others": asked,
-        "before": _plain(before),
-        "after": _plain(report.after),
-    }
-    _write(path, body)
+    _write(path, body | {"after": _plain(report.after)})
     return report
 
 

@@ -22,21 +22,19 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from sealcast.clients.publisher import Publisher
-from sealcast.errors import CannotOpen, Unavailable
-from sealcast.lab import scratch
+from sealcast.errors import Unavailable
+from sealcast.lab import scratch, thief
 from sealcast.lab.pallickara.broker import Broker
 from sealcast.lab.report import Report, Row, Told
 from sealcast.log.ledger import Committed, LedgerReader
 from sealcast.log.mailbox import TopicReader
 from sealcast.model.event import Event, Position
 from sealcast.model.schema import Schema
-from sealcast.primitives.sign import VerifyKey
-from sealcast.protections.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm.machine import RealmState
 from sealcast.wire.sealed import SealedPiece
 
 NAME: Final = "pallickara/revocation"
@@ -202,11 +200,15 @@ def _judge(
     reader.close()
     opened_before = attempts = opened_after = 0
     for name in revoked[:TRIED]:
-        thief = _opener(realm, state, name)
-        opened_before += sum(len(thief.open_rows(piece)) for piece in earlier)
+        slot = state.slot_of(TOPIC, name)
+        assert slot is not None  # a slot that was given stays
+        # It still has its key file, and tries every event of a piece through every key that it was sealed under.
+        opener = thief.opener(state, TOPIC, slot, realm.identity(name).pair_key(state, TOPIC))
+        opened_before += sum(len(opener.open_rows(piece)) for piece in earlier)
         for piece in later:
-            tried, opened = _try_everything(thief, piece)
-            attempts, opened_after = attempts + tried, opened_after + opened
+            for event, (first, end) in enumerate(pairwise(piece.use_start.tolist())):
+                attempts += end - first
+                opened_after += sum(thief.opens(opener, piece, event, use) for use in range(first, end))
     events = [desks[_place(p.position(e))] for p in later for e in range(len(p))]
     left = _left_at_desks(len(state.slots_of(TOPIC)), slots)
     return Outcome(
@@ -238,29 +240,6 @@ def _addressed(piece: SealedPiece, slots: set[int]) -> bool:
     """Is there anything in it for one of them: an event, or a key?"""
     given = (piece.slots, piece.handout_slot, piece.table_slot)
     return any(not slots.isdisjoint(array.tolist()) for array in given)
-
-
-def _opener(realm: Realm, state: RealmState, name: str) -> Opener:
-    """What a subscriber opens with, whatever the registry says of it by now: it still has its key file."""
-    about, slot = state.topic(TOPIC), state.slot_of(TOPIC, name)
-    assert slot is not None  # a slot that was given stays
-    pair = realm.identity(name).pair_key(state, TOPIC)
-    verify = VerifyKey(state.entity("publisher").verify_key)
-    return Opener(about.schema, about.id, about.epoch, slot, pair, lambda _: verify, about.parameters.key_bits)
-
-
-def _try_everything(opener: Opener, piece: SealedPiece) -> tuple[int, int]:
-    """Every event of a piece through every key that it was sealed under: attempts, and how many opened."""
-    attempts = opened = 0
-    for event in range(len(piece)):
-        for use in range(int(piece.use_start[event]), int(piece.use_start[event + 1])):
-            attempts += 1
-            try:
-                opener.open(piece, event, use)
-                opened += 1
-            except CannotOpen:
-                continue
-    return attempts, opened
 
 
 # --- the report -----------------------------------------------------------------------------------------
