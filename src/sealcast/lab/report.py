@@ -20,6 +20,11 @@ Told = Callable[[int, int], None]
 Row = Mapping[str, object]
 
 
+def columns(*names: str) -> Callable[..., Row]:
+    """Makes rows that all have these cells; those that are not given are empty."""
+    return lambda **given: dict.fromkeys(names) | given
+
+
 class Look(StrEnum):
     """What a curve is, and hence how it is drawn."""
 

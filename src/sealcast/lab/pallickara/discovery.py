@@ -24,7 +24,7 @@ from sealcast.control.discovery.embedded import RealmDiscovery
 from sealcast.errors import Bug
 from sealcast.lab import scratch
 from sealcast.lab.pallickara.samples import RULE, Sample, without_outliers
-from sealcast.lab.report import Line, Look, Panel, Report, Row, Told
+from sealcast.lab.report import Line, Look, Panel, Report, Row, Told, columns
 from sealcast.trust.deployment import Realm
 
 NAME: Final = "pallickara/discovery"
@@ -40,6 +40,7 @@ _ROOM: Final = 64 << 20
 
 #: (topics stored, of them matching)
 Case = tuple[int, int]
+_cells: Final = columns("cell", "stored", "matching", "printed", "measured", "other", "deviation", "left_out", "agrees")
 
 
 class World:
@@ -149,11 +150,6 @@ def report(found: Mapping[Case, Sequence[float]]) -> Report:
         RULE,
     ]
     return Report(NAME, rows, agrees, notes, [_panel(samples)])
-
-
-def _cells(**given: object) -> Row:
-    named = ("cell", "stored", "matching", "printed", "measured", "other", "deviation", "left_out", "agrees")
-    return {name: given.get(name) for name in named}
 
 
 def _row(case: Case, each: Sample) -> Row:
