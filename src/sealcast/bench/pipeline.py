@@ -10,7 +10,6 @@ CPU is that of the driver, the JVM and every Python worker. Everything is warm: 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Final
 
@@ -18,17 +17,9 @@ from pyspark.sql import SparkSession
 
 from sealcast.bench import micro_batch, row_udf, workload
 from sealcast.bench.report import Row, tree_seconds
-from sealcast.broker.authenticate import authenticate
-from sealcast.broker.replay import Windows
-from sealcast.broker.rulings import gathered
-from sealcast.broker.topic import TopicName
 from sealcast.lab import scratch
-from sealcast.log.offsets import PinnedOffset
-from sealcast.model.stages import Ruled
 from sealcast.pipeline.run import run_batch
 from sealcast.pipeline.session import session
-from sealcast.protections.endpoint import fused
-from sealcast.protections.endpoint.context import context
 from sealcast.trust.deployment import Realm
 
 EVENTS: Final = 200_000
@@ -42,7 +33,7 @@ def rows() -> Iterator[Row]:
         filters = workload.create(realm, SUBSCRIPTIONS)
         source = workload.Source(realm)
         spark = session(app_name="sealcast bench", driver_memory="2g")
-        kernels = Kernels(realm)
+        kernels = workload.Kernels(realm)
         for _ in range(2):
             source.publish(WARM_EVENTS)
             kernels.run()
@@ -59,30 +50,6 @@ def rows() -> Iterator[Row]:
         yield Row("doubling", whole, half, "half the events", whole / half, f"CPU s, {EVENTS:,} events")
         yield micro_batch.row(spark, realm, source)
         source.close()
-
-
-class Kernels:
-    """The kernels without Spark, on the frames that its source would read."""
-
-    def __init__(self, realm: Realm) -> None:
-        self._name = TopicName(str(realm.paths.root), workload.TOPIC)
-
-    def run(self) -> float:
-        """CPU seconds from frames to sealed pieces; reading the log before, and storing pieces after, are not in it."""
-        topic = self._name.open()
-        at = context(self._name.realm, self._name.topic, topic.realm.registry.version())
-        windows, end = Windows(at.gate.bounds), PinnedOffset(topic.available(), at.version)
-        frames = [
-            received
-            for partition, first, stop in topic.committed().ranges(end)
-            for received in gathered(partition, topic.frames.partition(partition).read(first, stop))
-        ]
-        began = time.process_time()
-        for received in frames:
-            claims, _ = authenticate(received, at.gate)
-            for _ in fused.handle_bounded(Ruled(received, windows.decide(claims)), at):
-                pass
-        return time.process_time() - began
 
 
 def batch_seconds(spark: SparkSession, realm: Realm, topic: str) -> float:

@@ -7,14 +7,22 @@ publishers make them, a thousand events each; they are only encoded by columns, 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
 
+from sealcast.broker.authenticate import authenticate
+from sealcast.broker.replay import Windows
+from sealcast.broker.rulings import gathered
+from sealcast.broker.topic import TopicName
 from sealcast.lab import market
 from sealcast.lab.attacks import Insider
 from sealcast.lab.market import Ticks
+from sealcast.log.offsets import PinnedOffset
+from sealcast.model.stages import Ruled
+from sealcast.protections.endpoint import fused
+from sealcast.protections.endpoint.context import context
 from sealcast.trust.deployment import Realm
 from sealcast.wire.records import RecordCodec
 
@@ -35,6 +43,30 @@ def create(realm: Realm, subscriptions: int) -> list[str]:
     realm.enrol_many([*PUBLISHERS, *names])
     realm.subscribe_many(TOPIC, [(name, wish, None) for name, wish in zip(names, filters, strict=True)])
     return filters
+
+
+class Kernels:
+    """The kernels without Spark, on the frames that its source would read."""
+
+    def __init__(self, realm: Realm) -> None:
+        self._name = TopicName(str(realm.paths.root), TOPIC)
+
+    def run(self, clock: Callable[[], float] = time.process_time) -> float:
+        """Seconds from frames to sealed pieces; reading the log before, and storing pieces after, are not in it."""
+        topic = self._name.open()
+        at = context(self._name.realm, self._name.topic, topic.realm.registry.version())
+        windows, end = Windows(at.gate.bounds), PinnedOffset(topic.available(), at.version)
+        frames = [
+            received
+            for partition, first, stop in topic.committed().ranges(end)
+            for received in gathered(partition, topic.frames.partition(partition).read(first, stop))
+        ]
+        began = clock()
+        for received in frames:
+            claims, _ = authenticate(received, at.gate)
+            for _ in fused.handle_bounded(Ruled(received, windows.decide(claims)), at):
+                pass
+        return clock() - began
 
 
 class Frames:

@@ -110,7 +110,7 @@ class Wishes:
             here = slice(start, start + _EVENTS_AT_ONCE)
             price, size = quotes.price[here, None], quotes.size[here, None]
             wanted = self._by_symbol[quotes.symbol[here]] & ((price < self.price) == self.below) & (size >= self.size)
-            chunks.append(_packed(wanted))
+            chunks.append(bits.mask(wanted))
         return np.concatenate(chunks)
 
     @cached_property
@@ -136,11 +136,3 @@ def _uniform(rng: np.random.Generator, rows: int, subscribers: int) -> Words:
     words = rng.integers(0, 2**64, (rows, width), np.uint64, endpoint=False)
     words[:, -1] >>= np.uint64(64 * width - subscribers)
     return words
-
-
-def _packed(flags: Flags) -> Words:
-    width = bits.words_for(flags.shape[1])
-    packed = np.zeros((flags.shape[0], width * 8), np.uint8)
-    raw = np.packbits(flags, axis=1, bitorder="little")
-    packed[:, : raw.shape[1]] = raw
-    return packed.view("<u8").astype(np.uint64, copy=False)

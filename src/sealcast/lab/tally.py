@@ -132,9 +132,7 @@ def _parsed(lines: list[str], subscribers: int, path: Path, first: int) -> Words
             raise Rejected(_too_wide(path, number, subscribers))
         texts.append(text)
     raw = np.frombuffer(bytes.fromhex("".join(texts)), np.uint8).reshape(len(texts), -1)
-    padded = np.zeros((len(texts), 8 * bits.words_for(4 * digits)), np.uint8)
-    padded[:, : raw.shape[1]] = raw[:, ::-1]
-    words = padded.view("<u8").astype(np.uint64, copy=False)
+    words = bits.from_bytes(raw[:, ::-1])
     outside = np.flatnonzero(beyond(words, subscribers))
     if outside.size:
         raise Rejected(_too_wide(path, first + int(outside[0]), subscribers))
