@@ -9,7 +9,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from sealcast.errors import Unavailable
@@ -27,14 +27,8 @@ class Row:
     unit: str
 
     def as_json(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "ours": round(self.ours, 4),
-            "reference": round(self.reference, 4),
-            "reference_name": self.reference_name,
-            "ratio": round(self.ratio, 3),
-            "unit": self.unit,
-        }
+        rounded = {"ours": round(self.ours, 4), "reference": round(self.reference, 4), "ratio": round(self.ratio, 3)}
+        return asdict(self) | rounded
 
 
 def side_by_side(

@@ -134,20 +134,15 @@ def workload(inputs: Inputs, quick: bool = False) -> Workload:
 
 def _columns(inputs: Inputs, some: Sequence[Given]) -> tuple[pa.RecordBatch, list[bytes]]:
     """Events as the index reads them; those off the schema are left out, as a publisher would leave them out."""
-    schema = inputs.schema
-    parsed, payloads = [], []
+    codec = RecordCodec(inputs.schema)
+    messages, payloads = list[bytes](), list[bytes]()
     for given in some:
         try:
-            parsed.append(schema.parse(given.event.attributes))
+            messages += codec.encode([inputs.schema.parse(given.event.attributes)], [given.event.payload])
         except EventRejected:
             continue
         payloads.append(given.event.payload)
-    arrow = RecordCodec(schema).arrow_schema
-    arrays = [
-        pa.array([attribute.to_physical(values[attribute.name]) for values in parsed], field.type)
-        for attribute, field in zip(schema.attributes, arrow, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow), payloads
+    return codec.decode(messages).columns, payloads
 
 
 # --- what is tried --------------------------------------------------------------------------------------

@@ -133,8 +133,7 @@ def measured(world: World, tap: Wiretap, subscriber: str) -> Exposure:
 
 
 def _row_is_named(world: World, pool: Pool, broker: str, subscriber: str, known: set[bytes]) -> bool:
-    line = (subscriber, *world.tree.ancestors(subscriber))
-    path, label = line[line.index(broker) - 1 :: -1][: world.tree.layers], world.labels[subscriber]
+    path, label = world.net.path(broker, subscriber), world.labels[subscriber]
     names = pool.named(broker, known, (*LABELS, UNWANTED))
     rows = [row.slots[0][0] for row in world.net.brokers[broker].table.rows() if path in row.paths]
     named = [names[token] for token in rows if len(names[token]) == 1]

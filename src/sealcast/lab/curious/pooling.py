@@ -10,9 +10,7 @@ and compares what is left with its own dictionary of labels; a payload key it pr
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from functools import reduce
 from itertools import combinations
-from operator import mul
 from typing import NamedTuple
 
 from sealcast.errors import Bug
@@ -42,14 +40,14 @@ class Observer:
         self._known: dict[bytes, tuple[bytes, Pairs]] = {}
         hashed = {label: net.hashes(label) for label in labels}
         for pairs in self._sets():
-            product = reduce(mul, (net.keys[pair] for pair in pairs))
-            for label, element in zip(hashed, net.group.power_many(list(hashed.values()), product), strict=True):
+            powers = net.group.power_many(list(hashed.values()), net.product(pairs))
+            for label, element in zip(hashed, powers, strict=True):
                 self._known[net.group.encode(element)] = label, pairs
 
     def _sets(self) -> set[Pairs]:
         tree, found = self._net.tree, set()
         for leaf in (name for name in tree.names if not tree.children(name)):
-            line = (leaf, *tree.ancestors(leaf))
+            line = self._net.line(leaf)
             for above in range(1, len(line)):
                 crossing = [(x, y) for x in line[:above] for y in line[above:] if (x, y) in self._net.keys]
                 for count in range(1, tree.layers + 1):
@@ -72,9 +70,7 @@ class Pool:
 
     def _exponent(self, pairs: Pairs) -> Exponent | None:
         """The layers' product, if the coalition has all of them."""
-        if not pairs <= self._keys.keys():
-            return None
-        return reduce(mul, (self._keys[pair] for pair in pairs))
+        return self._net.product(pairs) if pairs <= self._keys.keys() else None
 
     def bare(self, token: bytes) -> bytes | None:
         """The label, by the coalition's keys and its dictionary."""
@@ -89,16 +85,12 @@ class Pool:
 
     def filters(self, subscriber: str) -> set[bytes]:
         """Labels of filters that came the subscriber's way, opened: aggregated ones are the subscriber's, too."""
-        line = (subscriber, *self._net.tree.ancestors(subscriber))
-        found = set()
-        for sent, message in self._net.filters():
-            if not self._tap.sees(sent) or sent.sender not in line[:-1]:
-                continue
-            at = line.index(sent.sender)
-            if message.path != line[at::-1][: self._net.tree.layers]:
-                continue
-            found |= {label for slot in message.slots for token in slot if (label := self.bare(token)) is not None}
-        return found
+        net = self._net
+        seen = [(sent, m) for sent, m in net.filters() if self._tap.sees(sent) and sent.sender in net.line(subscriber)]
+        tokens = [
+            t for sent, m in seen if m.path == net.path(sent.receiver, subscriber) for slot in m.slots for t in slot
+        ]
+        return {label for label in map(self.bare, tokens) if label is not None}
 
     def events(self) -> set[bytes]:
         """The events of which the coalition has the content. A publisher has its own."""

@@ -142,9 +142,9 @@ def drill(realm: Realm, subscribers: int, running: Running = by_hand, batches: i
     return _judge(realm, records, revoked, desks, version, asked, decided)
 
 
-def _publish(realm: Realm, desks: int, ended: threading.Event) -> dict[tuple[int, int, int], int]:
+def _publish(realm: Realm, desks: int, ended: threading.Event) -> dict[Position, int]:
     """Frame after frame, a few ahead of the broker; the desk of every event, by its position."""
-    said: dict[tuple[int, int, int], int] = {}
+    said: dict[Position, int] = {}
     ours, number, frames = Realm(realm.paths.root), 0, 0
     with Publisher(ours, TOPIC, "publisher") as publisher, LedgerReader(ours.paths.topic(TOPIC).ledger) as ledger:
         while not ended.is_set():
@@ -155,12 +155,8 @@ def _publish(realm: Realm, desks: int, ended: threading.Event) -> dict[tuple[int
             wanted = [(number + i) % max(1, desks) for i in range(EVENTS_PER_FRAME)]
             number, frames = number + EVENTS_PER_FRAME, frames + 1
             positions = publisher.publish([Event({"desk": desk}, b"for the desk") for desk in wanted])
-            said |= dict(zip(map(_place, positions), wanted, strict=True))
+            said |= dict(zip(positions, wanted, strict=True))
     return said
-
-
-def _place(position: Position) -> tuple[int, int, int]:
-    return position.partition, position.offset, position.row
 
 
 def _since(ledger: LedgerReader, version: int) -> int:
@@ -186,7 +182,7 @@ def _judge(
     realm: Realm,
     records: Sequence[Committed],
     revoked: Sequence[str],
-    desks: dict[tuple[int, int, int], int],
+    desks: dict[Position, int],
     version: int,
     asked: int,
     decided: float,
@@ -209,7 +205,7 @@ def _judge(
             for event, (first, end) in enumerate(pairwise(piece.use_start.tolist())):
                 attempts += end - first
                 opened_after += sum(thief.opens(opener, piece, event, use) for use in range(first, end))
-    events = [desks[_place(p.position(e))] for p in later for e in range(len(p))]
+    events = [desks[p.position(e)] for p in later for e in range(len(p))]
     left = _left_at_desks(len(state.slots_of(TOPIC)), slots)
     return Outcome(
         subscribers=len(state.slots_of(TOPIC)),

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from sealcast.errors import Bug
@@ -197,7 +198,7 @@ def _naive() -> int:
 
 def _panels(measured: dict[Point, Spent]) -> list[Panel]:
     here = {point: spent for point, spent in measured.items() if point.group == CURVE.name}
-    base = [point for point in here if point == Point(point.layers, subscribers=point.subscribers)]
+    base = [point for point in here if point == _base(point)]
     parties: dict[str, Callable[[Spent], float]] = {
         "publisher": lambda spent: spent.publisher,
         "brokers": lambda spent: spent.brokers,
@@ -224,23 +225,18 @@ def _rows(spent: Spent) -> float:
 
 
 def _times(measured: dict[Point, Spent]) -> list[Line]:
-    lines = []
-    for group in GROUPS:
-        of = [p for p in measured if p == Point(p.layers, subscribers=p.subscribers, group=group)]
-        if of:
-            lines.append(Line(group, [p.layers for p in of], [measured[p].seconds / EVENTS * 1e3 for p in of]))
-    return lines
+    base = {point: spent.seconds / EVENTS * 1e3 for point, spent in measured.items() if point == _base(point)}
+    by_group = {group: {p.layers: ms for p, ms in base.items() if p.group == group} for group in GROUPS}
+    return [Line(group, list(found), list(found.values())) for group, found in by_group.items() if found]
 
 
 def _lines(measured: dict[Point, Spent], what: str, of: Callable[[Spent], float]) -> list[Line]:
     """A curve for each r, over the points that differ from the base in this alone."""
     lines = []
     for layers in LAYERS:
-        kin = [p for p in measured if p.layers == layers]
-        kin = sorted(
-            (p for p in kin if replace(p, **{what: getattr(Point(layers), what)}) == _base(p)),
-            key=lambda p: float(getattr(p, what)),
-        )
+        usual = {what: getattr(Point(layers), what)}
+        kin = [p for p in measured if p.layers == layers and replace(p, **usual) == _base(p)]
+        kin.sort(key=attrgetter(what))
         x = [float(getattr(p, what)) for p in kin]
         lines.append(Line(f"r = {layers}", x, [of(measured[p]) for p in kin]))
         lines.append(Line(f"r = {layers}", x, [of(forms.expected(p.shape, p.events)) for p in kin], Look.COMPUTED))

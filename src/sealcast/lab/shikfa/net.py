@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from functools import reduce
+from operator import mul
 from random import Random, SystemRandom
 from typing import NamedTuple
 
@@ -23,7 +25,7 @@ from sealcast.protections.layered.publish import EVENT_BYTES, Publisher
 from sealcast.protections.layered.route import Broker
 from sealcast.protections.layered.subscribe import Subscriber
 from sealcast.protections.layered.table import RoutingTable
-from sealcast.protections.layered.tree import Tree
+from sealcast.protections.layered.tree import Path, Tree
 
 #: (descendant, ancestor): the two who know a layer's key.
 Pair = tuple[str, str]
@@ -124,6 +126,19 @@ class Net:
             of.pop(name, None)
         if parent != self.tree.publisher:
             self._send_up(parent, self.brokers[parent].withdraw(name))
+
+    def line(self, name: str) -> Path:
+        """From a node to the publisher, both included."""
+        return name, *self.tree.ancestors(name)
+
+    def path(self, at: str, name: str) -> Path:
+        """The path with which what a node below sends arrives at a broker."""
+        line = self.line(name)
+        return line[line.index(at) - 1 :: -1][: self.tree.layers]
+
+    def product(self, pairs: Iterable[Pair]) -> Exponent:
+        """The keys of several layers at once."""
+        return reduce(mul, (self.keys[pair] for pair in pairs))
 
     def pooled(self, members: Iterable[str]) -> Mapping[Pair, Exponent]:
         """The keys of all of them."""
