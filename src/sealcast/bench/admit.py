@@ -79,7 +79,7 @@ def rows() -> Iterator[Row]:
 
 
 def prepare(realm: Realm, events: int, per_frame: int) -> Load:
-    """Frames of several publishers, as the log has them."""
+    """Seals frames of several publishers, as the log has them."""
     topic = realm.state().topic(TOPIC)
     ticks = market.ticks(events, seed=1, n_symbols=500, payload_bytes=PAYLOAD_BYTES)
     messages = RecordCodec(topic.schema).encode_columns(ticks.columns, pa.array(ticks.payloads, pa.binary()))
@@ -100,7 +100,7 @@ def prepare(realm: Realm, events: int, per_frame: int) -> Load:
 
 
 def admit_all(load: Load, gate: Gate) -> None:
-    """Both halves of admission, and the windows between them."""
+    """Runs both halves of admission, and the windows between them."""
     windows, admitted = Windows(gate.bounds), 0
     for received in load.received:
         claims, _ = authenticate(received, gate)
@@ -117,7 +117,7 @@ def verify_all(load: Load) -> None:
 
 
 def _fastest(ours: Callable[[], None], reference: Callable[[], None]) -> tuple[float, float]:
-    """Seconds of CPU that a core takes for each, while all cores do the same."""
+    """Measures the seconds of CPU that a core takes for each, while all cores do the same."""
     fork = multiprocessing.get_context("fork")
     cores = len(os.sched_getaffinity(0))
     turn = fork.Barrier(cores)

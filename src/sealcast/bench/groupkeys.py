@@ -96,12 +96,12 @@ def mean(algorithm: Algorithm, case: Case, events: Words) -> float:
 
 
 def best(case: Case, events: Words) -> tuple[Rival, float]:
-    """The paper's best on a workload."""
+    """Finds the paper's best algorithm on a workload, and its mean."""
     return min(((rival, mean(rival.make(), case, events)) for rival in rivals(case)), key=lambda pair: pair[1])
 
 
 def encryptions(case: Case, floor: float = 0.0) -> Row:
-    """One row; the ratio is that of what is above `floor`."""
+    """Measures one row. The ratio is that of what is above `floor`."""
     events = case.groups()
     rival, reference = best(case, events)
     mosaic = Mosaic(SUBSCRIBERS, rival.nbytes, seed=SEED)

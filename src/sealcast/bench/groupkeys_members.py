@@ -45,7 +45,7 @@ def rows() -> Iterator[Row]:
 
 
 def _costs(make: Callable[[], Algorithm], events: Words) -> tuple[float, float]:
-    """Encryptions that one leave causes, and one join."""
+    """Counts the encryptions that one leave causes, and one join."""
     before = _counted(make(), events, lambda later: later)
     return _counted(make(), events, _left) - before, _counted(make(), events, _joined) - before
 

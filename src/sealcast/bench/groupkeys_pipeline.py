@@ -64,7 +64,7 @@ class Source(Frames):
         self._popular = self._any(POPULAR_GROUPS)
 
     def publish(self, events: int) -> None:
-        """Durable on return."""
+        """Publishes events, durable on return."""
         rows = self._any(events)
         repeated = np.flatnonzero(self._rng.random(events) < POPULAR_SHARE)
         rows[repeated] = self._popular[self._rng.integers(0, POPULAR_GROUPS, repeated.size)]
@@ -82,7 +82,7 @@ def rows() -> Iterator[Row]:
 
 
 def throughput(spark: SparkSession, algorithm: str) -> float:
-    """Events per CPU second, once warm, beyond what any batch costs."""
+    """Measures events per CPU second, once warm, beyond what any batch costs."""
     with scratch.realm(need_bytes=2 << 30) as realm:
         source = Source(realm, algorithm)
         for events in WARM[algorithm]:
@@ -94,6 +94,6 @@ def throughput(spark: SparkSession, algorithm: str) -> float:
 
 
 def _batch(spark: SparkSession, realm: Realm, source: Source, events: int) -> float:
-    """CPU seconds of one batch."""
+    """Publishes events and runs them as one batch; its CPU seconds."""
     source.publish(events)
     return batch_seconds(spark, realm, TOPIC)

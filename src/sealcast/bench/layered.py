@@ -85,7 +85,7 @@ def _zipf(kinds: int, shape: tuple[int, ...], seed: int) -> NDArray[np.int64]:
 
 
 def hop_row(events: int = EVENTS, labels: int = LABELS) -> Row:
-    """Half of the labels are asked for by somebody behind one path."""
+    """Measures a hop where somebody behind one path asks for half of the labels."""
     hashes = CachedHashes(CURVE, b"bench")
     tokens = [CURVE.encode(hashes(i.to_bytes(4, "big"))) for i in range(labels)]
     table = RoutingTable()
@@ -156,5 +156,5 @@ def growth_row(small: int = SMALL, large: int = LARGE, events: int = EVENTS) -> 
 
 
 def _filler(number: int) -> Element:
-    """As long as an element and as random: a table does not look inside."""
+    """Makes something as long and as random as an element: a table does not look inside."""
     return Element(hashlib.shake_128(number.to_bytes(8, "big")).digest(64))

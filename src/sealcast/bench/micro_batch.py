@@ -71,7 +71,7 @@ def _wait_for(heard: list[Batch], count: int) -> None:
 
 
 def _kernels(realm: Realm, source: workload.Source) -> float:
-    """On the events of one such batch; they stay in the log for the pipeline."""
+    """Measures the kernels on the events of one such batch, which stay in the log for the pipeline."""
     source.publish(EVENTS)
     return statistics.median(workload.Kernels(realm).run(time.perf_counter) for _ in range(BATCHES))
 

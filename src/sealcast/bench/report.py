@@ -37,7 +37,7 @@ def side_by_side(
     rounds: int,
     of: Callable[[Iterable[float]], float] = statistics.median,
 ) -> tuple[float, float]:
-    """CPU time of both, their rounds alternating: whatever slows the machine down slows down both.
+    """Measures the CPU time of both, their rounds alternating: whatever slows the machine down slows down both.
 
     The median round counts, or the one that `of` takes: `min` suits arithmetic that is the same in all rounds.
     """
@@ -76,7 +76,7 @@ def _tree_now() -> float:
 
 
 def _stat(pid: int) -> list[str] | None:
-    """From the third field on: the second is a name in parentheses that may hold anything."""
+    """Reads a process's fields from the third on: the second is a name in parentheses that may hold anything."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -36,7 +36,7 @@ POPULARITY: Final = 0.0
 
 
 def create(realm: Realm, subscriptions: int) -> list[str]:
-    """A topic with that many subscribers, one filter each; the filters."""
+    """Makes a topic with that many subscribers, one filter each; the filters."""
     names = [f"desk-{i}" for i in range(subscriptions)]
     filters = market.filters(subscriptions, seed=1, n_symbols=SYMBOLS, popularity=POPULARITY)
     realm.create_topic(TOPIC, market.SCHEMA, partitions=len(PUBLISHERS))
@@ -52,7 +52,7 @@ class Kernels:
         self._name = TopicName(str(realm.paths.root), TOPIC)
 
     def run(self, clock: Callable[[], float] = time.process_time) -> float:
-        """Seconds from frames to sealed pieces; reading the log before, and storing pieces after, are not in it."""
+        """Measures seconds from frames to sealed pieces, without reading the log before and storing pieces after."""
         topic = self._name.open()
         at = context(self._name.realm, self._name.topic, topic.realm.registry.version())
         windows, end = Windows(at.gate.bounds), PinnedOffset(topic.available(), at.version)
@@ -79,7 +79,7 @@ class Frames:
         self._sealers = [Insider.of(realm, topic, name).sealer(about) for name in publishers]
 
     def append(self, columns: pa.RecordBatch, payloads: Sequence[bytes]) -> None:
-        """Durable on return."""
+        """Publishes events, durable on return."""
         bodies = pa.array(payloads, pa.binary())
         for frame, start in enumerate(range(0, columns.num_rows, EVENTS_PER_FRAME)):
             here = columns.slice(start, EVENTS_PER_FRAME)
@@ -100,13 +100,13 @@ class Source(Frames):
         self._seed = 1
 
     def ticks(self, count: int) -> Ticks:
-        """The next stretch, not published yet."""
+        """Makes the next stretch without publishing it."""
         self._seed += 1
         return market.ticks(
             count, seed=self._seed, n_symbols=SYMBOLS, payload_bytes=PAYLOAD_BYTES, popularity=POPULARITY
         )
 
     def publish(self, count: int) -> None:
-        """The next stretch, durable on return."""
+        """Publishes the next stretch, durable on return."""
         ticks = self.ticks(count)
         self.append(ticks.columns, ticks.payloads)

@@ -47,7 +47,7 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Insider:
-    """Someone with keys and a token: a real publisher's own, or an attacker's."""
+    """Someone with keys and a token, who seals frames with them: a real publisher or an attacker."""
 
     name: str
     pair: Secret
@@ -56,13 +56,13 @@ class Insider:
 
     @classmethod
     def of(cls, realm: Realm, topic: str, name: str, right: Right = Right.PUBLISH) -> Insider:
-        """An entity as it is now: whoever loses a right later keeps what it has."""
+        """Takes what an entity has now. It keeps that when it loses its right later."""
         identity = realm.identity(name)
         return cls(name, identity.pair_key(realm.state(), topic), identity.signer, realm.token(topic, name, right))
 
     @classmethod
     def without(cls, realm: Realm, name: str) -> Insider:
-        """One that is enrolled and has nothing to do with the topic."""
+        """Takes an entity that is enrolled and has no right on the topic."""
         return cls(name, Secret.random(), realm.identity(name).signer, b"")
 
     def sealer(self, topic: Topic, schema: Schema | None = None) -> FrameSealer:
@@ -87,7 +87,7 @@ class Cast:
 
 
 def outdated(realm: Realm, topic: str, name: str) -> bytes:
-    """A token as it was given days ago."""
+    """Makes a token that was given days ago and whose time is over."""
     state, now = realm.state(), realm.clock()
     center = realm.center(state.topic(topic).center)
     days = (state.topic(topic).parameters.token_lifetime_s + 2 * 86_400) * 1_000_000
@@ -194,7 +194,7 @@ def _of_version(honest: bytes, version: int) -> bytes:
 
 
 def _broken(message: bytes) -> bytes:
-    """Every attribute is said to be there, and none is."""
+    """Makes a message that claims to have every attribute and has none."""
     at = len(message) - len(b"nothing to see")
     return message[:17] + b"\xff" + message[18:at]
 

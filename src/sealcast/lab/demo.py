@@ -52,7 +52,7 @@ PAUSE_SECONDS: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of a day: a miniature by default."""
+    """How large the demo is: a miniature by default."""
 
     events: int = 12_000
     desks: int = 300
@@ -246,7 +246,7 @@ class Day:
         return attacks(realm.state().topic(TOPIC), cast, time.time_ns() // 1000)
 
     def _intrude(self, hostile: Sequence[Attack]) -> None:
-        """Straight into the log, past every client: whoever can write files can do that."""
+        """Writes hostile frames straight into the log, past every client, as anyone who can write files could."""
         with EmbeddedTopic(self._realm.paths.topic(TOPIC).frames_root, PARTITIONS) as log:
             for attack in hostile:
                 log.partition(0).append([attack.data])
@@ -271,7 +271,7 @@ class Day:
         return reports
 
     def _same(self, event: OpenedEvent, rows: Sequence[Mapping[str, object]], payloads: Sequence[bytes]) -> bool:
-        """What was opened is what was published, to the last byte."""
+        """Whether an opened event is what was published, to the last byte."""
         tick = self._published[event.position]
         physical = {name: market.SCHEMA.by_name[name].to_physical(v) for name, v in event.attributes.items()}
         return physical == rows[tick] and event.payload == payloads[tick]
@@ -283,7 +283,7 @@ class Day:
         yield self._try_everything(STRANGER, "enrolled, never had a right, makes up a key", Secret.random())
 
     def _try_everything(self, name: str, story: str, pair: Secret) -> Outsider:
-        """Every use of every sealed event, also as if it were the one that the use is for."""
+        """Tries a key on every use of every sealed event, each time as the subscriber that the use is for."""
         opener_of = cache(partial(self._opener, pair))
         tried = opened = 0
         with closing(TopicReader(self._realm.paths.topic(TOPIC).root)) as reader:

@@ -59,7 +59,7 @@ class Report:
 
     @property
     def over(self) -> bool | None:
-        """Nothing opens and nothing is admitted any more; None when nobody could try."""
+        """Whether nothing opens and nothing is admitted any more; None when nobody could try."""
         mine = [cell for (name, _), cell in self.after.items() if name == self.entity]
         if self.untried:
             return None
@@ -67,7 +67,7 @@ class Report:
 
     @property
     def unharmed(self) -> bool:
-        """Everybody else can do what it could."""
+        """Whether everybody else can still do what it could."""
         others = [(was, self.after.get(at, Cell())) for at, was in self.before.items() if at[0] != self.entity]
         return all(
             now.opened >= was.opened and (was.publishes != matrix.ADMITTED or now.publishes == matrix.ADMITTED)
@@ -85,7 +85,7 @@ def drill(
     spark: Callable[[], SparkSession] | None = None,
     spark_above: int = 64 << 20,
 ) -> Report:
-    """All of it. With `spark`, what is resealed is a job of Spark's when it has more bytes than `spark_above`."""
+    """Responds to a compromise, end to end. With `spark`, resealing more than `spark_above` bytes is a Spark job."""
     path = realm.paths.root / "compromises" / f"{realm.state().entity(name).name}.json"
     ensure_center(realm, name, center)
     loot, kept = _steal(realm, name), _read(path)
@@ -159,7 +159,7 @@ def _matrix(body: list[dict[str, Any]]) -> Matrix:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """What a run before has kept, if there was one: what could be done before is what that one saw."""
+    """Reads what an earlier run kept, if there was one. What could be done before the response is what that run saw."""
     try:
         body = json.loads(path.read_bytes())
         if body["format"] != FORMAT:

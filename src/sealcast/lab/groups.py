@@ -41,14 +41,14 @@ _EVENTS_AT_ONCE: Final = 1_024
 
 
 def random_groups(events: int, subscribers: int, seed: int) -> Words:
-    """Every one of the 2^N groups equally likely."""
+    """Draws groups, each of the 2^N equally likely."""
     return _uniform(np.random.default_rng(seed), events, subscribers)
 
 
 def popular_groups(
     events: int, subscribers: int, seed: int, popular: int = POPULAR_GROUPS, share: float = POPULAR_SHARE
 ) -> Words:
-    """With probability `share` one of `popular` fixed groups, all alike; otherwise a random one."""
+    """Draws with probability `share` one of `popular` fixed groups, all equally likely, otherwise a random group."""
     rng = np.random.default_rng(seed)
     favourites = _uniform(rng, popular, subscribers)
     rows = _uniform(rng, events, subscribers)
@@ -118,7 +118,7 @@ class Wishes:
         return np.ascontiguousarray(self.watched.T)
 
     def filters(self) -> list[str]:
-        """The same as text, for attributes symbol (S0, S1, ...), price and size."""
+        """The same filters as text, for attributes symbol (S0, S1, ...), price and size."""
         texts = []
         for watched, below, price, size in zip(self.watched, self.below, self.price, self.size, strict=True):
             names = ", ".join(f"'S{symbol}'" for symbol in np.flatnonzero(watched))

@@ -86,7 +86,7 @@ class Loot(Unpicklable):
 
 
 def steal(realm: Realm, name: str) -> Loot:
-    """All that whoever copied an entity's files can come by; NotFound when they are not here."""
+    """Takes all that a thief gets by copying an entity's files. Raises NotFound when they are not here."""
     state = realm.state()
     who = state.entity(name)
     loot = Loot(name, who.roles, _identity(realm, name, who.roles))
@@ -116,7 +116,7 @@ def _identity(realm: Realm, name: str, roles: frozenset[Role]) -> Identity:
 
 
 def attempts(realm: Realm, others: Iterable[str], topics: Sequence[str], loot: Loot | None) -> Matrix:
-    """Everybody's attempts on these topics: the others' as themselves, the thief's with what it has taken."""
+    """Lets everybody try to read and publish: the others as themselves, the thief with what it has taken."""
     found: Matrix = {}
     for name in others:
         for topic in topics:
@@ -128,7 +128,7 @@ def attempts(realm: Realm, others: Iterable[str], topics: Sequence[str], loot: L
 
 
 def others(realm: Realm, topics: Sequence[str], but: str, most: int = OTHERS_TRIED) -> list[str]:
-    """Whom to ask beside: those who subscribe first, then whoever else may use one of the topics."""
+    """Chooses who else tries: first those who subscribe, then whoever else may use one of the topics."""
     state, now = realm.state(), realm.clock()
     subscribed = [s.subscriber for topic in topics for s in state.subscriptions_of(topic)]
     entitled = (who.name for topic in topics for who in state.entitled(topic, now))
@@ -231,7 +231,7 @@ def _only_reader(piece: SealedPiece, event: int) -> int:
 
 
 def _publish(realm: Realm, loot: Loot, topic: str) -> str:
-    """What admission says to a frame of an empty event, signed and sealed with the newest keys there are."""
+    """Asks admission about a frame of an empty event, signed and sealed with the newest keys that were taken."""
     state = realm.state()
     about, now = state.topic(topic), time.time_ns() // 1000
     epochs = [epoch for where, epoch in loot.pairs if where == topic]
@@ -251,7 +251,7 @@ def _publish(realm: Realm, loot: Loot, topic: str) -> str:
 
 
 def rows(before: Mapping[tuple[str, str], Cell], after: Mapping[tuple[str, str], Cell]) -> Iterator[tuple[str, ...]]:
-    """For people: entity, topic, and both cells side by side."""
+    """The rows of a table for people: entity, topic, and both cells side by side."""
     for entity, topic in dict.fromkeys((*before, *after)):
         was, now = before.get((entity, topic), Cell()), after.get((entity, topic), Cell())
         reads = (f"{cell.opened} of {cell.tried}" for cell in (was, now))

@@ -82,7 +82,7 @@ class Report:
         }
 
     def write(self, directory: Path) -> list[Path]:
-        """Rows as Parquet and, of a figure, the picture. Says which files it wrote."""
+        """Writes the rows as Parquet and, if there are panels, a picture; the files that it wrote."""
         directory.mkdir(parents=True, exist_ok=True)
         stem = self.experiment.replace("/", "-")
         written = [directory / f"{stem}.parquet"]

@@ -11,7 +11,7 @@ from sealcast.wire.sealed import SealedPiece
 
 
 def opener(state: RealmState, topic: str, slot: int, pair: Secret, epoch: int | None = None) -> Opener:
-    """Opens what a slot is sent with a pair key, whatever the registry says of its owner by now."""
+    """Makes what opens a slot's events with a pair key, whatever the registry says of its owner by now."""
     about = state.topic(topic)
 
     def verify_key(name: str) -> VerifyKey:

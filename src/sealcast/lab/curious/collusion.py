@@ -75,7 +75,7 @@ class World:
 
     @property
     def brokers(self) -> list[str]:
-        """Those who only route."""
+        """The brokers that do not subscribe themselves."""
         return [name for name in self.tree.names if name.startswith("B") and name not in self.labels]
 
     @property
@@ -91,7 +91,7 @@ class World:
 
 
 def coalitions(world: World, subscriber: str) -> Iterator[tuple[str, Wiretap]]:
-    """(kind, who) of everyone who might be after a subscriber. Members in the order that claims have them."""
+    """Lists (kind, members) of every coalition that might be after a subscriber, members in the order of the claims."""
     tree, up = world.tree, way(world.tree, subscriber)
     others = [name for name in world.leaves if world.labels[name] != world.labels[subscriber]]
     yield "publisher", Wiretap(("P",))
@@ -120,7 +120,7 @@ def coalitions(world: World, subscriber: str) -> Iterator[tuple[str, Wiretap]]:
 
 
 def measured(world: World, tap: Wiretap, subscriber: str) -> Exposure:
-    """What a coalition gets of one subscriber, by trying."""
+    """Tries what a coalition gets of one subscriber."""
     pool, label = Pool(world.net, world.observer, tap), world.labels[subscriber]
     opened = pool.events()
     brokers = [name for name in tap.members if name.startswith("B") and name in way(world.tree, subscriber)]

@@ -33,7 +33,7 @@ class Wiretap(NamedTuple):
 
 
 class Observer:
-    """Has all keys, and reads tokens."""
+    """Reads the label and the layers off any token: it has all keys."""
 
     def __init__(self, net: Net, labels: Collection[bytes]) -> None:
         self._net = net
@@ -69,11 +69,11 @@ class Pool:
         self._keys = net.pooled(tap.members)
 
     def _exponent(self, pairs: Pairs) -> Exponent | None:
-        """The layers' product, if the coalition has all of them."""
+        """The product of these layers' keys, if the coalition has all of them."""
         return self._net.product(pairs) if pairs <= self._keys.keys() else None
 
     def bare(self, token: bytes) -> bytes | None:
-        """The label, by the coalition's keys and its dictionary."""
+        """Opens a token with the coalition's keys; None if some are missing."""
         label, pairs = self._observer.read(token)
         exponent = self._exponent(pairs)
         if exponent is None:
@@ -84,7 +84,7 @@ class Pool:
         return label
 
     def filters(self, subscriber: str) -> set[bytes]:
-        """Labels of filters that came the subscriber's way, opened: aggregated ones are the subscriber's, too."""
+        """Opens what it can of the filters that came the subscriber's way. Aggregated ones are its filters, too."""
         net = self._net
         seen = [(sent, m) for sent, m in net.filters() if self._tap.sees(sent) and sent.sender in net.line(subscriber)]
         tokens = [

@@ -16,7 +16,7 @@ from sealcast.protections.layered.tree import Path
 
 
 class Truth:
-    """Of one net, in which `filters` says who asked for what."""
+    """The truth about the rows of one net, in which `filters` says who asked for what."""
 
     def __init__(self, net: Net, filters: Mapping[str, str]) -> None:
         self._net = net
@@ -50,7 +50,7 @@ class Truth:
         return found
 
     def labels(self, broker: str) -> dict[Element, bytes]:
-        """What each token of its rows is."""
+        """The label of each token in a broker's rows."""
         return {
             token: label
             for conjunction, _, name in self.passing(broker)

@@ -55,7 +55,7 @@ class Day:
     def lived(
         self, random: Random, *, layers: int = 2, padded: bool = False, group: Group = CURVE, kind: type[Net] = Net
     ) -> Net:
-        """The day in a tree with keys of its own."""
+        """Lets the day happen in a new tree with keys of its own."""
         net = kind(Tree("P", PARENTS, layers), group, random)
         labeller = Labeller(SCHEMA, PLAN)
         pad_to = labeller.most() if padded else 0

@@ -161,12 +161,12 @@ def _nonces(count: int) -> list[bytes]:
 
 
 def _sealer(step: str, key: Secret) -> Callable[[bytes, bytes], bytes]:
-    """Sealing under one key, expanded once."""
+    """Makes what seals under one key, expanded once."""
     return WITHOUT[step](key).seal if step in WITHOUT else SealingKey(key, _AAD).seal
 
 
 def _opener(step: str, key: Secret) -> Callable[[bytes, bytes], bytes]:
-    """Opening what was wrapped under one key, expanded once."""
+    """Makes what opens things wrapped under one key, expanded once."""
     if step in WITHOUT:
         return WITHOUT[step](key).open
     ready = SealingKey(key, _AAD)
@@ -174,7 +174,7 @@ def _opener(step: str, key: Secret) -> Callable[[bytes, bytes], bytes]:
 
 
 def _wrapper(step: str, keys: Sequence[Secret]) -> Callable[[bytes, bytes], list[bytes]]:
-    """One small thing under every one of several keys, all expanded once."""
+    """Makes what wraps one small thing under each of several keys, all expanded once."""
     if step == "confidentiality":
         seals = [Unauthenticated(key).seal for key in keys]
         return lambda nonce, content: [seal(nonce, content) for seal in seals]
@@ -188,7 +188,7 @@ def _wrapper(step: str, keys: Sequence[Secret]) -> Callable[[bytes, bytes], list
 def _seal_each(
     step: str, contents: Sequence[bytes], nonces: Sequence[bytes], messages: Sequence[bytes]
 ) -> tuple[list[bytes], bytes]:
-    """Every message under a key of its own; with commitments, where the step has them."""
+    """Seals every message under a key of its own; the commitments, too, where the step has them."""
     if step in WITHOUT:
         kind = WITHOUT[step]
         return [kind(Secret(k)).seal(n, m) for k, n, m in zip(contents, nonces, messages, strict=True)], b""

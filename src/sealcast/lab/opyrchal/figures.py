@@ -146,7 +146,7 @@ def _exact(point: Point, found: Tally) -> float | None:
 
 
 def _computed(point: Point) -> float | None:
-    """By the paper's own equations, with whole numbers of clusters by its rule."""
+    """The mean by the paper's own equations, with whole numbers of clusters by its rule."""
     if point.algorithm == "build-up":
         return None
     n, c = point.setting.subscribers, point.setting.cache
@@ -173,7 +173,7 @@ def _che(point: Point, found: Tally) -> float | None:
 
 
 def _bound(point: Point) -> float | None:
-    """No scheme needs fewer on random groups, with a key an entry and one a subscriber."""
+    """The fewest that any scheme needs on random groups, with a key for each entry and each subscriber."""
     n, c = point.setting.subscribers, point.setting.cache
     return closed_forms.least_mean(n, n + c) if point.distribution == "random" else None
 

@@ -75,7 +75,7 @@ class Cell:
         return by_table_rule(self.scale.n, self.scale.c // (2 if self.algorithm == "clustered-popular" else 1))
 
     def computed(self, clusters: float | None = None) -> float:
-        """By the equations; with another number of clusters than the table's, if one is given."""
+        """The mean by the equations, with the table's number of clusters or the one that is given."""
         of, k = self.scale, clusters or self.clusters or 1
         return closed_forms.by_equation(self.algorithm, self.distribution, of.n, of.c, k, of.s, of.p)
 
@@ -97,7 +97,7 @@ def cells() -> list[Cell]:
 
 
 def run(quick: bool, told: Told) -> Report:
-    """All sixteen cells; `quick` simulates the small half only."""
+    """Computes and simulates all sixteen cells; `quick` simulates the small half only."""
     table = cells()
     simulated = [cell for cell in table if not (quick and cell.scale is LARGE)]
     results = dict(zip(simulated, simulate_all([cell.point() for cell in simulated], told), strict=True))

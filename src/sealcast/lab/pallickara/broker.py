@@ -31,7 +31,7 @@ QUERY: Final = "lab"
 
 
 class Batches:
-    """A log, and what a broker keeps of it: pieces, a ledger, and how far it got."""
+    """What a broker of the lab keeps of a log: pieces, a ledger, and how far it got."""
 
     def __init__(self, log: EmbeddedTopic, ledger: Ledger, pieces: Pieces) -> None:
         self._log, self._ledger, self._pieces = log, ledger, pieces
@@ -70,7 +70,7 @@ class Broker(Batches):
         self._windows = History(self._ledger, self._pieces, log, bounds_of(about)).windows(self._ledger.end())
 
     def turn(self) -> Entry | None:
-        """All that is in the log and was not handled yet, as one batch, committed on return; None if there is nothing.
+        """Handles all that waits in the log as one batch, committed on return; None if nothing waits.
 
         What is in force is the realm's newest version as of the beginning of the turn.
         """

@@ -43,7 +43,7 @@ _SECOND_US: Final = 1_000_000
 
 
 class Clock:
-    """The realm's time: as long as nobody says otherwise, it stands."""
+    """The realm's time, which stands still until `later` moves it."""
 
     def __init__(self) -> None:
         self._now_us = now_us()
@@ -57,7 +57,7 @@ class Clock:
 
 @contextmanager
 def realm(*names: str) -> Iterator[tuple[Realm, Clock]]:
-    """A realm of these entities, on a clock of the lab's."""
+    """Makes a realm of these entities, whose time is the lab's clock."""
     with scratch.realm(_ROOM) as made:
         clock = Clock()
         ours = Realm(made.paths.root, clock=clock)
@@ -66,7 +66,7 @@ def realm(*names: str) -> Iterator[tuple[Realm, Clock]]:
 
 
 def ask(request: Callable[[], object], clock: Clock, parts: Parts) -> Measured:
-    """One request, a second of the realm's time after the one before."""
+    """Measures one request, a second of the realm's time after the one before."""
     clock.later()
     return parts.measured(request)
 
@@ -79,7 +79,7 @@ def shares(runs: Sequence[Measured]) -> dict[str, tuple[float, float]]:
 
 
 def shares_panel(title: str, of: str, runs: Mapping[str, Sequence[Measured]]) -> Panel:
-    """The shares as a picture, a curve a label."""
+    """Draws the shares, one curve for each label."""
     found = {label: shares(each) for label, each in runs.items()}
     used = [part for part in ORDER if any(part in mine for mine in found.values())]
     places = list(range(len(used)))

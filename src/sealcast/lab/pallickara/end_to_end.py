@@ -97,7 +97,7 @@ def _way(publish: Callable[[Event], object], turn: Callable[[], object], read: C
 
 
 def ways(realm: Realm, open_: ExitStack) -> dict[str, Send]:
-    """A way for a message of each kind, all of them in one realm."""
+    """Prepares a way for a message of each kind, all of them in one realm."""
     realm.enrol_many(["publisher", "subscriber"])
     made: dict[str, Send] = {}
     for bits in BITS:
@@ -111,7 +111,7 @@ def ways(realm: Realm, open_: ExitStack) -> dict[str, Send]:
 
 
 def measure(payloads: Sequence[int], runs: int, told: Told) -> dict[Case, Runs]:
-    """All cases once, then all of them again: a machine that is busy for a while is so for all of them."""
+    """Measures all cases in turn, again and again: a machine that is busy for a while is so for all of them."""
     found: dict[Case, list[tuple[float, float, float]]] = {case: [] for case in product(KINDS, payloads)}
     bodies = {payload: Secret.random(payload).reveal() for payload in payloads}
     with scratch.realm(_ROOM) as realm, ExitStack() as open_:
@@ -161,7 +161,7 @@ class Delay:
 
 
 def delay(runs: Runs) -> Delay:
-    """A run is left out as a whole: by how long the message took in all."""
+    """The means of a case. A run is left out as a whole, by how long the message took in all."""
     totals = [sum(run) for run in runs]
     kept = set(within(totals))
     good = [run for run, total in zip(runs, totals, strict=True) if total in kept]
@@ -184,7 +184,7 @@ def report(found: Mapping[Case, Runs], ciphers: Sequence[Cipher]) -> Report:
 
 
 def _claim(words: str, holds: int, of: int, agrees: bool) -> Row:
-    """What the text says: in how many of the cases it could be looked at it holds."""
+    """The row of a claim in the paper's text: in how many of the cases that could be checked it holds."""
     return _cells(cell=words, printed=None, measured=holds, of=of, agrees=agrees)
 
 

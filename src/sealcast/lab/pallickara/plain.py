@@ -48,7 +48,7 @@ class PlainPath(Batches):
         self._log.partition(0).append([message])
 
     def turn(self) -> int:
-        """What is in the log and not handled yet, as one batch; how many deliveries."""
+        """Handles all that waits in the log as one batch; how many deliveries it has."""
         end = PinnedOffset(self._ends(), 1)
         ((_, first, stop),) = self._done.ranges(end)
         messages = [record.data for record in self._log.partition(0).read(first, stop)]

@@ -61,7 +61,7 @@ Running = Callable[[Realm], AbstractContextManager[object]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of it; times in seconds from when the revocation was asked for."""
+    """What a revocation under load led to. Times are seconds from when it was asked for."""
 
     subscribers: int
     revoked: int
@@ -92,7 +92,7 @@ class Outcome:
 
 @contextmanager
 def by_hand(realm: Realm) -> Iterator[None]:
-    """The lab's own broker, one batch after the other."""
+    """Runs the lab's own broker in a thread, one batch after the other."""
     ended = threading.Event()
 
     def serve() -> None:
@@ -111,7 +111,7 @@ def by_hand(realm: Realm) -> Iterator[None]:
 
 
 def populate(realm: Realm, subscribers: int) -> list[str]:
-    """So many subscribers, a hundred of them to a desk; their names."""
+    """Enrols so many subscribers, a hundred of them to a desk; their names."""
     names = [f"reader-{number}" for number in range(subscribers)]
     realm.create_topic(TOPIC, SCHEMA)
     realm.enrol_many(["publisher", *names])
@@ -120,7 +120,7 @@ def populate(realm: Realm, subscribers: int) -> list[str]:
 
 
 def drill(realm: Realm, subscribers: int, running: Running = by_hand, batches: int = BATCHES) -> Outcome:
-    """Everything, on a realm that has nothing in it yet; at least so many batches before and after."""
+    """Revokes under load, on an empty realm, with at least so many batches before and after."""
     names = populate(realm, subscribers)
     revoked = names[:: round(1 / SHARE)]
     ended = threading.Event()
@@ -143,7 +143,7 @@ def drill(realm: Realm, subscribers: int, running: Running = by_hand, batches: i
 
 
 def _publish(realm: Realm, desks: int, ended: threading.Event) -> dict[Position, int]:
-    """Frame after frame, a few ahead of the broker; the desk of every event, by its position."""
+    """Publishes frames, a few ahead of the broker, until `ended`; the desk of every event, by its position."""
     said: dict[Position, int] = {}
     ours, number, frames = Realm(realm.paths.root), 0, 0
     with Publisher(ours, TOPIC, "publisher") as publisher, LedgerReader(ours.paths.topic(TOPIC).ledger) as ledger:
@@ -160,7 +160,7 @@ def _publish(realm: Realm, desks: int, ended: threading.Event) -> dict[Position,
 
 
 def _since(ledger: LedgerReader, version: int) -> int:
-    """Batches under a version, or a later one, counted from the newest."""
+    """Counts the newest batches that are under a version or a later one."""
     count = 0
     while count < ledger.end() and ledger.at(ledger.end() - 1 - count).entry.version >= version:
         count += 1
@@ -233,7 +233,7 @@ def _left_at_desks(subscribers: int, revoked: set[int]) -> list[int]:
 
 
 def _addressed(piece: SealedPiece, slots: set[int]) -> bool:
-    """Is there anything in it for one of them: an event, or a key?"""
+    """Whether a piece has an event or a key for one of these slots."""
     given = (piece.slots, piece.handout_slot, piece.table_slot)
     return any(not slots.isdisjoint(array.tolist()) for array in given)
 

@@ -62,7 +62,7 @@ def measure(point: Point) -> Spent:
 
 
 def points(quick: bool) -> list[Point]:
-    """By what they vary; a point that stands in several rows of points is there once."""
+    """Lists the points: a base for each r, and others that differ from it in one thing alone."""
     base = [Point(layers, subscribers=12 if quick else 24) for layers in LAYERS]
     varied: list[Point] = []
     for point in base:
@@ -118,7 +118,7 @@ FIGURE1: Final = Shape(2, dict(PARENTS), dict(FILTERS))
 
 
 def _closed_forms() -> Iterator[Row]:
-    """Each at a node that does just that."""
+    """Checks each closed form at a node that does just that."""
     cells: list[tuple[str, str, int, Callable[[], int]]] = [("a miss", "1", 1, partial(_at_broker, 1, UNWANTED))]
     for d in (1, 2, 3):
         cells.append((f"a hit, {d} destinations", "1 + 2 d", 1 + 2 * d, partial(_at_broker, d, POPULAR)))
@@ -140,7 +140,7 @@ def _closed_forms() -> Iterator[Row]:
 
 
 def _at_broker(destinations: int, label: str) -> int:
-    """At the publisher's child, which has one row with so many paths."""
+    """Counts the powers of the publisher's child, which has one row with so many paths."""
     running = Running(regular(2, 2, 1, destinations, 1.0), CURVE)
     before = running.powers()
     running.publish(frozenset({label.encode()}), b"payload")
@@ -160,7 +160,7 @@ def _figure1(label: str) -> Spent:
 
 
 def _naive() -> int:
-    """An event f on its way through figure 1, layer by layer; at every step there is what the nodes really sent."""
+    """Counts the powers of an event f in figure 1, layer by layer, and compares each step with what nodes sent."""
     net, spent = Figure1(CURVE), 0
     label, shared = net.hashes(b"f"), net.published()
     arrived = [(sent, message.entries) for sent, message in net.notifications()]

@@ -92,7 +92,7 @@ class Net:
         self.publisher = self.publishing(own, self.hashes, [], key_uses=key_uses, cached=cached)
 
     def agreed(self, descendant: str, ancestor: str) -> Exponent:
-        """k(descendant, ancestor): at random, as what two nodes agree on is to everyone else."""
+        """Draws k(descendant, ancestor) at random: to everyone else, what two nodes agree on is random."""
         return Exponent(self.random.randrange(1, self.group.order), self.group.order)
 
     def computing(self, name: str) -> Group:
@@ -102,7 +102,7 @@ class Net:
     # --- who is there ---------------------------------------------------------------------------------------------
 
     def _meet(self, name: str) -> None:
-        """A node agrees on keys with its ancestors, each of whom has one key more from then on."""
+        """Lets a node agree on keys with its ancestors, each of whom has one key more from then on."""
         chain = self.tree.place(name).chain
         self.keys |= {(name, ancestor): self.agreed(name, ancestor) for ancestor in chain}
         self.layers[name] = Layers(self.computing(name), self._own(name), self._cached)
@@ -119,7 +119,7 @@ class Net:
         self._meet(name)
 
     def vanish(self, name: str) -> None:
-        """A leaf leaves without a word, and its parent withdraws whatever came from it."""
+        """Removes a leaf that leaves without a word. Its parent withdraws whatever came from it."""
         parent = self.tree.place(name).parent
         self.tree.leave(name)
         for of in (self.brokers, self.wanted, self._openers):
@@ -137,11 +137,11 @@ class Net:
         return line[line.index(at) - 1 :: -1][: self.tree.layers]
 
     def product(self, pairs: Iterable[Pair]) -> Exponent:
-        """The keys of several layers at once."""
+        """The product of the keys of these layers."""
         return reduce(mul, (self.keys[pair] for pair in pairs))
 
     def pooled(self, members: Iterable[str]) -> Mapping[Pair, Exponent]:
-        """The keys of all of them."""
+        """The keys that any of these members has."""
         known = set(members)
         return {pair: key for pair, key in self.keys.items() if not known.isdisjoint(pair)}
 
@@ -166,7 +166,7 @@ class Net:
             pending = [onwards for message in pending for onwards in self.brokers[at].on_filter(sender, message)]
 
     def publish(self, labels: frozenset[bytes], payload: bytes, *, pad_to: int = 0) -> Published:
-        """An event all the way down. Whoever gets it opens it."""
+        """Sends an event all the way down. Whoever gets it opens it."""
         subscribers = frozenset(name for name, filters in self.wanted.items() if filters)
         if subscribers != self._targeted:
             self.publisher.retarget(self.tree.targets(subscribers))
@@ -203,7 +203,7 @@ class Net:
         return [(sent, sent.message) for sent in self.sent[since:] if isinstance(sent.message, Notification)]
 
     def open_with(self, exponent: Exponent, key: bytes, message: Notification) -> bytes:
-        """The payload, by whoever has a product of keys: CannotOpen if it is not the right one."""
+        """Opens the payload with a product of keys. Raises CannotOpen if it is not the right one."""
         if message.event not in self.events:
             raise Misuse("an event of another tree")
         shared = self.group.power(self.group.decode(key), exponent.inverse)

@@ -50,7 +50,7 @@ def group_of(name: str) -> Group:
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """Where everyone is, and who wants what."""
+    """A tree, and which label each of its subscribers wants."""
 
     layers: int
     parents: dict[str, str]
@@ -58,7 +58,7 @@ class Shape:
 
 
 def regular(layers: int, depth: int, fan_out: int, subscribers: int, equal: float) -> Shape:
-    """`depth` levels of brokers."""
+    """Makes the tree above, with `depth` levels of brokers."""
     level, parents = ["B0"], {"B0": PUBLISHER}
     for _ in range(depth - 1):
         below = [(f"{name}.{i}", name) for name in level for i in range(fan_out)]
@@ -110,7 +110,7 @@ class Running(Net):
         return Counter({name: group.powers for name, group in self._counted.items()})
 
     def spend(self, labels: Sequence[str]) -> Spent:
-        """What events of one label each cost, all the way."""
+        """Publishes events of one label each; what they cost, all the way."""
         before, sent, began = self.powers(), len(self.sent), process_time()
         for label in labels:
             reached = self.publish(frozenset({label.encode()}), b"payload").got
