@@ -8,8 +8,8 @@ import pytest
 
 from sealcast.errors import EventRejected, ParameterRejected
 from sealcast.filters.labels import Labeller
-from sealcast.lab.curious.net import Net
 from sealcast.lab.curious.workload import SCHEMA
+from sealcast.lab.shikfa.net import Net
 from sealcast.model.protection import Layered, protection_of
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.primitives.curve import CURVE
@@ -22,7 +22,7 @@ EVENTS = [{"symbol": "A", "price": 3}, {"symbol": "LONGER", "price": 60, "lot": 
 
 def sealer(schema: Schema, *, padded: bool, nodes: int = 2) -> NotificationSealer:
     tree = Tree("P", {"A": "P"} | {f"B{i}": "A" for i in range(nodes)}, 2)
-    layers = Net(tree, CURVE, Random(1))._layers("P")
+    layers = Net(tree, CURVE, Random(1)).layers["P"]
     return NotificationSealer(schema, bytes(16), TreeId("P", 1, 0), layers, tree.targets(frozenset()), padded=padded)
 
 

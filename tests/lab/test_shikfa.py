@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from sealcast.errors import Bug
 from sealcast.lab.experiments import find
-from sealcast.lab.shikfa import network
+from sealcast.lab.shikfa.net import Net
 from sealcast.protections.layered.route import Broker
 from sealcast.protections.layered.tree import Path
 
@@ -22,9 +23,9 @@ def test_a_wrong_rule_is_another_table(monkeypatch: pytest.MonkeyPatch) -> None:
         def relay_key(self, path: Path) -> str:
             return path[0]
 
-    monkeypatch.setattr(network, "Broker", Nearest)
+    monkeypatch.setattr(Net, "routing", Nearest)
     try:
         report = find("shikfa/table3").run(True, lambda done, total: None)
-    except (network.Bug, KeyError):
+    except (Bug, KeyError):
         return  # events do not even arrive where the table has them
     assert not report.agrees

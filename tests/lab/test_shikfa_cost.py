@@ -21,7 +21,7 @@ from sealcast.protections.layered.open import Opener
 
 
 def counted(shape: Shape, labels: list[str]) -> Spent:
-    return replace(Running(shape, CURVE).publish(labels), seconds=0)
+    return replace(Running(shape, CURVE).spend(labels), seconds=0)
 
 
 def bushy(seed: int, layers: int) -> Shape:
@@ -95,7 +95,7 @@ def test_a_node_that_computes_more_than_it_must_is_seen(monkeypatch: pytest.Monk
             super()._peeled(key)
             return super()._peeled(key)
 
-    monkeypatch.setattr(trees, "Opener", Twice)
+    monkeypatch.setattr(Running, "opening", Twice)
     assert counted(FIGURE1, ["f"]).events == 33 + 4
 
 
@@ -103,4 +103,4 @@ def test_an_event_that_goes_astray_is_no_measurement() -> None:
     running = Running(trees.regular(2, 3, 2, 4, 1.0), CURVE)
     running.shape.wanted["S0"] = "something else"
     with pytest.raises(Bug):
-        running.publish([POPULAR])
+        running.spend([POPULAR])

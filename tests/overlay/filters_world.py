@@ -15,21 +15,21 @@ from typing import Any
 
 import pytest
 
+from sealcast.errors import NotFound
 from sealcast.filters.labels import Conjunction, LabelFilter
+from sealcast.lab.shikfa.net import Net
 from sealcast.log import files
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.model import Schema
 from sealcast.model.protection import Layered
 from sealcast.primitives.curve import CURVE
-from sealcast.primitives.groups import CachedHashes
+from sealcast.primitives.groups import CachedHashes, Exponent
 from sealcast.protections.layered.agreement import layers_for
 from sealcast.protections.layered.filters.desk import FilterDesk
 from sealcast.protections.layered.filters.posts import post
 from sealcast.protections.layered.filters.table import NodeTables
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.messages import FilterMessage
-from sealcast.protections.layered.open import Opener
-from sealcast.protections.layered.publish import Publisher
 from sealcast.protections.layered.route import Broker
 from sealcast.protections.layered.subscribe import Subscriber
 from sealcast.protections.layered.tree import Tree, TreeId
@@ -103,6 +103,7 @@ class World:
         self.wanted: dict[str, Counter[LabelFilter]] = {name: Counter() for name in self.readers}
         self._layers: dict[tuple[str, TreeId], Layers] = {}
         self._identities: dict[str, Identity] = {}
+        self._nets: dict[TreeId, Agreed] = {}
         self._center = realm.center()
         if silent:
             for name in (*self.brokers, *self.readers):
@@ -197,21 +198,15 @@ class World:
 
     def delivered(self, id: TreeId, labels: frozenset[bytes]) -> set[str]:
         """Who gets, and can open, an event with these labels."""
-        tree = self.tree(id)
-        readers = frozenset(self.overlay.places)
-        publisher = Publisher(self.layers(id.publisher, id), self.hashes, list(tree.targets(readers)))
-        got: set[str] = set()
-        pending = list(publisher.encrypt_notification(labels, b"body").items())
-        while pending:
-            name, message = pending.pop()
-            if any(entry.final for entry in message.entries):
-                assert name not in got, "delivered twice"
-                assert Opener(tree.place(name), self.layers(name, id)).open(message) == b"body"
-                got.add(name)
-            if name in self._tables:
-                broker = self._tables[name].at(self._tables[name].version()).get(id)
-                pending += broker.on_notification(message).items() if broker is not None else []
-        return got
+        if id not in self._nets:
+            self._nets[id] = Agreed(self, id)
+            # Whoever is placed counts as a subscriber: a row that should have ended would reach it.
+            self._nets[id].wanted = {name: Counter([wants([[0]])]) for name in self.overlay.places}
+        for name, tables in self._tables.items():
+            broker = tables.at(tables.version()).get(id)
+            if broker is not None:
+                self._nets[id].brokers[name] = broker
+        return set(self._nets[id].publish(labels, b"body").got)
 
     def truth(self, labels: frozenset[bytes]) -> set[str]:
         return {name for name, filters in self.wanted.items() if any(f.matches(labels) for f in filters)}
@@ -222,20 +217,31 @@ class World:
     def expected(self, id: TreeId) -> dict[str, dict[object, Mapping[object, int]]]:
         """The rows of all brokers if everyone said at once, to brokers that never heard anything before, what it wants
         now."""
-        tree = self.tree(id)
-        brokers = {name: Broker(tree.place(name), self.layers(name, id)) for name in self.brokers}
+        net = Agreed(self, id)
         for name, filters in self.wanted.items():
-            for message in (m for each in filters.elements() for m in self.encrypted(name, each, id)):
-                pending, sender = [message], name
-                while pending and (at := tree.ancestors(sender)[0]) != id.publisher:
-                    pending, sender = [m for p in pending for m in brokers[at].on_filter(sender, p)], at
-        return {name: _rows(broker) for name, broker in brokers.items()}
+            for each in filters.elements():
+                net.subscribe(name, each)
+        return {name: _rows(net.brokers[name]) for name in self.brokers}
 
     def rows(self, name: str, id: TreeId | None = None) -> dict[object, Mapping[object, int]]:
         """A broker's rows by its newest table, with their paths."""
         tables = self._tables[name].at(self._tables[name].version())
         broker = tables.get(id or self.trees()[0])
         return {} if broker is None else _rows(broker)
+
+
+class Agreed(Net):
+    """The simulator of one of a world's trees, with the keys that the world's nodes really agreed on."""
+
+    def __init__(self, world: World, id: TreeId) -> None:
+        self._world, self._id = world, id
+        super().__init__(world.tree(id), world.group, domain=world.topic.encode())
+
+    def agreed(self, descendant: str, ancestor: str) -> Exponent:
+        try:
+            return self._world.layers(descendant, self._id).key(ancestor)
+        except NotFound:  # a newcomer without a key yet: a random one is as good as none
+            return super().agreed(descendant, ancestor)
 
 
 def _rows(broker: Broker) -> dict[object, Mapping[object, int]]:

@@ -10,6 +10,7 @@ from random import Random
 
 import pytest
 
+from sealcast.lab.shikfa.net import Net
 from sealcast.log.offsets import PinnedOffset
 from sealcast.model.rejection import Reason
 from sealcast.pipeline.hops_source import HopSpan, divide
@@ -18,14 +19,13 @@ from sealcast.primitives.sign import SigningKey
 from sealcast.protections.layered.hop import hop
 from sealcast.protections.layered.messages import Entry, Notification
 from sealcast.protections.layered.node import NodeName
-from sealcast.protections.layered.open import Opener
 from sealcast.protections.layered.piece import PieceBuilder
 from sealcast.protections.layered.route import Broker
 from sealcast.protections.layered.tree import Tree, TreeId
 from sealcast.wire import frame, hops, notifications
 from sealcast.wire.hops import FrameRef, HopPiece
 from sealcast.wire.notifications import Core
-from tests.schemes.layered_net import LABELS, TOY, Net, random_filter, random_tree
+from tests.schemes.layered_net import LABELS, TOY, random_filter, random_tree
 
 TOPIC = bytes(16)
 TREE = TreeId("P", 1, 0)
@@ -107,7 +107,7 @@ def flow(net: Net, admitted: Mapping[str, HopPiece]) -> dict[str, HopPiece]:
 
 def got_by(net: Net, name: str, piece: HopPiece, signer: SigningKey) -> list[bytes]:
     """What a subscriber opens of what its broker has for it, each verified against the publisher's signature."""
-    opener, payloads = Opener(net.tree.place(name), net._layers(name)), []
+    opener, payloads = net.opener(name), []
     for row in piece.rows_for(name):
         event = piece.event_of(row)
         entries = tuple(Entry(*e) for e in notifications.parse_entries(piece.entries_of(row)))
@@ -154,7 +154,7 @@ def test_the_same_input_makes_the_same_bytes() -> None:
     for root, piece in admitted.items():
         broker = net.brokers[root]
         rows = [(row.slots, path, count) for row in broker.table.rows() for path, count in row.paths.items()]
-        other = Broker(broker.place, net._layers(root))
+        other = Broker(broker.place, net.layers[root])
         for slots, path, count in reversed(rows):
             for _ in range(count):
                 other.table.add(slots, path)

@@ -36,10 +36,10 @@ from sealcast.broker.replay import Windows
 from sealcast.broker.rulings import gathered
 from sealcast.errors import Bug
 from sealcast.lab import market, scratch
+from sealcast.lab.attacks import Insider
 from sealcast.log.port import Record
 from sealcast.model.stages import Received, Ruled
 from sealcast.protections.endpoint.context import TopicWorker
-from sealcast.protections.frames import FrameSealer
 from sealcast.trust.deployment import Realm
 from sealcast.wire.records import RecordCodec
 
@@ -79,17 +79,11 @@ def rows() -> Iterator[Row]:
 
 
 def prepare(realm: Realm, events: int, per_frame: int) -> Load:
-    """Frames of several publishers, as the log has them."""
-    state = realm.state()
-    topic = state.topic(TOPIC)
-    codec = RecordCodec(topic.schema)
+    """Seals frames of several publishers, as the log has them."""
+    topic = realm.state().topic(TOPIC)
     ticks = market.ticks(events, seed=1, n_symbols=500, payload_bytes=PAYLOAD_BYTES)
-    messages = codec.encode_columns(ticks.columns, pa.array(ticks.payloads, pa.binary()))
-    sealers = []
-    for name in PUBLISHERS:
-        own = realm.identity(name)
-        pair, token = own.pair_key(state, TOPIC), realm.token(TOPIC, name)
-        sealers.append(FrameSealer(codec, topic.id, topic.epoch, name, pair, own.signer, token=token))
+    messages = RecordCodec(topic.schema).encode_columns(ticks.columns, pa.array(ticks.payloads, pa.binary()))
+    sealers = [Insider.of(realm, TOPIC, name).sealer(topic) for name in PUBLISHERS]
     now = time.time_ns() // 1000
     frames = [
         sealers[at // per_frame % len(sealers)].seal_messages(messages[at : at + per_frame], now)
@@ -106,7 +100,7 @@ def prepare(realm: Realm, events: int, per_frame: int) -> Load:
 
 
 def admit_all(load: Load, gate: Gate) -> None:
-    """Both halves of admission, and the windows between them."""
+    """Runs both halves of admission, and the windows between them."""
     windows, admitted = Windows(gate.bounds), 0
     for received in load.received:
         claims, _ = authenticate(received, gate)
@@ -123,7 +117,7 @@ def verify_all(load: Load) -> None:
 
 
 def _fastest(ours: Callable[[], None], reference: Callable[[], None]) -> tuple[float, float]:
-    """Seconds of CPU that a core takes for each, while all cores do the same."""
+    """Measures the seconds of CPU that a core takes for each, while all cores do the same."""
     fork = multiprocessing.get_context("fork")
     cores = len(os.sched_getaffinity(0))
     turn = fork.Barrier(cores)

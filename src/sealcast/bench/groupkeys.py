@@ -17,27 +17,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from typing import Final
 
 import numpy as np
 
-from sealcast.bench import groupkeys_cpu, groupkeys_members, groupkeys_pipeline
 from sealcast.bench.report import Row
 from sealcast.errors import Bug
 from sealcast.filters.bits import Words
-from sealcast.groupkeys.build_up import BuildUp
-from sealcast.groupkeys.clustered import Clustered
-from sealcast.groupkeys.clustered_popular import ClusteredPopular
-from sealcast.groupkeys.clusters import by_full_tables, by_id, by_rule
+from sealcast.groupkeys.catalog import Setting, entry_bytes, make
+from sealcast.groupkeys.clusters import by_full_tables, by_rule
 from sealcast.groupkeys.interface import Algorithm
-from sealcast.groupkeys.key_tree import KeyTree
 from sealcast.groupkeys.mosaic.planner import Mosaic
-from sealcast.groupkeys.simple import Simple
 from sealcast.lab import groups
+from sealcast.primitives.secrets import KEY_BYTES
 
 SUBSCRIBERS: Final = 1_000
-KEY_BYTES: Final = 32
 SEED: Final = 1
 
 
@@ -76,30 +70,25 @@ class Rival:
     """One of the paper's algorithms as it is set up for a case, and what its entries take."""
 
     name: str
-    make: Callable[[], Algorithm]
+    setting: Setting
     nbytes: int
+
+    def make(self) -> Algorithm:
+        return make(self.name.partition(",")[0], self.setting)
 
 
 def rivals(case: Case) -> Iterator[Rival]:
     n, c = SUBSCRIBERS, case.cache
     for policy in ("lru", "frequency"):
-        yield Rival(f"simple, {policy}", partial(Simple, n, c, policy), c * entry_bytes(n))
-    yield Rival("build-up", partial(BuildUp, n, c), c * entry_bytes(n))
-    yield Rival("key-tree", partial(KeyTree, n), 2 * n * KEY_BYTES)
+        yield Rival(f"simple, {policy}", Setting(n, c, policy=policy), c * entry_bytes(n))
+    yield Rival("build-up", Setting(n, c), c * entry_bytes(n))
+    yield Rival("key-tree", Setting(n, 0), 2 * n * KEY_BYTES)
     for k in case.clusters:
         part = entry_bytes(-(-n // k))
-        yield Rival(f"clustered, K={k}", partial(Clustered, by_id(n, k), c), c * part)
+        yield Rival(f"clustered, K={k}", Setting(n, c, k), c * part)
         for policy in ("lru", "frequency"):
-            yield Rival(
-                f"clustered-popular, K={k}, {policy}",
-                partial(ClusteredPopular, by_id(n, k), c, policy),
-                c // 2 * entry_bytes(n) + (c - c // 2) * part,
-            )
-
-
-def entry_bytes(subscribers: int) -> int:
-    """A bit for each subscriber that an entry is about, and its key."""
-    return -(-subscribers // 8) + KEY_BYTES
+            halves = c // 2 * entry_bytes(n) + (c - c // 2) * part
+            yield Rival(f"clustered-popular, K={k}, {policy}", Setting(n, c, k, policy), halves)
 
 
 def mean(algorithm: Algorithm, case: Case, events: Words) -> float:
@@ -107,12 +96,12 @@ def mean(algorithm: Algorithm, case: Case, events: Words) -> float:
 
 
 def best(case: Case, events: Words) -> tuple[Rival, float]:
-    """The paper's best on a workload."""
+    """Finds the paper's best algorithm on a workload, and its mean."""
     return min(((rival, mean(rival.make(), case, events)) for rival in rivals(case)), key=lambda pair: pair[1])
 
 
 def encryptions(case: Case, floor: float = 0.0) -> Row:
-    """One row; the ratio is that of what is above `floor`."""
+    """Measures one row. The ratio is that of what is above `floor`."""
     events = case.groups()
     rival, reference = best(case, events)
     mosaic = Mosaic(SUBSCRIBERS, rival.nbytes, seed=SEED)
@@ -132,7 +121,3 @@ def rows() -> Iterator[Row]:
     yield encryptions(CASES["popular"])
     yield encryptions(CASES["content-small"])
     yield encryptions(CASES["content"], floor=1.0)
-    yield groupkeys_cpu.cpu_row()
-    yield groupkeys_cpu.planning_row()
-    yield groupkeys_members.row()
-    yield groupkeys_pipeline.row()

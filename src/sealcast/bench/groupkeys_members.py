@@ -10,7 +10,7 @@ newcomer: encryptions beyond what the same events cost where nobody left or came
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 import numpy as np
@@ -33,7 +33,7 @@ WHO: Final = 500
 _ONE: Final = np.uint64(1)
 
 
-def row() -> Row:
+def rows() -> Iterator[Row]:
     # One slot more than subscribers so far: the newcomer's.
     events = np.zeros((WARM + COUNTED, words_for(SUBSCRIBERS + 1)), np.uint64)
     made = workloads.popular_groups(WARM + COUNTED, SUBSCRIBERS, SEED)
@@ -41,11 +41,11 @@ def row() -> Row:
     ours = _costs(lambda: Mosaic(SUBSCRIBERS, CACHE * entry_bytes(SUBSCRIBERS), seed=SEED), events)
     theirs = _costs(lambda: Simple(SUBSCRIBERS, CACHE, "frequency"), events)
     told = f"simple, frequency (a new one like it: ours {ours[1]:,.0f}, theirs {theirs[1]:,.0f})"
-    return Row("membership", ours[0], theirs[0], told, ours[0] / theirs[0], "encryptions per leave")
+    yield Row("membership", ours[0], theirs[0], told, ours[0] / theirs[0], "encryptions per leave")
 
 
 def _costs(make: Callable[[], Algorithm], events: Words) -> tuple[float, float]:
-    """Encryptions that one leave causes, and one join."""
+    """Counts the encryptions that one leave causes, and one join."""
     before = _counted(make(), events, lambda later: later)
     return _counted(make(), events, _left) - before, _counted(make(), events, _joined) - before
 

@@ -14,7 +14,7 @@ one right before it is taken off. It is what Spark needs for any batch, and the 
 
 from __future__ import annotations
 
-import time
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -22,21 +22,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
-from sealcast.bench.report import Row, TreeClock
+from sealcast.bench.pipeline import batch_seconds
+from sealcast.bench.report import Row
+from sealcast.bench.workload import Frames
 from sealcast.lab import scratch
 from sealcast.lab.groups import POPULAR_GROUPS, POPULAR_SHARE
 from sealcast.model.schema import Schema
-from sealcast.pipeline.run import run_batch
 from sealcast.pipeline.session import session
-from sealcast.protections.frames import FrameSealer
 from sealcast.trust.deployment import Realm
-from sealcast.wire.records import RecordCodec
 
 SUBSCRIBERS: Final = 1_000
 NUMBERS: Final = 64
 #: Subscribers that ask for one and the same number, each above a threshold of its own.
 LEVELS: Final = -(-SUBSCRIBERS // NUMBERS)
-EVENTS_PER_FRAME: Final = 1_000
 PAYLOAD_BYTES: Final = 256
 TOPIC: Final = "popular"
 PUBLISHER: Final = "exchange"
@@ -49,7 +47,7 @@ LARGE: Final = {"mosaic": 100_000, "naive": 12_000}
 Numbers = NDArray[np.int64]
 
 
-class Source:
+class Source(Frames):
     """One topic with its subscribers, and a stream of events for them."""
 
     def __init__(self, realm: Realm, algorithm: str) -> None:
@@ -61,42 +59,30 @@ class Source:
         realm.enrol_many([PUBLISHER, *names])
         wishes = [f"x{i % NUMBERS} > {i // NUMBERS}" for i in range(SUBSCRIBERS)]
         realm.subscribe_many(TOPIC, [(name, wish, None) for name, wish in zip(names, wishes, strict=True)])
-        state, identity = realm.state(), realm.identity(PUBLISHER)
-        about = state.topic(TOPIC)
-        self._codec = RecordCodec(schema)
-        pair, token = identity.pair_key(state, TOPIC), realm.token(TOPIC, PUBLISHER)
-        self._sealer = FrameSealer(self._codec, about.id, about.epoch, PUBLISHER, pair, identity.signer, token=token)
-        self._log = realm.frames(TOPIC)
+        super().__init__(realm, TOPIC, [PUBLISHER])
         self._rng = np.random.default_rng(SEED)
         self._popular = self._any(POPULAR_GROUPS)
 
     def publish(self, events: int) -> None:
-        """Durable on return."""
+        """Publishes events, durable on return."""
         rows = self._any(events)
         repeated = np.flatnonzero(self._rng.random(events) < POPULAR_SHARE)
         rows[repeated] = self._popular[self._rng.integers(0, POPULAR_GROUPS, repeated.size)]
-        for start in range(0, events, EVENTS_PER_FRAME):
-            here = rows[start : start + EVENTS_PER_FRAME]
-            columns = pa.RecordBatch.from_pydict({f"x{j}": pa.array(here[:, j]) for j in range(NUMBERS)})
-            payloads = pa.array([bytes(PAYLOAD_BYTES)] * len(here), pa.binary())
-            messages = self._codec.encode_columns(columns, payloads)
-            self._log.partition(0).append([self._sealer.seal_messages(messages, time.time_ns() // 1000)])
-
-    def close(self) -> None:
-        self._log.close()
+        columns = pa.RecordBatch.from_pydict({f"x{j}": pa.array(rows[:, j]) for j in range(NUMBERS)})
+        self.append(columns, [bytes(PAYLOAD_BYTES)] * events)
 
     def _any(self, events: int) -> Numbers:
         return self._rng.integers(0, LEVELS + 1, (events, NUMBERS))
 
 
-def row() -> Row:
+def rows() -> Iterator[Row]:
     spark = session(app_name="sealcast bench", driver_memory="2g")
     ours, reference = throughput(spark, "mosaic"), throughput(spark, "naive")
-    return Row("pipeline", ours, reference, "naive", ours / reference, "events per CPU s")
+    yield Row("pipeline", ours, reference, "naive", ours / reference, "events per CPU s")
 
 
 def throughput(spark: SparkSession, algorithm: str) -> float:
-    """Events per CPU second, once warm, beyond what any batch costs."""
+    """Measures events per CPU second, once warm, beyond what any batch costs."""
     with scratch.realm(need_bytes=2 << 30) as realm:
         source = Source(realm, algorithm)
         for events in WARM[algorithm]:
@@ -108,9 +94,6 @@ def throughput(spark: SparkSession, algorithm: str) -> float:
 
 
 def _batch(spark: SparkSession, realm: Realm, source: Source, events: int) -> float:
-    """CPU seconds of one batch."""
+    """Publishes events and runs them as one batch; its CPU seconds."""
     source.publish(events)
-    spent: list[float] = []
-    with TreeClock().measure(spent):
-        run_batch(spark, realm.paths.root, TOPIC)
-    return spent[0]
+    return batch_seconds(spark, realm, TOPIC)

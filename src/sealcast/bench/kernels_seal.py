@@ -8,6 +8,7 @@ the least that Python can do. Rounds alternate, CPU time of this process is take
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -23,30 +24,24 @@ ROWS_PER_FRAME: Final = 1_000
 ROUNDS: Final = 15
 
 
-def seal_row(events: int = EVENTS, rounds: int = ROUNDS) -> Row:
+def rows() -> Iterator[Row]:
     """The row `seal`: CPU microseconds per event, and how many times the reference."""
-    payload = os.urandom(PAYLOAD_BYTES * events)
+    payload = os.urandom(PAYLOAD_BYTES * EVENTS)
     messages = [payload[at : at + PAYLOAD_BYTES] for at in range(0, len(payload), PAYLOAD_BYTES)]
     secret = Secret.random()
-    numbers = np.arange(events)
-    offsets, rows = 1_000_000 + numbers // ROWS_PER_FRAME, numbers % ROWS_PER_FRAME
+    numbers = np.arange(EVENTS)
+    offsets, places = 1_000_000 + numbers // ROWS_PER_FRAME, numbers % ROWS_PER_FRAME
     bare = AESGCM(secret.reveal())
-    ready = [aead.nonces(7, offsets[i : i + 1], rows[i : i + 1]) for i in range(events)]
+    ready = [aead.nonces(7, offsets[i : i + 1], places[i : i + 1]) for i in range(EVENTS)]
 
     def ours() -> object:
         key = aead.SealingKey(secret, b"sealcast bench")
-        bodies = key.seal_many(aead.nonces(7, offsets, rows), messages)
+        bodies = key.seal_many(aead.nonces(7, offsets, places), messages)
         return b"".join(bodies), key.commitment
 
     def reference() -> object:
         return [bare.encrypt(nonce, message, None) for nonce, message in zip(ready, messages, strict=True)]
 
-    mine, theirs = side_by_side(ours, reference, rounds)
-    return Row(
-        name="seal",
-        ours=mine / events * 1e6,
-        reference=theirs / events * 1e6,
-        reference_name="bare AESGCM.encrypt, nonces ready",
-        ratio=mine / theirs,
-        unit="CPU us per 256-byte event",
-    )
+    mine, theirs = side_by_side(ours, reference, ROUNDS)
+    mine, theirs = mine / EVENTS * 1e6, theirs / EVENTS * 1e6
+    yield Row("seal", mine, theirs, "bare AESGCM.encrypt, nonces ready", mine / theirs, "CPU us per 256-byte event")

@@ -21,18 +21,17 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.bench.report import Row, best_of, side_by_side
+from sealcast.bench.report import Row, side_by_side
 from sealcast.errors import Bug
 from sealcast.filters.labels import Conjunction, LabelFilter
+from sealcast.lab.market import zipf
+from sealcast.lab.shikfa.net import Net
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import CachedHashes, Element, Exponent, Group
 from sealcast.primitives.modular import group14
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.layered.layers import MAX_CACHED_TOKENS, Layers, shared_exponent
-from sealcast.protections.layered.open import Opener
-from sealcast.protections.layered.publish import Publisher
 from sealcast.protections.layered.route import Broker
-from sealcast.protections.layered.subscribe import Subscriber
 from sealcast.protections.layered.table import RoutingTable
 from sealcast.protections.layered.tree import Place, Tree
 
@@ -61,7 +60,7 @@ def curve_row(slices: int = SLICES, exponents: int = 8, count: int = 80) -> Row:
     """Several exponents, since they take different times. Of each, slices of a few milliseconds, both groups in turn,
     and the best on each side: what else goes on makes some slices slow, and is no property of either group."""
     reference = group14()
-    spent = [best_of(_work(CURVE, count), _work(reference, 1), slices) for _ in range(exponents)]
+    spent = [side_by_side(_work(CURVE, count), _work(reference, 1), slices, min) for _ in range(exponents)]
     mine, other = sum(a for a, _ in spent) / (exponents * count) * 1e6, sum(b for _, b in spent) / exponents * 1e6
     return Row("curve", mine, other, f"{reference.name}, one layer", other / mine, "us per layer")
 
@@ -82,12 +81,11 @@ def _events(labels: Sequence[bytes], count: int, seed: int) -> list[list[bytes]]
 
 
 def _zipf(kinds: int, shape: tuple[int, ...], seed: int) -> NDArray[np.int64]:
-    weights = 1.0 / np.arange(1, kinds + 1) ** SKEW
-    return np.random.default_rng(seed).choice(kinds, shape, p=weights / weights.sum())
+    return zipf(np.random.default_rng(seed), kinds, shape, SKEW)
 
 
 def hop_row(events: int = EVENTS, labels: int = LABELS) -> Row:
-    """Half of the labels are asked for by somebody behind one path."""
+    """Measures a hop where somebody behind one path asks for half of the labels."""
     hashes = CachedHashes(CURVE, b"bench")
     tokens = [CURVE.encode(hashes(i.to_bytes(4, "big"))) for i in range(labels)]
     table = RoutingTable()
@@ -108,44 +106,25 @@ def hop_row(events: int = EVENTS, labels: int = LABELS) -> Row:
     return Row("hop", mine, other, "the same without caches", other / mine, "us per event")
 
 
-class _Way:
-    """P - A - B - S with two layers: one subscriber, who wants whatever has any of these labels."""
-
-    def __init__(self, labels: Sequence[bytes], key_uses: int) -> None:
-        self._tree = Tree("P", {"A": "P", "B": "A", "S": "B"})
-        self._keys = {pair: shared_exponent(Secret.random(), CURVE, b"bench", *pair) for pair in self._tree.pairs()}
-        hashes = CachedHashes(CURVE, b"bench")
-        self._publisher = Publisher(self._layers("P"), hashes, self._tree.targets(frozenset()), key_uses=key_uses)
-        self._brokers = [Broker(self._tree.place(name), self._layers(name)) for name in ("A", "B")]
-        self._opener = Opener(self._tree.place("S"), self._layers("S"))
-        wanted = LabelFilter((Conjunction((tuple(labels),)),))
-        sent = Subscriber(self._tree.place("S"), self._layers("S"), hashes).encrypt_filter(wanted)
-        for sender, broker in zip(("S", "B"), reversed(self._brokers), strict=True):
-            sent = [onwards for message in sent for onwards in broker.on_filter(sender, message)]
-
-    def _layers(self, name: str) -> Layers:
-        return Layers(CURVE, {a if d == name else d: k for (d, a), k in self._keys.items() if name in (d, a)})
-
-    def send(self, labels: Sequence[bytes]) -> None:
-        sent = self._publisher.encrypt_notification(labels, _PAYLOAD)
-        for broker in self._brokers:
-            (message,) = sent.values()
-            sent = broker.on_notification(message)
-        (message,) = sent.values()
-        if self._opener.open(message) != _PAYLOAD:
-            raise Bug("an event was opened that nobody sent")
-
-
 def payload_key_row(events: int = EVENTS // 4, sets: int = LABEL_SETS, uses: int = KEY_USES) -> Row:
     """Events take their labels from so many sets, the popular ones more often."""
     labels = [i.to_bytes(4, "big") for i in range(sets * TOKENS_PER_EVENT)]
-    chosen = [labels[i : i + TOKENS_PER_EVENT] for i in range(0, len(labels), TOKENS_PER_EVENT)]
+    chosen = [frozenset(labels[i : i + TOKENS_PER_EVENT]) for i in range(0, len(labels), TOKENS_PER_EVENT)]
     arriving = [chosen[i] for i in _zipf(sets, (events,), seed=3).tolist()]
-    reused, fresh = _Way(labels, uses), _Way(labels, 1)
 
-    def send(way: _Way) -> None:
+    def way(key_uses: int) -> Net:
+        """One subscriber, who wants whatever has any of these labels."""
+        net = Net(Tree("P", {"A": "P", "B": "A", "S": "B"}), CURVE, key_uses=key_uses)
+        net.subscribe("S", LabelFilter((Conjunction((tuple(labels),)),)))
+        return net
+
+    def send(net: Net) -> None:
         for event in arriving:
-            way.send(event)
+            if net.publish(event, _PAYLOAD).got != {"S"}:
+                raise Bug("an event did not reach the one who wants it")
+        net.sent.clear()  # a log that grows would be measured, too
+
+    reused, fresh = way(uses), way(1)
 
     mine, other = side_by_side(lambda: send(reused), lambda: send(fresh), rounds=5)
     mine, other = mine / events * 1e6, other / events * 1e6
@@ -177,5 +156,5 @@ def growth_row(small: int = SMALL, large: int = LARGE, events: int = EVENTS) -> 
 
 
 def _filler(number: int) -> Element:
-    """As long as an element and as random: a table does not look inside."""
+    """Makes something as long and as random as an element: a table does not look inside."""
     return Element(hashlib.shake_128(number.to_bytes(8, "big")).digest(64))

@@ -32,17 +32,10 @@ from pyspark.sql.types import StructType
 from sealcast.bench import workload
 from sealcast.bench.report import Row
 from sealcast.broker.columns import CLAIMS, COUNTS, PIECES, REJECTED, RULINGS, SEEDS, ddl
-from sealcast.broker.replay import Windows
-from sealcast.broker.rulings import received_of, rule_frames
-from sealcast.broker.topic import TopicName
 from sealcast.errors import Unavailable
-from sealcast.log.offsets import PinnedOffset
-from sealcast.model.stages import Ruled
 from sealcast.pipeline.metrics import Batch
 from sealcast.pipeline.run import start
 from sealcast.pipeline.session import cores
-from sealcast.protections.endpoint import fused
-from sealcast.protections.endpoint.context import context
 from sealcast.trust.deployment import Realm
 
 BATCHES: Final = 30
@@ -64,7 +57,7 @@ def _ours(spark: SparkSession, realm: Realm, source: workload.Source) -> float:
     heard: list[Batch] = []
     with start(realm, [workload.TOPIC], spark=spark, on_batch=heard.append):
         for count in range(1, WARM_BATCHES + BATCHES + 1):
-            source.publish(source.ticks(EVENTS))
+            source.publish(EVENTS)
             _wait_for(heard, count)
     return statistics.median(batch.seconds for batch in heard[WARM_BATCHES:])
 
@@ -78,22 +71,9 @@ def _wait_for(heard: list[Batch], count: int) -> None:
 
 
 def _kernels(realm: Realm, source: workload.Source) -> float:
-    """On the events of one such batch; they stay in the log for the pipeline."""
-    name = TopicName(str(realm.paths.root), workload.TOPIC)
-    source.publish(source.ticks(EVENTS))
-    topic = name.open()
-    at = context(name.realm, name.topic, topic.realm.registry.version())
-    waiting = topic.committed().ranges(PinnedOffset(topic.available(), at.version))
-    spent = []
-    for _ in range(BATCHES):
-        began = time.perf_counter()
-        codes = rule_frames(Windows(at.gate.bounds), topic.frames, waiting, at.gate, 0)
-        for partition, first, end in waiting:
-            received = received_of(partition, list(topic.frames.partition(partition).read(first, end)))
-            for _ in fused.handle_bounded(Ruled(received, codes[partition]), at):
-                pass
-        spent.append(time.perf_counter() - began)
-    return statistics.median(spent)
+    """Measures the kernels on the events of one such batch, which stay in the log for the pipeline."""
+    source.publish(EVENTS)
+    return statistics.median(workload.Kernels(realm).run(time.perf_counter) for _ in range(BATCHES))
 
 
 # --- the empty query of the same shape --------------------------------------------------------------

@@ -10,25 +10,16 @@ CPU is that of the driver, the JVM and every Python worker. Everything is warm: 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from typing import Final
 
 from pyspark.sql import SparkSession
 
 from sealcast.bench import micro_batch, row_udf, workload
-from sealcast.bench.report import Row, TreeClock
-from sealcast.broker.authenticate import authenticate
-from sealcast.broker.replay import Windows
-from sealcast.broker.rulings import gathered
-from sealcast.broker.topic import TopicName
+from sealcast.bench.report import Row, tree_seconds
 from sealcast.lab import scratch
-from sealcast.log.offsets import PinnedOffset
-from sealcast.model.stages import Ruled
 from sealcast.pipeline.run import run_batch
 from sealcast.pipeline.session import session
-from sealcast.protections.endpoint import fused
-from sealcast.protections.endpoint.context import context
 from sealcast.trust.deployment import Realm
 
 EVENTS: Final = 200_000
@@ -42,15 +33,16 @@ def rows() -> Iterator[Row]:
         filters = workload.create(realm, SUBSCRIPTIONS)
         source = workload.Source(realm)
         spark = session(app_name="sealcast bench", driver_memory="2g")
-        kernels = Kernels(realm)
+        kernels = workload.Kernels(realm)
         for _ in range(2):
-            source.publish(source.ticks(WARM_EVENTS))
+            source.publish(WARM_EVENTS)
             kernels.run()
             run_batch(spark, realm.paths.root, workload.TOPIC)
-        half = _batch(spark, realm, source, EVENTS // 2)
-        source.publish(source.ticks(EVENTS))
+        source.publish(EVENTS // 2)
+        half = batch_seconds(spark, realm, workload.TOPIC)
+        source.publish(EVENTS)
         alone = kernels.run()
-        whole = _run(spark, realm)
+        whole = batch_seconds(spark, realm, workload.TOPIC)
         yield Row("overhead", whole, alone, "the kernels alone", whole / alone, f"CPU s, {EVENTS:,} events")
         per_row = row_udf.cpu_per_event(spark, source.ticks(UDF_EVENTS), filters)
         ours = whole / EVENTS
@@ -60,40 +52,6 @@ def rows() -> Iterator[Row]:
         source.close()
 
 
-class Kernels:
-    """The kernels without Spark, on the frames that its source would read."""
-
-    def __init__(self, realm: Realm) -> None:
-        self._name = TopicName(str(realm.paths.root), workload.TOPIC)
-
-    def run(self) -> float:
-        """CPU seconds from frames to sealed pieces; reading the log before, and storing pieces after, are not in it."""
-        topic = self._name.open()
-        at = context(self._name.realm, self._name.topic, topic.realm.registry.version())
-        windows, waiting = (
-            Windows(at.gate.bounds),
-            topic.committed().ranges(PinnedOffset(topic.available(), at.version)),
-        )
-        frames = [
-            received
-            for partition, first, end in waiting
-            for received in gathered(partition, topic.frames.partition(partition).read(first, end))
-        ]
-        began = time.process_time()
-        for received in frames:
-            claims, _ = authenticate(received, at.gate)
-            for _ in fused.handle_bounded(Ruled(received, windows.decide(claims)), at):
-                pass
-        return time.process_time() - began
-
-
-def _batch(spark: SparkSession, realm: Realm, source: workload.Source, events: int) -> float:
-    source.publish(source.ticks(events))
-    return _run(spark, realm)
-
-
-def _run(spark: SparkSession, realm: Realm) -> float:
-    spent: list[float] = []
-    with TreeClock().measure(spent):
-        run_batch(spark, realm.paths.root, workload.TOPIC)
-    return spent[0]
+def batch_seconds(spark: SparkSession, realm: Realm, topic: str) -> float:
+    """CPU seconds of one batch of what waits, of all processes."""
+    return tree_seconds(lambda: run_batch(spark, realm.paths.root, topic))

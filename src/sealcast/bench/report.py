@@ -8,15 +8,11 @@ from __future__ import annotations
 import os
 import statistics
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
 
 from sealcast.errors import Unavailable
-
-ROUNDS: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,36 +27,24 @@ class Row:
     unit: str
 
     def as_json(self) -> dict[str, object]:
-        return {
-            "name": self.name,
-            "ours": round(self.ours, 4),
-            "reference": round(self.reference, 4),
-            "reference_name": self.reference_name,
-            "ratio": round(self.ratio, 3),
-            "unit": self.unit,
-        }
+        rounded = {"ours": round(self.ours, 4), "reference": round(self.reference, 4), "ratio": round(self.ratio, 3)}
+        return asdict(self) | rounded
 
 
-def cpu_seconds(work: Callable[[], object], rounds: int = ROUNDS) -> float:
-    """CPU time of this process for `work`: the median of several runs, after one that warms up."""
-    work()
-    return statistics.median(_once(work) for _ in range(rounds))
+def side_by_side(
+    ours: Callable[[], object],
+    reference: Callable[[], object],
+    rounds: int,
+    of: Callable[[Iterable[float]], float] = statistics.median,
+) -> tuple[float, float]:
+    """Measures the CPU time of both, their rounds alternating: whatever slows the machine down slows down both.
 
-
-def side_by_side(ours: Callable[[], object], reference: Callable[[], object], rounds: int) -> tuple[float, float]:
-    """CPU time of both, their rounds alternating: whatever slows the machine down slows down both."""
+    The median round counts, or the one that `of` takes: `min` suits arithmetic that is the same in all rounds.
+    """
     ours()
     reference()
     spent = [(_once(ours), _once(reference)) for _ in range(rounds)]
-    return statistics.median(a for a, _ in spent), statistics.median(b for _, b in spent)
-
-
-def best_of(ours: Callable[[], object], reference: Callable[[], object], slices: int) -> tuple[float, float]:
-    """CPU time of the best slice of each: for arithmetic that is the same in all of them."""
-    ours()
-    reference()
-    spent = [(_once(ours), _once(reference)) for _ in range(slices)]
-    return min(a for a, _ in spent), min(b for _, b in spent)
+    return of(a for a, _ in spent), of(b for _, b in spent)
 
 
 def _once(work: Callable[[], object]) -> float:
@@ -69,39 +53,30 @@ def _once(work: Callable[[], object]) -> float:
     return time.process_time() - start
 
 
-class TreeClock:
-    """CPU time of this process and everything below it: the JVM, and the Python workers that it forks."""
-
-    def __init__(self) -> None:
-        if not Path("/proc/self/stat").exists():
-            raise Unavailable("CPU time of other processes is read from /proc, which this system does not have")
-        self._tick = os.sysconf("SC_CLK_TCK")
-
-    @contextmanager
-    def measure(self, into: list[float]) -> Iterator[None]:
-        before = self.now()
-        yield
-        into.append(self.now() - before)
-
-    def now(self) -> float:
-        """Seconds of CPU. A process that ended in between is in its parent's sum, once its parent has waited for it."""
-        stats = {pid: fields for pid in _pids() if (fields := _stat(pid)) is not None}
-        ours = {os.getpid()}
-        pending = True
-        while pending:
-            found = {pid for pid, fields in stats.items() if int(fields[1]) in ours} - ours
-            ours |= found
-            pending = bool(found)
-        # Fields 14 to 17 of proc(5): user, system, and the same of children that were waited for.
-        return sum(sum(map(int, stats[pid][11:15])) for pid in ours if pid in stats) / self._tick
+def tree_seconds(work: Callable[[], object]) -> float:
+    """CPU time of this process and everything below it for `work`: the JVM, and the Python workers that it forks."""
+    before = _tree_now()
+    work()
+    return _tree_now() - before
 
 
-def _pids() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
+def _tree_now() -> float:
+    """Seconds of CPU. A process that ended in between is in its parent's sum, once its parent has waited for it."""
+    if not Path("/proc/self/stat").exists():
+        raise Unavailable("CPU time of other processes is read from /proc, which this system does not have")
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    stats = {pid: fields for pid in pids if (fields := _stat(pid)) is not None}
+    ours: set[int] = set()
+    found = {os.getpid()}
+    while found:
+        ours |= found
+        found = {pid for pid, fields in stats.items() if int(fields[1]) in ours} - ours
+    # Fields 14 to 17 of proc(5): user, system, and the same of children that were waited for.
+    return sum(sum(map(int, stats[pid][11:15])) for pid in ours if pid in stats) / os.sysconf("SC_CLK_TCK")
 
 
 def _stat(pid: int) -> list[str] | None:
-    """From the third field on: the second is a name in parentheses that may hold anything."""
+    """Reads a process's fields from the third on: the second is a name in parentheses that may hold anything."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import IntegerType
 
-from sealcast.bench.report import TreeClock
+from sealcast.bench.report import tree_seconds
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
@@ -46,11 +46,9 @@ def cpu_per_event(spark: SparkSession, ticks: Ticks, filters: Sequence[str]) -> 
     columns = [*market.SCHEMA.names, "payload"]
     rows.limit(WARM_ROWS).select(handle(*columns)).collect()
     rows.select(handle(*columns)).collect()
-    spent: list[float] = []
-    with TreeClock().measure(spent):
-        rows.select(handle(*columns)).collect()
+    spent = tree_seconds(lambda: rows.select(handle(*columns)).collect())
     rows.unpersist()
-    return spent[0] / len(ticks)
+    return spent / len(ticks)
 
 
 @lru_cache(1)

@@ -7,14 +7,22 @@ publishers make them, a thousand events each; they are only encoded by columns, 
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import pyarrow as pa
 
+from sealcast.broker.authenticate import authenticate
+from sealcast.broker.replay import Windows
+from sealcast.broker.rulings import gathered
+from sealcast.broker.topic import TopicName
 from sealcast.lab import market
+from sealcast.lab.attacks import Insider
 from sealcast.lab.market import Ticks
-from sealcast.log.embedded import EmbeddedTopic
-from sealcast.protections.frames import FrameSealer
+from sealcast.log.offsets import PinnedOffset
+from sealcast.model.stages import Ruled
+from sealcast.protections.endpoint import fused
+from sealcast.protections.endpoint.context import context
 from sealcast.trust.deployment import Realm
 from sealcast.wire.records import RecordCodec
 
@@ -28,7 +36,7 @@ POPULARITY: Final = 0.0
 
 
 def create(realm: Realm, subscriptions: int) -> list[str]:
-    """A topic with that many subscribers, one filter each; the filters."""
+    """Makes a topic with that many subscribers, one filter each; the filters."""
     names = [f"desk-{i}" for i in range(subscriptions)]
     filters = market.filters(subscriptions, seed=1, n_symbols=SYMBOLS, popularity=POPULARITY)
     realm.create_topic(TOPIC, market.SCHEMA, partitions=len(PUBLISHERS))
@@ -37,46 +45,68 @@ def create(realm: Realm, subscriptions: int) -> list[str]:
     return filters
 
 
-class Source:
-    """Publishes stretches of trading into the log, evenly over its partitions."""
+class Kernels:
+    """The kernels without Spark, on the frames that its source would read."""
 
     def __init__(self, realm: Realm) -> None:
-        state = realm.state()
-        topic = state.topic(TOPIC)
-        self._codec = RecordCodec(topic.schema)
-        self._log = EmbeddedTopic(realm.paths.topic(TOPIC).frames_root, topic.partitions)
-        identities = [realm.identity(name) for name in PUBLISHERS]
-        self._sealers = [
-            FrameSealer(
-                self._codec,
-                topic.id,
-                topic.epoch,
-                i.name,
-                i.pair_key(state, TOPIC),
-                i.signer,
-                token=realm.token(TOPIC, i.name),
-            )
-            for i in identities
+        self._name = TopicName(str(realm.paths.root), TOPIC)
+
+    def run(self, clock: Callable[[], float] = time.process_time) -> float:
+        """Measures seconds from frames to sealed pieces, without reading the log before and storing pieces after."""
+        topic = self._name.open()
+        at = context(self._name.realm, self._name.topic, topic.realm.registry.version())
+        windows, end = Windows(at.gate.bounds), PinnedOffset(topic.available(), at.version)
+        frames = [
+            received
+            for partition, first, stop in topic.committed().ranges(end)
+            for received in gathered(partition, topic.frames.partition(partition).read(first, stop))
         ]
-        self._seed = 1
+        began = clock()
+        for received in frames:
+            claims, _ = authenticate(received, at.gate)
+            for _ in fused.handle_bounded(Ruled(received, windows.decide(claims)), at):
+                pass
+        return clock() - began
 
-    def ticks(self, count: int) -> Ticks:
-        """The next stretch, not published yet."""
-        self._seed += 1
-        return market.ticks(
-            count, seed=self._seed, n_symbols=SYMBOLS, payload_bytes=PAYLOAD_BYTES, popularity=POPULARITY
-        )
 
-    def publish(self, ticks: Ticks) -> None:
-        """Durable on return."""
-        payloads = pa.array(ticks.payloads, pa.binary())
-        for frame, start in enumerate(range(0, len(ticks), EVENTS_PER_FRAME)):
-            here = slice(start, start + EVENTS_PER_FRAME)
-            columns = ticks.columns.slice(start, EVENTS_PER_FRAME)
-            messages = self._codec.encode_columns(columns, payloads[here])
+class Frames:
+    """Publishes events into a topic's log by columns, evenly over its partitions, of which each has a publisher."""
+
+    def __init__(self, realm: Realm, topic: str, publishers: Sequence[str]) -> None:
+        about = realm.state().topic(topic)
+        self._codec = RecordCodec(about.schema)
+        self._log = realm.frames(topic)
+        self._sealers = [Insider.of(realm, topic, name).sealer(about) for name in publishers]
+
+    def append(self, columns: pa.RecordBatch, payloads: Sequence[bytes]) -> None:
+        """Publishes events, durable on return."""
+        bodies = pa.array(payloads, pa.binary())
+        for frame, start in enumerate(range(0, columns.num_rows, EVENTS_PER_FRAME)):
+            here = columns.slice(start, EVENTS_PER_FRAME)
+            messages = self._codec.encode_columns(here, bodies[start : start + EVENTS_PER_FRAME])
             partition = frame % len(self._sealers)
             data = self._sealers[partition].seal_messages(messages, time.time_ns() // 1000)
             self._log.partition(partition).append([data])
 
     def close(self) -> None:
         self._log.close()
+
+
+class Source(Frames):
+    """Publishes stretches of trading."""
+
+    def __init__(self, realm: Realm) -> None:
+        super().__init__(realm, TOPIC, PUBLISHERS)
+        self._seed = 1
+
+    def ticks(self, count: int) -> Ticks:
+        """Makes the next stretch without publishing it."""
+        self._seed += 1
+        return market.ticks(
+            count, seed=self._seed, n_symbols=SYMBOLS, payload_bytes=PAYLOAD_BYTES, popularity=POPULARITY
+        )
+
+    def publish(self, count: int) -> None:
+        """Publishes the next stretch, durable on return."""
+        ticks = self.ticks(count)
+        self.append(ticks.columns, ticks.payloads)

@@ -23,14 +23,14 @@ def bench(
 
     Both sides of every ratio are measured in the same run, in CPU time: compare ratios, never times.
     """
-    from sealcast.bench.suites import SUITES
+    from sealcast.bench.suites import SUITES, rows
 
     if suite is not None and suite not in SUITES:
         raise NotFound(f"there is no suite {suite!r}", hint=f"the suites are {', '.join(SUITES)}")
     measured = []
     for name in [suite] if suite is not None else SUITES:
         talk.note(f"measuring {name} ...")
-        for row in SUITES[name]():
+        for row in rows(name):
             talk.note(f"  {row.name}: {row.ratio:.3g}")
             measured.append((name, row))
     if json:

@@ -42,11 +42,14 @@ def pack(rows: Indices, bits: Indices, n_rows: int, n_bits: int) -> Words:
 
 
 def mask(bits: NDArray[np.bool_]) -> Words:
-    """One row from booleans."""
-    width = words_for(bits.size)
-    packed = np.zeros(width * 8, np.uint8)
-    raw = np.packbits(bits, bitorder="little")
-    packed[: raw.size] = raw
+    """One row, or several, from booleans."""
+    return from_bytes(np.packbits(bits, axis=-1, bitorder="little"))
+
+
+def from_bytes(raw: NDArray[np.uint8]) -> Words:
+    """One row, or several, from bytes, of which the first has the lowest bits."""
+    packed = np.zeros((*raw.shape[:-1], 8 * words_for(8 * raw.shape[-1])), np.uint8)
+    packed[..., : raw.shape[-1]] = raw
     return packed.view("<u8").astype(np.uint64, copy=False)
 
 

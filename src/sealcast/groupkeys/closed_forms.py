@@ -160,3 +160,26 @@ def least_mean(n: int, keys: int) -> float:
         binomial = binomial * (keys - e) // (e + 1)
         e += 1
     return total
+
+
+def by_equation(algorithm: str, distribution: str, n: int, c: int, k: float, s: int, p: float) -> float:
+    """The paper's own equation for an algorithm on `random` or `popular` groups, with k clusters.
+
+    Where a cache holds the whole popular set, this is the equation's limit.
+    """
+    match algorithm, distribution:
+        case "naive", _:
+            return naive(n)
+        case "simple", "random":
+            return simple_random(n, c)
+        case "simple", _:
+            return simple_popular(n, min(c, s), s, p)
+        case "clustered", _:
+            return clustered(n, c, k)
+        case "clustered-popular", "random":
+            return clustered_popular_random(n, c, k)
+        case "clustered-popular", _:
+            return clustered_popular_popular(n, c, k, s, p) if c / 2 <= s else p + (1 - p) * clustered(n, c / 2, k)
+        case "key-tree", _:
+            return key_tree(n)
+    raise Misuse(f"the paper has no equation for {algorithm!r}")

@@ -47,7 +47,7 @@ class Attack:
 
 @dataclass(frozen=True, slots=True)
 class Insider:
-    """Someone with keys and a token: a real publisher's own, or an attacker's."""
+    """Someone with keys and a token, who seals frames with them: a real publisher or an attacker."""
 
     name: str
     pair: Secret
@@ -56,18 +56,21 @@ class Insider:
 
     @classmethod
     def of(cls, realm: Realm, topic: str, name: str, right: Right = Right.PUBLISH) -> Insider:
-        """An entity as it is now: whoever loses a right later keeps what it has."""
+        """Takes what an entity has now. It keeps that when it loses its right later."""
         identity = realm.identity(name)
         return cls(name, identity.pair_key(realm.state(), topic), identity.signer, realm.token(topic, name, right))
 
     @classmethod
     def without(cls, realm: Realm, name: str) -> Insider:
-        """One that is enrolled and has nothing to do with the topic."""
+        """Takes an entity that is enrolled and has no right on the topic."""
         return cls(name, Secret.random(), realm.identity(name).signer, b"")
 
     def sealer(self, topic: Topic, schema: Schema | None = None) -> FrameSealer:
         codec = RecordCodec(schema or topic.schema)
-        return FrameSealer(codec, topic.id, topic.epoch, self.name, self.pair, self.signer, token=self.token)
+        bits = topic.parameters.key_bits
+        return FrameSealer(
+            codec, topic.id, topic.epoch, self.name, self.pair, self.signer, key_bits=bits, token=self.token
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +87,7 @@ class Cast:
 
 
 def outdated(realm: Realm, topic: str, name: str) -> bytes:
-    """A token as it was given days ago."""
+    """Makes a token that was given days ago and whose time is over."""
     state, now = realm.state(), realm.clock()
     center = realm.center(state.topic(topic).center)
     days = (state.topic(topic).parameters.token_lifetime_s + 2 * 86_400) * 1_000_000
@@ -106,7 +109,7 @@ def _of_frames(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:
     yield Attack(Reason.VERSION, "a frame of a version yet to come", _of_version(honest, 3))
     elsewhere = replace(topic, id=os.urandom(16))
     yield Attack(Reason.TOPIC, "a frame made for another topic", _frame(elsewhere, publisher, now_us))
-    spoilt = honest[:-1] + bytes([honest[-1] ^ 1])
+    spoilt = _flipped(honest)
     yield Attack(Reason.SEAL, "one bit of the sealed body flipped", spoilt)
     yield Attack(Reason.REPLAY, "the same once more", spoilt)
     other = Schema.from_json({"attributes": [{"name": "symbol", "type": "string"}]})
@@ -162,8 +165,8 @@ def _minted(signer: p256.SigningKey, claims: Claims, topic: Topic) -> bytes:
     return tokens.mint(signer, claims, topic.parameters.token_hash)
 
 
-def _flipped(token: bytes) -> bytes:
-    return token[:-1] + bytes([token[-1] ^ 1])
+def _flipped(data: bytes) -> bytes:
+    return data[:-1] + bytes([data[-1] ^ 1])
 
 
 def _greedy(topic: Topic, by: Insider, now_us: int) -> Attack:
@@ -191,7 +194,7 @@ def _of_version(honest: bytes, version: int) -> bytes:
 
 
 def _broken(message: bytes) -> bytes:
-    """Every attribute is said to be there, and none is."""
+    """Makes a message that claims to have every attribute and has none."""
     at = len(message) - len(b"nothing to see")
     return message[:17] + b"\xff" + message[18:at]
 

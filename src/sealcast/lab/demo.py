@@ -10,8 +10,9 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import cache, partial
 from itertools import pairwise
 from typing import Final
 
@@ -19,11 +20,10 @@ import numpy as np
 
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
-from sealcast.errors import CannotOpen
 from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
 from sealcast.filters.vector import Evaluator
-from sealcast.lab import market
+from sealcast.lab import market, thief
 from sealcast.lab.attacks import RATES, Attack, Cast, Insider, attacks, outdated
 from sealcast.lab.market import Ticks
 from sealcast.log.embedded import EmbeddedTopic
@@ -34,7 +34,6 @@ from sealcast.pipeline.metrics import Batch
 from sealcast.pipeline.run import Pipeline, start
 from sealcast.pipeline.session import session
 from sealcast.primitives.secrets import Secret
-from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Access, Right
@@ -53,7 +52,7 @@ PAUSE_SECONDS: Final = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How much of a day: a miniature by default."""
+    """How large the demo is: a miniature by default."""
 
     events: int = 12_000
     desks: int = 300
@@ -247,7 +246,7 @@ class Day:
         return attacks(realm.state().topic(TOPIC), cast, time.time_ns() // 1000)
 
     def _intrude(self, hostile: Sequence[Attack]) -> None:
-        """Straight into the log, past every client: whoever can write files can do that."""
+        """Writes hostile frames straight into the log, past every client, as anyone who can write files could."""
         with EmbeddedTopic(self._realm.paths.topic(TOPIC).frames_root, PARTITIONS) as log:
             for attack in hostile:
                 log.partition(0).append([attack.data])
@@ -272,7 +271,7 @@ class Day:
         return reports
 
     def _same(self, event: OpenedEvent, rows: Sequence[Mapping[str, object]], payloads: Sequence[bytes]) -> bool:
-        """What was opened is what was published, to the last byte."""
+        """Whether an opened event is what was published, to the last byte."""
         tick = self._published[event.position]
         physical = {name: market.SCHEMA.by_name[name].to_physical(v) for name, v in event.attributes.items()}
         return physical == rows[tick] and event.payload == payloads[tick]
@@ -284,34 +283,20 @@ class Day:
         yield self._try_everything(STRANGER, "enrolled, never had a right, makes up a key", Secret.random())
 
     def _try_everything(self, name: str, story: str, pair: Secret) -> Outsider:
-        """Every use of every sealed event, also as if it were the one that the use is for."""
-        state = self._realm.state()
-        topic, tried, opened = state.topic(TOPIC), 0, 0
-        openers: dict[int, Opener] = {}
-        reader = TopicReader(self._realm.paths.topic(TOPIC).root)
-        for index in range(reader.ledger.end()):
-            for ref in reader.record(index).entry.pieces:
-                piece = reader.piece(ref)
+        """Tries a key on every use of every sealed event, each time as the subscriber that the use is for."""
+        opener_of = cache(partial(self._opener, pair))
+        tried = opened = 0
+        with closing(TopicReader(self._realm.paths.topic(TOPIC).root)) as reader:
+            refs = [ref for index in range(reader.ledger.end()) for ref in reader.record(index).entry.pieces]
+            for piece in map(reader.piece, refs):
                 for slot in piece.slots.tolist():
-                    opener = openers.get(slot)
-                    if opener is None:
-                        opener = openers[slot] = Opener(
-                            topic.schema,
-                            topic.id,
-                            topic.epoch,
-                            slot,
-                            pair,
-                            lambda n: VerifyKey(state.entity(n).verify_key),
-                        )
                     for event, use in zip(*(rows.tolist() for rows in piece.rows_for(slot)), strict=True):
                         tried += 1
-                        try:
-                            opener.open(piece, event, use)
-                        except CannotOpen:
-                            continue
-                        opened += 1
-        reader.close()
+                        opened += thief.opens(opener_of(slot), piece, event, use)
         return Outsider(name, story, tried, opened)
+
+    def _opener(self, pair: Secret, slot: int) -> Opener:
+        return thief.opener(self._realm.state(), TOPIC, slot, pair)
 
 
 def _accounted_for(totals: Mapping[str, int]) -> int:

@@ -59,7 +59,7 @@ class Report:
 
     @property
     def over(self) -> bool | None:
-        """Nothing opens and nothing is admitted any more; None when nobody could try."""
+        """Whether nothing opens and nothing is admitted any more; None when nobody could try."""
         mine = [cell for (name, _), cell in self.after.items() if name == self.entity]
         if self.untried:
             return None
@@ -67,7 +67,7 @@ class Report:
 
     @property
     def unharmed(self) -> bool:
-        """Everybody else can do what it could."""
+        """Whether everybody else can still do what it could."""
         others = [(was, self.after.get(at, Cell())) for at, was in self.before.items() if at[0] != self.entity]
         return all(
             now.opened >= was.opened and (was.publishes != matrix.ADMITTED or now.publishes == matrix.ADMITTED)
@@ -85,7 +85,7 @@ def drill(
     spark: Callable[[], SparkSession] | None = None,
     spark_above: int = 64 << 20,
 ) -> Report:
-    """All of it. With `spark`, what is resealed is a job of Spark's when it has more bytes than `spark_above`."""
+    """Responds to a compromise, end to end. With `spark`, resealing more than `spark_above` bytes is a Spark job."""
     path = realm.paths.root / "compromises" / f"{realm.state().entity(name).name}.json"
     ensure_center(realm, name, center)
     loot, kept = _steal(realm, name), _read(path)
@@ -93,8 +93,9 @@ def drill(
     topics: list[str] = planned if kept is None else kept["topics"]
     asked: list[str] = matrix.others(realm, topics, name, others) if kept is None else kept["others"]
     before = matrix.attempts(realm, asked, topics, loot) if kept is None else _matrix(kept["before"])
+    body = {"format": FORMAT, "topics": topics, "others": asked, "before": _plain(before), "after": None}
     if kept is None:
-        _write(path, {"format": FORMAT, "topics": topics, "others": asked, "before": _plain(before), "after": None})
+        _write(path, body)
     response = respond(realm, name, cause=cause, center=center)
     topics += [each.topic for each in response.plan.topics if each.topic not in topics]
     report = Report(name, response, tuple(topics), before=before, untried=loot is None)
@@ -104,14 +105,7 @@ def drill(
     if Role.BROKER in realm.state().entity(name).roles:
         report.moved = moves.rehome(realm, name)
     report.after = matrix.attempts(realm, asked, topics, loot)
-    body = {
-        "format": FORMAT,
-        "topics": topics,
-        "others": asked,
-        "before": _plain(before),
-        "after": _plain(report.after),
-    }
-    _write(path, body)
+    _write(path, body | {"after": _plain(report.after)})
     return report
 
 
@@ -165,7 +159,7 @@ def _matrix(body: list[dict[str, Any]]) -> Matrix:
 
 
 def _read(path: Path) -> dict[str, Any] | None:
-    """What a run before has kept, if there was one: what could be done before is what that one saw."""
+    """Reads what an earlier run kept, if there was one. What could be done before the response is what that run saw."""
     try:
         body = json.loads(path.read_bytes())
         if body["format"] != FORMAT:

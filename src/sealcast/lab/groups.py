@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from sealcast.filters import bits
 from sealcast.filters.bits import Words
+from sealcast.lab.market import zipf
 
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
@@ -40,14 +41,14 @@ _EVENTS_AT_ONCE: Final = 1_024
 
 
 def random_groups(events: int, subscribers: int, seed: int) -> Words:
-    """Every one of the 2^N groups equally likely."""
+    """Draws groups, each of the 2^N equally likely."""
     return _uniform(np.random.default_rng(seed), events, subscribers)
 
 
 def popular_groups(
     events: int, subscribers: int, seed: int, popular: int = POPULAR_GROUPS, share: float = POPULAR_SHARE
 ) -> Words:
-    """With probability `share` one of `popular` fixed groups, all alike; otherwise a random one."""
+    """Draws with probability `share` one of `popular` fixed groups, all equally likely, otherwise a random group."""
     rng = np.random.default_rng(seed)
     favourites = _uniform(rng, popular, subscribers)
     rows = _uniform(rng, events, subscribers)
@@ -109,7 +110,7 @@ class Wishes:
             here = slice(start, start + _EVENTS_AT_ONCE)
             price, size = quotes.price[here, None], quotes.size[here, None]
             wanted = self._by_symbol[quotes.symbol[here]] & ((price < self.price) == self.below) & (size >= self.size)
-            chunks.append(_packed(wanted))
+            chunks.append(bits.mask(wanted))
         return np.concatenate(chunks)
 
     @cached_property
@@ -117,7 +118,7 @@ class Wishes:
         return np.ascontiguousarray(self.watched.T)
 
     def filters(self) -> list[str]:
-        """The same as text, for attributes symbol (S0, S1, ...), price and size."""
+        """The same filters as text, for attributes symbol (S0, S1, ...), price and size."""
         texts = []
         for watched, below, price, size in zip(self.watched, self.below, self.price, self.size, strict=True):
             names = ", ".join(f"'S{symbol}'" for symbol in np.flatnonzero(watched))
@@ -127,8 +128,7 @@ class Wishes:
 
 
 def _zipf(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
-    weights = np.arange(1, SYMBOLS + 1, dtype=np.float64) ** -ZIPF
-    return rng.choice(SYMBOLS, size=count, p=weights / weights.sum())
+    return zipf(rng, SYMBOLS, count, ZIPF)
 
 
 def _uniform(rng: np.random.Generator, rows: int, subscribers: int) -> Words:
@@ -136,11 +136,3 @@ def _uniform(rng: np.random.Generator, rows: int, subscribers: int) -> Words:
     words = rng.integers(0, 2**64, (rows, width), np.uint64, endpoint=False)
     words[:, -1] >>= np.uint64(64 * width - subscribers)
     return words
-
-
-def _packed(flags: Flags) -> Words:
-    width = bits.words_for(flags.shape[1])
-    packed = np.zeros((flags.shape[0], width * 8), np.uint8)
-    raw = np.packbits(flags, axis=1, bitorder="little")
-    packed[:, : raw.shape[1]] = raw
-    return packed.view("<u8").astype(np.uint64, copy=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -27,16 +27,15 @@ from sealcast.clients.subscriber import Subscriber
 from sealcast.control.wallet import Wallet
 from sealcast.errors import CannotOpen, FrameRejected, Misuse, NotFound, Rejected, Unavailable
 from sealcast.groupkeys.interface import PairKey
+from sealcast.lab import thief
+from sealcast.lab.attacks import Insider
 from sealcast.log.port import Record
 from sealcast.model.stages import Ruled
 from sealcast.primitives import aead
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret, Unpicklable
-from sealcast.primitives.sign import VerifyKey
-from sealcast.protections.endpoint.open import Opener
 from sealcast.protections.endpoint.recalled import READER_SLOT
 from sealcast.protections.endpoint.sealer import EndpointSealer
-from sealcast.protections.frames import FrameSealer
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.identity import Identity
@@ -44,7 +43,6 @@ from sealcast.trust.keys.topic_keys import TopicKeys, at_broker
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire import sealed
-from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import SealedPiece
 
 #: Events that one who did nothing wrong opens of its mailbox, at most.
@@ -68,7 +66,7 @@ class Cell:
     publishes: str = NO
 
     def as_json(self) -> dict[str, object]:
-        return {"opened": self.opened, "tried": self.tried, "publishes": self.publishes}
+        return asdict(self)
 
 
 Matrix = dict[tuple[str, str], Cell]
@@ -88,7 +86,7 @@ class Loot(Unpicklable):
 
 
 def steal(realm: Realm, name: str) -> Loot:
-    """All that whoever copied an entity's files can come by; NotFound when they are not here."""
+    """Takes all that a thief gets by copying an entity's files. Raises NotFound when they are not here."""
     state = realm.state()
     who = state.entity(name)
     loot = Loot(name, who.roles, _identity(realm, name, who.roles))
@@ -118,7 +116,7 @@ def _identity(realm: Realm, name: str, roles: frozenset[Role]) -> Identity:
 
 
 def attempts(realm: Realm, others: Iterable[str], topics: Sequence[str], loot: Loot | None) -> Matrix:
-    """Everybody's attempts on these topics: the others' as themselves, the thief's with what it has taken."""
+    """Lets everybody try to read and publish: the others as themselves, the thief with what it has taken."""
     found: Matrix = {}
     for name in others:
         for topic in topics:
@@ -130,7 +128,7 @@ def attempts(realm: Realm, others: Iterable[str], topics: Sequence[str], loot: L
 
 
 def others(realm: Realm, topics: Sequence[str], but: str, most: int = OTHERS_TRIED) -> list[str]:
-    """Whom to ask beside: those who subscribe first, then whoever else may use one of the topics."""
+    """Chooses who else tries: first those who subscribe, then whoever else may use one of the topics."""
     state, now = realm.state(), realm.clock()
     subscribed = [s.subscriber for topic in topics for s in state.subscriptions_of(topic)]
     entitled = (who.name for topic in topics for who in state.entitled(topic, now))
@@ -181,36 +179,18 @@ def _pieces(directory: Path) -> Iterator[SealedPiece]:
 
 def _open_own(state: RealmState, loot: Loot, topic: str, broker: str, root: Path) -> tuple[int, int]:
     """What was sealed for the victim, delivered or replayed, under the pair keys that the thief has of any epoch."""
-    slot, about = state.slot_of(topic, loot.name), state.topic(topic)
-
-    def verify_key(name: str) -> VerifyKey:
-        return VerifyKey(state.entity(name).verify_key)
-
-    opened = tried = 0
+    slot, opened, tried = state.slot_of(topic, loot.name), 0, 0
+    pairs = {epoch: at_broker(pair, broker) for (where, epoch), pair in loot.pairs.items() if where == topic}
     for directory, place in ((root / "pieces", slot), (root / "replays" / "pieces", READER_SLOT)):
         if place is None:
             continue
-        openers = {
-            epoch: Opener(
-                about.schema, about.id, epoch, place, at_broker(pair, broker), verify_key, about.parameters.key_bits
-            )
-            for (where, epoch), pair in loot.pairs.items()
-            if where == topic
-        }
+        openers = {epoch: thief.opener(state, topic, place, pair, epoch) for epoch, pair in pairs.items()}
         for piece in _pieces(directory):
             for event, use in zip(*(rows.tolist() for rows in piece.rows_for(place)), strict=True):
                 # What was replayed lies there for everybody: others' attempts fail and are no deliveries of its own.
-                good = piece.epoch in openers and _opens(openers[piece.epoch], piece, event, use)
+                good = piece.epoch in openers and thief.opens(openers[piece.epoch], piece, event, use)
                 opened, tried = opened + good, tried + (good or directory.parent == root)
     return opened, tried
-
-
-def _opens(opener: Opener, piece: SealedPiece, event: int, use: int) -> bool:
-    try:
-        opener.open(piece, event, use)
-    except CannotOpen:
-        return False
-    return True
 
 
 def _open_with_topic_keys(
@@ -251,17 +231,15 @@ def _only_reader(piece: SealedPiece, event: int) -> int:
 
 
 def _publish(realm: Realm, loot: Loot, topic: str) -> str:
-    """What admission says to a frame of an empty event, signed and sealed with the newest keys there are."""
+    """Asks admission about a frame of an empty event, signed and sealed with the newest keys that were taken."""
     state = realm.state()
     about, now = state.topic(topic), time.time_ns() // 1000
     epochs = [epoch for where, epoch in loot.pairs if where == topic]
     serving = [name for name in state.serving(topic) if realm.paths.broker_key_of(name).exists()]
     if not epochs or not serving:
         return NO
-    pair, bits = loot.pairs[topic, max(epochs)], about.parameters.key_bits
-    codec, signer = RecordCodec(about.schema), loot.identity.signer
-    sealer = FrameSealer(codec, about.id, max(epochs), loot.name, pair, signer, key_bits=bits)
-    sealer.token = loot.tokens.get(topic, b"")
+    taken = Insider(loot.name, loot.pairs[topic, max(epochs)], loot.identity.signer, loot.tokens.get(topic, b""))
+    sealer = taken.sealer(replace(about, epoch=max(epochs)))
     data = sealer.seal([about.schema.parse({})], [b""], ["text/plain"], now)
     gate = gate_at(state, about, realm.broker(serving[0]))
     try:
@@ -273,7 +251,7 @@ def _publish(realm: Realm, loot: Loot, topic: str) -> str:
 
 
 def rows(before: Mapping[tuple[str, str], Cell], after: Mapping[tuple[str, str], Cell]) -> Iterator[tuple[str, ...]]:
-    """For people: entity, topic, and both cells side by side."""
+    """The rows of a table for people: entity, topic, and both cells side by side."""
     for entity, topic in dict.fromkeys((*before, *after)):
         was, now = before.get((entity, topic), Cell()), after.get((entity, topic), Cell())
         reads = (f"{cell.opened} of {cell.tried}" for cell in (was, now))

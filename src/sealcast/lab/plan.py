@@ -109,7 +109,7 @@ def _unpickled(subscribers: int, groups: bytes, group_of: bytes, *counts: int) -
 
 
 def workload(inputs: Inputs, quick: bool = False) -> Workload:
-    """Who gets what: the first events of the file, matched."""
+    """Matches the first events of the file: who gets what."""
     if not inputs.subscriptions:
         raise Rejected("there are no subscriptions: without subscribers there are no keys to plan")
     subscribers = len(inputs.subscriptions)
@@ -134,20 +134,15 @@ def workload(inputs: Inputs, quick: bool = False) -> Workload:
 
 def _columns(inputs: Inputs, some: Sequence[Given]) -> tuple[pa.RecordBatch, list[bytes]]:
     """Events as the index reads them; those off the schema are left out, as a publisher would leave them out."""
-    schema = inputs.schema
-    parsed, payloads = [], []
+    codec = RecordCodec(inputs.schema)
+    messages, payloads = list[bytes](), list[bytes]()
     for given in some:
         try:
-            parsed.append(schema.parse(given.event.attributes))
+            messages += codec.encode([inputs.schema.parse(given.event.attributes)], [given.event.payload])
         except EventRejected:
             continue
         payloads.append(given.event.payload)
-    arrow = RecordCodec(schema).arrow_schema
-    arrays = [
-        pa.array([attribute.to_physical(values[attribute.name]) for values in parsed], field.type)
-        for attribute, field in zip(schema.attributes, arrow, strict=True)
-    ]
-    return pa.RecordBatch.from_arrays(arrays, schema=arrow), payloads
+    return codec.decode(messages).columns, payloads
 
 
 # --- what is tried --------------------------------------------------------------------------------------
@@ -162,14 +157,14 @@ class Choice:
     broker_bytes: int
 
     def parameters(self) -> dict[str, object]:
-        """Those that change anything, and the entries of the cache where there is one."""
+        """The parameters that change anything, and the entries of the cache where there is one."""
         chosen = {name: getattr(self.setting, name) for name in sorted(ALGORITHMS[self.algorithm].options)}
         has_cache = self.algorithm not in ("naive", "key-tree", "mosaic")
         return {**({"cache": self.setting.cache} if has_cache else {}), **chosen}
 
 
 def choices(subscribers: int, memory: int, quick: bool = False) -> list[Choice]:
-    """Everything that fits in the memory."""
+    """Lists every setting that is worth trying and fits in the memory."""
     n = subscribers
     whole = memory // entry_bytes(n)
     policies = [name for name in POLICIES if not quick or name != "tinylfu"]
@@ -232,7 +227,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Handed:
-    """What it hands out, an event and a subscriber, on average and to whom most is given."""
+    """The keys that a choice hands out: for each event, and to a subscriber on average and at most."""
 
     per_event: float
     keys_mean: float
@@ -279,7 +274,7 @@ def _is_stem(plan: KeyPlan, key: int, under: int) -> bool:
 
 
 def _give(plan: KeyPlan, keys: Indices) -> None:
-    """What every slot would hold more if it kept all it is given: keys, and labels of tables."""
+    """Adds what a plan gives each slot, as if it kept all: keys, and labels of tables."""
     np.add.at(keys, plan.handout_slot, 1)
     # Whoever holds the stem derives the key; the others are sent it: in the end, all its members hold it.
     handed_out = set(plan.handout_key.tolist())

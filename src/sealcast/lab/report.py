@@ -20,6 +20,11 @@ Told = Callable[[int, int], None]
 Row = Mapping[str, object]
 
 
+def columns(*names: str) -> Callable[..., Row]:
+    """Makes rows that all have these cells; those that are not given are empty."""
+    return lambda **given: dict.fromkeys(names) | given
+
+
 class Look(StrEnum):
     """What a curve is, and hence how it is drawn."""
 
@@ -77,7 +82,7 @@ class Report:
         }
 
     def write(self, directory: Path) -> list[Path]:
-        """Rows as Parquet and, of a figure, the picture. Says which files it wrote."""
+        """Writes the rows as Parquet and, if there are panels, a picture; the files that it wrote."""
         directory.mkdir(parents=True, exist_ok=True)
         stem = self.experiment.replace("/", "-")
         written = [directory / f"{stem}.parquet"]

@@ -72,7 +72,7 @@ def tally(algorithm: Algorithm, portions: Iterable[Words], warmup: int) -> Tally
 
 
 def clusters_by(how: str, algorithm: str, setting: Setting, past: Words | None) -> int:
-    """How many clusters: a number as it is, or one of the ways to find it."""
+    """Finds the number of clusters: `how` is that number, or a way to find it."""
     n, cache = setting.subscribers, setting.cache
     if algorithm == "clustered-popular":
         cache -= cache // 2
@@ -94,7 +94,7 @@ def _trial(clusters: int, algorithm: str, setting: Setting, past: Words) -> floa
 
 
 def standard_error(cost: bits.Indices, blocks: int = 40) -> float:
-    """Of the mean; 0 where there are too few events to say."""
+    """The standard error of the mean; 0 where there are too few events to say."""
     if cost.size < 2 * blocks:
         return 0.0
     means = cost[: cost.size // blocks * blocks].reshape(blocks, -1).mean(axis=1)
@@ -106,7 +106,7 @@ def portions_of(words: Words, at_once: int = EVENTS_AT_ONCE) -> Iterator[Words]:
 
 
 def read_groups(path: Path, subscribers: int) -> Iterator[Words]:
-    """A group file, portion by portion."""
+    """Reads a group file, portion by portion."""
     with path.open("r", encoding="ascii", errors="replace") as lines:
         first = 1
         while portion := list(islice(lines, EVENTS_AT_ONCE)):
@@ -115,7 +115,7 @@ def read_groups(path: Path, subscribers: int) -> Iterator[Words]:
 
 
 def first_groups(path: Path, subscribers: int, events: int) -> Words:
-    """The first events of a group file, at most a portion of them."""
+    """Reads the first events of a group file, at most a portion of them."""
     portion = next(iter(read_groups(path, subscribers)), np.empty((0, bits.words_for(subscribers)), np.uint64))
     return portion[:events]
 
@@ -132,9 +132,7 @@ def _parsed(lines: list[str], subscribers: int, path: Path, first: int) -> Words
             raise Rejected(_too_wide(path, number, subscribers))
         texts.append(text)
     raw = np.frombuffer(bytes.fromhex("".join(texts)), np.uint8).reshape(len(texts), -1)
-    padded = np.zeros((len(texts), 8 * bits.words_for(4 * digits)), np.uint8)
-    padded[:, : raw.shape[1]] = raw[:, ::-1]
-    words = padded.view("<u8").astype(np.uint64, copy=False)
+    words = bits.from_bytes(raw[:, ::-1])
     outside = np.flatnonzero(beyond(words, subscribers))
     if outside.size:
         raise Rejected(_too_wide(path, first + int(outside[0]), subscribers))

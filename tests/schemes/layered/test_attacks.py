@@ -15,8 +15,7 @@ import gmpy2
 import pytest
 
 from sealcast.errors import CannotOpen, Rejected
-from sealcast.lab.curious.collusion import only
-from sealcast.lab.curious.net import Net
+from sealcast.lab.shikfa.net import Net, only
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element, Exponent, Group
 from sealcast.primitives.modular import SafePrimeGroup, group14
@@ -320,7 +319,7 @@ def test_nothing_but_elements_gets_in(group: Group) -> None:
             opener.open(Notification(b"e", (Entry((), bad, final=True),), b""))
     assert {name: len(broker.table) for name, broker in world.brokers.items()} == before
     # The payload key is looked at where it is worked with: on a hit.
-    event = world.publish(frozenset((b"oil",)), b"x")
+    event = world.publish(frozenset((b"oil",)), b"x").event
     arrived = next(m for sent, m in world.notifications() if sent.receiver == "v1" and m.event == event)
     with pytest.raises(Rejected):
         entry = Entry(arrived.entries[0].tokens, not_elements(group)[0])

@@ -9,10 +9,10 @@ from random import Random
 
 import pytest
 
-from sealcast.lab.curious.collusion import LABELS, UNWANTED, World, coalitions, drill, measured, only
-from sealcast.lab.curious.net import Net
+from sealcast.lab.curious.collusion import LABELS, UNWANTED, World, coalitions, drill, measured
 from sealcast.lab.curious.pooling import Observer, Pool, Wiretap
 from sealcast.lab.experiments import find
+from sealcast.lab.shikfa.net import Net, only
 from sealcast.primitives.curve import CURVE
 from sealcast.protections.layered.exposure import (
     CLAIMS,

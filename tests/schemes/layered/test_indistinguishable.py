@@ -18,14 +18,13 @@ import gmpy2
 import numpy as np
 import pytest
 
-from sealcast.lab.curious.classify import Pairs, auc, classified, standard_error
-from sealcast.lab.curious.collusion import only
-from sealcast.lab.curious.net import Net
+from sealcast.lab.shikfa.net import Net, only
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element, Exponent, Group
 from sealcast.primitives.modular import SafePrimeGroup, group14
 from sealcast.protections.layered.exposure import layers_left
 from sealcast.protections.layered.tree import Tree
+from tests.schemes.layered.classify import Pairs, auc, classified, standard_error
 from tests.schemes.layered_net import TOY
 
 FIELD = 2**256 - 2**32 - 977

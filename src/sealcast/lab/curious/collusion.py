@@ -22,10 +22,9 @@ from random import Random
 from typing import Final
 
 from sealcast.errors import Bug
-from sealcast.filters.labels import Conjunction, LabelFilter
-from sealcast.lab.curious.net import Net
 from sealcast.lab.curious.pooling import Observer, Pool, Wiretap
 from sealcast.lab.report import Report, Told
+from sealcast.lab.shikfa.net import Net, only
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Group
 from sealcast.protections.layered.exposure import CLAIMS, Exposure, Reach, way
@@ -76,7 +75,7 @@ class World:
 
     @property
     def brokers(self) -> list[str]:
-        """Those who only route."""
+        """The brokers that do not subscribe themselves."""
         return [name for name in self.tree.names if name.startswith("B") and name not in self.labels]
 
     @property
@@ -88,15 +87,11 @@ class World:
         return [name for name in self.labels if name.startswith("S")]
 
 
-def only(label: bytes) -> LabelFilter:
-    return LabelFilter((Conjunction(((label,),)),))
-
-
 # --- coalitions ---------------------------------------------------------------------------------------------------
 
 
 def coalitions(world: World, subscriber: str) -> Iterator[tuple[str, Wiretap]]:
-    """(kind, who) of everyone who might be after a subscriber. Members in the order that claims have them."""
+    """Lists (kind, members) of every coalition that might be after a subscriber, members in the order of the claims."""
     tree, up = world.tree, way(world.tree, subscriber)
     others = [name for name in world.leaves if world.labels[name] != world.labels[subscriber]]
     yield "publisher", Wiretap(("P",))
@@ -125,7 +120,7 @@ def coalitions(world: World, subscriber: str) -> Iterator[tuple[str, Wiretap]]:
 
 
 def measured(world: World, tap: Wiretap, subscriber: str) -> Exposure:
-    """What a coalition gets of one subscriber, by trying."""
+    """Tries what a coalition gets of one subscriber."""
     pool, label = Pool(world.net, world.observer, tap), world.labels[subscriber]
     opened = pool.events()
     brokers = [name for name in tap.members if name.startswith("B") and name in way(world.tree, subscriber)]
@@ -138,8 +133,7 @@ def measured(world: World, tap: Wiretap, subscriber: str) -> Exposure:
 
 
 def _row_is_named(world: World, pool: Pool, broker: str, subscriber: str, known: set[bytes]) -> bool:
-    line = (subscriber, *world.tree.ancestors(subscriber))
-    path, label = line[line.index(broker) - 1 :: -1][: world.tree.layers], world.labels[subscriber]
+    path, label = world.net.path(broker, subscriber), world.labels[subscriber]
     names = pool.named(broker, known, (*LABELS, UNWANTED))
     rows = [row.slots[0][0] for row in world.net.brokers[broker].table.rows() if path in row.paths]
     named = [names[token] for token in rows if len(names[token]) == 1]

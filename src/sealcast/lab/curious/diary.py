@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import combinations
 
-from sealcast.lab.curious.net import Net
+from sealcast.lab.shikfa.net import Net
 from sealcast.primitives.groups import Element
 from sealcast.protections.layered.messages import Notification
 from sealcast.protections.layered.table import Conjunction
@@ -40,7 +40,7 @@ class Diary:
         return {row.slots: frozenset(row.paths) for row in self._node.table.rows()}
 
     def equal_filters(self) -> set[frozenset[Path]]:
-        """Which of the filters behind its paths are equal: those that are one row."""
+        """The paths whose filters are equal, since they are one row."""
         return {paths for paths in self.rows.values() if len(paths) > 1}
 
     def shapes(self) -> dict[Conjunction, Shape]:
@@ -51,7 +51,7 @@ class Diary:
         return {token for row in self.rows for slot in row for token in slot}
 
     def named_by_dictionary(self, labels: Sequence[bytes]) -> dict[Element, bytes]:
-        """Rows that its own keys open: each key on, each off, any two of them."""
+        """Names the rows that its own keys open: each key on, each off, and any two of these."""
         exponents = [exponent for key in self._layers.values() for exponent in (key, key.inverse)]
         exponents += [one * other for one, other in combinations(exponents, 2)]
         wanted, found = self.tokens(), {}
@@ -76,7 +76,7 @@ class Diary:
 
     @cached_property
     def hits(self) -> dict[Conjunction, frozenset[bytes]]:
-        """Which events hit which row."""
+        """The events that hit each row."""
         return {
             row: frozenset(
                 event for event, tokens in self.seen.items() if all(not tokens.isdisjoint(slot) for slot in row)
@@ -114,14 +114,6 @@ class Diary:
             token: min(prior, key=lambda label: abs(prior[label] - count / events))
             for token, count in self.token_frequencies().items()
         }
-
-    def contained(self, least: int = 5) -> set[tuple[Element, Element]]:
-        """(narrow, wide): every event that has the one has the other, as if that were a prefix of it."""
-        events: dict[Element, set[bytes]] = {}
-        for event, tokens in self.seen.items():
-            for token in tokens & self.tokens():
-                events.setdefault(token, set()).add(event)
-        return {(a, b) for a in events for b in events if len(events[a]) >= least and events[a] < events[b]}
 
     # --- against what layers hide ---------------------------------------------------------------------------------
 

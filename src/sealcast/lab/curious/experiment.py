@@ -11,10 +11,10 @@ from typing import Final
 
 from sealcast.filters.labels import Labeller
 from sealcast.lab.curious.diary import Diary
-from sealcast.lab.curious.net import Net
 from sealcast.lab.curious.truth import Truth
 from sealcast.lab.curious.workload import PLAN, SCHEMA, Day
 from sealcast.lab.report import Report, Told
+from sealcast.lab.shikfa.net import Net
 
 EVENTS: Final = 1_000
 QUICK_EVENTS: Final = 160
@@ -40,7 +40,7 @@ class Tried:
 
     @property
     def agrees(self) -> bool:
-        """What is said to be learnt is, to a good part; and what is not, no better than by chance."""
+        """Whether brokers learnt a good part of what they are said to learn, and nothing beyond chance of the rest."""
         if self.said:
             return self.right - self.chance > (self.of - self.chance) / 3
         return self.right <= self.chance + self.of / 20
@@ -138,7 +138,7 @@ def run(quick: bool, told: Told) -> Report:
 
 
 def compared(plain: Evening, padded: Evening, later: Evening) -> Report:
-    """One day three times: as it is, padded, and under another epoch's keys."""
+    """Compares one day as it is, padded, and under another epoch's keys."""
     tried = [
         *plain.equality(),
         *plain.labels(),

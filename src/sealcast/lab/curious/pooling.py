@@ -10,13 +10,11 @@ and compares what is left with its own dictionary of labels; a payload key it pr
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from functools import reduce
 from itertools import combinations
-from operator import mul
 from typing import NamedTuple
 
 from sealcast.errors import Bug
-from sealcast.lab.curious.net import Net, Pair, Sent
+from sealcast.lab.shikfa.net import Net, Pair, Sent
 from sealcast.primitives.groups import Element, Exponent
 from sealcast.protections.layered.messages import Entry, Notification
 
@@ -35,21 +33,21 @@ class Wiretap(NamedTuple):
 
 
 class Observer:
-    """Has all keys, and reads tokens."""
+    """Reads the label and the layers off any token: it has all keys."""
 
     def __init__(self, net: Net, labels: Collection[bytes]) -> None:
         self._net = net
         self._known: dict[bytes, tuple[bytes, Pairs]] = {}
         hashed = {label: net.hashes(label) for label in labels}
         for pairs in self._sets():
-            product = reduce(mul, (net.keys[pair] for pair in pairs))
-            for label, element in zip(hashed, net.group.power_many(list(hashed.values()), product), strict=True):
+            powers = net.group.power_many(list(hashed.values()), net.product(pairs))
+            for label, element in zip(hashed, powers, strict=True):
                 self._known[net.group.encode(element)] = label, pairs
 
     def _sets(self) -> set[Pairs]:
         tree, found = self._net.tree, set()
         for leaf in (name for name in tree.names if not tree.children(name)):
-            line = (leaf, *tree.ancestors(leaf))
+            line = self._net.line(leaf)
             for above in range(1, len(line)):
                 crossing = [(x, y) for x in line[:above] for y in line[above:] if (x, y) in self._net.keys]
                 for count in range(1, tree.layers + 1):
@@ -71,13 +69,11 @@ class Pool:
         self._keys = net.pooled(tap.members)
 
     def _exponent(self, pairs: Pairs) -> Exponent | None:
-        """The layers' product, if the coalition has all of them."""
-        if not pairs <= self._keys.keys():
-            return None
-        return reduce(mul, (self._keys[pair] for pair in pairs))
+        """The product of these layers' keys, if the coalition has all of them."""
+        return self._net.product(pairs) if pairs <= self._keys.keys() else None
 
     def bare(self, token: bytes) -> bytes | None:
-        """The label, by the coalition's keys and its dictionary."""
+        """Opens a token with the coalition's keys; None if some are missing."""
         label, pairs = self._observer.read(token)
         exponent = self._exponent(pairs)
         if exponent is None:
@@ -88,17 +84,13 @@ class Pool:
         return label
 
     def filters(self, subscriber: str) -> set[bytes]:
-        """Labels of filters that came the subscriber's way, opened: aggregated ones are the subscriber's, too."""
-        line = (subscriber, *self._net.tree.ancestors(subscriber))
-        found = set()
-        for sent, message in self._net.filters():
-            if not self._tap.sees(sent) or sent.sender not in line[:-1]:
-                continue
-            at = line.index(sent.sender)
-            if message.path != line[at::-1][: self._net.tree.layers]:
-                continue
-            found |= {label for slot in message.slots for token in slot if (label := self.bare(token)) is not None}
-        return found
+        """Opens what it can of the filters that came the subscriber's way. Aggregated ones are its filters, too."""
+        net = self._net
+        seen = [(sent, m) for sent, m in net.filters() if self._tap.sees(sent) and sent.sender in net.line(subscriber)]
+        tokens = [
+            t for sent, m in seen if m.path == net.path(sent.receiver, subscriber) for slot in m.slots for t in slot
+        ]
+        return {label for label in map(self.bare, tokens) if label is not None}
 
     def events(self) -> set[bytes]:
         """The events of which the coalition has the content. A publisher has its own."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache, reduce
-from operator import mul
+from functools import cache
 
 from sealcast.errors import Bug
 from sealcast.filters.labels import Conjunction
-from sealcast.lab.curious.net import Net
 from sealcast.lab.curious.workload import compiled
+from sealcast.lab.shikfa.net import Net
 from sealcast.primitives.groups import Element
 from sealcast.protections.layered import table
 from sealcast.protections.layered.exposure import layers_left
@@ -17,7 +16,7 @@ from sealcast.protections.layered.tree import Path
 
 
 class Truth:
-    """Of one net, in which `filters` says who asked for what."""
+    """The truth about the rows of one net, in which `filters` says who asked for what."""
 
     def __init__(self, net: Net, filters: Mapping[str, str]) -> None:
         self._net = net
@@ -28,9 +27,8 @@ class Truth:
         """(conjunction, path, subscriber) of everything below a broker."""
         found = []
         for name, text in self._filters.items():
-            line = (name, *self._net.tree.ancestors(name))
-            if broker in line:
-                path = line[line.index(broker) - 1 :: -1][: self._net.tree.layers]
+            if broker in self._net.line(name):
+                path = self._net.path(broker, name)
                 found += [(conjunction, path, name) for conjunction in compiled(text).conjunctions]
         return found
 
@@ -52,7 +50,7 @@ class Truth:
         return found
 
     def labels(self, broker: str) -> dict[Element, bytes]:
-        """What each token of its rows is."""
+        """The label of each token in a broker's rows."""
         return {
             token: label
             for conjunction, _, name in self.passing(broker)
@@ -61,7 +59,7 @@ class Truth:
 
     def _tokens(self, conjunction: Conjunction, name: str, broker: str) -> dict[bytes, Element]:
         net = self._net
-        exponent = reduce(mul, (net.keys[pair] for pair in layers_left(net.tree, name, broker)))
+        exponent = net.product(layers_left(net.tree, name, broker))
         labels = sorted({label for slot in conjunction.slots for label in slot})
         powers = net.group.power_many([net.hashes(label) for label in labels], exponent)
         return dict(zip(labels, powers, strict=True))

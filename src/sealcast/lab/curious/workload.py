@@ -10,7 +10,7 @@ from typing import Final
 from sealcast.filters.check import check
 from sealcast.filters.labels import LabelFilter, Labeller, Plan, label_filter
 from sealcast.filters.parse import parse
-from sealcast.lab.curious.net import Net
+from sealcast.lab.shikfa.net import Net
 from sealcast.model.schema import Attribute, Schema, Type, Value
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Group
@@ -55,7 +55,7 @@ class Day:
     def lived(
         self, random: Random, *, layers: int = 2, padded: bool = False, group: Group = CURVE, kind: type[Net] = Net
     ) -> Net:
-        """The day in a tree with keys of its own."""
+        """Lets the day happen in a new tree with keys of its own."""
         net = kind(Tree("P", PARENTS, layers), group, random)
         labeller = Labeller(SCHEMA, PLAN)
         pad_to = labeller.most() if padded else 0

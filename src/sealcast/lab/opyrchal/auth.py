@@ -39,6 +39,11 @@ from sealcast.primitives.sign import SigningKey
 
 NAME: Final = "opyrchal/auth"
 STEPS: Final = ("confidentiality", "integrity", "commitment", "batch signature", "event signature")
+#: The steps before commitments, and what they seal with.
+WITHOUT: Final[dict[str, type[Unauthenticated | Uncommitted]]] = {
+    "confidentiality": Unauthenticated,
+    "integrity": Uncommitted,
+}
 #: What the others are compared with: nobody would seal without a tag today.
 BASE: Final = "integrity"
 PARTIES: Final = ("publisher", "broker", "subscriber")
@@ -156,24 +161,20 @@ def _nonces(count: int) -> list[bytes]:
 
 
 def _sealer(step: str, key: Secret) -> Callable[[bytes, bytes], bytes]:
-    """Sealing under one key, expanded once."""
-    if step == "confidentiality":
-        return Unauthenticated(key).seal
-    return Uncommitted(key).seal if step == "integrity" else SealingKey(key, _AAD).seal
+    """Makes what seals under one key, expanded once."""
+    return WITHOUT[step](key).seal if step in WITHOUT else SealingKey(key, _AAD).seal
 
 
 def _opener(step: str, key: Secret) -> Callable[[bytes, bytes], bytes]:
-    """Opening what was wrapped under one key, expanded once."""
-    if step == "confidentiality":
-        return Unauthenticated(key).open
-    if step == "integrity":
-        return Uncommitted(key).open
+    """Makes what opens things wrapped under one key, expanded once."""
+    if step in WITHOUT:
+        return WITHOUT[step](key).open
     ready = SealingKey(key, _AAD)
     return lambda nonce, wrapped: ready.unwrap_many(nonce, (wrapped,))[0]
 
 
 def _wrapper(step: str, keys: Sequence[Secret]) -> Callable[[bytes, bytes], list[bytes]]:
-    """One small thing under every one of several keys, all expanded once."""
+    """Makes what wraps one small thing under each of several keys, all expanded once."""
     if step == "confidentiality":
         seals = [Unauthenticated(key).seal for key in keys]
         return lambda nonce, content: [seal(nonce, content) for seal in seals]
@@ -187,19 +188,17 @@ def _wrapper(step: str, keys: Sequence[Secret]) -> Callable[[bytes, bytes], list
 def _seal_each(
     step: str, contents: Sequence[bytes], nonces: Sequence[bytes], messages: Sequence[bytes]
 ) -> tuple[list[bytes], bytes]:
-    """Every message under a key of its own; with commitments, where the step has them."""
-    if step not in ("confidentiality", "integrity"):
-        commitments, sealed = aead.seal_each(contents, _AAD, b"".join(nonces), messages)
-        return sealed, commitments
-    kind = Unauthenticated if step == "confidentiality" else Uncommitted
-    return [kind(Secret(k)).seal(n, m) for k, n, m in zip(contents, nonces, messages, strict=True)], b""
+    """Seals every message under a key of its own; the commitments, too, where the step has them."""
+    if step in WITHOUT:
+        kind = WITHOUT[step]
+        return [kind(Secret(k)).seal(n, m) for k, n, m in zip(contents, nonces, messages, strict=True)], b""
+    commitments, sealed = aead.seal_each(contents, _AAD, b"".join(nonces), messages)
+    return sealed, commitments
 
 
 def _open(step: str, content: bytes, nonce: bytes, sealed: bytes, commitment: bytes) -> bytes:
-    if step == "confidentiality":
-        return Unauthenticated(Secret(content)).open(nonce, sealed)
-    if step == "integrity":
-        return Uncommitted(Secret(content)).open(nonce, sealed)
+    if step in WITHOUT:
+        return WITHOUT[step](Secret(content)).open(nonce, sealed)
     return SealingKey(Secret(content), _AAD).open(nonce, commitment, sealed)
 
 

@@ -8,7 +8,7 @@ second outcome decides: what is wrong stays wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -67,9 +67,8 @@ def fig7(quick: bool, told: Told) -> Report:
 
 def fig8(quick: bool, told: Told) -> Report:
     rows = _rows(QUICK["opyrchal/fig8"] if quick else FIG8, quick, told)
-    panels = [
-        _panel(f"{d} groups, N = {rows[0]['subscribers']:,}", "cache", "cache entries", rows, d) for d in DISTRIBUTIONS
-    ]
+    title = f"groups, N = {rows[0]['subscribers']:,}"
+    panels = [_panel(f"{d} {title}", "cache", "cache entries", rows, d) for d in DISTRIBUTIONS]
     return _report("opyrchal/fig8", rows, panels, [*orders(rows), *_quick_note(quick)])
 
 
@@ -147,31 +146,12 @@ def _exact(point: Point, found: Tally) -> float | None:
 
 
 def _computed(point: Point) -> float | None:
-    """By the paper's own equations, with whole numbers of clusters by its rule."""
+    """The mean by the paper's own equations, with whole numbers of clusters by its rule."""
+    if point.algorithm == "build-up":
+        return None
     n, c = point.setting.subscribers, point.setting.cache
-    popular = point.distribution == "popular"
-    s, p = POPULAR_GROUPS, POPULAR_SHARE
-    equations: dict[str, Callable[[], float]] = {
-        "simple": lambda: (
-            closed_forms.simple_popular(n, min(c, s), s, p) if popular else closed_forms.simple_random(n, c)
-        ),
-        "clustered": lambda: closed_forms.clustered(n, c, by_rule(n, c)),
-        "clustered-popular": lambda: (
-            _clustered_popular(n, c, s, p)
-            if popular
-            else closed_forms.clustered_popular_random(n, c, by_rule(n, c - c // 2))
-        ),
-        "key-tree": lambda: closed_forms.key_tree(n),
-    }
-    return equations[point.algorithm]() if point.algorithm in equations else None
-
-
-def _clustered_popular(n: int, c: int, s: int, p: float) -> float:
-    """Equation 6, and its limit where the simple half holds the whole popular set."""
-    k = by_rule(n, c - c // 2)
-    if c / 2 <= s:
-        return closed_forms.clustered_popular_popular(n, c, k, s, p)
-    return p + (1 - p) * closed_forms.clustered(n, c / 2, k)
+    k = by_rule(n, c if point.algorithm == "clustered" else c - c // 2)
+    return closed_forms.by_equation(point.algorithm, point.distribution, n, c, k, POPULAR_GROUPS, POPULAR_SHARE)
 
 
 def _che(point: Point, found: Tally) -> float | None:
@@ -193,7 +173,7 @@ def _che(point: Point, found: Tally) -> float | None:
 
 
 def _bound(point: Point) -> float | None:
-    """No scheme needs fewer on random groups, with a key an entry and one a subscriber."""
+    """The fewest that any scheme needs on random groups, with a key for each entry and each subscriber."""
     n, c = point.setting.subscribers, point.setting.cache
     return closed_forms.least_mean(n, n + c) if point.distribution == "random" else None
 

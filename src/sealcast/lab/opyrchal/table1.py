@@ -75,21 +75,9 @@ class Cell:
         return by_table_rule(self.scale.n, self.scale.c // (2 if self.algorithm == "clustered-popular" else 1))
 
     def computed(self, clusters: float | None = None) -> float:
-        """By the equations; with another number of clusters than the table's, if one is given."""
-        n, c, s, p = self.scale.n, self.scale.c, self.scale.s, self.scale.p
-        k = clusters or self.clusters or 1
-        match self.algorithm, self.distribution:
-            case "naive", _:
-                return closed_forms.naive(n)
-            case "simple", "random":
-                return closed_forms.simple_random(n, c)
-            case "simple", _:
-                return closed_forms.simple_popular(n, c, s, p)
-            case "clustered", _:
-                return closed_forms.clustered(n, c, k)
-            case _, "random":
-                return closed_forms.clustered_popular_random(n, c, k)
-        return closed_forms.clustered_popular_popular(n, c, k, s, p)
+        """The mean by the equations, with the table's number of clusters or the one that is given."""
+        of, k = self.scale, clusters or self.clusters or 1
+        return closed_forms.by_equation(self.algorithm, self.distribution, of.n, of.c, k, of.s, of.p)
 
     def point(self) -> Point:
         policy = "lru" if self.algorithm == "clustered" else "frequency"
@@ -109,7 +97,7 @@ def cells() -> list[Cell]:
 
 
 def run(quick: bool, told: Told) -> Report:
-    """All sixteen cells; `quick` simulates the small half only."""
+    """Computes and simulates all sixteen cells; `quick` simulates the small half only."""
     table = cells()
     simulated = [cell for cell in table if not (quick and cell.scale is LARGE)]
     results = dict(zip(simulated, simulate_all([cell.point() for cell in simulated], told), strict=True))

@@ -8,6 +8,8 @@ broker does for a batch what the pipeline does, with the same functions and into
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Final, Self
 
 from sealcast.broker import rulings
@@ -28,44 +30,20 @@ from sealcast.wire import sealed
 QUERY: Final = "lab"
 
 
-class Broker:
-    """One topic, in this process and for itself. What it knows of replay it keeps in memory, as Spark's state does."""
+class Batches:
+    """What a broker of the lab keeps of a log: pieces, a ledger, and how far it got."""
 
-    def __init__(self, realm: Realm, topic: str) -> None:
-        self._realm, self._topic = realm, topic
-        about, paths = realm.state().topic(topic), realm.paths.topic(topic)
-        self._log = EmbeddedTopic(paths.frames_root, about.partitions)
-        self._ledger = Ledger(paths.ledger, realm.broker().journal_key(about.id))
-        self._pieces = Pieces(paths.pieces)
-        last = self._ledger.last()
-        history = History(self._ledger, self._pieces, self._log, bounds_of(about))
-        self._windows = history.windows(self._ledger.end())
+    def __init__(self, log: EmbeddedTopic, ledger: Ledger, pieces: Pieces) -> None:
+        self._log, self._ledger, self._pieces = log, ledger, pieces
+        last = ledger.last()
         self._batch = 0 if last is None else last.entry.batch + 1
-        self._done = PinnedOffset.initial(about.partitions) if last is None else last.entry.end
+        self._done = PinnedOffset.initial(log.partitions) if last is None else last.entry.end
 
-    def turn(self) -> Entry | None:
-        """All that is in the log and was not handled yet, as one batch, committed on return; None if there is nothing.
+    def _ends(self) -> tuple[int, ...]:
+        return tuple(self._log.partition(p).end() for p in range(self._log.partitions))
 
-        What is in force is the realm's newest version as of the beginning of the turn.
-        """
-        version, now = self._realm.registry.version(), time.time_ns() // 1000
-        ends = tuple(self._log.partition(p).end() for p in range(self._log.partitions))
-        start = self._done
-        end = PinnedOffset(ends, version, max(now, start.time_us), max(now - SETTLING_US, start.settled_us))
-        waiting = start.ranges(end)
-        if not waiting:
-            return None
-        at = context.context(str(self._realm.paths.root), self._topic, version)
-        codes = rulings.rule_frames(self._windows, self._log, waiting, at.gate, end.settled_us)
-        refs, counts = [], dict[str, int]()
-        for partition, first, stop in waiting:
-            received = rulings.received_of(partition, list(self._log.partition(partition).read(first, stop)))
-            piece = handle(Ruled(received, codes[partition]), at)
-            data = sealed.encode(piece)
-            at.planner.made(piece, data)
-            refs.append(PieceRef.of(self._pieces.stage(partition, first, stop, data), piece))
-            counts = {name: counts.get(name, 0) + piece.counts.get(name, 0) for name in {*counts, *piece.counts}}
-        entry = Entry(QUERY, self._batch, start, end, tuple(refs), counts)
+    def _commit(self, end: PinnedOffset, refs: Sequence[PieceRef], counts: Mapping[str, int]) -> Entry:
+        entry = Entry(QUERY, self._batch, self._done, end, tuple(refs), counts)
         self._ledger.commit(entry)
         self._done, self._batch = end, self._batch + 1
         return entry
@@ -79,3 +57,36 @@ class Broker:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.close()
+
+
+class Broker(Batches):
+    """One topic, in this process and for itself. What it knows of replay it keeps in memory, as Spark's state does."""
+
+    def __init__(self, realm: Realm, topic: str) -> None:
+        about, paths = realm.state().topic(topic), realm.paths.topic(topic)
+        log = EmbeddedTopic(paths.frames_root, about.partitions)
+        super().__init__(log, Ledger(paths.ledger, realm.broker().journal_key(about.id)), Pieces(paths.pieces))
+        self._realm, self._topic = realm, topic
+        self._windows = History(self._ledger, self._pieces, log, bounds_of(about)).windows(self._ledger.end())
+
+    def turn(self) -> Entry | None:
+        """Handles all that waits in the log as one batch, committed on return; None if nothing waits.
+
+        What is in force is the realm's newest version as of the beginning of the turn.
+        """
+        version, now, start = self._realm.registry.version(), time.time_ns() // 1000, self._done
+        end = PinnedOffset(self._ends(), version, max(now, start.time_us), max(now - SETTLING_US, start.settled_us))
+        waiting = start.ranges(end)
+        if not waiting:
+            return None
+        at = context.context(str(self._realm.paths.root), self._topic, version)
+        codes = rulings.rule_frames(self._windows, self._log, waiting, at.gate, end.settled_us)
+        refs, counts = [], Counter[str]()
+        for partition, first, stop in waiting:
+            received = rulings.received_of(partition, list(self._log.partition(partition).read(first, stop)))
+            piece = handle(Ruled(received, codes[partition]), at)
+            data = sealed.encode(piece)
+            at.planner.made(piece, data)
+            refs.append(PieceRef.of(self._pieces.stage(partition, first, stop, data), piece))
+            counts.update(piece.counts)
+        return self._commit(end, refs, counts)

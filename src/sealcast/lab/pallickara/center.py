@@ -15,6 +15,7 @@ from typing import Final
 
 from sealcast.lab import scratch
 from sealcast.lab.pallickara.parts import REST, Measured, Parts
+from sealcast.lab.report import Line, Panel
 from sealcast.trust.deployment import Realm
 from sealcast.trust.registry import now_us
 
@@ -42,7 +43,7 @@ _SECOND_US: Final = 1_000_000
 
 
 class Clock:
-    """The realm's time: as long as nobody says otherwise, it stands."""
+    """The realm's time, which stands still until `later` moves it."""
 
     def __init__(self) -> None:
         self._now_us = now_us()
@@ -56,7 +57,7 @@ class Clock:
 
 @contextmanager
 def realm(*names: str) -> Iterator[tuple[Realm, Clock]]:
-    """A realm of these entities, on a clock of the lab's."""
+    """Makes a realm of these entities, whose time is the lab's clock."""
     with scratch.realm(_ROOM) as made:
         clock = Clock()
         ours = Realm(made.paths.root, clock=clock)
@@ -65,13 +66,24 @@ def realm(*names: str) -> Iterator[tuple[Realm, Clock]]:
 
 
 def ask(request: Callable[[], object], clock: Clock, parts: Parts) -> Measured:
-    """One request, a second of the realm's time after the one before."""
+    """Measures one request, a second of the realm's time after the one before."""
     clock.later()
     return parts.measured(request)
 
 
 def shares(runs: Sequence[Measured]) -> dict[str, tuple[float, float]]:
-    """Of each part: its mean seconds, and its share of the whole. The shares add up to one."""
+    """Of each part that took any time: its mean seconds, and its share of the whole. The shares add up to one."""
     means = {part: statistics.fmean(run.parts.get(part, 0.0) for run in runs) for part in ORDER}
     whole = sum(means.values())
-    return {part: (mean, mean / whole) for part, mean in means.items()}
+    return {part: (mean, mean / whole) for part, mean in means.items() if mean > 0}
+
+
+def shares_panel(title: str, of: str, runs: Mapping[str, Sequence[Measured]]) -> Panel:
+    """Draws the shares, one curve for each label."""
+    found = {label: shares(each) for label, each in runs.items()}
+    used = [part for part in ORDER if any(part in mine for mine in found.values())]
+    places = list(range(len(used)))
+    lines = [
+        Line(label, places, [100 * mine.get(part, (0.0, 0.0))[1] for part in used]) for label, mine in found.items()
+    ]
+    return Panel(title, "", of, lines, ticks=used)

@@ -24,7 +24,7 @@ from sealcast.control.discovery.embedded import RealmDiscovery
 from sealcast.errors import Bug
 from sealcast.lab import scratch
 from sealcast.lab.pallickara.samples import RULE, Sample, without_outliers
-from sealcast.lab.report import Line, Look, Panel, Report, Row, Told
+from sealcast.lab.report import Line, Look, Panel, Report, Row, Told, columns
 from sealcast.trust.deployment import Realm
 
 NAME: Final = "pallickara/discovery"
@@ -40,6 +40,7 @@ _ROOM: Final = 64 << 20
 
 #: (topics stored, of them matching)
 Case = tuple[int, int]
+_cells: Final = columns("cell", "stored", "matching", "printed", "measured", "other", "deviation", "left_out", "agrees")
 
 
 class World:
@@ -51,7 +52,7 @@ class World:
         self._owner = embedded.party(realm, realm.identity("owner"))
 
     def advertise(self, stored: int) -> None:
-        """So many topics, kept by every node; topic i has a tag for each number of matches that it is among."""
+        """Lets every node keep so many topics. Topic i has a tag for each number of matches that it is among."""
         now = self._realm.clock()
         made = [self._signed(number, now) for number in range(stored)]
         for address in embedded.nodes(self._realm):
@@ -81,7 +82,7 @@ def tag(matches: int) -> str:
 
 
 def find(seeker: Discovery, matches: int) -> float:
-    """CPU seconds to find that many topics: of the one who looks, and of both nodes."""
+    """Finds that many topics; the CPU seconds of the one who looks and of both nodes."""
     began = time.process_time()
     found = seeker.find(f"{tag(matches)}=yes")
     spent = time.process_time() - began
@@ -91,7 +92,7 @@ def find(seeker: Discovery, matches: int) -> float:
 
 
 def measure(matches: Sequence[int], stored: Sequence[int], runs: int, told: Told) -> dict[Case, list[float]]:
-    """A realm for each number of topics; all cases once, then all of them again, so that they see the same machine."""
+    """Measures all cases in turn, again and again, so that they see the same machine."""
     found: dict[Case, list[float]] = {(there, count): [] for there in stored for count in matches if count <= there}
     with ExitStack() as open_:
         seekers = {}
@@ -149,11 +150,6 @@ def report(found: Mapping[Case, Sequence[float]]) -> Report:
         RULE,
     ]
     return Report(NAME, rows, agrees, notes, [_panel(samples)])
-
-
-def _cells(**given: object) -> Row:
-    named = ("cell", "stored", "matching", "printed", "measured", "other", "deviation", "left_out", "agrees")
-    return {name: given.get(name) for name in named}
 
 
 def _row(case: Case, each: Sample) -> Row:

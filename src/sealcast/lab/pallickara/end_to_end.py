@@ -32,7 +32,7 @@ from sealcast.lab.opyrchal.measure import cpu_seconds
 from sealcast.lab.pallickara.broker import Broker
 from sealcast.lab.pallickara.plain import PlainPath
 from sealcast.lab.pallickara.samples import RULE, Sample, sample, within, without_outliers
-from sealcast.lab.report import Line, Panel, Report, Row, Told
+from sealcast.lab.report import Line, Panel, Report, Row, Told, columns
 from sealcast.model.event import Event
 from sealcast.model.schema import Schema
 from sealcast.primitives.aead import NONCE_BYTES, SealingKey
@@ -64,6 +64,10 @@ Runs = Sequence[tuple[float, float, float]]
 #: (kind, bytes of payload)
 Case = tuple[str, int]
 Send = Callable[[Event], tuple[float, float, float]]
+_cells: Final = columns(
+    *("cell", "payload", "printed", "measured", "of", "deviation", *PARTIES),
+    *(*(f"{party}_overhead" for party in PARTIES), "left_out", "agrees"),
+)
 
 
 # --- one message ----------------------------------------------------------------------------------------
@@ -73,44 +77,27 @@ def _secured(realm: Realm, topic: str, open_: ExitStack) -> Send:
     publisher = open_.enter_context(Publisher(realm, topic, "publisher"))
     broker = open_.enter_context(Broker(realm, topic))
     subscriber = open_.enter_context(Subscriber(realm, topic, "subscriber"))
+    return _way(publisher.publish_one, broker.turn, lambda: [event.payload for event in subscriber.poll(1)])
 
+
+def _way(publish: Callable[[Event], object], turn: Callable[[], object], read: Callable[[], list[bytes]]) -> Send:
     def send(event: Event) -> tuple[float, float, float]:
         began = time.process_time()
-        publisher.publish_one(event)
+        publish(event)
         published = time.process_time()
-        broker.turn()
+        turn()
         delivered = time.process_time()
-        got = subscriber.poll(1)
+        got = read()
         opened = time.process_time()
-        _same([e.payload for e in got], event)
+        if got != [event.payload]:  # a measurement of something that does not work measures nothing
+            raise Bug("what the lab's subscriber opened is not what its publisher published")
         return published - began, delivered - published, opened - delivered
 
     return send
-
-
-def _unsecured(path: PlainPath) -> Send:
-    def send(event: Event) -> tuple[float, float, float]:
-        began = time.process_time()
-        path.publish(event)
-        published = time.process_time()
-        path.turn()
-        delivered = time.process_time()
-        got = path.read()
-        opened = time.process_time()
-        _same(got, event)
-        return published - began, delivered - published, opened - delivered
-
-    return send
-
-
-def _same(got: Sequence[bytes], event: Event) -> None:
-    """A measurement of something that does not work measures nothing."""
-    if list(got) != [event.payload]:
-        raise Bug("what the lab's subscriber opened is not what its publisher published")
 
 
 def ways(realm: Realm, open_: ExitStack) -> dict[str, Send]:
-    """A way for a message of each kind, all of them in one realm."""
+    """Prepares a way for a message of each kind, all of them in one realm."""
     realm.enrol_many(["publisher", "subscriber"])
     made: dict[str, Send] = {}
     for bits in BITS:
@@ -120,11 +107,11 @@ def ways(realm: Realm, open_: ExitStack) -> dict[str, Send]:
         made[f"AES-{bits}"] = _secured(realm, topic, open_)
     table = context(str(realm.paths.root), f"aes-{BITS[0]}", realm.registry.version()).table
     plain = open_.enter_context(PlainPath(realm.paths.root / "plain", SCHEMA, table))
-    return {PLAIN: _unsecured(plain), **made}
+    return {PLAIN: _way(plain.publish, plain.turn, plain.read), **made}
 
 
 def measure(payloads: Sequence[int], runs: int, told: Told) -> dict[Case, Runs]:
-    """All cases once, then all of them again: a machine that is busy for a while is so for all of them."""
+    """Measures all cases in turn, again and again: a machine that is busy for a while is so for all of them."""
     found: dict[Case, list[tuple[float, float, float]]] = {case: [] for case in product(KINDS, payloads)}
     bodies = {payload: Secret.random(payload).reveal() for payload in payloads}
     with scratch.realm(_ROOM) as realm, ExitStack() as open_:
@@ -174,7 +161,7 @@ class Delay:
 
 
 def delay(runs: Runs) -> Delay:
-    """A run is left out as a whole: by how long the message took in all."""
+    """The means of a case. A run is left out as a whole, by how long the message took in all."""
     totals = [sum(run) for run in runs]
     kept = set(within(totals))
     good = [run for run, total in zip(runs, totals, strict=True) if total in kept]
@@ -197,16 +184,8 @@ def report(found: Mapping[Case, Runs], ciphers: Sequence[Cipher]) -> Report:
 
 
 def _claim(words: str, holds: int, of: int, agrees: bool) -> Row:
-    """What the text says: in how many of the cases it could be looked at it holds."""
+    """The row of a claim in the paper's text: in how many of the cases that could be checked it holds."""
     return _cells(cell=words, printed=None, measured=holds, of=of, agrees=agrees)
-
-
-def _cells(**given: object) -> Row:
-    named = (
-        "cell", "payload", "printed", "measured", "of", "deviation", *PARTIES, *(f"{p}_overhead" for p in PARTIES),
-        "left_out", "agrees",
-    )  # fmt: skip
-    return {name: given.get(name) for name in named}
 
 
 def _row(case: Case, delays: Mapping[Case, Delay]) -> Row:

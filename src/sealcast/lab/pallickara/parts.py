@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -31,43 +32,34 @@ class Measured:
 
 
 class Parts:
-    """Seconds by part, of everything between two readings. Of one thread."""
+    """Measures runs by part: CPU time counts for the innermost part that is under way. Of one thread."""
 
     def __init__(self) -> None:
-        self._seconds: dict[str, float] = {}
-        #: Of each part that is under way, outermost first: its name, and when its own time began or went on.
-        self._open: list[tuple[str, float]] = []
-
-    def take(self) -> dict[str, float]:
-        """What was spent since the last reading."""
-        spent, self._seconds = self._seconds, {}
-        return spent
+        self._seconds: defaultdict[str, float] = defaultdict(float)
+        self._open = [REST]
+        self._since = 0.0
 
     def begin(self, name: str) -> None:
-        now = time.process_time()
-        if self._open:
-            self._count(now)
-        self._open.append((name, now))
+        self._count()
+        self._open.append(name)
 
     def end(self) -> None:
-        now = time.process_time()
-        self._count(now)
+        self._count()
         self._open.pop()
-        if self._open:
-            self._open[-1] = (self._open[-1][0], now)
 
-    def _count(self, now: float) -> None:
-        name, since = self._open[-1]
-        self._seconds[name] = self._seconds.get(name, 0.0) + now - since
+    def _count(self) -> None:
+        now = time.process_time()
+        self._seconds[self._open[-1]] += now - self._since
+        self._since = now
 
     def measured(self, run: Callable[[], object]) -> Measured:
-        """One run."""
-        self.take()
+        """Measures one run."""
         wall, began = time.perf_counter(), time.process_time()
+        self._seconds.clear()
+        self._since = began
         run()
-        whole, wall = time.process_time() - began, time.perf_counter() - wall
-        spent = self.take()
-        return Measured(whole, wall, {**spent, REST: max(0.0, whole - sum(spent.values()))})
+        self._count()
+        return Measured(self._since - began, time.perf_counter() - wall, dict(self._seconds))
 
 
 @contextmanager

@@ -9,16 +9,16 @@ The digests by which files are found to be damaged stay: they protect no message
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 import numpy as np
 
 from sealcast.broker.tables import SubscriptionTable
 from sealcast.errors import Bug, Corrupt
 from sealcast.filters import bits
-from sealcast.lab.pallickara.broker import QUERY
+from sealcast.lab.pallickara.broker import Batches
 from sealcast.log.embedded import EmbeddedTopic
-from sealcast.log.entry import Entry, PieceRef, slot_bits
+from sealcast.log.entry import PieceRef, slot_bits
 from sealcast.log.ledger import Ledger, LedgerReader
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
@@ -32,17 +32,14 @@ from sealcast.wire.records import RecordCodec
 _MAX_PIECE: Final = 1 << 24
 
 
-class PlainPath:
+class PlainPath(Batches):
     """Publisher, broker and subscriber of one message at a time, in the clear."""
 
     def __init__(self, directory: Path, schema: Schema, table: SubscriptionTable) -> None:
+        ledger = Ledger(directory / "ledger", Secret.random())
+        super().__init__(EmbeddedTopic(directory / "frames", 1), ledger, Pieces(directory / "pieces"))
         self._codec, self._schema, self._table = RecordCodec(schema), schema, table
-        self._log = EmbeddedTopic(directory / "frames", 1)
-        self._ledger = Ledger(directory / "ledger", Secret.random())
         self._reader = LedgerReader(directory / "ledger")
-        self._pieces = Pieces(directory / "pieces")
-        self._done = PinnedOffset.initial(1)
-        self._batch = 0
 
     def publish(self, event: Event) -> None:
         """Durable on return."""
@@ -51,8 +48,8 @@ class PlainPath:
         self._log.partition(0).append([message])
 
     def turn(self) -> int:
-        """What is in the log and not handled yet, as one batch; how many deliveries."""
-        end = PinnedOffset((self._log.partition(0).end(),), 1)
+        """Handles all that waits in the log as one batch; how many deliveries it has."""
+        end = PinnedOffset(self._ends(), 1)
         ((_, first, stop),) = self._done.ranges(end)
         messages = [record.data for record in self._log.partition(0).read(first, stop)]
         decoded = self._codec.decode(messages)
@@ -67,8 +64,7 @@ class PlainPath:
             staged.name, staged.digest, staged.size, 0, first, stop, len(wanted), len(slots), 0,
             slot_bits(slots.tolist()),
         )  # fmt: skip
-        self._ledger.commit(Entry(QUERY, self._batch, self._done, end, (ref,), {"matched": len(wanted)}))
-        self._done, self._batch = end, self._batch + 1
+        self._commit(end, [ref], {"matched": len(wanted)})
         return len(slots)
 
     def read(self) -> list[bytes]:
@@ -83,11 +79,5 @@ class PlainPath:
         raise Corrupt("a piece of the lab's own is none")
 
     def close(self) -> None:
-        for part in (self._ledger, self._reader, self._log):
-            part.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
+        self._reader.close()
+        super().close()

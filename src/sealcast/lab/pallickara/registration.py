@@ -19,13 +19,14 @@ from sealcast.lab.pallickara import center
 from sealcast.lab.pallickara.end_to_end import BITS, SCHEMA
 from sealcast.lab.pallickara.parts import Measured, watched
 from sealcast.lab.pallickara.samples import RULE, Sample, without_outliers
-from sealcast.lab.report import Line, Panel, Report, Row, Told
+from sealcast.lab.report import Line, Panel, Report, Row, Told, columns
 
 NAME: Final = "pallickara/registration"
 RUNS: Final = 50
 QUICK_RUNS: Final = 15
 #: Initial runs.
 FIRST: Final = 1
+_cells: Final = columns("cell", "part", "printed", "measured", "deviation", "first_run", "share", "left_out", "agrees")
 
 
 def measure(runs: int, told: Told) -> dict[int, list[Measured]]:
@@ -71,7 +72,9 @@ def report(found: Mapping[int, Sequence[Measured]]) -> Report:
         _sizes(later),
     ]
     agrees = all(row["agrees"] for row in rows if row["agrees"] is not None)
-    return Report(NAME, rows, agrees, notes, [_figure_2(found), _figure_3(found)])
+    shares = {f"AES-{bits}": runs[FIRST:] for bits, runs in found.items()}
+    figure_3 = center.shares_panel("figure 3: where the time goes", "% of a registration", shares)
+    return Report(NAME, rows, agrees, notes, [_figure_2(found), figure_3])
 
 
 def _sizes(later: Mapping[int, Sample]) -> str:
@@ -79,11 +82,6 @@ def _sizes(later: Mapping[int, Sample]) -> str:
         f"{1e3 * s.mean:.2f} ms (standard error {1e3 * s.error:.2f}) at {b} bits" for b, s in later.items()
     )
     return f"size of the key: {said}; a key is derived and sealed to the brokers, at any size by the same steps"
-
-
-def _cells(**given: object) -> Row:
-    named = ("cell", "part", "printed", "measured", "deviation", "first_run", "share", "left_out", "agrees")
-    return {name: given.get(name) for name in named}
 
 
 def _whole(bits: int, runs: Sequence[Measured], later: Sample) -> Row:
@@ -103,7 +101,6 @@ def _parts(bits: int, runs: Sequence[Measured]) -> list[Row]:
     return [
         _cells(cell=f"figure 3: AES-{bits}", part=part, measured=_ms(mean), share=round(share, 4))
         for part, (mean, share) in center.shares(runs).items()
-        if mean > 0
     ]
 
 
@@ -117,13 +114,3 @@ def _figure_2(found: Mapping[int, Sequence[Measured]]) -> Panel:
         for bits, runs in found.items()
     ]
     return Panel("figure 2: registering a topic", "run", "milliseconds of CPU time", lines)
-
-
-def _figure_3(found: Mapping[int, Sequence[Measured]]) -> Panel:
-    by_size = {bits: center.shares(runs[FIRST:]) for bits, runs in found.items()}
-    used = [part for part in center.ORDER if any(mine[part][0] > 0 for mine in by_size.values())]
-    lines = [
-        Line(f"AES-{bits}", list(range(len(used))), [100 * mine[part][1] for part in used])
-        for bits, mine in by_size.items()
-    ]
-    return Panel("figure 3: where the time goes", "", "% of a registration", lines, ticks=used)

@@ -22,21 +22,19 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final
 
 from sealcast.clients.publisher import Publisher
-from sealcast.errors import CannotOpen, Unavailable
-from sealcast.lab import scratch
+from sealcast.errors import Unavailable
+from sealcast.lab import scratch, thief
 from sealcast.lab.pallickara.broker import Broker
 from sealcast.lab.report import Report, Row, Told
 from sealcast.log.ledger import Committed, LedgerReader
 from sealcast.log.mailbox import TopicReader
 from sealcast.model.event import Event, Position
 from sealcast.model.schema import Schema
-from sealcast.primitives.sign import VerifyKey
-from sealcast.protections.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm.machine import RealmState
 from sealcast.wire.sealed import SealedPiece
 
 NAME: Final = "pallickara/revocation"
@@ -63,7 +61,7 @@ Running = Callable[[Realm], AbstractContextManager[object]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of it; times in seconds from when the revocation was asked for."""
+    """What a revocation under load led to. Times are seconds from when it was asked for."""
 
     subscribers: int
     revoked: int
@@ -94,7 +92,7 @@ class Outcome:
 
 @contextmanager
 def by_hand(realm: Realm) -> Iterator[None]:
-    """The lab's own broker, one batch after the other."""
+    """Runs the lab's own broker in a thread, one batch after the other."""
     ended = threading.Event()
 
     def serve() -> None:
@@ -113,7 +111,7 @@ def by_hand(realm: Realm) -> Iterator[None]:
 
 
 def populate(realm: Realm, subscribers: int) -> list[str]:
-    """So many subscribers, a hundred of them to a desk; their names."""
+    """Enrols so many subscribers, a hundred of them to a desk; their names."""
     names = [f"reader-{number}" for number in range(subscribers)]
     realm.create_topic(TOPIC, SCHEMA)
     realm.enrol_many(["publisher", *names])
@@ -122,7 +120,7 @@ def populate(realm: Realm, subscribers: int) -> list[str]:
 
 
 def drill(realm: Realm, subscribers: int, running: Running = by_hand, batches: int = BATCHES) -> Outcome:
-    """Everything, on a realm that has nothing in it yet; at least so many batches before and after."""
+    """Revokes under load, on an empty realm, with at least so many batches before and after."""
     names = populate(realm, subscribers)
     revoked = names[:: round(1 / SHARE)]
     ended = threading.Event()
@@ -144,9 +142,9 @@ def drill(realm: Realm, subscribers: int, running: Running = by_hand, batches: i
     return _judge(realm, records, revoked, desks, version, asked, decided)
 
 
-def _publish(realm: Realm, desks: int, ended: threading.Event) -> dict[tuple[int, int, int], int]:
-    """Frame after frame, a few ahead of the broker; the desk of every event, by its position."""
-    said: dict[tuple[int, int, int], int] = {}
+def _publish(realm: Realm, desks: int, ended: threading.Event) -> dict[Position, int]:
+    """Publishes frames, a few ahead of the broker, until `ended`; the desk of every event, by its position."""
+    said: dict[Position, int] = {}
     ours, number, frames = Realm(realm.paths.root), 0, 0
     with Publisher(ours, TOPIC, "publisher") as publisher, LedgerReader(ours.paths.topic(TOPIC).ledger) as ledger:
         while not ended.is_set():
@@ -157,16 +155,12 @@ def _publish(realm: Realm, desks: int, ended: threading.Event) -> dict[tuple[int
             wanted = [(number + i) % max(1, desks) for i in range(EVENTS_PER_FRAME)]
             number, frames = number + EVENTS_PER_FRAME, frames + 1
             positions = publisher.publish([Event({"desk": desk}, b"for the desk") for desk in wanted])
-            said |= dict(zip(map(_place, positions), wanted, strict=True))
+            said |= dict(zip(positions, wanted, strict=True))
     return said
 
 
-def _place(position: Position) -> tuple[int, int, int]:
-    return position.partition, position.offset, position.row
-
-
 def _since(ledger: LedgerReader, version: int) -> int:
-    """Batches under a version, or a later one, counted from the newest."""
+    """Counts the newest batches that are under a version or a later one."""
     count = 0
     while count < ledger.end() and ledger.at(ledger.end() - 1 - count).entry.version >= version:
         count += 1
@@ -188,7 +182,7 @@ def _judge(
     realm: Realm,
     records: Sequence[Committed],
     revoked: Sequence[str],
-    desks: dict[tuple[int, int, int], int],
+    desks: dict[Position, int],
     version: int,
     asked: int,
     decided: float,
@@ -202,12 +196,16 @@ def _judge(
     reader.close()
     opened_before = attempts = opened_after = 0
     for name in revoked[:TRIED]:
-        thief = _opener(realm, state, name)
-        opened_before += sum(len(thief.open_rows(piece)) for piece in earlier)
+        slot = state.slot_of(TOPIC, name)
+        assert slot is not None  # a slot that was given stays
+        # It still has its key file, and tries every event of a piece through every key that it was sealed under.
+        opener = thief.opener(state, TOPIC, slot, realm.identity(name).pair_key(state, TOPIC))
+        opened_before += sum(len(opener.open_rows(piece)) for piece in earlier)
         for piece in later:
-            tried, opened = _try_everything(thief, piece)
-            attempts, opened_after = attempts + tried, opened_after + opened
-    events = [desks[_place(p.position(e))] for p in later for e in range(len(p))]
+            for event, (first, end) in enumerate(pairwise(piece.use_start.tolist())):
+                attempts += end - first
+                opened_after += sum(thief.opens(opener, piece, event, use) for use in range(first, end))
+    events = [desks[p.position(e)] for p in later for e in range(len(p))]
     left = _left_at_desks(len(state.slots_of(TOPIC)), slots)
     return Outcome(
         subscribers=len(state.slots_of(TOPIC)),
@@ -235,32 +233,9 @@ def _left_at_desks(subscribers: int, revoked: set[int]) -> list[int]:
 
 
 def _addressed(piece: SealedPiece, slots: set[int]) -> bool:
-    """Is there anything in it for one of them: an event, or a key?"""
+    """Whether a piece has an event or a key for one of these slots."""
     given = (piece.slots, piece.handout_slot, piece.table_slot)
     return any(not slots.isdisjoint(array.tolist()) for array in given)
-
-
-def _opener(realm: Realm, state: RealmState, name: str) -> Opener:
-    """What a subscriber opens with, whatever the registry says of it by now: it still has its key file."""
-    about, slot = state.topic(TOPIC), state.slot_of(TOPIC, name)
-    assert slot is not None  # a slot that was given stays
-    pair = realm.identity(name).pair_key(state, TOPIC)
-    verify = VerifyKey(state.entity("publisher").verify_key)
-    return Opener(about.schema, about.id, about.epoch, slot, pair, lambda _: verify, about.parameters.key_bits)
-
-
-def _try_everything(opener: Opener, piece: SealedPiece) -> tuple[int, int]:
-    """Every event of a piece through every key that it was sealed under: attempts, and how many opened."""
-    attempts = opened = 0
-    for event in range(len(piece)):
-        for use in range(int(piece.use_start[event]), int(piece.use_start[event + 1])):
-            attempts += 1
-            try:
-                opener.open(piece, event, use)
-                opened += 1
-            except CannotOpen:
-                continue
-    return attempts, opened
 
 
 # --- the report -----------------------------------------------------------------------------------------

@@ -30,17 +30,17 @@ class Sample:
         return self.deviation / math.sqrt(self.kept)
 
     def times(self, factor: float) -> Sample:
-        """In another unit."""
+        """The same sample in another unit."""
         return Sample(self.mean * factor, self.deviation * factor, self.kept, self.outliers)
 
 
 def sample(values: Sequence[float]) -> Sample:
-    """All of them."""
+    """The mean and deviation of all values."""
     return Sample(statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0, len(values))
 
 
 def without_outliers(values: Sequence[float]) -> Sample:
-    """Those between the fences."""
+    """The mean and deviation of the values that are no outliers, and how many were."""
     kept = within(values)
     found = sample(kept)
     return Sample(found.mean, found.deviation, found.kept, len(values) - len(kept))

@@ -19,7 +19,7 @@ from sealcast.lab.pallickara import center
 from sealcast.lab.pallickara.end_to_end import SCHEMA
 from sealcast.lab.pallickara.parts import Measured, watched
 from sealcast.lab.pallickara.samples import sample
-from sealcast.lab.report import Line, Look, Panel, Report, Row, Told
+from sealcast.lab.report import Line, Look, Panel, Report, Told, columns
 from sealcast.trust.layout import FIRST_CENTER
 from sealcast.trust.realm.changes import Right
 
@@ -33,6 +33,7 @@ DEVIATION: Final = 7.194
 ERROR: Final = 0.7194
 #: Two spreads are alike if neither is more than so many times the other.
 ALIKE: Final = 2.0
+_cells: Final = columns("cell", "printed", "measured", "share", "agrees")
 
 
 def measure(runs: int) -> list[Measured]:
@@ -79,7 +80,6 @@ def report(runs: Sequence[Measured]) -> Report:
         *(
             _cells(cell=part, measured=round(1e3 * mean, 4), share=round(share, 4))
             for part, (mean, share) in center.shares(runs).items()
-            if mean > 0
         ),
     ]
     notes = [
@@ -88,11 +88,13 @@ def report(runs: Sequence[Measured]) -> Report:
         f"compared is the spread: agrees if neither is more than {ALIKE:.0f} times the other",
         f"{MEAN / found.mean:.1f} of ours take as long as one of the paper's",
     ]
-    return Report(NAME, rows, agrees, notes, [_runs(runs), _shares(runs)])
-
-
-def _cells(**given: object) -> Row:
-    return {name: given.get(name) for name in ("cell", "printed", "measured", "share", "agrees")}
+    return Report(
+        NAME,
+        rows,
+        agrees,
+        notes,
+        [_runs(runs), center.shares_panel("where the time goes", "% of a request", {"share": runs})],
+    )
 
 
 def _runs(runs: Sequence[Measured]) -> Panel:
@@ -102,9 +104,3 @@ def _runs(runs: Sequence[Measured]) -> Panel:
         Line("the paper's mean, all told", x, [MEAN] * len(x), Look.COMPUTED),
     ]
     return Panel("key and token, request by request", "request", "milliseconds of CPU time", lines, log_y=True)
-
-
-def _shares(runs: Sequence[Measured]) -> Panel:
-    mine = {part: 100 * share for part, (mean, share) in center.shares(runs).items() if mean > 0}
-    line = Line("share", list(range(len(mine))), list(mine.values()))
-    return Panel("where the time goes", "", "% of a request", [line], ticks=list(mine))

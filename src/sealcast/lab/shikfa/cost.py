@@ -8,20 +8,21 @@ point is a task of a Spark job.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import attrgetter
 from typing import Final
 
 from sealcast.errors import Bug
 from sealcast.lab.points import run_all
 from sealcast.lab.report import Line, Look, Panel, Report, Row, Told
 from sealcast.lab.shikfa import forms
-from sealcast.lab.shikfa.network import FILTERS, PARENTS
+from sealcast.lab.shikfa.network import FILTERS, PARENTS, Figure1
 from sealcast.lab.shikfa.trees import POPULAR, PUBLISHER, UNWANTED, Running, Shape, Spent, group_of, regular
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element
-from sealcast.protections.layered.tree import Path
+from sealcast.protections.layered.messages import Entry
 
 NAME: Final = "shikfa/cost"
 LAYERS: Final = (2, 3, 4, 5)
@@ -57,11 +58,11 @@ class Point:
 
 
 def measure(point: Point) -> Spent:
-    return Running(point.shape, group_of(point.group)).publish(point.events)
+    return Running(point.shape, group_of(point.group)).spend(point.events)
 
 
 def points(quick: bool) -> list[Point]:
-    """By what they vary; a point that stands in several rows of points is there once."""
+    """Lists the points: a base for each r, and others that differ from it in one thing alone."""
     base = [Point(layers, subscribers=12 if quick else 24) for layers in LAYERS]
     varied: list[Point] = []
     for point in base:
@@ -117,7 +118,7 @@ FIGURE1: Final = Shape(2, dict(PARENTS), dict(FILTERS))
 
 
 def _closed_forms() -> Iterator[Row]:
-    """Each at a node that does just that."""
+    """Checks each closed form at a node that does just that."""
     cells: list[tuple[str, str, int, Callable[[], int]]] = [("a miss", "1", 1, partial(_at_broker, 1, UNWANTED))]
     for d in (1, 2, 3):
         cells.append((f"a hit, {d} destinations", "1 + 2 d", 1 + 2 * d, partial(_at_broker, d, POPULAR)))
@@ -139,71 +140,57 @@ def _closed_forms() -> Iterator[Row]:
 
 
 def _at_broker(destinations: int, label: str) -> int:
-    """At the publisher's child, which has one row with so many paths."""
+    """Counts the powers of the publisher's child, which has one row with so many paths."""
     running = Running(regular(2, 2, 1, destinations, 1.0), CURVE)
-    return next(powers for party, (powers, _) in running.way(label, set()) if party == "brokers")
+    before = running.powers()
+    running.publish(frozenset({label.encode()}), b"payload")
+    return (running.powers() - before)["B0"]
 
 
 def _at_publisher(targets: int) -> int:
-    return Running(regular(2, 2, targets, targets, 1.0), CURVE).publish([POPULAR]).publisher
+    return Running(regular(2, 2, targets, targets, 1.0), CURVE).spend([POPULAR]).publisher
 
 
 def _at_subscriber(layers: int) -> int:
-    return Running(regular(layers, layers, 1, 1, 1.0), CURVE).publish([POPULAR]).subscribers
+    return Running(regular(layers, layers, 1, 1, 1.0), CURVE).spend([POPULAR]).subscribers
 
 
 def _figure1(label: str) -> Spent:
-    return Running(FIGURE1, CURVE).publish([label])
+    return Running(FIGURE1, CURVE).spend([label])
 
 
 def _naive() -> int:
-    """An event f on its way through figure 1, layer by layer; at every step there is what the nodes really sent."""
-    running = Running(FIGURE1, CURVE)
-    group, tree, keys = running.group, running.tree, running.keys
-    label = running.hashes(b"f")
-    sent = running.publisher.encrypt_notification({b"f"}, b"payload")
-    spent = 0
+    """Counts the powers of an event f in figure 1, layer by layer, and compares each step with what nodes sent."""
+    net, spent = Figure1(CURVE), 0
+    label, shared = net.hashes(b"f"), net.published()
+    arrived = [(sent, message.entries) for sent, message in net.notifications()]
 
     def raised(element: Element, pairs: Sequence[tuple[str, str]], off: bool = False) -> Element:
         nonlocal spent
         for pair in pairs:
-            element = group.power(element, keys[pair].inverse if off else keys[pair])
+            element = net.group.power(element, net.keys[pair].inverse if off else net.keys[pair])
             spent += 1
         return element
 
-    ((child, message),) = sent.items()
-    on = [("B4", PUBLISHER), ("B3", PUBLISHER)]
-    shared = raised(group.decode(message.entries[0].key), on, off=True)  # what the publisher drew
-    spent = 0
-    _same(message.entries[0].tokens[0], group.encode(raised(label, on)))
-    _same(message.entries[0].key, group.encode(raised(shared, on)))
-    pending = [(child, message)]
-    while pending:
-        name, message = pending.pop()
-        if name not in running.brokers:
-            pairs = [(name, ancestor) for ancestor in tree.place(name).chain]
-            entry = message.entries[0]
-            _same(raised(group.decode(entry.tokens[0]), pairs, off=True), label)
-            _same(raised(group.decode(entry.key), pairs, off=True), shared)
-            continue
-        broker, made = running.brokers[name], dict[Path, tuple[bytes, bytes]]()
-        for entry in message.entries:
-            top = [(name, broker.place.top)]
-            token, key = (raised(group.decode(e), top, off=True) for e in (entry.tokens[0], entry.key))
-            for path in broker.secure_look_up(entry.tokens):
-                last = [(path[-1], name)]
-                made[path] = group.encode(raised(token, last)), group.encode(raised(key, last))
-        onwards = broker.on_notification(message)
-        arrived = {(child, e.tokens[0], e.key) for child, m in onwards.items() for e in m.entries}
-        if arrived != {(path[0], *entry) for path, entry in made.items()}:
+    def peeled(entry: Entry, pairs: Sequence[tuple[str, str]]) -> list[Element]:
+        return [raised(net.group.decode(token), pairs, off=True) for token in (entry.tokens[0], entry.key)]
+
+    def sends(name: str, made: Iterable[tuple[str, Sequence[Element], Sequence[tuple[str, str]]]]) -> None:
+        """Puts the layers on and compares with what the node sent: for each child, [EN1; EN2] and their layers."""
+        expected = {(child, *(net.group.encode(raised(e, pairs)) for e in elements)) for child, elements, pairs in made}
+        if expected != {(at.receiver, e.tokens[0], e.key) for at, sent in arrived if at.sender == name for e in sent}:
             raise Bug(f"{name} sent something else than the layers, one by one, come to")
-        pending += onwards.items()
+
+    sends(PUBLISHER, [("B4", (label, shared), [("B4", PUBLISHER), ("B3", PUBLISHER)])])
+    for at, entries in arrived:
+        name, place = at.receiver, net.tree.place(at.receiver)
+        if name not in FILTERS:
+            here = [(entry, peeled(entry, [(name, place.top)])) for entry in entries]
+            paths = [(path, bare) for e, bare in here for path in net.brokers[name].secure_look_up(e.tokens)]
+            sends(name, [(path[0], bare, [(path[-1], name)]) for path, bare in paths])
+        elif peeled(entries[0], [(name, ancestor) for ancestor in place.chain]) != [label, shared]:
+            raise Bug(f"{name} opened something else than was published")
     return spent
-
-
-def _same(one: bytes, other: bytes) -> None:
-    if one != other:
-        raise Bug("layers one by one come to something else than the nodes have")
 
 
 # --- pictures -------------------------------------------------------------------------------------------------------
@@ -211,7 +198,7 @@ def _same(one: bytes, other: bytes) -> None:
 
 def _panels(measured: dict[Point, Spent]) -> list[Panel]:
     here = {point: spent for point, spent in measured.items() if point.group == CURVE.name}
-    base = [point for point in here if point == Point(point.layers, subscribers=point.subscribers)]
+    base = [point for point in here if point == _base(point)]
     parties: dict[str, Callable[[Spent], float]] = {
         "publisher": lambda spent: spent.publisher,
         "brokers": lambda spent: spent.brokers,
@@ -238,23 +225,18 @@ def _rows(spent: Spent) -> float:
 
 
 def _times(measured: dict[Point, Spent]) -> list[Line]:
-    lines = []
-    for group in GROUPS:
-        of = [p for p in measured if p == Point(p.layers, subscribers=p.subscribers, group=group)]
-        if of:
-            lines.append(Line(group, [p.layers for p in of], [measured[p].seconds / EVENTS * 1e3 for p in of]))
-    return lines
+    base = {point: spent.seconds / EVENTS * 1e3 for point, spent in measured.items() if point == _base(point)}
+    by_group = {group: {p.layers: ms for p, ms in base.items() if p.group == group} for group in GROUPS}
+    return [Line(group, list(found), list(found.values())) for group, found in by_group.items() if found]
 
 
 def _lines(measured: dict[Point, Spent], what: str, of: Callable[[Spent], float]) -> list[Line]:
     """A curve for each r, over the points that differ from the base in this alone."""
     lines = []
     for layers in LAYERS:
-        kin = [p for p in measured if p.layers == layers]
-        kin = sorted(
-            (p for p in kin if replace(p, **{what: getattr(Point(layers), what)}) == _base(p)),
-            key=lambda p: float(getattr(p, what)),
-        )
+        usual = {what: getattr(Point(layers), what)}
+        kin = [p for p in measured if p.layers == layers and replace(p, **usual) == _base(p)]
+        kin.sort(key=attrgetter(what))
         x = [float(getattr(p, what)) for p in kin]
         lines.append(Line(f"r = {layers}", x, [of(measured[p]) for p in kin]))
         lines.append(Line(f"r = {layers}", x, [of(forms.expected(p.shape, p.events)) for p in kin], Look.COMPUTED))

@@ -32,7 +32,7 @@ def up(shape: Shape, name: str) -> list[str]:
 
 
 def ways(shape: Shape, label: str, hops: int) -> dict[str, set[Way]]:
-    """Of every broker: where f came from, by at most so many hops, the nearest first."""
+    """The ways at every broker: where f came from, by at most so many hops, the nearest first."""
     found: dict[str, set[Way]] = {}
     for subscriber, wanted in shape.wanted.items():
         if wanted == label:
@@ -50,7 +50,7 @@ def targets(shape: Shape) -> list[list[str]]:
 
 
 def expected(shape: Shape, labels: Sequence[str]) -> Spent:
-    """Everything that is counted, for events of these labels."""
+    """Computes everything that is counted, for events of these labels."""
     aims = targets(shape)
     publisher = brokers = subscribers = entries = 0
     for label in labels:
@@ -69,7 +69,7 @@ def expected(shape: Shape, labels: Sequence[str]) -> Spent:
 
 
 def _filters(shape: Shape) -> int:
-    """Every subscriber encrypts; what is new to a broker goes on, unless the publisher is next."""
+    """Powers for filters. Every subscriber encrypts; what is new to a broker goes on, unless the publisher is next."""
     sent = 0
     for label in set(shape.wanted.values()):
         rows = ways(shape, label, shape.layers - 1)

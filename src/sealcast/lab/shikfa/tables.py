@@ -11,7 +11,7 @@ from sealcast.lab.shikfa.network import Figure1
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element, Group
 from sealcast.primitives.modular import group14
-from sealcast.protections.layered.messages import Entry, FilterMessage
+from sealcast.protections.layered.messages import Entry
 from sealcast.protections.layered.tree import Path
 
 #: Table 2, left: the rows of B3. Right: the way of f from S1. Keys in order of their names, as a product has none.
@@ -103,25 +103,20 @@ def _table2(net: Figure1) -> Iterator[Cell]:
     yield "S1", net.symbol(net.hashes(b"f")), bytes(net.hashes(b"f"))
     sender = "S1"
     for at in ("B1", "B3", "B4"):
-        message = next(s.filter for s in net.sent if s.sender == sender and s.receiver == at and s.filter is not None)
+        message = next(m for sent, m in net.filters() if (sent.sender, sent.receiver) == (sender, at))
         token = message.slots[0][0]
-        yield f"{sender} -> {at}", f"[{net.read(token)}; {_destination(message)}]", token
+        # Beside the sender itself, the paper names whom the layer is shared with.
+        yield f"{sender} -> {at}", f"[{net.read(token)}; {message.path[-1]}]", token
         peeled = net.layers[at].peel(message.path[-1], token)
         yield at, net.symbol(peeled), bytes(peeled)
         sender = at
-
-
-def _destination(message: FilterMessage) -> str:
-    """Beside the sender itself, the paper names whom the layer is shared with."""
-    return message.path[-1]
 
 
 # --- table 3 ------------------------------------------------------------------------------------------------------
 
 
 def _table3(net: Figure1) -> Iterator[Cell]:
-    net.publish()
-    first, second = net.hashes(b"f"), net.shared
+    first, second = net.hashes(b"f"), net.published()
     yield "P", f"[{net.symbol(first)}; {net.symbol(second)}]", bytes(first)
     before: Entry | None = None
     for sender, at, path, top in _DOWN:
@@ -146,7 +141,7 @@ def _sent(net: Figure1, sender: str, at: str, path: Path, before: Entry | None) 
     """Of the entries on a link, the one that the sender made for a path, out of what it had got itself.
 
     Chosen by the path alone, never by what it should look like: the table is what is being checked."""
-    found = [s.notification for s in net.sent if s.sender == sender and s.receiver == at and s.notification is not None]
+    found = [m for sent, m in net.notifications() if (sent.sender, sent.receiver) == (sender, at)]
     entries = [entry for message in found for entry in message.entries]
     if before is None:
         (only,) = entries
