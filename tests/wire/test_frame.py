@@ -256,3 +256,28 @@ def test_bodies_out_of_bounds_are_not_made() -> None:
             frame.encode_body(batch)
     with pytest.raises(Misuse, match="are allowed"):
         frame.encode_body([bytes(limits.MAX_MESSAGE_BYTES)] * 8)
+
+
+# --- a predicate over readers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [1, 2, 100])
+@pytest.mark.parametrize("readers", ["name = 'alice'", "é" * 2048])
+def test_a_predicate_over_readers_travels_behind_the_messages(count: int, readers: str) -> None:
+    batch = messages(count)
+    plain, body = frame.encode_body(batch), frame.encode_body(batch, readers)
+    assert frame.split_readers(plain) == (plain, "")
+    assert frame.split_readers(body) == (plain, readers)
+    with pytest.raises(FrameRejected):
+        frame.decode_body(body, count)
+
+
+@pytest.mark.parametrize(
+    "third",
+    [b"", cbor.encode(""), cbor.encode(b"bytes"), cbor.encode(7), cbor.encode("x" * 4097), cbor.encode("x") * 2],
+)
+def test_a_third_part_that_is_no_predicate_is_refused(third: bytes) -> None:
+    with pytest.raises(FrameRejected):
+        frame.split_readers(b"\x83" + frame.encode_body(THREE)[1:] + third)
+    with pytest.raises(Misuse):
+        frame.encode_body(THREE, "x" * 4097)

@@ -48,6 +48,8 @@ TAG_UINT32_LE: Final = 70
 #: A body is an array of two, its first item tagged.
 _BODY: Final = bytes([0x82, 0xD8, TAG_UINT32_LE])
 _ONE: Final = _BODY + b"\x44"
+#: Of three with a predicate over readers behind the messages.
+_WITH_READERS: Final = b"\x83"
 _MAGIC_BYTES: Final = cbor.encode(MAGIC)
 _SMALLER: Final = "publish in smaller batches"
 
@@ -140,14 +142,18 @@ def body_aad(signed: bytes, commitment: bytes, key_bits: int = DEFAULT_KEY_BITS)
     return cose.enc_structure(cose.encrypt0_protected(commitment, key_bits), signed)
 
 
-def encode_body(messages: Sequence[bytes]) -> bytes:
-    """All messages of a frame in one piece, to be sealed."""
+def encode_body(messages: Sequence[bytes], readers: str = "") -> bytes:
+    """All messages of a frame in one piece, to be sealed; with a predicate over entities, only whom it is true of may
+    open them."""
     if not 0 < len(messages) <= limits.MAX_EVENTS_PER_FRAME:
         raise Misuse(f"a frame holds 1 to {limits.MAX_EVENTS_PER_FRAME} events, not {len(messages)}")
     lengths = np.fromiter(map(len, messages), dtype="<u4", count=len(messages))
     if not lengths.min() or lengths.max() > limits.MAX_MESSAGE_BYTES:
         raise Misuse(f"a message has 1 to {limits.MAX_MESSAGE_BYTES} bytes")
-    body = cbor.encode([cbor.Tag(TAG_UINT32_LE, lengths.tobytes()), b"".join(messages)])
+    if len(readers.encode()) > limits.MAX_READERS_BYTES:
+        raise Misuse(f"a predicate over readers has at most {limits.MAX_READERS_BYTES} bytes")
+    parts = [cbor.Tag(TAG_UINT32_LE, lengths.tobytes()), b"".join(messages), *([readers] if readers else [])]
+    body = cbor.encode(parts)
     if len(body) > limits.MAX_BODY_BYTES:
         raise Misuse(f"a frame's body has {len(body)} bytes, {limits.MAX_BODY_BYTES} are allowed", hint=_SMALLER)
     return body
@@ -216,6 +222,17 @@ class Body(NamedTuple):
     def messages(self) -> list[bytes]:
         joined, bounds = self.joined, np.cumsum(self.lengths).tolist()
         return [joined[start:end] for start, end in zip([0, *bounds], bounds, strict=False)]
+
+
+def split_readers(body: bytes) -> tuple[bytes, str]:
+    """An opened body as one without a predicate over readers, and the predicate; empty when it has none."""
+    if body[:1] != _WITH_READERS:
+        return body, ""
+    match cbor.decode(body, max_bytes=limits.MAX_BODY_BYTES, max_depth=1, max_items=4, tags=frozenset({TAG_UINT32_LE})):
+        case [_, _, str(readers)] if readers and len(readers.encode()) <= limits.MAX_READERS_BYTES:
+            return _BODY[:1] + body[1 : len(body) - len(cbor.encode(readers))], readers
+        case _:
+            raise cbor.refused("the third part of a body is a predicate over readers, a short text")
 
 
 def decode_body(body: bytes, count: int) -> list[bytes]:

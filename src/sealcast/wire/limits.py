@@ -31,6 +31,8 @@ MAX_MESSAGE_BYTES: Final = 2 * MAX_PAYLOAD_BYTES
 
 #: A whole token, its header and signature included.
 MAX_TOKEN_BYTES: Final = 2048
+#: Of a predicate over who may open the events of a frame.
+MAX_READERS_BYTES: Final = 4_096
 #: A topic template, in UTF-8.
 MAX_TEMPLATE_BYTES: Final = 1024
 
