@@ -228,7 +228,7 @@ def split_readers(body: bytes) -> tuple[bytes, str]:
     """An opened body as one without a predicate over readers, and the predicate; empty when it has none."""
     if body[:1] != _WITH_READERS:
         return body, ""
-    match cbor.decode(body, max_bytes=limits.MAX_BODY_BYTES, max_depth=1, max_items=4, tags=frozenset({TAG_UINT32_LE})):
+    match cbor.decode(body, max_bytes=limits.MAX_BODY_BYTES, max_depth=2, max_items=8, tags=frozenset({TAG_UINT32_LE})):
         case [_, _, str(readers)] if readers and len(readers.encode()) <= limits.MAX_READERS_BYTES:
             return _BODY[:1] + body[1 : len(body) - len(cbor.encode(readers))], readers
         case _:
