@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from sealcast.clients.subscriber import Subscriber
+from sealcast.control.at_hand import services_at_hand
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.service import ServiceRefused
 from sealcast.groupkeys.interface import Planner
@@ -73,7 +74,9 @@ def test_nobody_passes_on_anothers_request(crowd: Crowd) -> None:
     data = hers.signed(realm.identity(first).signer)
 
     def ask(name: str, request: bytes) -> str:
-        with Correspondent(realm, realm.identity(name), more=lambda broker: key_requests(realm, broker)) as asker:
+        with Correspondent(
+            realm, realm.identity(name), at_hand=services_at_hand(realm, lambda broker: key_requests(realm, broker))
+        ) as asker:
             with pytest.raises(ServiceRefused) as refusal:
                 asker.ask_broker("broker", KEYS, request)
             return refusal.value.message

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sealcast.control.at_hand import services_at_hand
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.service import ServiceRefused
 from sealcast.errors import Corrupt, Rejected, TokenRejected
@@ -188,7 +189,9 @@ def test_what_was_learnt_survives_and_damage_is_noticed(tmp_path: Path) -> None:
 @pytest.fixture
 def alice(realm: Realm) -> Iterator[Correspondent]:
     more = {name: Node(realm, name) for name in ("knowing", "ignorant")}
-    with Correspondent(realm, realm.identity("alice"), more=lambda name: more[name].more()) as made:
+    with Correspondent(
+        realm, realm.identity("alice"), at_hand=services_at_hand(realm, lambda name: more[name].more())
+    ) as made:
         yield made
     for node in more.values():
         node.close()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from sealcast.control.at_hand import services_at_hand
 from sealcast.control.center.service import KeyCenter, center_service
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.desk import More
@@ -42,7 +43,8 @@ class World:
         self.now += round(seconds * SECOND)
 
     def asker(self, name: str, *, at_hand: bool = True) -> Correspondent:
-        made = Correspondent(self.realm, self.realm.identity(name), at_hand=at_hand)
+        here = services_at_hand(self.realm) if at_hand else None
+        made = Correspondent(self.realm, self.realm.identity(name), at_hand=here)
         self._open.append(made)
         return made
 

@@ -141,7 +141,7 @@ def test_kill_minus_nine_of_the_server_while_topics_are_registered_and_rotated(t
 
     def work() -> None:
         handle = Realm(realm.paths.root)
-        with Correspondent(handle, handle.identity("owner"), at_hand=False) as owner:
+        with Correspondent(handle, handle.identity("owner")) as owner:
             number = 0
             while not over.is_set():
                 try:

@@ -9,6 +9,7 @@ import pytest
 
 from sealcast.control import desk as desks
 from sealcast.control import requests as ask
+from sealcast.control.at_hand import services_at_hand
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.desk import DeskReason, Renew, Subscribe, Unsubscribe, desk_service
 from sealcast.control.envelopes import Opened
@@ -177,7 +178,9 @@ def test_a_broker_that_has_just_come_gets_the_list_of_secure_topics(
     world.realm.create_topic("third", SCHEMA)
     world.realm.add_broker("newcomer")
     path = world.realm.paths.broker_key_of("newcomer")
-    with Correspondent(world.realm, BrokerSecrets.load(path).identity) as newcomer:
+    with Correspondent(
+        world.realm, BrokerSecrets.load(path).identity, at_hand=services_at_hand(world.realm)
+    ) as newcomer:
         listed = ask.secure_topics(newcomer, "broker")
     state = world.realm.state()
     assert listed == {n: (state.topic(n).id, "center", 1) for n in ("others", "quotes", "third")}
@@ -207,7 +210,9 @@ def test_a_desk_learns_further_kinds_of_request(world: World) -> None:
             raise Rejected("nothing to echo")
         return Answer("echo", request.message.body)
 
-    with Correspondent(world.realm, world.realm.identity("alice"), more=lambda name: {"echo": echo}) as alice:
+    with Correspondent(
+        world.realm, world.realm.identity("alice"), at_hand=services_at_hand(world.realm, lambda name: {"echo": echo})
+    ) as alice:
         assert alice.ask_broker("broker", "echo", b"hello").message.body == b"hello"
         assert refusal(lambda: alice.ask_broker("broker", "echo", b"")) == ("rejected", "")
     service, desk = desk_service(world.realm, world.realm.broker(), advertised=False)

@@ -17,11 +17,10 @@ from sealcast.control.center.rules import CenterReason, CenterRejected
 from sealcast.control.center.service import KeyCenter
 from sealcast.control.center.standing import MAX_MISSED, Standings
 from sealcast.control.correspondence import Correspondent
-from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.embedded import verifier
 from sealcast.control.envelopes import EnvelopeReason, EnvelopeRejected, Message, Party, Recipient
 from sealcast.control.running import Running
-from sealcast.control.service import Answer, ServiceRefused, unwrap
+from sealcast.control.service import ServiceRefused, unwrap
 from sealcast.control.topics import ControlPlane
 from sealcast.errors import CannotOpen, Misuse, NotFound, Rejected, Unavailable
 from sealcast.trust.deployment import Realm
@@ -192,7 +191,7 @@ def test_asked_twice_is_done_once(world: World) -> None:
 def test_what_is_no_request_changes_nothing(world: World, owner: Correspondent) -> None:
     version = world.realm.state().version
     bodies = [b"", b"\xff", cbor.encode([]), cbor.encode({1: 2}), cbor.encode(["orders", -1]), bytes(99)]
-    for kind in sorted(requests.CENTER_KINDS - {requests.TIME}):
+    for kind in sorted(requests.CENTER_KINDS):
         for body in bodies:
             world.later(1)
             with refused(CenterReason.FORM):
@@ -446,7 +445,7 @@ def test_a_center_that_moved_is_found_again(tmp_path: Path) -> None:
     realm = Realm.create(tmp_path / "market")
     realm.enrol_many(["owner", "alice"])
     realm.create_topic("quotes", SCHEMA)
-    with served(realm, "center") as running, Correspondent(realm, realm.identity("alice"), at_hand=False) as alice:
+    with served(realm, "center") as running, Correspondent(realm, realm.identity("alice")) as alice:
         service = running.services[0].service
         before = service.topic
         credentials(alice, "quotes")
@@ -575,20 +574,6 @@ def test_subscriptions_of_who_has_a_challenge_open_are_not_renewed(world: World,
     assert after["bob-1"].epoch == 2
 
 
-# --- time ---------------------------------------------------------------------------------------------
-
-
-def test_a_center_and_a_broker_tell_the_time(tmp_path: Path) -> None:
-    realm = Realm.create(tmp_path / "market")
-    realm.enrol("alice")
-    ahead = Realm(realm.paths.root, clock=lambda: realm.clock() + 12 * SECOND)
-    with served(ahead, "center", "broker"), Correspondent(realm, realm.identity("alice"), at_hand=False) as alice:
-        for what, name in ((What.KEY_CENTER, "center"), (What.BROKER, "broker")):
-            asked = ahead.clock()
-            received, replied = alice.time_of(what, name)
-            assert asked <= received <= replied <= ahead.clock(), "by its own clock, between question and answer"
-
-
 def test_a_handlers_misuse_is_an_answer(world: World, owner: Correspondent) -> None:
     with pytest.raises(ServiceRefused) as refusal:
         ask.authorise(owner, "center", "orders", "nobody", BOTH)
@@ -596,7 +581,6 @@ def test_a_handlers_misuse_is_an_answer(world: World, owner: Correspondent) -> N
     with pytest.raises(ServiceRefused, match="is no topic name"):
         ask.register_topic(owner, "/no name/", SCHEMA)
     _, center = world.center()
-    assert isinstance(center.handle(world.opened("alice", "time", cbor.encode([])), world.now), Answer)
     with pytest.raises(Misuse, match="another than"):
         center._rules._issuer.center("center-2")
     center.close()
@@ -606,7 +590,7 @@ def test_a_service_that_runs_for_months_goes_by_its_newest_certificate(world: Wo
     """Certificates live 90 days: whoever keeps the one it started with is believed by nobody after that."""
     realm = world.realm
     ask.authorise(owner, "center", "orders", "alice", BOTH)
-    with Running(realm, ["center"]) as running, Correspondent(realm, realm.identity("alice"), at_hand=False) as alice:
+    with Running(realm, ["center"]) as running, Correspondent(realm, realm.identity("alice")) as alice:
         running.start()
         for _ in range(3):
             world.later(60 * 86_400)

@@ -16,7 +16,7 @@ from sealcast.broker.gate import Gate, bounds_of
 from sealcast.broker.replay import identify
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.sign import VerifyKey
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.frames import associated_data, frame_key
 from sealcast.trust.layout import FIRST_BROKER
@@ -36,7 +36,7 @@ MAX_CONTEXTS: Final = 4
 class GateKeeper:
     """The gates of one topic at one broker, in this process: one for each version that a batch is pinned to."""
 
-    def __init__(self, realm: Realm, topic: str, broker: str = FIRST_BROKER) -> None:
+    def __init__(self, realm: BrokerRealm, topic: str, broker: str = FIRST_BROKER) -> None:
         self._realm = realm
         self._name = topic
         self._broker: BrokerSecrets = realm.broker(broker)
@@ -88,5 +88,5 @@ def gate(realm: str, topic: str, version: int, broker: str = FIRST_BROKER) -> Ga
     with _keepers_lock:
         keeper = _keepers.get(name)
         if keeper is None:
-            keeper = _keepers[name] = GateKeeper(Realm(realm), topic, broker)
+            keeper = _keepers[name] = GateKeeper(BrokerRealm(realm), topic, broker)
     return keeper.gate(version)

@@ -22,7 +22,7 @@ from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.primitives.secrets import Secret, Unpicklable
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER, Layout
 from sealcast.trust.realm.machine import Topic
 from sealcast.wire import hops, sealed
@@ -72,7 +72,7 @@ class OpenTopic(Unpicklable):
 
     def __init__(self, name: TopicName) -> None:
         self.name = name
-        self.realm = Realm(name.realm)
+        self.realm = BrokerRealm(name.realm)
         self.about: Topic = self.realm.state().topic(name.topic)
         self.paths = self.realm.paths.topic(name.topic, name.broker)
         self.pieces = Pieces(self.paths.pieces)

@@ -111,9 +111,10 @@ def rotate(here: Realm, owner: str, topics: Sequence[str]) -> None:
 @contextmanager
 def asking(here: Realm, name: str) -> Iterator[Correspondent]:
     """An entity that asks services, by its own keys."""
+    from sealcast.control.at_hand import services_at_hand
     from sealcast.control.correspondence import Correspondent
 
-    with Correspondent(here, here.identity(name)) as asker:
+    with Correspondent(here, here.identity(name), at_hand=services_at_hand(here)) as asker:
         yield asker
 
 

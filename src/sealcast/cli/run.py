@@ -47,7 +47,7 @@ def run(
 
     With --node no keys are opened but that broker's own: what falls due meanwhile, `sealcast maintain` does elsewhere.
     """
-    here = talk.open_realm(realm)
+    here = talk.open_realm(realm) if node is None else talk.open_broker_realm(realm)
     state = here.state()
     for name in topics or ():
         state.topic(name)
@@ -63,9 +63,9 @@ def run(
         if prometheus is not None:
             served = held.enter_context(metrics.serve(prometheus))
             talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
-        spark = session(master, short_lived=once)
+        spark = session(master, short_lived=once, clients=False)
         if node is None:
-            held.enter_context(upkeep(here))
+            held.enter_context(upkeep(talk.open_realm(realm)))
         if not once:
             talk.note("running; Ctrl-C stops in good order")
         totals = run_pipeline(

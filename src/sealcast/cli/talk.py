@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from sealcast.trust.deployment import Realm
+    from sealcast.trust.handles import BrokerRealm
 
 RealmOption = Annotated[
     Path | None,
@@ -47,6 +48,13 @@ def open_realm(directory: Path | None) -> Realm:
     from sealcast.trust.deployment import Realm
 
     return Realm(directory)
+
+
+def open_broker_realm(directory: Path | None) -> BrokerRealm:
+    """The realm a command works on as one of its brokers: no other secrets can be read through it."""
+    from sealcast.trust.handles import BrokerRealm
+
+    return BrokerRealm(directory)
 
 
 # --- data ---------------------------------------------------------------------------------------------

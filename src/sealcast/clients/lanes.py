@@ -12,13 +12,13 @@ from sealcast.errors import Bug
 from sealcast.log.ledger import LedgerReader
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.frames import FrameSealer
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 
 
 class Lane(Unpicklable):
     """One publisher, one topic, one broker. Close it: it has files open."""
 
-    def __init__(self, realm: Realm, topic: str, broker: str, publisher: str) -> None:
+    def __init__(self, realm: EntityRealm, topic: str, broker: str, publisher: str) -> None:
         self.broker = broker
         self._log = realm.frames(topic, broker)
         self.partition = self._log.own[partition_of(publisher, realm.state().topic(topic).partitions)]

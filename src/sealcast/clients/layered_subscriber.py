@@ -22,7 +22,7 @@ from sealcast.protections.layered.interests import Interests
 from sealcast.protections.layered.mailbox import HopDelivery
 from sealcast.protections.layered.opening import EventOpener
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.layer_keys import own_identity
 from sealcast.trust.realm.state import RealmState
 
@@ -38,7 +38,7 @@ class LayeredSubscriber(Reading, Unpicklable):
 
     def __init__(
         self,
-        realm: Realm | str | Path,
+        realm: EntityRealm | str | Path,
         topic: str,
         as_: str,
         *,
@@ -52,7 +52,7 @@ class LayeredSubscriber(Reading, Unpicklable):
 
         An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it.
         """
-        self.realm = realm if isinstance(realm, Realm) else Realm(realm)
+        self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
         self.topic = topic
         self.name = as_
         self._until_us = until_us

@@ -24,7 +24,7 @@ from sealcast.protections.frames import FrameSealer
 from sealcast.protections.layered.notifying import Notifying
 from sealcast.protections.ways import Checked as Checked
 from sealcast.protections.ways import Direct, Way
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.machine import RealmState
@@ -63,7 +63,7 @@ class Publisher:
 
     def __init__(
         self,
-        realm: Realm | str | Path,
+        realm: EntityRealm | str | Path,
         topic: str,
         as_: str,
         *,
@@ -75,7 +75,7 @@ class Publisher:
 
         With more than `max_waiting` frames in its partition that the pipeline has not taken yet, publishing is Busy.
         """
-        self.realm = realm if isinstance(realm, Realm) else Realm(realm)
+        self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
         self.topic = topic
         self.name = as_
         self._broker = broker

@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 from sealcast.errors import CannotOpen, Misuse
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.primitives.sign import VerifyKey
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
 
@@ -29,7 +29,7 @@ LOOK_SECONDS: Final = 0.05
 class Reading(ABC):
     """One entity's mailbox on one topic. Not shared between threads."""
 
-    realm: Realm
+    realm: EntityRealm
     topic: str
     name: str
 

@@ -22,7 +22,7 @@ from sealcast.protections.endpoint.keyring import DEFAULT_BYTES, Measured
 from sealcast.protections.endpoint.missing import Ask, MissingKeys
 from sealcast.protections.endpoint.open import Opener
 from sealcast.protections.stays import Place, StayDelivery, Stays
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.topic_keys import at_broker
 
 
@@ -31,7 +31,7 @@ class Subscriber(Reading):
 
     def __init__(
         self,
-        realm: Realm | str | Path,
+        realm: EntityRealm | str | Path,
         topic: str,
         as_: str,
         *,
@@ -50,7 +50,7 @@ class Subscriber(Reading):
         take at most `key_memory` bytes; those that it has let go, it asks for by `ask`, the way to the broker's desk,
         or looks for in the ledger again.
         """
-        self.realm = realm if isinstance(realm, Realm) else Realm(realm)
+        self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
         self.topic = topic
         self.name = as_
         self._unopenable = unopenable

@@ -12,11 +12,11 @@ from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import CannotOpen
 from sealcast.model.event import Position
 from sealcast.protections.endpoint.missing import Ask
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 
 
 def open_subscriber(
-    realm: Realm | str | Path,
+    realm: EntityRealm | str | Path,
     topic: str,
     as_: str,
     *,
@@ -27,7 +27,7 @@ def open_subscriber(
     broker: str | None = None,
 ) -> Reading:
     """The subscriber's reader, by the topic's protection; see `clients.subscriber.Subscriber` for what is asked."""
-    here = realm if isinstance(realm, Realm) else Realm(realm)
+    here = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
     if here.state().topic(topic).protection.overlay:
         return LayeredSubscriber(here, topic, as_, from_=from_, until_us=until_us, unopenable=unopenable, broker=broker)
     return Subscriber(here, topic, as_, from_=from_, until_us=until_us, unopenable=unopenable, ask=ask, broker=broker)

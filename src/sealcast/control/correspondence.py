@@ -1,33 +1,28 @@
 """Asking key centers and brokers, as one entity: over control topics, and in no other way.
 
 Where the keys of whoever is asked are at hand, as in a realm that lives in one directory, this process takes a turn for
-it (`control.serving`): the same request in the same envelope over the same topic, answered by the same rules. Otherwise
-the service is found through the discovery nodes, and whoever runs it (`sealcast serve`) answers.
+it: the same request in the same envelope over the same topic, answered by the same rules. Which services may be run
+here is for who makes the `Correspondent` to say: an entity runs key centers and desks (`control.at_hand`), a broker
+runs desks only (`control.desk`). Otherwise the service is found through the discovery nodes, and whoever runs it
+(`sealcast serve`) answers.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from typing import Final, Self
 
 from sealcast.control.asking import Address, Asker
-from sealcast.control.center.requests import TIME
-from sealcast.control.center.service import KeyCenter, center_service
-from sealcast.control.desk import Desk, More, desk_service
 from sealcast.control.discovery import embedded
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.embedded import RealmDiscovery
 from sealcast.control.envelopes import Opened, Recipient
 from sealcast.control.service import Service
+from sealcast.control.serving import AtHand
 from sealcast.control.topics import ControlPlane
-from sealcast.errors import FrameRejected, Unavailable
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.trust.deployment import Realm
-from sealcast.trust.keys.broker import BrokerSecrets
-from sealcast.trust.keys.centers import CenterSecrets
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
-from sealcast.wire import cbor
 
 Key = tuple[What, str]
 #: For how long a place that was found is taken for granted; a service that has moved meanwhile is looked for at once.
@@ -37,18 +32,13 @@ FOUND_FOR_S: Final = 60.0
 class Correspondent(Unpicklable):
     """One entity that asks. Close it: it has a topic of its own for answers, and files open."""
 
-    def __init__(
-        self, realm: Realm, identity: Identity, *, more: Callable[[str], More] | None = None, at_hand: bool = True
-    ) -> None:
-        """`more` are further kinds of request that a broker of that name answers, where this process answers for it.
-
-        Without `at_hand` every service is taken to run elsewhere.
-        """
-        self._realm, self._identity, self._more, self._at_hand = realm, identity, more, at_hand
+    def __init__(self, realm: OpenRealm, identity: Identity, *, at_hand: AtHand | None = None) -> None:
+        """`at_hand` opens the services that this process may answer for; without it, all of them run elsewhere."""
+        self._realm, self._identity, self._at_hand = realm, identity, at_hand
         self._plane: ControlPlane | None = None
         self._asker: Asker | None = None
         self._discovery: RealmDiscovery | None = None
-        self._services: dict[Key, tuple[Service, KeyCenter | Desk]] = {}
+        self._services: dict[Key, Service] = {}
         self._found: dict[Key, tuple[float, Address]] = {}
 
     @property
@@ -63,16 +53,6 @@ class Correspondent(Unpicklable):
         """A broker's answer; ServiceRefused when it is no."""
         return self._ask((What.BROKER, broker), kind, body)
 
-    def time_of(self, what: What, name: str) -> tuple[int, int]:
-        """When it received the question and when it replied, by its own clock."""
-        try:
-            match cbor.decode(self._ask((what, name), TIME, cbor.encode([])).message.body, max_depth=1, max_items=4):
-                case [int(received), int(replied)]:
-                    return received, replied
-        except FrameRejected:
-            pass
-        raise Unavailable(f"{name!r} tells the time in a way that this release does not know")
-
     def close(self) -> None:
         if self._asker is not None:
             self._asker.close()
@@ -82,10 +62,7 @@ class Correspondent(Unpicklable):
             self._plane.close()
         self._asker = self._discovery = self._plane = None
         while self._services:
-            service, handler = self._services.popitem()[1]
-            service.close()
-            if isinstance(handler, KeyCenter):
-                handler.close()
+            self._services.popitem()[1].close()
 
     def __enter__(self) -> Self:
         return self
@@ -134,19 +111,7 @@ class Correspondent(Unpicklable):
     def _service(self, whom: Key) -> Service | None:
         """The service, where its keys are at hand."""
         known = self._services.get(whom)
-        if known is None and self._at_hand:
-            known = self._open(*whom)
-            if known is not None:
-                known[0].start(self._realm.clock())
-                self._services[whom] = known
-        return None if known is None else known[0]
-
-    def _open(self, what: What, name: str) -> tuple[Service, KeyCenter | Desk] | None:
-        paths = self._realm.paths
-        if what is What.KEY_CENTER and paths.center_key(name).exists():
-            return center_service(self._realm, CenterSecrets.load(paths.center_key(name)), advertised=False)
-        if what is What.BROKER and paths.broker_key_of(name).exists():
-            more = None if self._more is None else self._more(name)
-            broker = BrokerSecrets.load(paths.broker_key_of(name))
-            return desk_service(self._realm, broker, more=more, advertised=False)
-        return None
+        if known is None and self._at_hand is not None and (known := self._at_hand(*whom)) is not None:
+            known.start(self._realm.clock())
+            self._services[whom] = known
+        return known

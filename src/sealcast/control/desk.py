@@ -5,7 +5,6 @@
     desk/unsubscribe   [[id, ...]]                     -> desk/done      [version]
     desk/topics        [after a name, or ""], by a broker
                                                        -> desk/topics    [[[name, id, center, epoch], ...], more]
-    time               []                              -> time           [received, replied]
 
 Who asks was proven by the envelope; whether it may is proven by its token, at the same gate that frames pass. A request
 with a bad token, or with none, gets an error back with the reason, and nothing has changed. A filter is parsed, typed
@@ -21,17 +20,16 @@ from enum import StrEnum
 from typing import Final
 
 from sealcast.control.budgets import Allowance
-from sealcast.control.center.requests import TIME
-from sealcast.control.center.service import tell_time
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
 from sealcast.control.envelopes import MAX_BODY_BYTES, Opened
 from sealcast.control.service import Answer, Service
-from sealcast.control.serving import RealmWriter, listening
+from sealcast.control.serving import AtHand, listening
 from sealcast.errors import FrameRejected, ReasonedRejection
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust import vetting
 from sealcast.trust.certificates.certificate import Certificate, Role
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.realm.changes import (
     AddSubscription,
@@ -53,7 +51,7 @@ SUBSCRIBE: Final = "desk/subscribe"
 RENEW: Final = "desk/renew"
 UNSUBSCRIBE: Final = "desk/unsubscribe"
 TOPICS: Final = "desk/topics"
-DESK_KINDS: Final = frozenset({SUBSCRIBE, RENEW, UNSUBSCRIBE, TOPICS, TIME})
+DESK_KINDS: Final = frozenset({SUBSCRIBE, RENEW, UNSUBSCRIBE, TOPICS})
 DONE: Final = "desk/done"
 
 #: Live subscriptions that one entity can have on one topic by asking for them.
@@ -259,12 +257,14 @@ def _own(id: str, subscriber: str, state: RealmState) -> bool:
 # --- the desk at work ---------------------------------------------------------------------------------
 
 More = Mapping[str, Callable[[Opened, int], Answer]]
+#: What a broker of that name is asked besides.
+MoreOf = Callable[[str], More]
 
 
 class Desk(Unpicklable):
     """Answers for one broker. It is a `service.Handler`."""
 
-    def __init__(self, realm: RealmWriter, more: More | None = None) -> None:
+    def __init__(self, realm: OpenRealm, more: More | None = None) -> None:
         self._realm, self._more = realm, dict(more or {})
         self._tokens = VerifiedTokens()
 
@@ -274,8 +274,6 @@ class Desk(Unpicklable):
 
     def handle(self, request: Opened, now_us: int, /) -> Answer:
         message = request.message
-        if message.kind == TIME:
-            return tell_time(self._realm.clock)
         if message.kind in self._more:
             return self._more[message.kind](request, now_us)
         made: list[Decision] = []
@@ -291,7 +289,7 @@ class Desk(Unpicklable):
 
 
 def desk_service(
-    realm: RealmWriter,
+    realm: OpenRealm,
     broker: BrokerSecrets,
     *,
     more: More | None = None,
@@ -302,6 +300,20 @@ def desk_service(
     desk = Desk(realm, more)
     found_by = restrictions if advertised else None
     return listening(realm, What.BROKER, broker.identity, desk, found_by, senders=ALLOWANCE), desk
+
+
+def desk_here(realm: OpenRealm, broker: str, more: MoreOf | None = None, *, advertised: bool = False) -> Service | None:
+    """The desk of the broker of that name, where its keys are at hand."""
+    path = realm.paths.broker_key_of(broker)
+    if not path.exists():
+        return None
+    besides = None if more is None else more(broker)
+    return desk_service(realm, BrokerSecrets.load(path), more=besides, advertised=advertised)[0]
+
+
+def desks_at_hand(realm: OpenRealm, more: MoreOf | None = None) -> AtHand:
+    """For a `Correspondent`: the desks of all brokers whose keys are on this machine, and no key center."""
+    return lambda what, name: desk_here(realm, name, more) if what is What.BROKER else None
 
 
 # --- reading ------------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from sealcast.control.requests import renew_subscriptions
 from sealcast.control.wallet import Wallet
 from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.state import RealmState
 
@@ -26,7 +26,7 @@ RETRY_US: Final = 30_000_000
 class KeepAlive(Unpicklable):
     """One reader's subscriptions on one topic."""
 
-    def __init__(self, realm: Realm, topic: str, identity: Identity) -> None:
+    def __init__(self, realm: EntityRealm, topic: str, identity: Identity) -> None:
         self._realm, self._topic, self._identity = realm, topic, identity
         self._state: RealmState | None = None
         self._ids: tuple[str, ...] = ()
@@ -65,7 +65,7 @@ class KeepAlive(Unpicklable):
 
     def _renew(self, ids: tuple[str, ...]) -> None:
         # A handle of its own: the reader's belongs to the reader's thread.
-        realm = Realm(self._realm.paths.root, clock=self._realm.clock)
+        realm = EntityRealm(self._realm.paths.root, clock=self._realm.clock)
         try:
             with Wallet(realm, self._identity.name, identity=self._identity) as wallet:
                 for first in range(0, len(ids), MAX_IDS):

@@ -8,30 +8,24 @@ answered are answered then.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Protocol, Self
+from typing import Final, Self
 
-from sealcast.control.center.service import FOUND_BY, KeyCenter, center_service
-from sealcast.control.desk import More, desk_service
+from sealcast.control.center.service import FOUND_BY, KeyCenter, center_here
+from sealcast.control.desk import MoreOf, desk_here
 from sealcast.control.discovery import embedded
 from sealcast.control.discovery.advertisements import What
-from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
+from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.service import Service, Turn
-from sealcast.control.serving import RealmWriter
 from sealcast.control.topics import ControlPlane
 from sealcast.errors import NotFound
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates.certificate import Role
-from sealcast.trust.keys.broker import BrokerSecrets
-from sealcast.trust.keys.centers import CenterSecrets
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
 
 _ORDER: Final = {What.DISCOVERY: Role.DISCOVERY, What.KEY_CENTER: Role.KEY_CENTER, What.BROKER: Role.BROKER}
-
-
-class _Closes(Protocol):
-    def close(self) -> None: ...
 
 
 @dataclass(slots=True)
@@ -41,10 +35,7 @@ class Served:
     what: What
     name: str
     service: Service
-    #: Has it found again by whoever may; None for a node, which the realm's mark lists.
-    advertise: Callable[[], object] | None = None
     center: KeyCenter | None = None
-    parts: tuple[_Closes, ...] = ()
     counts: Counter[str] = field(default_factory=Counter)
 
     def turn(self, now_us: int) -> Turn:
@@ -61,11 +52,11 @@ class Running(Unpicklable):
 
     def __init__(
         self,
-        realm: RealmWriter,
+        realm: OpenRealm,
         names: Iterable[str] | None = None,
         *,
         found_by: Restrictions = FOUND_BY,
-        more: Callable[[str], More] | None = None,
+        more: MoreOf | None = None,
     ) -> None:
         """All whose keys are here, or those named. `found_by` says who may find key centers; `more` are kinds of
         request that a broker of that name answers besides."""
@@ -86,9 +77,10 @@ class Running(Unpicklable):
         for served in self.services:
             served.service.start(self._realm.clock())
         for served in self.services:
-            # Also where it has listened before: it may have been run a turn at a time until now, unadvertised.
-            if served.advertise is not None:
-                served.advertise()
+            # Also where it has listened before: it may have been run a turn at a time until now, unadvertised. Where
+            # discovery nodes listen, the realm's mark says.
+            if served.what is not What.DISCOVERY:
+                served.service.announce(self._realm.clock())
 
     def turn(self) -> int:
         """One turn each; how many posts were taken."""
@@ -114,10 +106,7 @@ class Running(Unpicklable):
 
     def close(self) -> None:
         while self.services:
-            served = self.services.pop()
-            served.service.close()
-            for part in served.parts:
-                part.close()
+            self.services.pop().service.close()
 
     def __enter__(self) -> Self:
         return self
@@ -136,23 +125,14 @@ class Running(Unpicklable):
         ]
 
     def _open(self, what: What, name: str) -> Served | None:
-        paths = self._realm.paths
-        if what is What.DISCOVERY and paths.discovery_key(name).exists():
-            service, node = embedded.node_service(self._realm, Identity.load(paths.discovery_key(name), name))
-            return Served(what, name, service, parts=(node,))
-        if what is What.KEY_CENTER and paths.center_key(name).exists():
-            secrets = CenterSecrets.load(paths.center_key(name))
-            service, center = center_service(self._realm, secrets, restrictions=self._found_by)
-            tell = self._advertise(what, secrets.identity, service, self._found_by)
-            return Served(what, name, service, tell, center, (center,))
-        if what is What.BROKER and paths.broker_key_of(name).exists():
-            broker = BrokerSecrets.load(paths.broker_key_of(name))
-            more = None if self._more is None else self._more(name)
-            service, _ = desk_service(self._realm, broker, more=more)
-            return Served(what, name, service, self._advertise(what, broker.identity, service, EVERYONE))
-        return None
-
-    def _advertise(
-        self, what: What, identity: Identity, service: Service, found_by: Restrictions
-    ) -> Callable[[], object]:
-        return lambda: embedded.advertise_service(self._realm, what, identity, service.topic, restrictions=found_by)
+        if what is What.KEY_CENTER:
+            made = center_here(self._realm, name, self._found_by)
+            return None if made is None else Served(what, name, *made)
+        if what is What.BROKER:
+            desk = desk_here(self._realm, name, self._more, advertised=True)
+            return None if desk is None else Served(what, name, desk)
+        path = self._realm.paths.discovery_key(name)
+        if not path.exists():
+            return None
+        node, _ = embedded.node_service(self._realm, Identity.load(path, name))
+        return Served(what, name, node)

@@ -117,11 +117,13 @@ class Service:
         senders: Budgets | None = None,
         window: Window = DEFAULT_WINDOW,
         noise: Noise | None = None,
+        on_close: Callable[[], None] = lambda: None,
     ) -> None:
-        """`announce` tells where it listens, to whoever may know: when that changes, and again every so often."""
+        """`announce` tells where it listens, to whoever may know: when that changes, and again every so often.
+        `on_close` closes what belongs to the handler."""
         self._plane, self._me, self._realm, self._verify = plane, me, realm, verify
         self._handler, self._journal, self._tell = handler, journal, announce
-        self._every_us = announce_every_us
+        self._every_us, self._on_close = announce_every_us, on_close
         self._origins = Budgets(ORIGIN_ALLOWANCE) if origins is None else origins
         self._senders = Budgets(SENDER_ALLOWANCE) if senders is None else senders
         self._window, self._noise = window, noise or Noise()
@@ -161,6 +163,11 @@ class Service:
         with self._journal.turn():
             return self._settle(None, now_us)
 
+    def announce(self, now_us: int) -> None:
+        """Tell where it listens, also if nothing has changed."""
+        with self._journal.turn():
+            self._announce(self.topic, now_us)
+
     def wants_to_move(self, now_us: int) -> bool:
         """Is most of what comes in noise, and much of it?"""
         if now_us < self._settled_us + self._noise.stay_us:
@@ -190,6 +197,7 @@ class Service:
         """Let go of files. It listens no less: whoever opens it next goes on where it was."""
         self._plane.close()
         self._journal.close()
+        self._on_close()
 
     def _settle(self, topic: bytes | None, now_us: int) -> bytes:
         # In this order a death at any point leaves one place that is "here": known to us, and announced on `start`.

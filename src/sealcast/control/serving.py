@@ -7,36 +7,34 @@ and asking every discovery node on the way would be asking for what is in its ha
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from collections.abc import Callable
+from typing import Final
 
 from sealcast.control.budgets import Allowance, Budgets
 from sealcast.control.discovery import embedded
 from sealcast.control.discovery.advertisements import DEFAULT_LIFETIME_US, What
-from sealcast.control.discovery.embedded import RealmHandle
 from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.service import SENDER_ALLOWANCE, Handler, Service
 from sealcast.control.topics import ControlPlane
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
-from sealcast.trust.registry import Registry
 
 ANNOUNCE_EVERY_US: Final = DEFAULT_LIFETIME_US // 4
 
 
-class RealmWriter(RealmHandle, Protocol):
-    """What a service that decides asks of a realm; `deployment.Realm` is one."""
-
-    @property
-    def registry(self) -> Registry: ...
+#: Opens a service whose keys are on this machine, so that whoever asks it takes its turns; None for one elsewhere.
+AtHand = Callable[[What, str], Service | None]
 
 
 def listening(
-    realm: RealmWriter,
+    realm: OpenRealm,
     what: What,
     identity: Identity,
     handler: Handler,
     found_by: Restrictions | None,
     *,
     senders: Allowance = SENDER_ALLOWANCE,
+    on_close: Callable[[], None] = lambda: None,
 ) -> Service:
     """A service behind a control topic, ready to `start`; `found_by` is None for one that is not advertised."""
 
@@ -54,4 +52,5 @@ def listening(
         announce=announce,
         senders=Budgets(senders),
         announce_every_us=None if found_by is None else ANNOUNCE_EVERY_US,
+        on_close=on_close,
     )

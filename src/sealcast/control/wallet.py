@@ -21,13 +21,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
+from sealcast.control.at_hand import services_at_hand
 from sealcast.control.center import requests
 from sealcast.control.center.requests import Challenge, Credentials, Proof, Wanted
 from sealcast.control.correspondence import Correspondent
 from sealcast.errors import CannotOpen, FrameRejected, Rejected, TokenRejected, Unavailable
 from sealcast.log import files
 from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.topic_keys import PAIR_KEY_INFO, place
 from sealcast.trust.realm.changes import Right
@@ -85,7 +86,7 @@ class Wallet(Unpicklable):
 
     def __init__(
         self,
-        realm: Realm | str | Path,
+        realm: EntityRealm | str | Path,
         name: str,
         *,
         identity: Identity | None = None,
@@ -94,7 +95,7 @@ class Wallet(Unpicklable):
     ) -> None:
         """Without `keep`, in memory alone; without `at_hand`, asking whoever runs the center, also if its keys are
         here."""
-        self.realm = realm if isinstance(realm, Realm) else Realm(realm)
+        self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
         self.identity = self.realm.identity(name) if identity is None else identity
         self._directory = self.realm.paths.root / "wallets" / name if keep else None
         self._held: dict[tuple[str, Right], Held] = {}
@@ -156,7 +157,8 @@ class Wallet(Unpicklable):
     def correspondent(self) -> Correspondent:
         """What it asks with; made when it is first needed."""
         if self._correspondent is None:
-            self._correspondent = Correspondent(self.realm, self.identity, at_hand=self._at_hand)
+            here = services_at_hand(self.realm) if self._at_hand else None
+            self._correspondent = Correspondent(self.realm, self.identity, at_hand=here)
         return self._correspondent
 
     def close(self) -> None:

@@ -25,7 +25,7 @@ from sealcast.log import files
 from sealcast.overlay import moves
 from sealcast.pipeline import reseal
 from sealcast.pipeline.reseal import Done
-from sealcast.trust.admin.compromise import Response, ensure_center, respond
+from sealcast.trust.admin.compromise import Response, center_keys, ensure_center, respond
 from sealcast.trust.certificates.lists import Cause
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
@@ -133,7 +133,7 @@ def _reseal(topic: OpenTopic, name: str, spark: Callable[[], SparkSession] | Non
     leaked = [name] if who.roles <= {Role.ENTITY, Role.DISCOVERY} else None
     done = []
     for _ in range(_ROUNDS):
-        want = reseal.wanted(topic, f"{name} was compromised", leaked)
+        want = reseal.wanted(topic, f"{name} was compromised", leaked, center_keys)
         if not want.places:
             break
         size = sum(topic.ledger.at(record).entry.pieces[number].size for record, number in want.places)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from sealcast.control.correspondence import Correspondent
-from sealcast.control.desk import DONE, TOPICS, More
+from sealcast.control.desk import DONE, TOPICS, More, desks_at_hand
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.embedded import RealmDiscovery, nodes
 from sealcast.control.envelopes import Opened
@@ -35,7 +35,7 @@ from sealcast.overlay.memory import KnowledgeStore
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates.certificate import Certificate, Role
 from sealcast.trust.certificates.revocation import Fetched, RevocationStore
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.realm.changes import DEFAULT_PARAMETERS
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.tokens.claims import Token
@@ -60,7 +60,7 @@ MAX_PAGES: Final = 64
 class Node(Unpicklable):
     """A broker, with its keys at hand."""
 
-    def __init__(self, realm: Realm, name: str, *, at_hand: bool = True) -> None:
+    def __init__(self, realm: BrokerRealm, name: str, *, at_hand: bool = True) -> None:
         """`at_hand` says whether other brokers whose keys are here, too, are run a turn at a time from here."""
         self._realm, self.name, self._at_hand = realm, name, at_hand
         state = realm.state()
@@ -220,7 +220,8 @@ class Node(Unpicklable):
     def _ask(self, broker: str, kind: str, body: bytes) -> Opened:
         if self._asking is None:
             me = self._realm.broker(self.name).identity
-            self._asking = Correspondent(self._realm, me, more=self._more_of, at_hand=self._at_hand)
+            desks = desks_at_hand(self._realm, self._more_of) if self._at_hand else None
+            self._asking = Correspondent(self._realm, me, at_hand=desks)
         return self._asking.ask_broker(broker, kind, body)
 
     def _more_of(self, broker: str) -> More:
@@ -238,7 +239,7 @@ class Node(Unpicklable):
         self.close()
 
 
-def requests_of(realm: Realm, broker: str) -> More:
+def requests_of(realm: BrokerRealm, broker: str) -> More:
     """What a broker of that name is asked by other brokers and on plain topics: for its desk."""
     return Node(realm, broker).more()
 

@@ -19,13 +19,13 @@ from contextlib import ExitStack
 from sealcast.errors import Misuse
 from sealcast.log.ledger import LedgerReader
 from sealcast.overlay.parts import Part
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.realm.changes import AttachSubscriber, Change, SettleSubscriber
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Stay
 
 
-def move(realm: Realm, topic: str, subscriber: str, broker: str) -> RealmState:
+def move(realm: OpenRealm, topic: str, subscriber: str, broker: str) -> RealmState:
     """A subscriber gets another home. It goes on reading where it was, and then there."""
     with LedgerReader(realm.paths.topic(topic, broker).ledger) as ledger:
         first = ledger.end()
@@ -51,7 +51,7 @@ def moving(state: RealmState) -> list[tuple[str, str]]:
     ]
 
 
-def settle(realm: Realm, *, abandon: Sequence[tuple[str, str]] = ()) -> list[tuple[str, str]]:
+def settle(realm: OpenRealm, *, abandon: Sequence[tuple[str, str]] = ()) -> list[tuple[str, str]]:
     """Ends every move that can be ended; (topic, subscriber) of each.
 
     A move away from a broker that is gone for good never can. Those in `abandon` end where that broker stopped: what it
@@ -72,7 +72,7 @@ def settle(realm: Realm, *, abandon: Sequence[tuple[str, str]] = ()) -> list[tup
     return done
 
 
-def rehome(realm: Realm, broker: str) -> list[tuple[str, str, str]]:
+def rehome(realm: OpenRealm, broker: str) -> list[tuple[str, str, str]]:
     """Everyone whom a broker that is gone for good served gets another home, shared out among those that serve the
     topic; (topic, subscriber, its new home). Where no other broker serves a topic, its subscribers stay."""
     # Whoever is on the way there has to arrive before it can go on.
@@ -94,7 +94,7 @@ def rehome(realm: Realm, broker: str) -> list[tuple[str, str, str]]:
 
 
 def settlement(
-    realm: Realm, state: RealmState, topic: str, subscriber: str, *, abandon: bool = False
+    realm: OpenRealm, state: RealmState, topic: str, subscriber: str, *, abandon: bool = False
 ) -> SettleSubscriber | None:
     """How a move ends, if it can by now."""
     stays = state.stays_of(topic, subscriber)

@@ -14,7 +14,7 @@ from sealcast.log.entry import Entry
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.pieces import Pieces
 from sealcast.log.port import Record
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import OpenRealm
 from sealcast.wire import sealed
 
 #: A frame that was refused as a whole has no row (`broker.admit`).
@@ -24,7 +24,7 @@ _WHOLE_FRAME = -1
 class Part:
     """One broker's part of a topic. Opening its log repairs what a crash left, as any writer does."""
 
-    def __init__(self, realm: Realm, topic: str, broker: str) -> None:
+    def __init__(self, realm: OpenRealm, topic: str, broker: str) -> None:
         self.broker = broker
         paths = realm.paths.topic(topic, broker)
         self.log = realm.frames(topic, broker)

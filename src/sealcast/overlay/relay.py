@@ -10,14 +10,14 @@ from sealcast.errors import NotFound, SealcastError
 from sealcast.overlay import moves
 from sealcast.overlay.routing import Forwarder, Link
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.state import RealmState
 
 IDLE_SECONDS: Final = 0.1
 
 
-def brokers_here(realm: Realm, state: RealmState, node: str | None = None) -> list[str]:
+def brokers_here(realm: OpenRealm, state: RealmState, node: str | None = None) -> list[str]:
     """The brokers that can run here: the one named, or all whose keys are here."""
     if node is not None:
         if Role.BROKER not in state.entity(node).roles:
@@ -30,7 +30,7 @@ def brokers_here(realm: Realm, state: RealmState, node: str | None = None) -> li
 class Relay:
     """Forwards what these brokers admit, and ends moves that can be ended. A thread of its own while it is entered."""
 
-    def __init__(self, realm: Realm, brokers: Sequence[str], topics: Sequence[str] = ()) -> None:
+    def __init__(self, realm: OpenRealm, brokers: Sequence[str], topics: Sequence[str] = ()) -> None:
         self._realm = realm
         self._forwarders = [Forwarder(realm, broker, topics) for broker in brokers]
         self._stop = threading.Event()

@@ -23,7 +23,7 @@ from sealcast.errors import Misuse
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.overlay.parts import Part
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.realm.state import RealmState
 
 #: Frames that are made durable at the destination by one sync.
@@ -92,7 +92,7 @@ def links(state: RealmState, origin: str, topics: Sequence[str] = ()) -> dict[Li
 class Forwarder:
     """What one broker forwards, over all of its links. One process at a time does any good; two do no harm."""
 
-    def __init__(self, realm: Realm, origin: str, topics: Sequence[str] = ()) -> None:
+    def __init__(self, realm: OpenRealm, origin: str, topics: Sequence[str] = ()) -> None:
         self._realm, self._origin, self._topics = realm, origin, tuple(topics)
         self._parts: dict[str, Part] = {}
         self._destinations: dict[Link, Destination] = {}
@@ -145,7 +145,7 @@ class Forwarder:
         self.close()
 
 
-def waiting(realm: Realm, link: Link, version: int) -> int:
+def waiting(realm: OpenRealm, link: Link, version: int) -> int:
     """Frames that were admitted and did not go over a link yet."""
     with Part(realm, link.topic, link.origin) as part, realm.frames(link.topic, link.destination) as log:
         starts = zip(part.log.own, part.starts(version), strict=True)

@@ -13,12 +13,19 @@ if TYPE_CHECKING:
 
 def register(spark: SparkSession) -> None:
     """Makes `format("sealcast")` known to a Spark session: ours has it already, any other one needs this once."""
+    from sealcast.pipeline.public import SealcastSource
+
+    register_broker(spark)
+    spark.dataSource.register(SealcastSource)
+
+
+def register_broker(spark: SparkSession) -> None:
+    """Makes a broker's own sources and sinks known, and no client's: a session that runs brokers needs no other."""
     # Here and not above: workers import this package for its kernels and have no use for data sources of the driver.
     from sealcast.pipeline.hops_sink import HopsSink
     from sealcast.pipeline.hops_source import HopsSource
-    from sealcast.pipeline.public import SealcastSource
     from sealcast.pipeline.sinks import SealedSink
     from sealcast.pipeline.sources import FramesSource
 
-    for source in (SealcastSource, FramesSource, SealedSink, HopsSource, HopsSink):
+    for source in (FramesSource, SealedSink, HopsSource, HopsSink):
         spark.dataSource.register(source)

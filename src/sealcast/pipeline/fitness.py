@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Final
 
 from sealcast.errors import SealcastError, Unavailable
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.vault import keyfile, unlock
 
 PYTHON: Final = ((3, 11), (3, 14))
@@ -272,7 +272,7 @@ def unlock_key(realm: Path | None) -> Finding:
 
 def registry(realm: Path) -> Finding:
     """Whether it can be reached and read, is whole, and keeps what it acknowledges."""
-    handle = Realm(realm).registry
+    handle = OpenRealm(realm).registry
     runs_on, advice = handle.remarks()
     found = f"{handle.address}, version {handle.state().version:,}, {runs_on}"
     return Finding("registry", Level.OK if advice is None else Level.WARN, found, advice)
@@ -322,7 +322,7 @@ def clock(realm: Path | None = None) -> Finding:
 
 
 def _last_change(realm: Path) -> datetime | None:
-    registry = Realm(realm).registry
+    registry = OpenRealm(realm).registry
     newest = [at_us for _, at_us, _ in registry.changes(start=max(1, registry.version()))]
     return datetime.fromtimestamp(newest[-1] / 1e6, UTC) if newest else None
 

@@ -57,7 +57,7 @@ from sealcast.model.event import DEFAULT_CONTENT_TYPE, Event, OpenedEvent
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.pipeline.outbox import Outbox, StagedFrames
 from sealcast.protections.layered.interests import Interests
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 from sealcast.trust.layout import TopicPaths
 
 #: Ledger records in one micro-batch of a reader, unless told.
@@ -108,7 +108,7 @@ class SealcastSource(DataSource):
 
     def schema(self) -> StructType:
         client = Client.from_options(self.options)
-        return columns_of(Realm(client.realm).state().topic(client.topic).schema)
+        return columns_of(EntityRealm(client.realm).state().topic(client.topic).schema)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         return EventsBatch(Client.from_options(self.options), self.options.get("from", "start"))
@@ -237,7 +237,7 @@ def _locate(client: Client, begin: str) -> int:
 
 def _ledger(client: Client) -> LedgerReader:
     """Of the broker that the subscriber is at. A stream's place is a place in one ledger."""
-    realm = Realm(client.realm)
+    realm = EntityRealm(client.realm)
     state = realm.state()
     if state.topic(client.topic).protection.overlay:
         return LedgerReader(_hops(realm, client).ledger)
@@ -251,7 +251,7 @@ def _ledger(client: Client) -> LedgerReader:
     return LedgerReader(realm.paths.topic(client.topic, stays[-1].broker).ledger)
 
 
-def _hops(realm: Realm, client: Client) -> TopicPaths:
+def _hops(realm: EntityRealm, client: Client) -> TopicPaths:
     """Where a subscriber of a layered topic finds what is for it: at the one broker it was ever placed below."""
     with Interests(realm, client.topic, client.entity) as interests:
         homes = interests.homes()
@@ -332,7 +332,7 @@ class EventsBatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         _publish(self._client, messages, 0)
-        _outbox(Realm(self._client.realm), self._client.topic, self._query).forget()
+        _outbox(EntityRealm(self._client.realm), self._client.topic, self._query).forget()
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         _give_up(self._client, messages)
@@ -343,7 +343,7 @@ def _checked(options: Mapping[str, str], columns: StructType, overwrite: bool) -
     if overwrite:
         raise Misuse('what was published stays published: there is no overwriting, use mode("append")')
     client = Client.from_options(options)
-    schema = Realm(client.realm).state().topic(client.topic).schema
+    schema = EntityRealm(client.realm).state().topic(client.topic).schema
     for field in columns.fields:
         name, kind = field.name, field.dataType
         if name in schema.by_name:
@@ -367,7 +367,7 @@ def _task() -> TaskContext:
     return task
 
 
-def _outbox(realm: Realm, topic: str, query: str) -> Outbox:
+def _outbox(realm: EntityRealm, topic: str, query: str) -> Outbox:
     return Outbox(realm.paths.topic(topic).root / "outbox", query)
 
 
@@ -404,6 +404,6 @@ def _publish(client: Client, messages: Sequence[WriterCommitMessage | None], bat
 
 
 def _give_up(client: Client, messages: Sequence[WriterCommitMessage | None]) -> None:
-    realm = Realm(client.realm)
+    realm = EntityRealm(client.realm)
     for query in {m.query for m in messages if isinstance(m, Sealed)}:
         _outbox(realm, client.topic, query).discard()

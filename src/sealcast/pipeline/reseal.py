@@ -11,6 +11,9 @@ Subscribers are served each under their own pair key: a resealed piece needs no 
 reader has read before. Ciphertexts are functions of position, epoch and keys (keys.py), so a job that
 is run again, or runs twice at once, makes the same bytes.
 
+The broker's own keys do it. For the part of a broker that was itself compromised, and so was handed no key of the new
+epoch, the administrator gives a way to the topic's present keys (`Wanted.keys`): no broker-side code knows one.
+
 The messages come from the frame log. Where retention has removed frames, the piece stays as it is, and is counted.
 """
 
@@ -57,6 +60,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Ints = NDArray[np.int64]
+#: The present keys of a topic, in the realm of that directory.
+KeysOf = Callable[[str, Topic], TopicKeys]
 #: Pieces whose resealing is committed together are those of one record; tries, should somebody collect them meanwhile.
 _TRIES: Final = 3
 _DDL: Final = "record INT NOT NULL, number INT NOT NULL, made BINARY"
@@ -79,6 +84,8 @@ class Wanted:
     epoch: int
     places: tuple[tuple[int, int], ...]
     why: str
+    #: A module's function, which a plan names and does not carry.
+    keys: KeysOf | None = None
 
 
 @dataclass(slots=True)
@@ -99,7 +106,7 @@ class Done:
 # --- what is to be sealed again -----------------------------------------------------------------------
 
 
-def wanted(topic: OpenTopic, why: str, leaked: Iterable[str] | None = None) -> Wanted:
+def wanted(topic: OpenTopic, why: str, leaked: Iterable[str] | None = None, keys: KeysOf | None = None) -> Wanted:
     """The pieces of earlier epochs from the first on that one of `leaked` could open, or that somebody who may still
     read has not acknowledged; without `leaked` (whose keys open everything: a center's, say), all of them."""
     state, now = topic.realm.state(), topic.realm.clock()
@@ -119,7 +126,7 @@ def wanted(topic: OpenTopic, why: str, leaked: Iterable[str] | None = None) -> W
             # All after the first: keys that came with one piece are used in later ones, and it will be gone.
             if places or theirs is None or any(map(ref.concerns, theirs)) or _is_missed(ref, here, missing):
                 places.append((committed.index, number))
-    return Wanted(about.name, state.version, now, about.epoch, tuple(places), why)
+    return Wanted(about.name, state.version, now, about.epoch, tuple(places), why, keys)
 
 
 def _epoch_of(committed: Committed, rotations: list[int]) -> int:
@@ -156,13 +163,13 @@ class Bench:
     allowed: NDArray[np.bool_]
 
 
-def bench(topic: OpenTopic, version: int, time_us: int) -> Bench:
+def bench(topic: OpenTopic, version: int, time_us: int, keys: KeysOf | None = None) -> Bench:
     state = topic.realm.state(version)
     about, broker = state.topic(topic.name.topic), topic.realm.broker(topic.name.broker)
     names = list(state.slots_of(about.name))
     allowed = np.zeros(len(names), np.bool_)
     allowed[list(state.authorised_slots(about.name, time_us))] = True
-    ours, part = _present_keys(topic, state, about, broker), topic.name.broker
+    ours, part = _present_keys(topic, state, about, broker, keys), topic.name.broker
     pairs = cache(lambda slot: ours.mailbox_key(names[slot], part))
     sealer = EndpointSealer(about.id, about.epoch, ours.content_root(part), pairs, about.parameters.key_bits)
     topic_keys, bits_ = cache(lambda epoch: broker.topic_keys(state, about, epoch)), about.parameters.key_bits
@@ -174,12 +181,16 @@ def bench(topic: OpenTopic, version: int, time_us: int) -> Bench:
     return Bench(state, about, frame_key, sealer, allowed)
 
 
-def _present_keys(topic: OpenTopic, state: RealmState, about: Topic, broker: BrokerSecrets) -> TopicKeys:
-    """What the broker was handed; for the part of one that was itself compromised, what the topic's center made."""
+def _present_keys(
+    topic: OpenTopic, state: RealmState, about: Topic, broker: BrokerSecrets, keys: KeysOf | None
+) -> TopicKeys:
+    """What the broker was handed; for one that was handed nothing, what the administrator gives."""
     try:
         return broker.topic_keys(state, about)
     except NotFound:
-        return topic.realm.issuer().keys(about)
+        if keys is None:
+            raise
+        return keys(topic.name.realm, about)
 
 
 def resealed(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> SealedPiece:
@@ -338,7 +349,7 @@ def _reseal(topic: OpenTopic, want: Wanted, record: int, number: int) -> Made:
         return _UNTOUCHED
     records = log.read(needed[0], needed[-1] + 1) if needed else ()
     frames = {r.offset: r.data for r in records if r.offset in set(needed)}
-    made = resealed(piece, frames, _bench(topic, want.version, want.time_us))
+    made = resealed(piece, frames, _bench(topic, want.version, want.time_us, want.keys))
     staged = topic.pieces.stage(ref.partition, ref.first, ref.end, wire.encode(made))
     return Made(PieceRef.of(staged, made), dict(_received(piece) - _received(made)))
 
@@ -349,8 +360,8 @@ def _received(piece: SealedPiece) -> Counter[int]:
 
 
 @lru_cache(2)
-def _bench(topic: OpenTopic, version: int, time_us: int) -> Bench:
-    return bench(topic, version, time_us)
+def _bench(topic: OpenTopic, version: int, time_us: int, keys: KeysOf | None) -> Bench:
+    return bench(topic, version, time_us, keys)
 
 
 def _in_spark(spark: SparkSession, name: TopicName, want: Wanted) -> Iterator[tuple[int, int, Made]]:

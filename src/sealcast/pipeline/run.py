@@ -45,7 +45,7 @@ from sealcast.pipeline.sources import batch_tasks
 from sealcast.protections.endpoint import fused
 from sealcast.protections.layered import admit as layered
 from sealcast.protections.layered.node import NodeName
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.overlays import Overlay
 
@@ -90,7 +90,7 @@ def run_batch(spark: SparkSession, realm: str | Path, topic: str) -> Mapping[str
 
 
 def start(
-    realm: str | Path | Realm,
+    realm: str | Path | BrokerRealm,
     topics: Sequence[str] = (),
     *,
     once: bool = False,
@@ -109,9 +109,9 @@ def start(
     `limits` are the source's options, `every` is Spark's processing-time trigger ("1 second"; as soon as there is
     something, without one).
     """
-    opened = realm if isinstance(realm, Realm) else Realm(realm)
+    opened = realm if isinstance(realm, BrokerRealm) else BrokerRealm(realm)
     names = _names(opened, topics, node)
-    spark = session(master) if spark is None else spark
+    spark = session(master, clients=False) if spark is None else spark
     pipeline = Pipeline(spark, metrics or Metrics(), on_batch)
     try:
         for nodes in _hops(opened, topics, node):
@@ -127,7 +127,7 @@ def start(
 
 
 def run(
-    realm: str | Path | Realm,
+    realm: str | Path | BrokerRealm,
     topics: Sequence[str] = (),
     *,
     once: bool = False,
@@ -143,7 +143,8 @@ def run(
 
     Several brokers are drained when what each of them admitted was forwarded, and is drained there.
     """
-    opened, metrics, totals = realm if isinstance(realm, Realm) else Realm(realm), metrics or Metrics(), Counter[str]()
+    opened = realm if isinstance(realm, BrokerRealm) else BrokerRealm(realm)
+    metrics, totals = metrics or Metrics(), Counter[str]()
     again = True
     while again:
         pipeline = start(
@@ -168,7 +169,7 @@ def run(
     return dict(totals)
 
 
-def _relayed(realm: Realm, topics: Sequence[str], node: str | None) -> bool:
+def _relayed(realm: BrokerRealm, topics: Sequence[str], node: str | None) -> bool:
     """Forwards what there is; whether any of it went to a broker that runs here."""
     state = realm.state()
     if len(state.brokers()) < 2:
@@ -181,7 +182,7 @@ def _relayed(realm: Realm, topics: Sequence[str], node: str | None) -> bool:
         relay.close()
 
 
-def _names(realm: Realm, topics: Sequence[str], node: str | None = None) -> list[TopicName]:
+def _names(realm: BrokerRealm, topics: Sequence[str], node: str | None = None) -> list[TopicName]:
     state = realm.state()
     wanted = topics or sorted(state.topics)
     if not wanted:
@@ -208,7 +209,7 @@ def _names(realm: Realm, topics: Sequence[str], node: str | None = None) -> list
     return names
 
 
-def _admits(realm: Realm, topic: str, broker: str, overlay: Overlay) -> bool:
+def _admits(realm: BrokerRealm, topic: str, broker: str, overlay: Overlay) -> bool:
     """A root of a layered topic; or one that was a root, and has frames from then."""
     if broker in overlay.roots or broker not in overlay.parents:
         return broker in overlay.roots
@@ -218,7 +219,7 @@ def _admits(realm: Realm, topic: str, broker: str, overlay: Overlay) -> bool:
     return any(end > done for end, done in zip_longest(opened.available(), opened.committed().partitions, fillvalue=0))
 
 
-def _hops(realm: Realm, topics: Sequence[str], node: str | None) -> list[tuple[NodeName, ...]]:
+def _hops(realm: BrokerRealm, topics: Sequence[str], node: str | None) -> list[tuple[NodeName, ...]]:
     """The brokers of each layered topic that run here, those above first."""
     state = realm.state()
     here = frozenset(brokers_here(realm, state, node))

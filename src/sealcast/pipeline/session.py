@@ -25,7 +25,7 @@ from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
 from sealcast.errors import Misuse, Unavailable
-from sealcast.pipeline import java, register, zygote
+from sealcast.pipeline import java, register, register_broker, zygote
 from sealcast.pipeline.held import hold
 
 DEFAULT_DRIVER_MEMORY: Final = "1g"
@@ -54,8 +54,11 @@ def session(
     *,
     driver_memory: str = DEFAULT_DRIVER_MEMORY,
     short_lived: bool = False,
+    clients: bool = True,
 ) -> SparkSession:
     """The Spark session of this process: made on the first call, the same one afterwards.
+
+    Without `clients`, `format("sealcast")` is not made known: a process that runs brokers loads no client's code.
 
     `short_lived` trades the JVM's peak speed for a quicker start: for tests, demos and small batches.
     """
@@ -64,7 +67,7 @@ def session(
             spark = SparkSession(active)
         else:
             spark = _start(master, app_name, extra or {}, driver_memory, short_lived)
-        register(spark)
+        (register if clients else register_broker)(spark)
         return spark
 
 

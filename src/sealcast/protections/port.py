@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sealcast.model.event import OpenedEvent, Position
     from sealcast.model.protection import Protection
     from sealcast.model.schema import Schema, Value
-    from sealcast.trust.deployment import Realm
+    from sealcast.trust.handles import BrokerRealm, EntityRealm
     from sealcast.trust.keys.identity import Identity
     from sealcast.trust.realm.state import RealmState
 
@@ -124,9 +124,9 @@ class Inbox(Protocol):
 
 
 class ClientSide(Protocol):
-    def way(self, realm: Realm, topic: str, identity: Identity, broker: str) -> Way: ...
-    def interests(self, realm: Realm, topic: str, subscriber: str) -> Interests: ...
-    def inbox(self, realm: Realm, topic: str, subscriber: str, *, broker: str | None) -> Inbox: ...
+    def way(self, realm: EntityRealm, topic: str, identity: Identity, broker: str) -> Way: ...
+    def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> Interests: ...
+    def inbox(self, realm: EntityRealm, topic: str, subscriber: str, *, broker: str | None) -> Inbox: ...
     def cost(self, text: str, schema: Schema) -> Mapping[str, int]:
         """What a filter costs; FilterRejected where this protection cannot express it."""
 
@@ -143,7 +143,7 @@ class BrokerSide(Protocol):
 
 
 class WitnessSide(Protocol):
-    def why(self, realm: Realm, topic: str, event: Position, subscriber: str) -> Any: ...
+    def why(self, realm: BrokerRealm, topic: str, event: Position, subscriber: str) -> Any: ...
 
 
 # --- taking a side ------------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ from dataclasses import dataclass, fields
 from sealcast.errors import NotFound
 from sealcast.log.cursor import Cursor
 from sealcast.log.mailbox import Delivery, Mailbox
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.topics import Stay
 
 _Identity = tuple[bytes, int]
@@ -46,7 +46,7 @@ class StayDelivery(Delivery):
 class Stays:
     """Everything that one subscriber gets on one topic, wherever it was."""
 
-    def __init__(self, realm: Realm, topic: str, slot: int, name: str) -> None:
+    def __init__(self, realm: EntityRealm, topic: str, slot: int, name: str) -> None:
         self._realm, self._topic, self._slot, self._name = realm, topic, slot, name
         self._mailboxes: dict[str, Mailbox] = {}
         #: Of each stay that was come to: what was read in those before it and may come again.

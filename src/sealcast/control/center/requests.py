@@ -7,7 +7,6 @@
     center/credentials   [topic, right]      -> center/credentials  [token, epoch, [[epoch, sealed pair key], ...]]
                                              or center/challenge    [topic, nonce, answer before]
     center/prove         [topic, nonce, signature]                                  -> center/done        [0]
-    time                 []                                                         -> time    [received, replied]
 
 Who asks is not among the fields: the envelope has proven it. Schema and parameters travel as JSON, as their author
 wrote them: it is the center that refuses them.
@@ -36,8 +35,7 @@ DEAUTHORISE: Final = "center/deauthorise"
 ROTATE: Final = "center/rotate"
 CREDENTIALS: Final = "center/credentials"
 PROVE: Final = "center/prove"
-TIME: Final = "time"
-CENTER_KINDS: Final = frozenset({REGISTER, AUTHORISE, DEAUTHORISE, ROTATE, CREDENTIALS, PROVE, TIME})
+CENTER_KINDS: Final = frozenset({REGISTER, AUTHORISE, DEAUTHORISE, ROTATE, CREDENTIALS, PROVE})
 
 REGISTERED: Final = "center/registered"
 DONE: Final = "center/done"

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from sealcast.control.center import requests
 from sealcast.control.center.requests import CENTER_KINDS
 from sealcast.control.center.rules import Decision, Rules
 from sealcast.control.center.standing import Standings
@@ -18,14 +17,14 @@ from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.envelopes import Opened
 from sealcast.control.service import Answer, Service
-from sealcast.control.serving import RealmWriter, listening
+from sealcast.control.serving import listening
 from sealcast.errors import Rejected
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates.certificate import Role
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.realm.changes import Change
 from sealcast.trust.realm.state import RealmState
-from sealcast.wire import cbor
 
 #: Who may find a center: everyone the authority certified for using topics or carrying them.
 FOUND_BY: Final = Restrictions.roles(Role.ENTITY, Role.BROKER)
@@ -34,7 +33,7 @@ FOUND_BY: Final = Restrictions.roles(Role.ENTITY, Role.BROKER)
 class KeyCenter(Unpicklable):
     """Answers for one center. It is a `service.Handler`."""
 
-    def __init__(self, realm: RealmWriter, secrets: CenterSecrets) -> None:
+    def __init__(self, realm: OpenRealm, secrets: CenterSecrets) -> None:
         self._realm = realm
         self._standings = Standings(realm.paths.root / "centers" / secrets.name / "standing.sqlite")
         self._rules = Rules(secrets, realm.id, self._standings.get)
@@ -45,8 +44,6 @@ class KeyCenter(Unpicklable):
 
     def handle(self, request: Opened, now_us: int, /) -> Answer:
         message = request.message
-        if message.kind == requests.TIME:
-            return tell_time(self._realm.clock)
 
         def decide(state: RealmState) -> Decision:
             return self._rules.decide(message.kind, message.body, request.sender, state, now_us)
@@ -89,16 +86,19 @@ class KeyCenter(Unpicklable):
         self._standings.close()
 
 
-def tell_time(clock: Callable[[], int]) -> Answer:
-    """What time it is here: when the question was in our hands, and when the answer is about to leave them."""
-    received = clock()
-    return Answer(requests.TIME, cbor.encode([received, max(received, clock())]))
-
-
 def center_service(
-    realm: RealmWriter, secrets: CenterSecrets, *, advertised: bool = True, restrictions: Restrictions = FOUND_BY
+    realm: OpenRealm, secrets: CenterSecrets, *, advertised: bool = True, restrictions: Restrictions = FOUND_BY
 ) -> tuple[Service, KeyCenter]:
     """A center and its service, ready to `start`."""
     center = KeyCenter(realm, secrets)
     found_by = restrictions if advertised else None
-    return listening(realm, What.KEY_CENTER, secrets.identity, center, found_by), center
+    return listening(realm, What.KEY_CENTER, secrets.identity, center, found_by, on_close=center.close), center
+
+
+def center_here(realm: OpenRealm, name: str, found_by: Restrictions | None = None) -> tuple[Service, KeyCenter] | None:
+    """The center of that name, where its keys are at hand; it is advertised to those in `found_by`, if to any."""
+    path = realm.paths.center_key(name)
+    if not path.exists():
+        return None
+    advertised = found_by is not None
+    return center_service(realm, CenterSecrets.load(path), advertised=advertised, restrictions=found_by or FOUND_BY)

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from sealcast.control.asking import Asker
 from sealcast.control.budgets import Allowance, Budgets
@@ -35,7 +35,8 @@ from sealcast.control.topics import ControlPlane
 from sealcast.errors import Misuse, Rejected, Unavailable
 from sealcast.log import files
 from sealcast.primitives.encoding import joined
-from sealcast.trust.certificates.certificate import Certificate, Role, Trust
+from sealcast.trust.certificates.certificate import Certificate, Role
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import Layout
 from sealcast.trust.realm.changes import Access, Right
@@ -52,23 +53,10 @@ NODE_WINDOW: Final = Window(age_us=60_000_000)
 TOPIC_LIFETIME_US: Final = 365 * 86_400 * 1_000_000
 
 
-class RealmHandle(Protocol):
-    """What is asked of a realm here; `deployment.Realm` is one."""
-
-    @property
-    def paths(self) -> Layout: ...
-    @property
-    def id(self) -> bytes: ...
-    @property
-    def clock(self) -> Callable[[], int]: ...
-    def state(self, version: int | None = None) -> RealmState: ...
-    def trust(self, state: RealmState | None = None) -> Trust: ...
-
-
 # --- who, and whom to believe -------------------------------------------------------------------------
 
 
-def party(realm: RealmHandle, identity: Identity) -> Party:
+def party(realm: OpenRealm, identity: Identity) -> Party:
     """An entity with its keys at hand, as control topics know it: by its newest certificate, whenever it writes."""
 
     def newest() -> bytes:
@@ -79,7 +67,7 @@ def party(realm: RealmHandle, identity: Identity) -> Party:
     return Party(identity.name, newest, identity.key, identity.kem)
 
 
-def verifier(realm: RealmHandle) -> Verify:
+def verifier(realm: OpenRealm) -> Verify:
     """Believes whom the realm's authority certified and has not revoked, as of the moment of asking."""
 
     def verify(der: bytes, at_us: int, /) -> Certificate:
@@ -89,7 +77,7 @@ def verifier(realm: RealmHandle) -> Verify:
     return verify
 
 
-def service_journal(realm: RealmHandle, name: str) -> Journal:
+def service_journal(realm: OpenRealm, name: str) -> Journal:
     """Where a service of that name remembers what it answered."""
     return Journal(realm.paths.root / "control" / "services" / f"{name}.sqlite")
 
@@ -100,7 +88,7 @@ def service_journal(realm: RealmHandle, name: str) -> Journal:
 class _Decided:
     """What the registry says, as of the moment of asking."""
 
-    def __init__(self, realm: RealmHandle) -> None:
+    def __init__(self, realm: OpenRealm) -> None:
         self._realm = realm
         self._version = -1
         self._topics: Mapping[bytes, Topic] = {}
@@ -130,7 +118,7 @@ def store_path(paths: Layout, name: str) -> Path:
     return paths.root / "discovery" / name / "advertisements.sqlite"
 
 
-def node_service(realm: RealmHandle, identity: Identity) -> tuple[Service, DiscoveryNode]:
+def node_service(realm: OpenRealm, identity: Identity) -> tuple[Service, DiscoveryNode]:
     """A discovery node and its service, ready to `start`; whenever it moves, the realm's mark says where to."""
     me = party(realm, identity)
     verify = verifier(realm)
@@ -150,11 +138,12 @@ def node_service(realm: RealmHandle, identity: Identity) -> tuple[Service, Disco
         senders=Budgets(NODE_ALLOWANCE),
         origins=Budgets(NODE_ALLOWANCE),
         window=NODE_WINDOW,
+        on_close=node.close,
     )
     return service, node
 
 
-def nodes(realm: RealmHandle) -> tuple[NodeAddress, ...]:
+def nodes(realm: OpenRealm) -> tuple[NodeAddress, ...]:
     """Where the realm's nodes listen. One that was enrolled and whose keys are here begins to, when first asked for."""
     listed = bootstrap.read(realm.paths.mark)
     known = {node.name for node in listed}
@@ -164,14 +153,13 @@ def nodes(realm: RealmHandle) -> tuple[NodeAddress, ...]:
         if who.name not in known and realm.paths.discovery_key(who.name).exists()
     ]
     for name in new:
-        service, node = node_service(realm, Identity.load(realm.paths.discovery_key(name), name))
+        service, _ = node_service(realm, Identity.load(realm.paths.discovery_key(name), name))
         service.start(realm.clock())
         service.close()
-        node.close()
     return tuple(_renewed(realm, bootstrap.read(realm.paths.mark) if new else listed))
 
 
-def _renewed(realm: RealmHandle, listed: Iterable[NodeAddress]) -> Iterator[NodeAddress]:
+def _renewed(realm: OpenRealm, listed: Iterable[NodeAddress]) -> Iterator[NodeAddress]:
     """Where a node listens is announced once; its certificate may have been renewed since."""
     entities = realm.state().entities
     for node in listed:
@@ -186,11 +174,11 @@ def _renewed(realm: RealmHandle, listed: Iterable[NodeAddress]) -> Iterator[Node
 class RealmDiscovery:
     """Advertising and finding in one realm, as one entity. Close it: it has a topic of its own for answers."""
 
-    def __init__(self, realm: RealmHandle, identity: Identity) -> None:
+    def __init__(self, realm: OpenRealm, identity: Identity) -> None:
         self._realm = realm
         self._plane = ControlPlane(realm.paths.root)
         self.asker = Asker(self._plane, party(realm, identity), realm.id, verifier(realm), clock=realm.clock)
-        self._nodes: dict[str, tuple[Service, DiscoveryNode]] = {}
+        self._nodes: dict[str, Service] = {}
         self.client = Discovery(self.asker, lambda: nodes(realm), self._turn_of)
 
     def _turn_of(self, name: str) -> Callable[[], object] | None:
@@ -198,9 +186,9 @@ class RealmDiscovery:
         if name not in self._nodes:
             if not path.exists():
                 return None
-            self._nodes[name] = node_service(self._realm, Identity.load(path, name))
-            self._nodes[name][0].start(self._realm.clock())
-        service, _ = self._nodes[name]
+            self._nodes[name], _ = node_service(self._realm, Identity.load(path, name))
+            self._nodes[name].start(self._realm.clock())
+        service = self._nodes[name]
         return lambda: service.take_turn(self._realm.clock())
 
     def close(self) -> None:
@@ -208,8 +196,7 @@ class RealmDiscovery:
         self._plane.sweep()
         self._plane.close()
         while self._nodes:
-            for part in self._nodes.popitem()[1]:
-                part.close()
+            self._nodes.popitem()[1].close()
 
     def __enter__(self) -> Discovery:
         return self.client
@@ -219,7 +206,7 @@ class RealmDiscovery:
 
 
 def advertise_topic(
-    realm: RealmHandle,
+    realm: OpenRealm,
     topic: Topic,
     owner: Identity,
     *,
@@ -247,7 +234,7 @@ def advertise_topic(
     return spread
 
 
-def advertise_new(realm: RealmHandle, keys_of: Callable[[str], Identity | None]) -> list[str]:
+def advertise_new(realm: OpenRealm, keys_of: Callable[[str], Identity | None]) -> list[str]:
     """Advertise the topics that never were, as far as their owners' keys are at hand; their names.
 
     Making a topic is the registry's business and waits for nobody; this catches up with it. What was withdrawn was
@@ -263,7 +250,7 @@ def advertise_new(realm: RealmHandle, keys_of: Callable[[str], Identity | None])
     return done
 
 
-def renew_topics(realm: RealmHandle, owner: Identity, *, lifetime_us: int = TOPIC_LIFETIME_US) -> list[str]:
+def renew_topics(realm: OpenRealm, owner: Identity, *, lifetime_us: int = TOPIC_LIFETIME_US) -> list[str]:
     """Advertise again what is the owner's and has lived half its life or was signed under an older certificate.
 
     The names of those topics. Tags and restrictions stay as they are.
@@ -280,7 +267,7 @@ def renew_topics(realm: RealmHandle, owner: Identity, *, lifetime_us: int = TOPI
     return renewed
 
 
-def _advertised(realm: RealmHandle) -> frozenset[bytes]:
+def _advertised(realm: OpenRealm) -> frozenset[bytes]:
     try:
         lines = (realm.paths.root / "discovery" / "advertised").read_text().split()
         return frozenset(map(bytes.fromhex, lines))
@@ -291,20 +278,20 @@ def _advertised(realm: RealmHandle) -> frozenset[bytes]:
         return frozenset()
 
 
-def _note_advertised(realm: RealmHandle, topic_id: bytes) -> None:
+def _note_advertised(realm: OpenRealm, topic_id: bytes) -> None:
     path = realm.paths.root / "discovery" / "advertised"
     if topic_id not in _advertised(realm):
         with files.named(path, "writing"), path.open("a") as record:
             record.write(topic_id.hex() + "\n")
 
 
-def _until(realm: RealmHandle, owner: str, wanted_us: int) -> int:
+def _until(realm: OpenRealm, owner: str, wanted_us: int) -> int:
     """An advertisement counts no longer than the certificate that it was signed under."""
     return min(wanted_us, realm.state().entity(owner).expires_us)
 
 
 def advertise_service(
-    realm: RealmHandle,
+    realm: OpenRealm,
     what: What,
     owner: Identity,
     control_topic: bytes,

@@ -13,6 +13,7 @@ from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
+from sealcast.control.at_hand import services_at_hand
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.requests import register_topic
 from sealcast.lab.pallickara import center
@@ -39,7 +40,8 @@ def measure(runs: int, told: Told) -> dict[int, list[Measured]]:
         owners = {}
         for bits in BITS:
             realm, clock = open_.enter_context(center.realm("owner"))
-            owners[bits] = open_.enter_context(Correspondent(realm, realm.identity("owner"))), clock
+            owner = Correspondent(realm, realm.identity("owner"), at_hand=services_at_hand(realm))
+            owners[bits] = open_.enter_context(owner), clock
         parts = open_.enter_context(watched(center.PARTS))
         for number in range(runs):
             for bits, (owner, clock) in owners.items():

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
+from sealcast.control.at_hand import services_at_hand
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.requests import authorise, register_topic
 from sealcast.control.wallet import Wallet
@@ -39,7 +40,7 @@ _cells: Final = columns("cell", "printed", "measured", "share", "agrees")
 def measure(runs: int) -> list[Measured]:
     """One entity, which its topic's owner authorised, asks again and again. It is its center's acquaintance by then."""
     with center.realm("owner", "entity") as (realm, clock):
-        with Correspondent(realm, realm.identity("owner")) as owner:
+        with Correspondent(realm, realm.identity("owner"), at_hand=services_at_hand(realm)) as owner:
             register_topic(owner, TOPIC, SCHEMA, parameters={"key_bits": 256})
             authorise(owner, FIRST_CENTER, TOPIC, "entity", list(Right))
         with Wallet(realm, "entity", keep=False) as wallet:

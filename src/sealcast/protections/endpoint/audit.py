@@ -42,7 +42,7 @@ from sealcast.protections.endpoint.context import sealer_of
 from sealcast.protections.endpoint.expected import Expectation, Expected
 from sealcast.protections.endpoint.order import Order
 from sealcast.protections.endpoint.sealer import EndpointSealer
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.machine import FIRST_EPOCH, RealmState
 from sealcast.wire import sealed
@@ -122,7 +122,9 @@ class Report:
 class Audit:
     """One topic, from its first record to the last that is there when the audit begins."""
 
-    def __init__(self, realm: Realm, topic: str, *, broker: str = FIRST_BROKER, by_reference: bool = False) -> None:
+    def __init__(
+        self, realm: BrokerRealm, topic: str, *, broker: str = FIRST_BROKER, by_reference: bool = False
+    ) -> None:
         self._broker = realm.broker(broker)
         self._about = realm.state().topic(topic)
         self._paths = realm.paths.topic(topic, broker)

@@ -21,7 +21,7 @@ from sealcast.log.pieces import Pieces
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.endpoint.memory import KeyMemory
 from sealcast.protections.endpoint.sealer import EndpointSealer
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.machine import RealmState, Topic
@@ -42,7 +42,7 @@ class TopicContext:
 class TopicWorker(GateKeeper):
     """One topic in this process: what outlives a version (keys, tables, the planner's memory)."""
 
-    def __init__(self, realm: Realm, topic: str, broker: str = FIRST_BROKER) -> None:
+    def __init__(self, realm: BrokerRealm, topic: str, broker: str = FIRST_BROKER) -> None:
         super().__init__(realm, topic, broker)
         self._tables = TableCache(realm.paths.tables(topic, broker), broker)
         journal_key = self._broker.journal_key(realm.state().topic(topic).id)
@@ -113,5 +113,5 @@ def _worker(realm: str, topic: str, broker: str) -> TopicWorker:
     with _workers_lock:
         worker = _workers.get(name)
         if worker is None:
-            worker = _workers[name] = TopicWorker(Realm(realm), topic, broker)
+            worker = _workers[name] = TopicWorker(BrokerRealm(realm), topic, broker)
     return worker

@@ -27,7 +27,7 @@ from sealcast.filters.tree import Condition
 from sealcast.filters.vector import Evaluator
 from sealcast.model.schema import Schema, Value
 from sealcast.model.stages import Admitted, Ruled
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.realm.machine import RealmState, Topic
 from sealcast.trust.realm.templates import Template
@@ -72,7 +72,7 @@ class Expected:
 class Expectation:
     """Recomputes what a topic should deliver."""
 
-    def __init__(self, realm: Realm, topic: str, broker: BrokerSecrets, *, by_reference: bool = False) -> None:
+    def __init__(self, realm: BrokerRealm, topic: str, broker: BrokerSecrets, *, by_reference: bool = False) -> None:
         self._realm = realm
         self._topic = topic
         self._broker = broker

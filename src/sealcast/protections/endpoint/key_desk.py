@@ -19,7 +19,7 @@ from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.endpoint.desk import answer
 from sealcast.protections.endpoint.requests import parse_request
 from sealcast.protections.endpoint.sealer import EndpointSealer
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 
 #: A request may be this much older, or newer, than the desk's clock says.
@@ -32,7 +32,7 @@ MAX_EPOCHS: Final = 8
 class KeyDesk(Unpicklable):
     """One topic's desk, in a process that has the broker's secrets."""
 
-    def __init__(self, realm: Realm, topic: str, broker: BrokerSecrets, budgets: Budgets | None = None) -> None:
+    def __init__(self, realm: OpenRealm, topic: str, broker: BrokerSecrets, budgets: Budgets | None = None) -> None:
         self._realm, self._topic, self._broker = realm, topic, broker
         self._budgets = budgets or Budgets(ALLOWANCE)
         self._about = realm.state().topic(topic)

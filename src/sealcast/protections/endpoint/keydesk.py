@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Final, Self
 
 from sealcast.control.correspondence import Correspondent
-from sealcast.control.desk import More
+from sealcast.control.desk import More, desks_at_hand
 from sealcast.control.envelopes import Opened
 from sealcast.control.service import Answer
 from sealcast.errors import Rejected
@@ -19,7 +19,7 @@ from sealcast.primitives.secrets import Unpicklable
 from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.endpoint.key_desk import KeyDesk
 from sealcast.protections.endpoint.requests import parse_request
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm, OpenRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 
 KEYS: Final = "desk/keys"
@@ -28,7 +28,7 @@ KEYS: Final = "desk/keys"
 class KeyRequests(Unpicklable):
     """Answers them for one broker, on all topics that it serves; what a topic needs is opened when first asked for."""
 
-    def __init__(self, realm: Realm, broker: str) -> None:
+    def __init__(self, realm: OpenRealm, broker: str) -> None:
         self._realm, self._name = realm, broker
         self._broker: BrokerSecrets | None = None
         self._desks: dict[str, KeyDesk] = {}
@@ -51,7 +51,7 @@ class KeyRequests(Unpicklable):
         return self._desks[topic]
 
 
-def key_requests(realm: Realm, broker: str) -> More:
+def key_requests(realm: OpenRealm, broker: str) -> More:
     """For `control.desk`: what a broker of that name is asked besides subscriptions."""
     return {KEYS: KeyRequests(realm, broker).handle}
 
@@ -59,7 +59,7 @@ def key_requests(realm: Realm, broker: str) -> More:
 class AskDesk(Unpicklable):
     """A signed key request in, the broker's reply out: what a subscriber asks with, when it has to."""
 
-    def __init__(self, realm: Realm, topic: str, as_: str, *, at_hand: bool = True) -> None:
+    def __init__(self, realm: EntityRealm, topic: str, as_: str, *, at_hand: bool = True) -> None:
         """At the broker that is the subscriber's home; without `at_hand`, over discovery in any case."""
         self._realm, self._topic, self._name, self._at_hand = realm, topic, as_, at_hand
         self._correspondent: Correspondent | None = None
@@ -67,9 +67,8 @@ class AskDesk(Unpicklable):
     def __call__(self, data: bytes) -> bytes:
         if self._correspondent is None:
             identity = self._realm.identity(self._name)
-            self._correspondent = Correspondent(
-                self._realm, identity, more=lambda name: key_requests(self._realm, name), at_hand=self._at_hand
-            )
+            desks = desks_at_hand(self._realm, lambda name: key_requests(self._realm, name)) if self._at_hand else None
+            self._correspondent = Correspondent(self._realm, identity, at_hand=desks)
         home = self._realm.state().home_of(self._topic, self._name)
         return self._correspondent.ask_broker(home, KEYS, data).message.body
 

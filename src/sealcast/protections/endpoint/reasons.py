@@ -36,7 +36,7 @@ from sealcast.model.schema import Schema, Value
 from sealcast.model.stages import Ruled
 from sealcast.protections.endpoint.audit_piece import place_of, places
 from sealcast.protections.endpoint.expected import values
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import AddSubscription, RemoveSubscription
 from sealcast.trust.realm.machine import RealmState
@@ -126,7 +126,7 @@ class _Seen:
 class Reasons:
     """Answers for one topic."""
 
-    def __init__(self, realm: Realm, topic: str) -> None:
+    def __init__(self, realm: BrokerRealm, topic: str) -> None:
         self._realm = realm
         self._topic = topic
         self._broker = realm.broker()

@@ -10,7 +10,7 @@ from sealcast.log.replays import Replayed, Replays
 from sealcast.model.event import OpenedEvent
 from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.endpoint.open import Opener
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.topic_keys import at_broker
 from sealcast.trust.realm.changes import Right
 from sealcast.wire import sealed
@@ -19,7 +19,7 @@ from sealcast.wire import sealed
 READER_SLOT: Final = 0
 
 
-def opened(realm: Realm, topic: str, broker: str, replayed: Replayed) -> Iterator[OpenedEvent]:
+def opened(realm: EntityRealm, topic: str, broker: str, replayed: Replayed) -> Iterator[OpenedEvent]:
     """What a replay holds, in the order in which it was committed. Reading obeys the rights of now."""
     state = realm.state()
     state.require(Right.SUBSCRIBE, topic, replayed.reader, realm.clock())

@@ -33,7 +33,7 @@ from sealcast.protections.layered.standing import Standing, layering_of, trees_n
 from sealcast.protections.layered.subscribe import Subscriber
 from sealcast.protections.layered.told import Due, Told
 from sealcast.protections.layered.tree import TreeId
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import LayerKeyring, key_file, own_identity
 from sealcast.trust.realm.changes import Grant, Revoke, Right
@@ -58,7 +58,7 @@ class Refreshed:
 class Interests(Unpicklable):
     """One entity's filters on one topic. Close it."""
 
-    def __init__(self, realm: Realm, topic: str, name: str, *, identity: Identity | None = None) -> None:
+    def __init__(self, realm: EntityRealm, topic: str, name: str, *, identity: Identity | None = None) -> None:
         self.realm, self.topic, self.name = realm, topic, name
         state = realm.state()
         about = state.topic(topic)
@@ -276,11 +276,11 @@ class Interests(Unpicklable):
 # --- for everyone whose keys are here -----------------------------------------------------------------
 
 
-def own_filters(realm: Realm, state: RealmState, topic: str, name: str) -> OwnFilters:
+def own_filters(realm: EntityRealm, state: RealmState, topic: str, name: str) -> OwnFilters:
     return OwnFilters(realm.paths.root / "wallets", name, state.topic(topic).id)
 
 
-def decided_since(realm: Realm, version: int, now: int, topic: str, name: str) -> bool:
+def decided_since(realm: EntityRealm, version: int, now: int, topic: str, name: str) -> bool:
     """Whether, after a version of the realm, something was decided about an entity's rights on a topic."""
     return any(
         isinstance(change, Grant | Revoke) and (change.topic, change.entity) == (topic, name)
@@ -288,7 +288,7 @@ def decided_since(realm: Realm, version: int, now: int, topic: str, name: str) -
     )
 
 
-def subscribers_here(realm: Realm, state: RealmState, topic: str) -> list[str]:
+def subscribers_here(realm: EntityRealm, state: RealmState, topic: str) -> list[str]:
     """The subscribers of a layered topic whose own keys and filters are on this machine."""
     wallets, id = realm.paths.root / "wallets", state.topic(topic).id.hex()
     names = [path.name for path in sorted(wallets.iterdir())] if wallets.is_dir() else []
@@ -302,7 +302,7 @@ def subscribers_here(realm: Realm, state: RealmState, topic: str) -> list[str]:
 
 
 def refresh_all(
-    realm: Realm, topics: Iterable[str] | None = None
+    realm: EntityRealm, topics: Iterable[str] | None = None
 ) -> Iterator[tuple[str, str, Refreshed | SealcastError]]:
     """`refresh` for every subscriber of layered topics whose keys are here and who has something to tell its broker:
     (topic, name, what came of it)."""

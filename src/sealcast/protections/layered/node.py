@@ -32,7 +32,7 @@ from sealcast.protections.layered.filters.desk import FilterDesk
 from sealcast.protections.layered.filters.kept import kept_at
 from sealcast.protections.layered.filters.table import NodeTables
 from sealcast.protections.layered.mailbox import HopReader
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.layer_keys import overlay_of
 from sealcast.trust.realm.machine import Topic
 from sealcast.trust.realm.overlays import Overlay
@@ -61,8 +61,8 @@ def _open(name: NodeName, where: tuple[int, ...]) -> OpenNode:
 
 
 @lru_cache(16)
-def _realm(directory: str, where: tuple[int, ...]) -> Realm:
-    return Realm(directory)
+def _realm(directory: str, where: tuple[int, ...]) -> BrokerRealm:
+    return BrokerRealm(directory)
 
 
 @lru_cache(MAX_OPEN)

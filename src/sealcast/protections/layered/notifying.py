@@ -17,7 +17,7 @@ from sealcast.protections.layered.interests import refresh_all
 from sealcast.protections.layered.sealing import NotificationSealer, chunks
 from sealcast.protections.layered.standing import Below, layering_of
 from sealcast.protections.ways import Checked, Messages
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import LayerKeyring, agreement_keys
 from sealcast.trust.layout import FIRST_BROKER
@@ -31,7 +31,7 @@ BYTES_PER_FRAME: Final = 4 << 20
 class Notifying(Unpicklable):
     """One publisher on one layered topic."""
 
-    def __init__(self, realm: Realm, topic: str, identity: Identity, broker: str = FIRST_BROKER) -> None:
+    def __init__(self, realm: EntityRealm, topic: str, identity: Identity, broker: str = FIRST_BROKER) -> None:
         if broker != FIRST_BROKER:
             raise Misuse(
                 f"topic {topic!r} is layered: its publishers stand above all root brokers, and publish at each of them",

@@ -20,7 +20,7 @@ from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.open import Opener
 from sealcast.protections.layered.subscribe import Subscriber
 from sealcast.protections.layered.tree import Path, Place, Tree, TreeId
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import Agreement, agreement_keys, overlay_of
 from sealcast.trust.realm.overlays import Overlay
@@ -43,7 +43,7 @@ def trees_now(state: RealmState, topic: str, subscriber: str) -> list[TreeId]:
 class Standing(Unpicklable):
     """One subscriber's places and keys on one topic; what was worked out once for a tree is kept."""
 
-    def __init__(self, realm: Realm, topic: str, identity: Identity) -> None:
+    def __init__(self, realm: EntityRealm, topic: str, identity: Identity) -> None:
         self._realm, self._topic, self._identity = realm, topic, identity
         self._group: Group | None = None
         self._hashes: dict[TreeId, CachedHashes] = {}

@@ -11,14 +11,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sealcast.trust.admin.handle import Handle
 from sealcast.trust.certificates.authority import Authority
 from sealcast.trust.certificates.lists import Cause
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.issuing import Issuer
+from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.realm import compromise
 from sealcast.trust.realm.changes import Change, PublishPairKey, RemoveSubscription, RenewSubscription, RevokeEntity
 from sealcast.trust.realm.compromise import Plan
 from sealcast.trust.realm.machine import Fold, RealmState
+from sealcast.trust.realm.topics import Topic
 
 if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
@@ -74,6 +77,11 @@ def spread(realm: Realm, state: RealmState) -> dict[str, int]:
     """Brings every broker's own copy of the revocation lists up to date. Entities see it when they next look: clients
     go by the newest registry whenever they publish or read."""
     return {broker.name: realm.revocations(broker.name).view.number for broker in state.holders(Role.BROKER)}
+
+
+def center_keys(directory: str, topic: Topic) -> TopicKeys:
+    """The present keys of a topic as its center makes them: for resealing what a compromised broker had delivered."""
+    return Handle(directory).issuer().keys(topic)
 
 
 def _changes(

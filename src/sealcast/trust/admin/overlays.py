@@ -18,7 +18,7 @@ from sealcast.trust.keys import layer_keys
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.issuing import Issuer
-from sealcast.trust.realm.changes import Change, PlaceNode, PlaceSubscriber, RemoveNode
+from sealcast.trust.realm.changes import Change, PlaceNode, RemoveNode
 from sealcast.trust.realm.machine import RealmState, apply, apply_all
 from sealcast.trust.realm.overlays import Overlay
 
@@ -69,19 +69,6 @@ class OverlayAdministration(EntityAdministration):
             return [change, *lacking]
 
         return self.registry.transact(decide).overlay(topic)
-
-    def place_subscriber(self, topic: str, subscriber: str, broker: str | None = None) -> str:
-        """Where a subscriber stands from now on: at a broker that is named, else where it is, else where there is room.
-
-        Done before, it does nothing more.
-        """
-
-        def decide(state: RealmState) -> list[Change]:
-            at = home_for(state, topic, subscriber) if broker is None else broker
-            known = state.overlay(topic).places.get(subscriber) == at
-            return [] if known else [PlaceSubscriber(topic, subscriber, at, self.clock())]
-
-        return self.registry.transact(decide).overlay(topic).places[subscriber]
 
     # --- what falls due by itself -------------------------------------------------------------------
 
@@ -195,21 +182,3 @@ class OverlayAdministration(EntityAdministration):
 
 def _layered(state: RealmState, topics: Iterable[str] | None) -> list[str]:
     return [t for t in (state.topics if topics is None else topics) if state.topic(t).protection.overlay]
-
-
-def home_for(state: RealmState, topic: str, subscriber: str) -> str:
-    """Where a subscriber stands, or would be put: a broker that subscribes below its parent, others at a leaf."""
-    overlay = state.overlay(topic)
-    placed = overlay.places.get(subscriber) or overlay.parents.get(subscriber)
-    if placed is not None:
-        return placed
-    free = overlay.homes_free(state.topic(topic).protection.depth)
-    if subscriber in overlay.parents:
-        # A root: the rules say why not.
-        free = [subscriber]
-    if not free:
-        raise Misuse(
-            f"topic {topic!r} has no broker that anyone could stand below",
-            hint=f"add one: sealcast overlay add {topic} BROKER",
-        )
-    return free[0]

@@ -22,6 +22,7 @@ from sealcast.log import files
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.x25519 import AgreementKey
 from sealcast.trust.certificates.roles import Role
+from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_announcements import About, LayerKeyReason, LayerKeyRejected, announce, judge
 from sealcast.trust.realm.changes import AnnounceLayerKey
@@ -31,8 +32,8 @@ from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 from sealcast.trust.vault import keyfile
 
 if TYPE_CHECKING:
-    from sealcast.trust.admin.handle import Handle
     from sealcast.trust.certificates.certificate import Trust
+    from sealcast.trust.handles import OpenRealm
 
 KIND: Final = "sealcast layer key"
 _SECOND_US: Final = 1_000_000
@@ -41,7 +42,7 @@ _SECOND_US: Final = 1_000_000
 class LayerKeyring:
     """One participant's own agreement keys."""
 
-    def __init__(self, realm: Handle, identity: Identity) -> None:
+    def __init__(self, realm: OpenRealm, identity: Identity) -> None:
         self._realm = realm
         self._identity = identity
 
@@ -169,7 +170,13 @@ class Agreement(Unpicklable):
 
 
 def agreement_keys(
-    realm: Handle, identity: Identity, state: RealmState, topic: str, epoch: int | None = None, *, former: bool = False
+    realm: OpenRealm,
+    identity: Identity,
+    state: RealmState,
+    topic: str,
+    epoch: int | None = None,
+    *,
+    former: bool = False,
 ) -> Agreement:
     """What an entity shares with others on a topic, in its current epoch unless another is named.
 
@@ -181,19 +188,19 @@ def agreement_keys(
     return Agreement(LayerKeyring(realm, identity), state, about, epoch, realm.trust(state), realm.clock(), former)
 
 
-def overlay_of(realm: Handle, state: RealmState, topic: str, generation: int) -> Overlay:
+def overlay_of(realm: OpenRealm, state: RealmState, topic: str, generation: int) -> Overlay:
     """The overlay as it was in a generation, at its end: whoever finishes what began in it stands where it stood."""
     ended = state.generation_ended(topic, generation)
     return state.overlay(topic) if ended is None else realm.state(ended.version - 1).overlay(topic)
 
 
-def key_file(realm: Handle, state: RealmState, name: str) -> Path:
+def key_file(realm: OpenRealm, state: RealmState, name: str) -> Path:
     """Where a participant's own keys are, on a machine that has them."""
     is_broker = Role.BROKER in state.entity(name).roles
     return realm.paths.broker_key_of(name) if is_broker else realm.paths.entity_key(name)
 
 
-def make_many(realm: Handle, state: RealmState, topic: str, names: Iterable[str]) -> None:
+def make_many(realm: OpenRealm, state: RealmState, topic: str, names: Iterable[str]) -> None:
     """Private halves for the current epoch, each in its owner's file, for much less than one by one; those that are
     there stay. They count once they are announced."""
     about = _layered(state, topic)
@@ -210,17 +217,18 @@ def _fresh(name: str, topic: Topic) -> dict[str, object]:
     return {"entity": name, "topic": topic.id.hex(), "epoch": topic.epoch, "x25519_private": private}
 
 
-def held(realm: Handle, state: RealmState, topic: Topic, name: str) -> list[int]:
+def held(realm: OpenRealm, state: RealmState, topic: Topic, name: str) -> list[int]:
     """The epochs of a topic whose private halves a participant has here."""
     found = realm.paths.layer_keys(key_file(realm, state, name), topic.id).glob("*.key")
     return sorted(int(path.stem) for path in found if path.stem.isdecimal())
 
 
-def own_identity(realm: Handle, state: RealmState, name: str) -> Identity:
+def own_identity(realm: OpenRealm, state: RealmState, name: str) -> Identity:
     """A participant's identity, broker or not, from its own file."""
     # Without asking the registry again: this may be part of one of its transactions.
     is_broker = Role.BROKER in state.entity(name).roles
-    return realm.broker(name).identity if is_broker else Identity.load(realm.paths.entity_key(name), name)
+    path = key_file(realm, state, name)
+    return BrokerSecrets.load(path).identity if is_broker else Identity.load(path, name)
 
 
 def spent(topic: Topic, now_us: int) -> int:

@@ -17,7 +17,7 @@ from sealcast.primitives.groups import Exponent, Group
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.layered.layers import Layers, shared_exponent
 from sealcast.protections.layered.tree import Place, TreeId
-from sealcast.trust.admin.handle import Handle
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import Agreement, agreement_keys
 
@@ -50,7 +50,7 @@ class AgreedLayers(Layers):
 class _Epoch:
     """What a broker shares with others in one epoch, by the newest registry."""
 
-    def __init__(self, realm: Handle, topic: str, identity: Identity, epoch: int) -> None:
+    def __init__(self, realm: OpenRealm, topic: str, identity: Identity, epoch: int) -> None:
         self._realm, self._topic, self._identity, self._epoch = realm, topic, identity, epoch
         self._version = -1
         self._keys: Agreement | None = None
@@ -74,7 +74,7 @@ class _Epoch:
         return found
 
 
-def agreed_layers(realm: Handle, topic: str, identity: Identity) -> LayersOf:
+def agreed_layers(realm: OpenRealm, topic: str, identity: Identity) -> LayersOf:
     """A broker's layers in any tree of a topic."""
     about = realm.state().topic(topic)
     epochs: dict[int, _Epoch] = {}

@@ -37,7 +37,7 @@ from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.protections.layered.filters.records import Refusal, Stream
 from sealcast.protections.layered.filters.table import TableLog
 from sealcast.protections.layered.filters.turns import TURN_BYTES, Draft, Tables
-from sealcast.trust.admin.handle import Handle
+from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.layer_keys import LayerKeyring, overlay_of
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.overlays import Overlay
@@ -58,7 +58,7 @@ class FilterDesk(Unpicklable):
 
     def __init__(
         self,
-        realm: Handle,
+        realm: BrokerRealm,
         topic: str,
         node: str,
         *,

@@ -20,7 +20,7 @@ from sealcast.protections.layered.filters import posts as posting
 from sealcast.protections.layered.filters.posts import Numbered
 from sealcast.protections.layered.filters.records import Upwards
 from sealcast.protections.layered.filters.table import TableLog
-from sealcast.trust.admin.handle import Handle
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
 
 #: Numbers of one turn's posts to one tree: more filters than a turn has.
@@ -31,7 +31,7 @@ _VERSION_BYTES: Final = 8
 class Pusher(Unpicklable):
     """Posts what a broker's turns say has to go up."""
 
-    def __init__(self, realm: Handle, topic: str, identity: Identity, log: TableLog) -> None:
+    def __init__(self, realm: OpenRealm, topic: str, identity: Identity, log: TableLog) -> None:
         self._realm, self._topic, self._identity, self._log = realm, topic, identity, log
         self._path = realm.paths.topic(topic, identity.name).filters / "pushed"
         self._waiting: deque[tuple[int, list[Upwards]]] = deque()

@@ -26,7 +26,7 @@ from sealcast.protections.layered.filters.snapshots import Snapshots
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.route import Broker
 from sealcast.protections.layered.tree import TreeId
-from sealcast.trust.admin.handle import Handle
+from sealcast.trust.handles import BrokerRealm, OpenRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 
 #: So many rows change before a snapshot is worth its writing; and a share of those that there are.
@@ -40,7 +40,7 @@ _ENVELOPE: Final = 1024
 class TableLog(Unpicklable):
     """The turns of one broker's desk for one topic. One desk appends; any number of processes read."""
 
-    def __init__(self, realm: Handle, topic: str, secrets: BrokerSecrets) -> None:
+    def __init__(self, realm: OpenRealm, topic: str, secrets: BrokerSecrets) -> None:
         about = realm.state().topic(topic)
         paths, key = realm.paths.topic(topic, secrets.name), secrets.journal_key(about.id)
         self.name = secrets.name
@@ -124,7 +124,7 @@ class TableLog(Unpicklable):
 class NodeTables(Unpicklable):
     """What one broker routes by. A child process makes its own."""
 
-    def __init__(self, realm: Handle, topic: str, node: str, *, layers: LayersOf | None = None) -> None:
+    def __init__(self, realm: BrokerRealm, topic: str, node: str, *, layers: LayersOf | None = None) -> None:
         """`layers` gives the keys of a tree; without it, they are agreed on as everyone's are."""
         secrets = realm.broker(node)
         self._log = TableLog(realm, topic, secrets)
