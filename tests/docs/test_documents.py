@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from sealcast import Realm, open_subscriber
+from sealcast.clients.layered.interests import Interests
 from tests.docs.paste import ROOT, RUN, SHOWN, as_said, blocks, documents, paste, to_run
 from tests.docs.test_first_steps import README, TUTORIAL
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(600)
 PASTED = [page for page in documents() if to_run(page) and page not in (README, TUTORIAL)]
@@ -16,7 +23,6 @@ PASTED = [page for page in documents() if to_run(page) and page not in (README, 
 PRINTS = {
     "docs/spark.md": ["IBM 118.50 nyse", "1 row in the stream"],
     "docs/trust/authority.md": ["Serial Number: 01", '"name": "Sealcast authority 3"'],
-    "docs/trust/brokers.md": ['"payload": "to everyone"'] * 3,
     "docs/trust/discovery.md": ['"venue": "NYSE"'],
     "docs/trust/key-center.md": [
         "topic 'orders' registered with 'center': 'owner' decides who may use it",
@@ -48,3 +54,47 @@ def test_every_block_says_whether_it_is_to_be_typed(document: Path) -> None:
 
 def test_what_must_be_printed_names_documents_that_exist() -> None:
     assert set(PRINTS) <= {name(document) for document in PASTED}
+
+
+def test_several_brokers_deliver_each_event_once() -> None:
+    """The first event reaches alice and bob, the second alice, who has moved."""
+    pasted = paste(ROOT / "docs" / "trust" / "brokers.md")
+    events = [json.loads(line) for line in pasted.out.splitlines() if line.startswith("{")]
+    assert [event["position"] for event in events] == ["1/0/0", "1/0/0", "0/0/0"]
+    assert {event["payload"] for event in events} == {"to everyone"}
+
+
+def test_discovery_shows_each_what_it_may_find() -> None:
+    pasted = paste(ROOT / "docs" / "trust" / "discovery.md")
+    assert pasted.out.count("desk.orders ") == 1, "bob sees it, alice does not"
+    assert "nothing that 'bob' may find matches 'venue=*'" in pasted.err
+
+
+def test_the_key_centers_guide_leaves_the_realm_as_it_says() -> None:
+    state = Realm(paste(ROOT / "docs" / "trust" / "key-center.md").place / "market").state()
+    about = state.topic("orders")
+    assert (about.owner, about.epoch, about.parameters.key_bits) == ("owner", 2, 192)
+    assert state.subscription("bob-1").filter == "price > 100"
+
+
+def test_the_overlay_is_drawn_as_the_page_shows_it() -> None:
+    page = ROOT / "docs" / "trust" / "overlays.md"
+    (shown,) = [block.text for block in blocks(page) if block.text.startswith("deals: 2")]
+    assert shown.count("\n") == 8 and shown in paste(page).out
+    assert (paste(page).place / "market" / "overlay.svg").exists()
+
+
+def test_after_the_layered_walk(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a subscriber of the quickstart can do besides: in a program, and from Spark."""
+    pasted = paste(ROOT / "docs" / "layered-quickstart.md")
+    assert pasted.code == 0, pasted.err
+    assert pasted.out.count('"payload": "an apple"') == 1
+    monkeypatch.setenv("SEALCAST_UNLOCK_KEY", str(pasted.unlock_key))
+    realm = Realm(pasted.place / "market")
+    with Interests(realm, "quotes", "bob") as interests:
+        assert interests.cost("price > 100 AND symbol LIKE 'A%'").labels > 1
+    with open_subscriber(realm, "quotes", as_="bob", from_="0") as bob:
+        got = {event.payload: bob.interests.matching(event) for event in bob}
+    assert got == {b"hello": ["bob-1"], b"an apple": ["bob-1", "bob-2"], b"too dear": ["bob-1"]}
+    reading = spark.read.format("sealcast").options(realm=str(realm.paths.root), topic="quotes", **{"as": "alice"})
+    assert [row.payload for row in reading.load().collect()] == [b"hello"]
