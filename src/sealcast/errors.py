@@ -231,7 +231,9 @@ class MissingExtra(Unavailable):
 
     def __init__(self, package: str) -> None:
         extra = EXTRA_OF[package]
-        super().__init__(f"this needs {package}, which is not installed", hint=f"pip install 'sealcast[{extra}]'")
+        super().__init__(
+            f"this needs {_BRINGS[extra]}, which is not installed", hint=f"pip install 'sealcast[{extra}]'"
+        )
 
 
 #: Which extra brings a package, by the name that it is imported under (pyproject.toml, optional-dependencies).
@@ -245,6 +247,7 @@ EXTRA_OF: Final = {
     "matplotlib": "lab",
     "psycopg": "postgres",
 }
+_BRINGS: Final = {"spark": "Spark", "lab": "matplotlib", "postgres": "the PostgreSQL driver"}
 
 
 @contextmanager
@@ -256,7 +259,7 @@ def extras_named() -> Iterator[None]:
         package = (error.name or "").partition(".")[0]
         if package not in EXTRA_OF:
             raise
-        raise MissingExtra(package) from error
+        raise MissingExtra(package) from None
 
 
 # --- us ---------------------------------------------------------------------------------------

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.timeout(600)
-PASTED = [page for page in documents() if to_run(page) and page not in (README, TUTORIAL)]
+#: Pasted by tests of their own, which look at more of what comes out.
+ELSEWHERE = (README, TUTORIAL, ROOT / "examples" / "README.md")
+PASTED = [page for page in documents() if to_run(page) and page not in ELSEWHERE]
 
 #: What must be among the words that a document's blocks print, beside what its console blocks show themselves.
 PRINTS = {

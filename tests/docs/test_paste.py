@@ -53,7 +53,9 @@ def test_a_block_that_does_not_end_is_ended(tmp_path: Path, monkeypatch: pytest.
 
 
 def test_a_document_says_where_it_starts(tmp_path: Path) -> None:
-    first = page(tmp_path, "In a clone of this repository:\n~~~sh\nls Makefile\n! command -v sealcast\n~~~\n", "first.md")
+    first = page(
+        tmp_path, "In a clone of this repository:\n~~~sh\nls Makefile\n! command -v sealcast\n~~~\n", "first.md"
+    )
     assert paste(first).code == 0, paste(first).err
     second = page(tmp_path, "Continued from [the first](first.md).\n~~~sh\necho second\n~~~\n", "second.md")
     assert paste(second).out == "Makefile\nsecond\n"
