@@ -23,15 +23,19 @@ setup: $(READY)
 # The stamp makes repeated calls free; it is older than the lock file whenever a dependency changed.
 $(READY): pyproject.toml uv.lock $(if $(filter .tools/%,$(UV)),$(UV))
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if (3, 11) <= v < (3, 14) else "sealcast needs Python 3.11 to 3.13, and $(PYTHON) is %d.%d: make PYTHON=/path/to/python3.13 ..." % v)'
-	@UV_PYTHON_DOWNLOADS=never $(UV) sync --frozen --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
+	@UV_PYTHON_DOWNLOADS=never $(UV) sync --frozen --all-extras --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	@touch $@
 
 .tools/bin/uv:
 	@$(PYTHON) -m venv .tools
 	@.tools/bin/pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)"
 
+# The last line is the next one to type; README.md shows the same one, and a test compares them.
 demo: $(READY)
 	@$(BIN)/sealcast demo
+	@echo
+	@echo "Next, in this directory, type:"
+	@echo ". .venv/bin/activate && sealcast init market"
 
 test: lint postgres
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder

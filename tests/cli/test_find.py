@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import shutil
 from pathlib import Path
-
-import pytest
 
 from sealcast.control.discovery import embedded
 from sealcast.control.discovery.advertisements import What
@@ -15,35 +11,11 @@ from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.trust.deployment import Realm
 from tests.cli.shell import sealcast
 
-GUIDE = Path(__file__).parents[2] / "docs" / "trust" / "discovery.md"
-
 
 def found(*arguments: str) -> list[str]:
     result = sealcast("topic", "find", *arguments, "--json")
     assert result.code == 0, result.err
     return [each["topic"] for each in result.document["topics"]]
-
-
-def test_the_guide_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Typed as it stands there, in this process: a new one for each command would cost a minute."""
-    (session,) = re.findall(r"^```sh\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SEALCAST_REALM", raising=False)
-    out, err = "", ""
-    for line in filter(None, session.replace(" && ", "\n").splitlines()):
-        match shlex.split(line, comments=True):
-            case ["cd", directory]:
-                monkeypatch.chdir(directory)
-            case ["echo", text, ">", file]:
-                Path(file).write_text(text)
-            case ["sealcast", *arguments]:
-                done = sealcast(*arguments)
-                assert done.code == 0, done.err
-                out, err = out + done.out, err + done.err
-            case other:
-                raise AssertionError(other)
-    assert out.count("desk.orders ") == 1, "bob sees it, alice does not"
-    assert '"venue": "NYSE"' in out and "nothing that 'bob' may find matches 'venue=*'" in err
 
 
 def test_find_advertise_withdraw(home: Path) -> None:

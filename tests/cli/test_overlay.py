@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import shlex
-import textwrap
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -184,21 +182,3 @@ def test_a_compromised_root_is_replaced_at_once(layered: Path) -> None:
     assert all(broker["key"] for broker in after["brokers"])
     assert set(after["roots"]) <= set(done("topic", "show", "deals", "--json").document["brokers"])
     assert "quotes" in done("check").out
-
-
-def test_what_the_page_says_to_type_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    page = (Path(__file__).parents[2] / "docs" / "trust" / "overlays.md").read_text()
-    (session,) = re.findall(r"^```sh\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SEALCAST_REALM", raising=False)
-    said = ""
-    for line in session.splitlines():
-        if line.startswith("echo "):
-            (tmp_path / "market" / "deals.json").write_text(shlex.split(line)[1])
-            continue
-        said += done(*shlex.split(line.partition("&&")[0], comments=True)[1:]).out
-        if "&& cd market" in line:
-            monkeypatch.chdir(tmp_path / "market")
-    shown = textwrap.dedent("\n".join(re.findall(r"^    (?:deals: 2|publishers|[ └├│]).*$", page, re.MULTILINE)))
-    assert shown.count("\n") == 7 and shown in said
-    assert (tmp_path / "market" / "overlay.svg").exists()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 import signal
 from pathlib import Path
 
@@ -17,31 +15,6 @@ from sealcast.trust.tokens.token import TokenReason
 from tests.cli.shell import sealcast, spawn
 
 GUIDE = Path(__file__).parents[2] / "docs" / "trust" / "key-center.md"
-
-
-def test_the_guide_does_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.delenv("SEALCAST_REALM", raising=False)
-    (session,) = re.findall(r"^```sh\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    out = ""
-    for line in filter(None, session.splitlines()):
-        if made := re.fullmatch(r"echo '(.*)' > (\S+)", line):
-            Path(made[2]).write_text(made[1])
-            continue
-        command, _, directory = line.partition(" && cd ")
-        name, *arguments = shlex.split(command)
-        assert name == "sealcast"
-        done = sealcast(*arguments)
-        assert done.code == 0, f"{line}: {done.err}"
-        out += done.out
-        if directory:
-            monkeypatch.chdir(directory)
-    assert "topic 'orders' registered with 'center': 'owner' decides who may use it" in out
-    assert "taken by this realm" in out and "key-center" in out
-    state = Realm(tmp_path / "market").state()
-    about = state.topic("orders")
-    assert (about.owner, about.epoch, about.parameters.key_bits) == ("owner", 2, 192)
-    assert state.subscription("bob-1").filter == "price > 100"
 
 
 def test_the_guides_numbers_are_those_of_the_code() -> None:

@@ -1,110 +1,102 @@
-"""What the documents say to type works when it is typed: every code block of README and docs runs."""
+"""What the documents say to type works when it is typed: every fenced block of every document."""
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
+import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from sealcast.clients.layered.interests import Interests
+
+from sealcast import Realm, open_subscriber
+from tests.docs.paste import ROOT, RUN, SHOWN, as_said, blocks, documents, paste, to_run
+from tests.docs.test_first_steps import README, TUTORIAL
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)#]+)\)")
-DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "src").rglob("*.md"))]
+pytestmark = pytest.mark.timeout(600)
+#: Pasted by tests of their own, which look at more of what comes out.
+ELSEWHERE = (README, TUTORIAL, ROOT / "examples" / "README.md")
+PASTED = [page for page in documents() if to_run(page) and page not in ELSEWHERE]
+
+#: What must be among the words that a document's blocks print, beside what its console blocks show themselves.
+PRINTS = {
+    "docs/spark.md": ["IBM 118.50 nyse", "1 row in the stream"],
+    "docs/trust/authority.md": ["Serial Number: 01", '"name": "Sealcast authority 3"'],
+    "docs/trust/discovery.md": ['"venue": "NYSE"'],
+    "docs/trust/key-center.md": [
+        "topic 'orders' registered with 'center': 'owner' decides who may use it",
+        "taken by this realm",
+        "key-center",
+    ],
+    "docs/group-keys.md": ["choose ", "keys a subscriber", "different groups"],
+}
 
 
-def blocks(document: Path, language: str) -> list[str]:
-    found = [text for kind, text in BLOCK.findall(document.read_text()) if kind == language]
-    assert found, f"{document} has no {language} block"
-    return found
+def name(document: Path) -> str:
+    return str(document.relative_to(ROOT))
 
 
-def test_the_readmes_ten_lines(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    (lines,) = blocks(ROOT / "README.md", "python")
-    assert len([line for line in lines.splitlines() if line and not line.startswith("from")]) <= 10
-    exec(compile(lines, "README.md", "exec"), {})  # noqa: S102  (our own README)
-    assert capsys.readouterr().out == "nyse 118.00\n"
+@pytest.mark.parametrize("document", PASTED, ids=name)
+def test_every_block_works_when_it_is_pasted(document: Path) -> None:
+    pasted = paste(document)
+    assert pasted.code == 0, pasted.err
+    for command, shown, printed in pasted.said:
+        assert as_said(printed) == as_said(shown), command
+    wanted = PRINTS.get(name(document), [])
+    assert [text for text in wanted if pasted.out.count(text) < wanted.count(text)] == []
 
 
-def test_the_readmes_shell_session(tmp_path: Path) -> None:
-    commands, session = blocks(ROOT / "README.md", "sh")
-    assert [line.split("#")[0].strip() for line in commands.splitlines()] == ["make demo", "make test"]
-    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
-    environment = {**os.environ, "PATH": path}
-    environment.pop("SEALCAST_REALM", None)
-    done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", session],
-        cwd=tmp_path,
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert '"payload": "hello"' in done.stdout
-    assert '"price": "118.50"' in done.stdout
-    (said,) = blocks(ROOT / "README.md", "console")
-    for command, shown in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", said, re.MULTILINE):
-        got = subprocess.run(
-            ["bash", "-c", command],
-            cwd=tmp_path / "market",
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=True,
-        )
-        assert as_said(got.stdout) == as_said(shown), command
+@pytest.mark.parametrize("document", documents(), ids=name)
+def test_every_block_says_whether_it_is_to_be_typed(document: Path) -> None:
+    assert {block.tag for block in blocks(document)} <= {*RUN, *SHOWN}
 
 
-def as_said(output: str) -> list[str]:
-    """What a command says, whenever and wherever it was said."""
-    return [re.sub(r"\d+", "0", re.sub(r"\S*/market/|─+", "", line)).rstrip() for line in output.splitlines()]
+def test_what_must_be_printed_names_documents_that_exist() -> None:
+    assert set(PRINTS) <= {name(document) for document in PASTED}
 
 
-def test_the_spark_guide(spark: SparkSession, tmp_path: Path) -> None:
-    from sealcast import Realm, Schema
-
-    realm = Realm.create(tmp_path / "realm")
-    attributes = [{"name": "symbol", "type": "string"}, {"name": "price", "type": "decimal", "step": "0.01"}]
-    realm.create_topic("ticks", Schema.from_json({"attributes": attributes}))
-    realm.enrol_many(["nyse", "alice"])
-    realm.subscribe("ticks", "alice", "symbol = 'IBM' AND price < 120")
-    known: dict[str, object] = {"realm": str(realm.paths.root), "checkpoint": str(tmp_path / "checkpoint")}
-    for block in blocks(ROOT / "docs" / "spark.md", "python"):
-        exec(compile(block, "docs/spark.md", "exec"), known)  # noqa: S102  (our own guide)
+def test_several_brokers_deliver_each_event_once() -> None:
+    """The first event reaches alice and bob, the second alice, who has moved."""
+    pasted = paste(ROOT / "docs" / "trust" / "brokers.md")
+    events = [json.loads(line) for line in pasted.out.splitlines() if line.startswith("{")]
+    assert [event["position"] for event in events] == ["1/0/0", "1/0/0", "0/0/0"]
+    assert {event["payload"] for event in events} == {"to everyone"}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda d: str(d.relative_to(ROOT)))
-def test_links_lead_somewhere(document: Path) -> None:
-    for target in LINK.findall(document.read_text()):
-        if "://" not in target:
-            assert (document.parent / target).exists(), f"{document.name} links to {target}"
+def test_discovery_shows_each_what_it_may_find() -> None:
+    pasted = paste(ROOT / "docs" / "trust" / "discovery.md")
+    assert pasted.out.count("desk.orders ") == 1, "bob sees it, alice does not"
+    assert "nothing that 'bob' may find matches 'venue=*'" in pasted.err
 
 
-def test_the_admission_table_of_the_documents_is_the_one_of_the_code() -> None:
-    from sealcast.model import Reason
+def test_the_key_centers_guide_leaves_the_realm_as_it_says() -> None:
+    state = Realm(paste(ROOT / "docs" / "trust" / "key-center.md").place / "market").state()
+    about = state.topic("orders")
+    assert (about.owner, about.epoch, about.parameters.key_bits) == ("owner", 2, 192)
+    assert state.subscription("bob-1").filter == "price > 100"
 
-    text = (ROOT / "docs" / "path.md").read_text()
-    told = re.findall(r"^\| (\d+) \| `([a-z-]+)` \|", text, re.MULTILINE)
-    assert told == [(str(number), str(reason)) for number, reason in enumerate(Reason, start=1)]
+
+def test_the_overlay_is_drawn_as_the_page_shows_it() -> None:
+    page = ROOT / "docs" / "trust" / "overlays.md"
+    (shown,) = [block.text for block in blocks(page) if block.text.startswith("deals: 2")]
+    assert shown.count("\n") == 8 and shown in paste(page).out
+    assert (paste(page).place / "market" / "overlay.svg").exists()
 
 
-def test_files_that_the_documents_name_exist() -> None:
-    for name in ("path.md", "threat-model.md"):
-        for path in re.findall(r"`((?:\w+/)+(?:\w+\.py)?)`", (ROOT / "docs" / name).read_text()):
-            if path.startswith("tests/"):
-                assert (ROOT / path).exists(), f"{name} names {path}"
-            elif not path.startswith(("secrets/", "entities/")):
-                assert (ROOT / "src" / "sealcast" / path).exists(), f"{name} names {path}"
+def test_after_the_layered_walk(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a subscriber of the quickstart can do besides: in a program, and from Spark."""
+    pasted = paste(ROOT / "docs" / "layered-quickstart.md")
+    assert pasted.code == 0, pasted.err
+    assert pasted.out.count('"payload": "an apple"') == 1
+    monkeypatch.setenv("SEALCAST_UNLOCK_KEY", str(pasted.unlock_key))
+    realm = Realm(pasted.place / "market")
+    with Interests(realm, "quotes", "bob") as interests:
+        assert interests.cost("price > 100 AND symbol LIKE 'A%'").labels > 1
+    with open_subscriber(realm, "quotes", as_="bob", from_="0") as bob:
+        got = {event.payload: bob.interests.matching(event) for event in bob}
+    assert got == {b"hello": ["bob-1"], b"an apple": ["bob-1", "bob-2"], b"too dear": ["bob-1"]}
+    reading = spark.read.format("sealcast").options(realm=str(realm.paths.root), topic="quotes", **{"as": "alice"})
+    assert [row.payload for row in reading.load().collect()] == [b"hello"]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
-import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -241,16 +239,6 @@ def test_the_command(spark: object, market: Market) -> None:
     chosen = Choice("simple", Setting(SUBSCRIBERS, **simple["parameters"]), 0)
     assert simple["encryptions"] == round(tried(chosen, work).encryptions, 3)
     assert simple["handouts"] == round(handed(chosen, work).per_event, 3)
-
-
-def test_what_the_documents_say_to_type(spark: object, market: Market, monkeypatch: pytest.MonkeyPatch) -> None:
-    document = Path(__file__).parents[2] / "docs" / "group-keys.md"
-    (block,) = re.findall(r"^```sh\n(.*?)^```$", document.read_text(), re.MULTILINE | re.DOTALL)
-    monkeypatch.chdir(market.schema.parent)
-    program, *arguments = shlex.split(block.replace("\\\n", " "))
-    result = sealcast(*arguments, "--quick")
-    assert program == "sealcast" and result.code == 0, result.err
-    assert "choose " in result.out and "keys a subscriber" in result.out and "different groups" in result.out
 
 
 @pytest.mark.parametrize(

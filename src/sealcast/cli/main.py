@@ -24,7 +24,7 @@ import typer
 from typer.core import TyperGroup
 
 from sealcast.cli import talk
-from sealcast.errors import SealcastError
+from sealcast.errors import SealcastError, extras_named
 
 
 class Command(NamedTuple):
@@ -150,7 +150,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Libraries that find no handler write to the terminal, which is the user's: what matters, commands say themselves.
     logging.getLogger().addHandler(logging.NullHandler())
     try:
-        app(given, prog_name="sealcast")
+        with extras_named():
+            app(given, prog_name="sealcast")
     except SealcastError as error:
         talk.refuse(error, as_json="--json" in given)
         sys.exit(1)

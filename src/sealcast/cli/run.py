@@ -53,11 +53,11 @@ def run(
         state.topic(name)
     if node is not None:
         state.broker_number(node)
-    talk.note("starting Spark ...")
     from sealcast.pipeline.metrics import Metrics
     from sealcast.pipeline.run import run as run_pipeline
     from sealcast.pipeline.session import session
 
+    talk.note("starting Spark ...")
     begin, metrics, shown = time.monotonic(), Metrics(), _Shown()
     with ExitStack() as held:
         if prometheus is not None:

@@ -30,7 +30,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final
 
-from sealcast.errors import SealcastError, Unavailable
+from sealcast.errors import SealcastError, Unavailable, extras_named
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.vault import keyfile, unlock
 
@@ -387,7 +387,8 @@ def _size(size: int) -> str:
 
 if __name__ == "__main__":
     try:
-        answer = _small_job()
+        with extras_named():
+            answer = _small_job()
     except SealcastError as error:
         answer = error.as_json()
     sys.stdout.write(json.dumps(answer))

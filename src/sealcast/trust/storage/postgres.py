@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, bindparam, create_engine, text
 from sqlalchemy.pool import NullPool
 
-from sealcast.errors import DiskFull, Locked, Misuse, SealcastError, Unavailable
+from sealcast.errors import DiskFull, Locked, Misuse, SealcastError, Unavailable, extras_named
 from sealcast.trust.storage import schema
 from sealcast.trust.storage.address import ENVIRONMENT, Server
 from sealcast.trust.storage.trouble import BUSY_SECONDS, damaged
@@ -62,7 +62,7 @@ class PostgresDatabase:
         arguments: dict[str, Any] = {"application_name": "sealcast"}
         if self._server.parameter("connect_timeout") is None:
             arguments["connect_timeout"] = CONNECT_SECONDS
-        try:
+        with extras_named():
             return create_engine(
                 self._server.url,
                 poolclass=NullPool,
@@ -71,10 +71,6 @@ class PostgresDatabase:
                 hide_parameters=True,
                 use_native_hstore=False,
             )
-        except ImportError:
-            raise Unavailable(
-                f"the driver for {self.shown} is not installed", hint="pip install 'sealcast[postgres]'"
-            ) from None
 
     def begin_making(self, connection: Connection) -> None:
         connection.execute(_TURN_TO_MAKE, {"application": schema.APPLICATION_ID})

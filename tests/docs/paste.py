@@ -1,0 +1,164 @@
+"""Pastes the fenced blocks of a document into a fresh shell, from where a reader of that document stands.
+
+    ```sh         commands, pasted as they are; each must succeed
+    ```console    `$ command`, and what it prints: the words are compared, numbers and directories may differ
+    ```python     Python; blocks that follow each other without another kind between are one program
+
+All blocks of a document run one after another in one shell. The shell starts in an empty directory with `sealcast` on
+its path, unless the document says otherwise, in words that its readers see too:
+
+    In a clone of this repository ...       starts in a clone, with nothing on the path but what the system has
+    Continued from [another](FILE.md) ...   the blocks of that document come first
+
+Whatever is an illustration and not to be typed has another tag.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from pathlib import Path
+from tempfile import mkdtemp
+from typing import Final
+
+ROOT: Final = Path(__file__).parents[2]
+BIN: Final = Path(sys.executable).parent
+#: A reader who waits longer for a page to end gives up.
+SECONDS: Final = 280
+RUN: Final = ("sh", "console", "python")
+#: Tags of blocks that are read, not typed. `cases`, `schema` and `example` are run by the tests of their own rooms.
+SHOWN: Final = ("text", "cases", "schema", "example")
+
+_FENCE: Final = re.compile(r"^( *)```(\S*)\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
+_SAID: Final = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
+_IN_A_CLONE: Final = re.compile(r"^In a clone of this repository\b", re.MULTILINE)
+_CONTINUED: Final = re.compile(r"^Continued from \[[^]]*\]\(([^)#]+)\)", re.MULTILINE)
+#: What a fresh shell inherits. Everything else, and above all what the tests set for themselves, stays outside.
+_INHERITED: Final = ("LANG", "LC_ALL", "TERM", "TMPDIR", "JAVA_HOME", "USER", "LOGNAME", "SHELL")
+
+
+@dataclass(frozen=True)
+class Block:
+    """One fenced block: its tag and its text."""
+
+    tag: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Pasted:
+    """What came out of a document's blocks."""
+
+    place: Path
+    code: int
+    out: str
+    err: str
+    #: Each command of a console block, with what the document shows and what was printed.
+    said: tuple[tuple[str, str, str], ...]
+
+    @property
+    def unlock_key(self) -> Path:
+        """What the shell's user locks its private keys with."""
+        return self.place.parent / ".config" / "sealcast" / "unlock.key"
+
+
+def blocks(document: Path) -> list[Block]:
+    """All fenced blocks of a document, whatever their tag."""
+    return [Block(tag, text) for _, tag, text in _FENCE.findall(document.read_text())]
+
+
+def documents() -> list[Path]:
+    """Every document that a reader may paste from."""
+    rooms = (ROOT / "docs", ROOT / "examples", ROOT / "src")
+    return [
+        ROOT / "README.md",
+        ROOT / "CONTRIBUTING.md",
+        *(page for room in rooms for page in sorted(room.rglob("*.md"))),
+    ]
+
+
+def to_run(document: Path) -> list[Block]:
+    """The blocks that are typed, those of the document that it continues first."""
+    before = _CONTINUED.search(document.read_text())
+    earlier = to_run((document.parent / before[1]).resolve()) if before else []
+    return earlier + [block for block in blocks(document) if block.tag in RUN]
+
+
+def in_a_clone(document: Path) -> bool:
+    text = document.read_text()
+    before = _CONTINUED.search(text)
+    return in_a_clone((document.parent / before[1]).resolve()) if before else _IN_A_CLONE.search(text) is not None
+
+
+@cache
+def paste(document: Path) -> Pasted:
+    """Runs the document's blocks. Once for each process: several tests may look at what came out."""
+    home = Path(mkdtemp(prefix="sealcast-docs-"))
+    place = home / "here"
+    place.mkdir()
+    path = os.environ["PATH"].split(os.pathsep)
+    if in_a_clone(document):
+        _stand_in_for_a_clone(place)
+        path = [entry for entry in path if Path(entry) != BIN]
+    else:
+        path = [str(BIN), *path]
+    mark = secrets.token_hex(8)  # separates what the blocks print; no document can contain it
+    script = home / "pasted.sh"
+    script.write_text("\n".join(_script(to_run(document), mark)))
+    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    shell = subprocess.Popen(
+        ["bash", "--noprofile", "--norc", "-euo", "pipefail", script],
+        cwd=place,
+        env={**inherited, "HOME": str(home), "PATH": os.pathsep.join(path)},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, err = shell.communicate(timeout=SECONDS)
+    except subprocess.TimeoutExpired:
+        os.killpg(shell.pid, signal.SIGKILL)
+        out, err = shell.communicate()
+        err += f"\nthe blocks did not end within {SECONDS} s"
+    return Pasted(place, shell.returncode, out.replace(mark, ""), err, tuple(_answers(to_run(document), out, mark)))
+
+
+def _stand_in_for_a_clone(place: Path) -> None:
+    """A clone as `git clone` and `make setup` leave it, and what a reader makes in it does not land in ours."""
+    for entry in ROOT.iterdir():
+        (place / entry.name).symlink_to(entry)
+
+
+def _script(typed: list[Block], mark: str) -> Iterator[str]:
+    for tag, same in groupby(typed, key=lambda block: block.tag):
+        texts = [block.text for block in same]
+        if tag == "sh":
+            yield from texts
+        elif tag == "python":
+            yield f"python - <<'{mark}'\n{''.join(texts)}{mark}"
+        else:
+            for command, _ in (found for text in texts for found in _SAID.findall(text)):
+                yield f"echo {mark}\n{command}\necho {mark}"
+
+
+def _answers(typed: list[Block], out: str, mark: str) -> Iterator[tuple[str, str, str]]:
+    commands = [found for block in typed if block.tag == "console" for found in _SAID.findall(block.text)]
+    # Before each command and after it there is a mark: every second piece is what one printed.
+    printed = out.split(f"{mark}\n")[1::2]
+    for (command, shown), answer in zip(commands, printed, strict=False):
+        yield command, shown, answer
+
+
+def as_said(output: str) -> list[str]:
+    """What a command says, whenever and wherever it was said."""
+    return [re.sub(r"\d+", "0", re.sub(r"\S*/market/|─+", "", line)).rstrip() for line in output.splitlines()]
