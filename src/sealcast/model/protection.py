@@ -4,6 +4,7 @@ A topic has one of these values for good. What differs between protections is co
 (`protections.port`); what the realm's rules must know of each is written here, as facts, so that nobody compares names.
 
     Endpoint    the end-point broker reads events and seals each for its group (papers 000, 004)
+    Payload     brokers read attributes and match; only readers open payloads, under a key of the epoch (paper 004)
     Layered     a tree of brokers routes what none of them can read (paper 001)
 """
 
@@ -15,6 +16,8 @@ from typing import Any, ClassVar, Final
 
 from sealcast.errors import Misuse, ParameterRejected
 
+#: Of one step: a frame holds several events of the largest size all the same.
+MAX_PAD: Final = 65_536
 MIN_LAYERS: Final = 2
 MAX_LAYERS: Final = 16
 #: Prime-order groups to encrypt in, by their names; the curve is some hundred times as fast as the others.
@@ -34,6 +37,11 @@ class Protection:
     overlay: ClassVar[bool] = False
     #: Frames number messages, publishers' rates count events.
     messages_per_event: ClassVar[int] = 1
+    #: Everyone who may publish or read holds a key of the epoch that brokers do not have: who loses a right is cut off by
+    #: a new epoch, at once.
+    readers_hold_key: ClassVar[bool] = False
+    #: Brokers that read see payloads, too: filters may ask about them.
+    payloads_seen: ClassVar[bool] = True
     #: What other protections can do and this one cannot, with the reason: refused by name, never left out silently.
     lacks: ClassVar[Mapping[str, str]] = {}
 
@@ -50,6 +58,11 @@ class Protection:
         """Its settings, in words; empty where there are none."""
         return ""
 
+    @property
+    def hidden(self) -> frozenset[str]:
+        """Attributes that even brokers that read do not see: no filter can ask about them."""
+        return frozenset()
+
     def to_json(self) -> dict[str, Any]:
         """Its settings."""
         return asdict(self)
@@ -59,6 +72,42 @@ class Protection:
 class Endpoint(Protection):
     name = "endpoint"
     brokers_read = True
+
+
+@dataclass(frozen=True, slots=True)
+class Payload(Protection):
+    """Filters are enforced by brokers here, not by mathematics: whoever may read opens every payload it gets hold of."""
+
+    name = "payload"
+    brokers_read = True
+    readers_hold_key = True
+    payloads_seen = False
+    lacks = {  # noqa: RUF012  (a ClassVar of the base)
+        "readers": "everyone who may read holds the key of every event, so that a publisher cannot narrow who opens one",
+        "replay": "its brokers cannot open past events to seal them once more",
+    }
+
+    #: Attributes that publishers seal with the payload.
+    sealed_attributes: tuple[str, ...] = ()
+    #: Sealed events have lengths in steps of so many bytes; 0 shows each event's own.
+    pad: int = 0
+
+    def __post_init__(self) -> None:
+        # JSON has lists.
+        object.__setattr__(self, "sealed_attributes", tuple(self.sealed_attributes))
+        if not all(isinstance(name, str) and name for name in self.sealed_attributes):
+            raise ParameterRejected("sealed_attributes", "sealed attributes are names of attributes")
+        if isinstance(self.pad, bool) or not isinstance(self.pad, int) or not 0 <= self.pad <= MAX_PAD:
+            raise ParameterRejected("pad", f"a step of padding has 0 to {MAX_PAD} bytes, not {self.pad!r}")
+
+    @property
+    def hidden(self) -> frozenset[str]:
+        return frozenset(self.sealed_attributes)
+
+    @property
+    def summary(self) -> str:
+        sealed = f"sealed attributes {', '.join(self.sealed_attributes)}" if self.sealed_attributes else ""
+        return "; ".join(filter(None, (sealed, f"lengths in steps of {self.pad} bytes" if self.pad else "")))
 
 
 @dataclass(frozen=True, slots=True)

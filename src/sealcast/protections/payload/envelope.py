@@ -1,0 +1,75 @@
+"""What a publisher seals for readers, and what it shows to brokers instead.
+
+    message  = the event's record as brokers see it: without payload and sealed attributes; in the payload's place
+    envelope = boot (16 bytes) | number (8) | commitment (32) | ciphertext
+    inside   = the event's whole record, with the very salt of the message | 0x80 | 0x00 ... up to a multiple of `pad`
+
+Brokers admit and match the message, and hand on the envelope alone. A reader opens the envelope, makes the message out
+of what is inside, and verifies that its publisher signed just that message: so what brokers matched is what it reads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from sealcast.errors import CannotOpen
+from sealcast.model.schema import Value
+from sealcast.primitives.aead import COMMITMENT_BYTES, TAG_BYTES
+from sealcast.wire.frame import BOOT_BYTES
+from sealcast.wire.layout import RECORD_AT
+from sealcast.wire.records import RecordCodec
+
+NUMBER_BYTES: Final = 8
+_HEAD: Final = BOOT_BYTES + NUMBER_BYTES
+#: What an envelope takes beside the record, its padding not counted.
+OVERHEAD: Final = _HEAD + COMMITMENT_BYTES + TAG_BYTES + 1
+_END: Final = b"\x80"
+#: Brokers see no content type: it stands inside.
+CONTENT_TYPE: Final = "application/octet-stream"
+
+
+@dataclass(frozen=True, slots=True)
+class Envelope:
+    """One event, sealed for readers."""
+
+    boot: bytes
+    number: int
+    commitment: bytes
+    ciphertext: bytes
+
+    def to_bytes(self) -> bytes:
+        return b"".join((self.boot, self.number.to_bytes(NUMBER_BYTES, "big"), self.commitment, self.ciphertext))
+
+    @classmethod
+    def parse(cls, data: bytes) -> Envelope:
+        """CannotOpen for what is too short to be one."""
+        if len(data) <= OVERHEAD:
+            raise CannotOpen(f"a sealed event has more than {OVERHEAD} bytes, not {len(data)}")
+        number = int.from_bytes(data[BOOT_BYTES:_HEAD], "big")
+        body = _HEAD + COMMITMENT_BYTES
+        return cls(data[:BOOT_BYTES], number, data[_HEAD:body], data[body:])
+
+
+def padded(record: bytes, step: int) -> bytes:
+    """A record with its end marked, and zeros behind that up to a multiple of `step`."""
+    marked = record + _END
+    return marked + bytes(-len(marked) % max(1, step))
+
+
+def unpadded(inside: bytes) -> bytes:
+    """The record again; CannotOpen when nothing marks its end."""
+    record, marked, rest = inside.rpartition(_END)
+    if not marked or rest.strip(b"\0"):
+        raise CannotOpen("the end of the record inside is not marked")
+    return record
+
+
+def shown(
+    codec: RecordCodec, values: Mapping[str, Value], hidden: frozenset[str], record: bytes, sealed: bytes
+) -> bytes:
+    """The message that brokers see of an event whose whole record is `record`, with its envelope."""
+    visible = {name: None if name in hidden else value for name, value in values.items()}
+    (message,) = codec.encode([visible], [sealed], CONTENT_TYPE, record[1:RECORD_AT])
+    return message
