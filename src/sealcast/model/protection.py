@@ -37,8 +37,8 @@ class Protection:
     overlay: ClassVar[bool] = False
     #: Frames number messages, publishers' rates count events.
     messages_per_event: ClassVar[int] = 1
-    #: Everyone who may publish or read holds a key of the epoch that brokers do not have: who loses a right is cut off by
-    #: a new epoch, at once.
+    #: Everyone who may publish or read holds a key of the epoch that brokers do not have. So who loses a right is cut
+    #: off by a new epoch, at once.
     readers_hold_key: ClassVar[bool] = False
     #: Brokers that read see payloads, too: filters may ask about them.
     payloads_seen: ClassVar[bool] = True
@@ -76,14 +76,14 @@ class Endpoint(Protection):
 
 @dataclass(frozen=True, slots=True)
 class Payload(Protection):
-    """Filters are enforced by brokers here, not by mathematics: whoever may read opens every payload it gets hold of."""
+    """Brokers enforce filters here, mathematics does not: whoever may read opens every payload that it gets hold of."""
 
     name = "payload"
     brokers_read = True
     readers_hold_key = True
     payloads_seen = False
     lacks = {  # noqa: RUF012  (a ClassVar of the base)
-        "readers": "everyone who may read holds the key of every event, so that a publisher cannot narrow who opens one",
+        "readers": "everyone who may read holds the key of every event: no publisher can narrow who opens one",
         "replay": "its brokers cannot open past events to seal them once more",
     }
 
@@ -95,9 +95,9 @@ class Payload(Protection):
     def __post_init__(self) -> None:
         # JSON has lists.
         object.__setattr__(self, "sealed_attributes", tuple(self.sealed_attributes))
-        if not all(isinstance(name, str) and name for name in self.sealed_attributes):
-            raise ParameterRejected("sealed_attributes", "sealed attributes are names of attributes")
-        if isinstance(self.pad, bool) or not isinstance(self.pad, int) or not 0 <= self.pad <= MAX_PAD:
+        if not all(self.sealed_attributes):
+            raise ParameterRejected("sealed_attributes", "a sealed attribute has a name")
+        if type(self.pad) is not int or not 0 <= self.pad <= MAX_PAD:
             raise ParameterRejected("pad", f"a step of padding has 0 to {MAX_PAD} bytes, not {self.pad!r}")
 
     @property
