@@ -152,7 +152,7 @@ def test_a_topics_key_is_no_pair_key() -> None:
     state = realm(center=center, broker=broker)
     one, holder = state.topic("one"), state.entity(broker.name)
     keys = center.topic_keys(one)
-    topic_key, pair_key = keys.for_broker(one, holder), keys.for_entity(one, holder)
+    topic_key, pair_key = keys.for_broker(one, holder), keys.for_entity(one, holder, reads=True)
     crossed = apply_all(state, [replace(topic_key, sealed=pair_key.sealed), replace(pair_key, sealed=topic_key.sealed)])
     with pytest.raises(CannotOpen):
         broker.topic_keys(crossed, one)
@@ -164,7 +164,7 @@ def test_only_the_owner_opens_its_pair_key_and_only_in_its_place() -> None:
     alice, bob, center = Identity.generate("alice"), Identity.generate("bob"), CenterSecrets.generate()
     state = realm(alice, bob, center=center)
     keys = center.topic_keys(state.topic("one"))
-    issued = keys.for_entity(state.topic("one"), state.entity("alice"))
+    issued = keys.for_entity(state.topic("one"), state.entity("alice"), reads=True)
     good = apply_all(state, [issued])
     assert alice.pair_key(good, "one") == keys.pair_key("alice")
     # Somebody else's keys, the same bytes for another topic, and for another entity: none opens.

@@ -27,10 +27,10 @@ from sealcast.control.center.requests import Challenge, Credentials, Proof, Want
 from sealcast.control.correspondence import Correspondent
 from sealcast.errors import CannotOpen, FrameRejected, Rejected, TokenRejected, Unavailable
 from sealcast.log import files
-from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
+from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
-from sealcast.trust.keys.topic_keys import PAIR_KEY_INFO, place
+from sealcast.trust.keys.topic_keys import EntityKeys, open_entity_keys
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.tokens import claims
@@ -143,15 +143,16 @@ class Wallet(Unpicklable):
         raise Rejected(f"center {center!r} challenges {self.name!r} again and again", hint="do the clocks agree?")
 
     def pair_key(self, held: Held, epoch: int | None = None) -> Secret:
-        """The pair key of an epoch (the token's, unless another is named), opened with the entity's own key."""
+        """The key of an epoch (the token's, unless another is named) that the entity shares with brokers."""
+        return self.topic_keys(held, epoch).pair
+
+    def topic_keys(self, held: Held, epoch: int | None = None) -> EntityKeys:
+        """All that it was given for an epoch, opened with the entity's own key."""
         epoch = held.epoch if epoch is None else epoch
         sealed = held.given.pair_keys.get(epoch)
         if sealed is None:
             raise CannotOpen(f"no key of topic {held.topic!r} (epoch {epoch}) was given to {self.name!r}")
-        opened = self.identity.kem.open(sealed, PAIR_KEY_INFO, place(held.claims.topic, epoch, self.name))
-        if len(opened) != KEY_BYTES:
-            raise CannotOpen(f"the key of topic {held.topic!r} that was given to {self.name!r} has the wrong size")
-        return Secret(opened)
+        return open_entity_keys(self.identity.kem, sealed, held.claims.topic, epoch, self.name)
 
     @property
     def correspondent(self) -> Correspondent:

@@ -1,4 +1,4 @@
-"""Whether brokers see all that a filter asks about: some protections keep attributes, or payloads, out of their sight."""
+"""Whether brokers see all that a filter asks about: some protections hide attributes or payloads from them."""
 
 from __future__ import annotations
 

@@ -159,7 +159,7 @@ class Rules(Unpicklable):
             case requests.AUTHORISE:
                 return self._authorise(Authorise.from_bytes(body), who, state, now_us)
             case requests.DEAUTHORISE:
-                return self._deauthorise(Deauthorise.from_bytes(body), who, state)
+                return self._deauthorise(Deauthorise.from_bytes(body), who, state, now_us)
             case requests.ROTATE:
                 return self._rotate(Rotate.from_bytes(body), who, state, now_us)
             case requests.CREDENTIALS:
@@ -226,12 +226,15 @@ class Rules(Unpicklable):
         changes = (grant, *keys, *renewals)
         return Decision(_done(state.version + len(changes)), changes, known)
 
-    def _deauthorise(self, wanted: Deauthorise, who: Entity, state: RealmState) -> Decision:
+    def _deauthorise(self, wanted: Deauthorise, who: Entity, state: RealmState, now_us: int) -> Decision:
         self._owned(wanted.topic, who, state)
         revoke = Revoke(wanted.topic, wanted.entity, tuple(sorted(wanted.rights)))
         after = apply(state, revoke)
         same = state.terms_of(wanted.topic, wanted.entity) == after.terms_of(wanted.topic, wanted.entity)
-        return Decision(_done(state.version)) if same else Decision(_done(after.version), (revoke,))
+        if same:
+            return Decision(_done(state.version))
+        changes = (revoke, *self._issuer.rekeying(state, after, wanted.entity, now_us))
+        return Decision(_done(state.version + len(changes)), changes)
 
     def _rotate(self, wanted: Rotate, who: Entity, state: RealmState, now_us: int) -> Decision:
         about = self._owned(wanted.topic, who, state)

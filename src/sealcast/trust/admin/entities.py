@@ -48,7 +48,7 @@ class EntityAdministration(Handle):
             topics = issuer.for_newcomer(state)
             changes = self._enrolments(state, authority, names, (Role.ENTITY,), self._keys_of, lifetime_us)
             made = [Entity(c.name, c.verify_key, c.kem_public) for c in changes if isinstance(c, EnrolEntity)]
-            return [*changes, *(keys.for_entity(topic, who) for who in made for topic, keys in topics)]
+            return [*changes, *(keys.for_entity(topic, who, reads=True) for who in made for topic, keys in topics)]
 
         after = self.registry.transact(decide)
         return [after.entity(name) for name in names]

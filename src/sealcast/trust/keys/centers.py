@@ -64,4 +64,5 @@ class CenterSecrets(Unpicklable):
                 f"{self.name!r} manages the topic since epoch {topic.center_since}"
             )
         key = kdf.derive(self._master, b"topic key", topic.id, epoch.to_bytes(8, "big"))
-        return TopicKeys(topic.id, epoch, key)
+        content = kdf.derive(self._master, b"content key", topic.id, epoch.to_bytes(8, "big"))
+        return TopicKeys(topic.id, epoch, key, content)

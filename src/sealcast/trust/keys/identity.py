@@ -13,11 +13,11 @@ from typing import Any, Final
 from sealcast.errors import CannotOpen, Corrupt, Misuse, NotFound
 from sealcast.primitives import p256
 from sealcast.primitives.hpke import KemKey
-from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
+from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.sign import SigningKey
 from sealcast.trust.certificates.certificate import PublicKeys
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.keys.topic_keys import PAIR_KEY_INFO, place
+from sealcast.trust.keys.topic_keys import EntityKeys, open_entity_keys
 from sealcast.trust.realm.changes import EnrolEntity
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.vault import keyfile
@@ -92,8 +92,8 @@ class Identity(Unpicklable):
         """The public half, as a change; without a certificate, which a founded realm asks for."""
         return EnrolEntity(self.name, bytes(self.signer.verify_key), self.kem.public, roles or (Role.ENTITY,))
 
-    def pair_key(self, state: RealmState, topic: str, epoch: int | None = None) -> Secret:
-        """Its pair key for a topic (of the current epoch, unless another is named), opened with its own key."""
+    def topic_keys(self, state: RealmState, topic: str, epoch: int | None = None) -> EntityKeys:
+        """Its keys for a topic (of the current epoch, unless another is named), opened with its own key."""
         about = state.topic(topic)
         epoch = about.epoch if epoch is None else epoch
         sealed = state.pair_key(topic, epoch, self.name)
@@ -103,12 +103,13 @@ class Identity(Unpicklable):
                 hint=f"the administrator issues one with: sealcast grant {topic} {self.name} publish subscribe",
             )
         try:
-            opened = self.kem.open(sealed, PAIR_KEY_INFO, place(about.id, epoch, self.name))
+            return open_entity_keys(self.kem, sealed, about.id, epoch, self.name)
         except CannotOpen:
             raise CannotOpen(
                 f"the key of topic {topic!r} that was issued to {self.name!r} does not open with the keys in its file",
                 hint="the file belongs to another enrolment of that name, or the registry was altered",
             ) from None
-        if len(opened) != KEY_BYTES:
-            raise CannotOpen(f"the key of topic {topic!r} that was issued to {self.name!r} has the wrong size")
-        return Secret(opened)
+
+    def pair_key(self, state: RealmState, topic: str, epoch: int | None = None) -> Secret:
+        """The one that it shares with brokers."""
+        return self.topic_keys(state, topic, epoch).pair

@@ -17,8 +17,16 @@ from sealcast.trust.keys import minting
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.layout import FIRST_BROKER, Layout
-from sealcast.trust.realm.changes import Access, Change, Credential, PublishPairKey, RenewSubscription, RotateTopic
-from sealcast.trust.realm.machine import apply
+from sealcast.trust.realm.changes import (
+    Access,
+    Change,
+    Credential,
+    PublishPairKey,
+    RenewSubscription,
+    Right,
+    RotateTopic,
+)
+from sealcast.trust.realm.machine import apply, apply_all
 from sealcast.trust.realm.state import Entity, RealmState
 from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 
@@ -36,10 +44,10 @@ class Issuer(Unpicklable):
         center: CenterSecrets = self.center(topic.center)
         return center.topic_keys(topic, epoch)
 
-    def pair_keys(self, topic: Topic, entities: Iterable[Entity]) -> Iterator[PublishPairKey]:
+    def pair_keys(self, state: RealmState, topic: Topic, entities: Iterable[Entity]) -> Iterator[PublishPairKey]:
         """For the topic's current epoch."""
         keys = self.keys(topic)
-        return (keys.for_entity(topic, entity) for entity in entities)
+        return (keys.for_entity(topic, entity, reads=_reads(state, topic, entity.name)) for entity in entities)
 
     def for_newcomer(self, state: RealmState) -> list[tuple[Topic, TopicKeys]]:
         """The keys of topics that let in everyone who is enrolled."""
@@ -50,14 +58,14 @@ class Issuer(Unpicklable):
         """For those among `names` who have none in the current epoch."""
         about = state.topic(topic)
         without = [n for n in sorted(set(names)) if state.pair_key(topic, about.epoch, n) is None]
-        return list(self.pair_keys(about, map(state.entity, without))) if without else []
+        return list(self.pair_keys(state, about, map(state.entity, without))) if without else []
 
     def opening(self, state: RealmState, topic: str, at_us: int) -> list[Change]:
         """What an epoch begins with: its key for the brokers that serve the topic, pair keys for all who may."""
         about = state.topic(topic)
         keys = self.keys(about)
         brokers = [keys.for_broker(about, broker) for broker in _serving(state, about)]
-        return [*brokers, *(keys.for_entity(about, entity) for entity in state.entitled(topic, at_us))]
+        return [*brokers, *self.pair_keys(state, about, state.entitled(topic, at_us))]
 
     def credential(self, state: RealmState, topic: str, subscriber: str, at_us: int) -> Credential:
         """A token to subscribe with, signed by the topic's center."""
@@ -101,6 +109,17 @@ class Issuer(Unpicklable):
         after = apply(state, rotate)
         return [rotate, *self.opening(after, topic, at_us), *self.renewals(after, topic, at_us)]
 
+    def rekeying(self, before: RealmState, after: RealmState, entity: str, at_us: int) -> list[Change]:
+        """What follows from a change of an entity's rights where readers hold a key: a new epoch, at once, on topics
+        of which it holds a key that is no longer the one for its rights. Elsewhere nothing does."""
+        changes: list[Change] = []
+        for name, found in before.topics.items():
+            holds = before.pair_key(name, found.topic.epoch, entity) is not None
+            kinds = [_key_for(state, found.topic, entity) for state in (before, after)]
+            if found.topic.protection.readers_hold_key and holds and kinds[0] != kinds[1]:
+                changes += self.rotation(apply_all(after, changes), name, at_us)
+        return changes
+
     def service(self, state: RealmState, topic: str, broker: str) -> list[Change]:
         """What a broker that is to serve the topic lacks: the keys of this epoch, and of the one that has its grace."""
         about, who = state.topic(topic), state.entity(broker)
@@ -112,6 +131,15 @@ class Issuer(Unpicklable):
         epochs = range(max(FIRST_EPOCH, about.center_since, about.epoch - 1), about.epoch + 1)
         lacking = [epoch for epoch in epochs if state.topic_key(topic, epoch, broker) is None]
         return [self.keys(about, epoch).for_broker(about, who) for epoch in lacking]
+
+
+def _reads(state: RealmState, topic: Topic, entity: str) -> bool:
+    return Right.SUBSCRIBE in state.terms_of(topic.name, entity)
+
+
+def _key_for(state: RealmState, topic: Topic, entity: str) -> bool | None:
+    """Whether the key for an entity's rights reads; None when it is to have none."""
+    return _reads(state, topic, entity) if state.terms_of(topic.name, entity) else None
 
 
 def _serving(state: RealmState, topic: Topic) -> list[Entity]:

@@ -4,14 +4,20 @@ The topic's key center makes it, out of a secret of its own, and hands it to the
 follow the pair keys, one for each entity, which the center hands to these entities, and the root of all keys that the
 broker makes for the content itself. So an entity knows its own pair key; a broker knows the topics that it serves, in
 the epochs in which it served them; and the center knows all of its topics.
+
+On some topics (`Protection.readers_hold_key`) publishers seal for readers under a content key, which does not follow
+from the topic's key: the center makes it apart and hands it, beside the pair key, to whoever may read. Who may only
+publish gets a key of its own that follows from it. No broker gets either.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from sealcast.errors import CannotOpen, Misuse
 from sealcast.primitives import hpke, kdf
-from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.primitives.hpke import KemKey
+from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import PublishPairKey, PublishTopicKey
 
@@ -22,6 +28,8 @@ if TYPE_CHECKING:
 #: What a sealed key is for: part of what HPKE binds, so that it opens as nothing else.
 TOPIC_KEY_INFO: Final = b"sealcast topic key"
 PAIR_KEY_INFO: Final = b"sealcast pair key"
+#: Before a content key: whether it opens everyone's events, or seals its holder's own.
+_READS, _PUBLISHES = b"\x01", b"\x02"
 
 
 def place(topic_id: bytes, epoch: int, name: str) -> bytes:
@@ -38,15 +46,62 @@ def at_broker(secret: Secret, broker: str) -> Secret:
     return secret if broker == FIRST_BROKER else kdf.derive(secret, b"at broker", broker.encode())
 
 
+class ContentKey(Unpicklable):
+    """What seals and opens events for readers: the content key of an epoch, or one publisher's own part of it."""
+
+    __slots__ = ("_secret", "reads")
+
+    def __init__(self, secret: Secret, *, reads: bool) -> None:
+        self._secret = secret
+        #: Whether it opens everyone's events, or seals those of one publisher only.
+        self.reads = reads
+
+    def of_publisher(self, name: str) -> Secret:
+        """What a publisher's boot keys start from; who holds a publisher's own key has just that."""
+        return kdf.derive(self._secret, b"publisher", name.encode()) if self.reads else self._secret
+
+    def for_publisher(self, name: str) -> ContentKey:
+        """What somebody gets who may publish and not read."""
+        return ContentKey(self.of_publisher(name), reads=False)
+
+    def to_bytes(self) -> bytes:
+        """To be sealed, and for nothing else."""
+        return (_READS if self.reads else _PUBLISHES) + self._secret.reveal()
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> ContentKey:
+        if len(data) != 1 + KEY_BYTES or data[:1] not in (_READS, _PUBLISHES):
+            raise CannotOpen("what came beside a pair key is no content key")
+        return cls(Secret(data[1:]), reads=data[:1] == _READS)
+
+
+class EntityKeys(NamedTuple):
+    """What one entity was handed for one topic and epoch."""
+
+    pair: Secret
+    content: ContentKey | None
+
+
+def open_entity_keys(kem: KemKey, sealed: bytes, topic_id: bytes, epoch: int, name: str) -> EntityKeys:
+    """By the entity that they were sealed to; CannotOpen for anybody else, or when they were altered."""
+    opened = kem.open(sealed, PAIR_KEY_INFO, place(topic_id, epoch, name))
+    if len(opened) < KEY_BYTES:
+        raise CannotOpen(f"the key of a topic that was issued to {name!r} has the wrong size")
+    content = ContentKey.from_bytes(opened[KEY_BYTES:]) if len(opened) > KEY_BYTES else None
+    return EntityKeys(Secret(opened[:KEY_BYTES]), content)
+
+
 class TopicKeys(Unpicklable):
     """What center and brokers share for one topic and epoch. It stays in the process that opened it."""
 
-    __slots__ = ("_key", "epoch", "topic_id")
+    __slots__ = ("_content", "_key", "epoch", "topic_id")
 
-    def __init__(self, topic_id: bytes, epoch: int, key: Secret) -> None:
+    def __init__(self, topic_id: bytes, epoch: int, key: Secret, content: Secret | None = None) -> None:
+        """`content` is the content key, which the topic's center knows and no broker."""
         self.topic_id = topic_id
         self.epoch = epoch
         self._key = key
+        self._content = content
 
     def pair_key(self, entity: str) -> Secret:
         """The key that the brokers and `entity` share."""
@@ -60,11 +115,17 @@ class TopicKeys(Unpicklable):
         """The root of the content and group keys that a broker makes."""
         return at_broker(kdf.derive(self._key, b"content root"), broker)
 
-    def for_entity(self, topic: Topic, entity: Entity) -> PublishPairKey:
-        """The entity's pair key, sealed to it alone: a change ready for the registry."""
-        at = place(self.topic_id, self.epoch, entity.name)
-        sealed = hpke.seal(entity.kem_public, self.pair_key(entity.name).reveal(), PAIR_KEY_INFO, at)
-        return PublishPairKey(topic.name, self.epoch, entity.name, sealed)
+    def for_entity(self, topic: Topic, entity: Entity, *, reads: bool) -> PublishPairKey:
+        """The entity's keys, sealed to it alone: a change ready for the registry. `reads` says whether it may read."""
+        at, keys = place(self.topic_id, self.epoch, entity.name), self.pair_key(entity.name).reveal()
+        if topic.protection.readers_hold_key:
+            if self._content is None:
+                raise Misuse(f"only the center of topic {topic.name!r} hands out its content key")
+            content = ContentKey(self._content, reads=True)
+            keys += (content if reads else content.for_publisher(entity.name)).to_bytes()
+        return PublishPairKey(
+            topic.name, self.epoch, entity.name, hpke.seal(entity.kem_public, keys, PAIR_KEY_INFO, at)
+        )
 
     def for_broker(self, topic: Topic, broker: Entity) -> PublishTopicKey:
         """The topic's key itself, sealed to one broker."""
