@@ -14,7 +14,7 @@ from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.catalog import ALGORITHMS, Setting, make
 from sealcast.groupkeys.handed import DELIVERED
-from sealcast.groupkeys.interface import GroupKey, KeyPlan, Planner, check
+from sealcast.groupkeys.interface import GroupKey, KeyPlan, Planner
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.groupkeys.plans import assign
 from sealcast.model import Position
@@ -22,6 +22,7 @@ from sealcast.pipeline.run import run_batch
 from sealcast.protections.endpoint import memory
 from sealcast.protections.endpoint.audit import Audit
 from sealcast.wire.sealed import SealedPiece
+from tests.groupkeys.security import check
 from tests.pipeline.crowd import TOPIC, Crowd, Pool
 
 if TYPE_CHECKING:

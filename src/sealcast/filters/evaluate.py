@@ -59,28 +59,17 @@ def worth(operand: Operand, event: Event) -> Value:
 # --- conditions ---------------------------------------------------------------------------------
 
 
-# The loops stand in the functions, not in helpers with generators: two Python frames a level of the tree, no more.
+# The loop stands in the function, not in a helper with a generator: two Python frames a level of the tree, no more.
 
 
-def _and(node: tree.And, event: Event) -> bool | None:
-    """False if one is false, else unknown if one is unknown."""
-    result: bool | None = True
+def _junction(node: tree.And | tree.Or, event: Event) -> bool | None:
+    """AND is false if one item is false, OR is true if one is true; else they are unknown if one is unknown."""
+    decisive = type(node) is tree.Or
+    result: bool | None = not decisive
     for item in node.items:
         truth = holds(item, event)
-        if truth is False:
-            return False
-        if truth is None:
-            result = None
-    return result
-
-
-def _or(node: tree.Or, event: Event) -> bool | None:
-    """True if one is true, else unknown if one is unknown."""
-    result: bool | None = False
-    for item in node.items:
-        truth = holds(item, event)
-        if truth is True:
-            return True
+        if truth is decisive:
+            return decisive
         if truth is None:
             result = None
     return result
@@ -146,8 +135,8 @@ def _xpath(node: tree.XPath, event: Event) -> bool | None:
 
 
 _CONDITIONS: Final[dict[type, Callable[[Any, Event], bool | None]]] = {
-    tree.And: _and,
-    tree.Or: _or,
+    tree.And: _junction,
+    tree.Or: _junction,
     tree.Not: lambda node, event: invert(holds(node.operand, event)),
     tree.Truth: _truth,
     tree.Compare: lambda node, event: compare(node.op, worth(node.left, event), worth(node.right, event)),

@@ -50,41 +50,34 @@ def warnings(condition: Condition, schema: Schema) -> tuple[Warned, ...]:
     return tuple(Warned(f"no event can match this part: {why}", at) for at, why in dead if why is not None)
 
 
-def impossible(condition: Condition, schema: Schema) -> str | None:
-    """Why the condition is true of no event of the schema; None if it may be."""
-    if isinstance(condition, tree.Or):
-        reasons = [impossible(item, schema) for item in condition.items]
-        return next(iter(reasons)) if all(reason is not None for reason in reasons) else None
-    wanted: dict[str, _Wanted] = {}
-    for item in _conjuncts(condition):
-        if isinstance(item, tree.Or):
-            reason = impossible(item, schema)
-            if reason is not None:
-                return reason
+def impossible(condition: Condition, schema: Schema, *, wanted: bool = True) -> str | None:
+    """Why the condition is true of no event of the schema (or false, where that is wanted); None if it may be."""
+    asked: dict[str, _Wanted] = {}
+    for item, sought in _conjuncts(condition, wanted):
+        if isinstance(item, tree.And | tree.Or):
+            reasons = [impossible(part, schema, wanted=sought) for part in item.items]
+            if all(reason is not None for reason in reasons):
+                return reasons[0]
         elif not any(isinstance(node, _READS) for node, _ in walk(item)):
-            if evaluate(item, {}) is not True:
+            if evaluate(item, {}) is not sought:
                 return "it asks for what is never true"
         else:
-            for name, op, value in _demands(item):
-                wanted.setdefault(name, _Wanted(schema.by_name[name])).narrow(op, value)
-    return next((reason for w in wanted.values() if (reason := w.contradiction()) is not None), None)
+            for name, op, value in _demands(item, sought):
+                asked.setdefault(name, _Wanted(schema.by_name[name])).narrow(op, value)
+    return next((reason for w in asked.values() if (reason := w.contradiction()) is not None), None)
 
 
-def _conjuncts(condition: Condition) -> Iterator[Condition]:
-    """What must all be true for the condition to be: ANDs opened, NOTs pushed inwards where that loses nothing."""
+def _conjuncts(condition: Condition, wanted: bool) -> Iterator[tuple[Condition, bool]]:
+    """What must all be true, or false, for the condition to be: NOTs are pushed inwards, and what is left of AND and
+    OR are alternatives."""
     match condition:
-        case tree.And(items):
+        case tree.Not(inner):
+            yield from _conjuncts(inner, not wanted)
+        case tree.And(items) | tree.Or(items) if isinstance(condition, tree.And) is wanted:
             for item in items:
-                yield from _conjuncts(item)
-        case tree.Not(tree.Not(inner)):
-            yield from _conjuncts(inner)
-        case tree.Not(tree.Or(items)):
-            for item in items:
-                yield from _conjuncts(tree.Not(item, item.at))
-        case tree.Not(tree.And(items)):
-            yield tree.Or(tuple(tree.Not(item, item.at) for item in items), condition.at)
+                yield from _conjuncts(item, wanted)
         case _:
-            yield condition
+            yield condition, wanted
 
 
 #: What a demand may ask beside a comparison.
@@ -92,40 +85,26 @@ _NULL: Final = "null"
 _PRESENT: Final = "present"
 
 
-def _demands(item: Condition) -> Iterator[tuple[str, Comparison | str, Any]]:
-    """(attribute, comparison or _NULL or _PRESENT, constant) for what the item demands of single attributes."""
+def _demands(item: Condition, wanted: bool) -> Iterator[tuple[str, Comparison | str, Any]]:
+    """(attribute, comparison or _NULL or _PRESENT, constant) for what the item, true or false, demands of one."""
     match item:
         case tree.Compare(op, tree.Name(name), tree.Literal(value)):
-            yield name, op, value
+            yield name, op if wanted else _OPPOSITE[op], value
         case tree.Compare(op, tree.Literal(value), tree.Name(name)):
-            yield name, MIRRORED[op], value
-        case tree.Not(tree.Compare(op, tree.Name(name), tree.Literal(value))):
-            yield name, _OPPOSITE[op], value
-        case tree.Not(tree.Compare(op, tree.Literal(value), tree.Name(name))):
-            yield name, _OPPOSITE[MIRRORED[op]], value
-        case tree.Between(tree.Name(name), tree.Literal(low), tree.Literal(high), False):
+            yield name, MIRRORED[op if wanted else _OPPOSITE[op]], value
+        case tree.Between(tree.Name(name), tree.Literal(low), tree.Literal(high), negated) if negated is not wanted:
             yield name, Comparison.GE, low
             yield name, Comparison.LE, high
-        case tree.In(tree.Name(name), items, False) if all(isinstance(i, tree.Literal) for i in items):
+        case tree.In(tree.Name(name), items, False) if wanted and all(isinstance(i, tree.Literal) for i in items):
             yield name, Comparison.EQ, tuple(i.value for i in items if isinstance(i, tree.Literal))
         case tree.Truth(tree.Name(name)):
-            yield name, Comparison.EQ, True
-        case tree.Not(tree.Truth(tree.Name(name))):
-            yield name, Comparison.EQ, False
+            yield name, Comparison.EQ, wanted
         case tree.IsNull(tree.Name(name), negated):
-            yield name, _PRESENT if negated else _NULL, None
-        case tree.Not(tree.IsNull(tree.Name(name), negated)):
-            yield name, _NULL if negated else _PRESENT, None
-        case (
-            tree.Like(tree.Name(name))
-            | tree.PathMatch(name)
-            | tree.Regex(name)
-            | tree.In(tree.Name(name))
-            | tree.Between(tree.Name(name))
-        ):
+            yield name, _PRESENT if negated is wanted else _NULL, None
+        case tree.Like(tree.Name(name)) | tree.In(tree.Name(name)) | tree.Between(tree.Name(name)):
             yield name, _PRESENT, None
-        case _:
-            return
+        case tree.PathMatch(name) | tree.Regex(name):
+            yield name, _PRESENT, None
 
 
 class _Wanted:

@@ -28,7 +28,8 @@ DECIMAL_CONTEXT: Final = Context(prec=100, Emin=-9_999, Emax=9_999, traps=[Inval
 #: Whole numbers beyond this many bits are NULL: nobody's attribute, and multiplication must not grow without end.
 MAX_INT_BITS: Final = 4_096
 
-_ORDER: Final[dict[Comparison, Callable[[Any, Any], bool]]] = {
+#: Of two values, or of two columns of them.
+ORDER: Final[dict[Comparison, Callable[[Any, Any], Any]]] = {
     Comparison.EQ: operator.eq,
     Comparison.NE: operator.ne,
     Comparison.LT: operator.lt,
@@ -70,7 +71,8 @@ def compare(op: Comparison, left: Value, right: Value) -> Truth:
             return False
     elif isinstance(left, bool) and op is not Comparison.EQ and op is not Comparison.NE:
         return False
-    return _ORDER[op](left, right)
+    answer: bool = ORDER[op](left, right)
+    return answer
 
 
 def number(value: Value) -> Number | None:

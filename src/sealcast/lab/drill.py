@@ -89,23 +89,23 @@ def drill(
     path = realm.paths.root / "compromises" / f"{realm.state().entity(name).name}.json"
     ensure_center(realm, name, center)
     loot, kept = _steal(realm, name), _read(path)
-    planned = [each.topic for each in compromise.plan(realm.state(), name, center).topics] if kept is None else []
-    topics: list[str] = planned if kept is None else kept["topics"]
-    asked: list[str] = matrix.others(realm, topics, name, others) if kept is None else kept["others"]
-    before = matrix.attempts(realm, asked, topics, loot) if kept is None else _matrix(kept["before"])
-    body = {"format": FORMAT, "topics": topics, "others": asked, "before": _plain(before), "after": None}
+    continued = kept is not None and kept["after"] is None
     if kept is None:
-        _write(path, body)
+        planned = [each.topic for each in compromise.plan(realm.state(), name, center).topics]
+        asked = matrix.others(realm, planned, name, others)
+        seen = _plain(matrix.attempts(realm, asked, planned, loot))
+        kept = {"format": FORMAT, "topics": planned, "others": asked, "before": seen, "after": None}
+        _write(path, kept)
     response = respond(realm, name, cause=cause, center=center)
-    topics += [each.topic for each in response.plan.topics if each.topic not in topics]
-    report = Report(name, response, tuple(topics), before=before, untried=loot is None)
-    report.continued = kept is not None and kept["after"] is None
+    topics: list[str] = list(dict.fromkeys((*kept["topics"], *(each.topic for each in response.plan.topics))))
+    before = _matrix(kept["before"])
+    report = Report(name, response, tuple(topics), before=before, untried=loot is None, continued=continued)
     for topic in _served(realm, topics, name):
         report.resealed += _reseal(topic, name, spark, spark_above)
     if Role.BROKER in realm.state().entity(name).roles:
         report.moved = moves.rehome(realm, name)
-    report.after = matrix.attempts(realm, asked, topics, loot)
-    _write(path, body | {"after": _plain(report.after)})
+    report.after = matrix.attempts(realm, kept["others"], topics, loot)
+    _write(path, kept | {"topics": topics, "after": _plain(report.after)})
     return report
 
 

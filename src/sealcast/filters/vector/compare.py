@@ -10,20 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sealcast.filters.tree import Comparison
+from sealcast.filters.values import ORDER
 from sealcast.filters.vector.axes import Bools
 from sealcast.filters.vector.batch import Batch, Rows
 from sealcast.filters.vector.operands import Column, aligned, both, either
 from sealcast.model.schema import Type
 
 _EXACT_DOUBLE: Final = 2**53
-_ORDER: Final[dict[Comparison, Callable[[Any, Any], Any]]] = {
-    Comparison.EQ: np.equal,
-    Comparison.NE: np.not_equal,
-    Comparison.LT: np.less,
-    Comparison.LE: np.less_equal,
-    Comparison.GT: np.greater,
-    Comparison.GE: np.greater_equal,
-}
 _TEXT_ORDER: Final[dict[Comparison, Callable[[Any, Any], Any]]] = {
     Comparison.EQ: pc.equal,
     Comparison.NE: pc.not_equal,
@@ -49,18 +42,18 @@ def compared(
         return _texts(op, a, b, batch, rows), known, hard
     if a.type is Type.BOOL and op not in (Comparison.EQ, Comparison.NE):
         return false, known, hard
-    return _ORDER[op](a.values, b.values), known, hard
+    return ORDER[op](a.values, b.values), known, hard
 
 
 def _numbers(op: Comparison, a: Column, b: Column, hard: Bools | None) -> tuple[Bools, Bools | None]:
     if a.type is b.type is Type.FLOAT:
-        return _ORDER[op](a.values, b.values), hard
+        return ORDER[op](a.values, b.values), hard
     if Type.FLOAT in (a.type, b.type):
         return _mixed(op, a, b, hard)
     scale = max(a.scale, b.scale)
     left, hard = aligned(a, scale, hard)
     right, hard = aligned(b, scale, hard)
-    return _ORDER[op](left, right), hard
+    return ORDER[op](left, right), hard
 
 
 def _mixed(op: Comparison, a: Column, b: Column, hard: Bools | None) -> tuple[Bools, Bools | None]:
@@ -68,7 +61,7 @@ def _mixed(op: Comparison, a: Column, b: Column, hard: Bools | None) -> tuple[Bo
     whole = b if a.type is Type.FLOAT else a
     # Below, not up to: 2**53 + 1 has already become 2**53 here.
     easy = (np.abs(whole.values.astype(np.float64)) < _EXACT_DOUBLE) & (whole.scale == 0)
-    true = _ORDER[op](a.values.astype(np.float64), b.values.astype(np.float64))
+    true = ORDER[op](a.values.astype(np.float64), b.values.astype(np.float64))
     return true, hard if easy.all() else either(hard, ~easy)
 
 

@@ -23,7 +23,7 @@ that shares of the whole are smaller than here.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import repeat
 from typing import Final
 
@@ -239,11 +239,14 @@ def run(quick: bool, told: Told) -> Report:
 
 def report(times: Times, quick: bool) -> Report:
     rows = [_row(leg, times) for leg in times]
-    return Report(NAME, rows, True, _notes(rows, quick), [*_by_payload(rows), _by_encryptions(rows)])
+    panels = [
+        *(_panel(f"{party}, one encryption", "payload", times, party=party, encryptions=1) for party in PARTIES),
+        _panel(f"broker, {PAYLOAD} bytes", "encryptions", times, party="broker", payload=PAYLOAD),
+    ]
+    return Report(NAME, rows, True, _notes(times, quick), panels)
 
 
 def _row(leg: Leg, times: Times) -> Row:
-    plain = next(t for other, t in times.items() if _alike(leg, other) and other.step == BASE)
     return {
         "step": leg.step,
         "party": leg.party,
@@ -251,20 +254,25 @@ def _row(leg: Leg, times: Times) -> Row:
         "encryptions": leg.encryptions,
         "measured": round(1 / times[leg], 1),
         "microseconds": round(1e6 * times[leg], 3),
-        "of_integrity": round(plain / times[leg], 4),
+        "of_integrity": round(_of_integrity(leg, times), 4),
         "agrees": None,
     }
 
 
-def _alike(one: Leg, other: Leg) -> bool:
-    return (one.party, one.payload, one.encryptions) == (other.party, other.payload, other.encryptions)
+def _of_integrity(leg: Leg, times: Times) -> float:
+    return times[replace(leg, step=BASE)] / times[leg]
 
 
-def _notes(rows: Sequence[Row], quick: bool) -> list[str]:
+def _those(times: Times, **fields: object) -> list[Leg]:
+    """The points that have these values in these fields."""
+    return [leg for leg in times if all(getattr(leg, name) == value for name, value in fields.items())]
+
+
+def _notes(times: Times, quick: bool) -> list[str]:
     told = ["the paper prints no numbers for this: it is what it leaves to the future"]
-    for party, count in (*zip(PARTIES, repeat(1)), ("broker", max(_numbers(rows, "encryptions")))):
-        here = [r for r in rows if (r["party"], r["payload"], r["encryptions"]) == (party, PAYLOAD, count)]
-        shares = ", ".join(f"{r['step']} {float(str(r['of_integrity'])):.0%}" for r in here if r["step"] != BASE)
+    for party, count in (*zip(PARTIES, repeat(1)), ("broker", max(leg.encryptions for leg in times))):
+        here = _those(times, party=party, payload=PAYLOAD, encryptions=count)
+        shares = ", ".join(f"{leg.step} {_of_integrity(leg, times):.0%}" for leg in here if leg.step != BASE)
         about = f", {count} encryption{'' if count == 1 else 's'} an event" if party == "broker" else ""
         told.append(f"{party}, {PAYLOAD} bytes{about}: of the throughput with AES-GCM alone, {shares}")
     told.append(
@@ -277,26 +285,10 @@ def _notes(rows: Sequence[Row], quick: bool) -> list[str]:
     return told
 
 
-def _numbers(rows: Sequence[Row], name: str) -> list[int]:
-    return sorted({int(str(row[name])) for row in rows})
-
-
-def _by_payload(rows: Sequence[Row]) -> list[Panel]:
-    alone = [row for row in rows if row["encryptions"] == 1]
-    return [
-        _panel(f"{party}, one encryption", "payload", "bytes of payload", [r for r in alone if r["party"] == party])
-        for party in PARTIES
-    ]
-
-
-def _by_encryptions(rows: Sequence[Row]) -> Panel:
-    here = [row for row in rows if row["party"] == "broker" and row["payload"] == PAYLOAD]
-    return _panel(f"broker, {PAYLOAD} bytes", "encryptions", "encryptions an event", here)
-
-
-def _panel(title: str, x: str, x_label: str, rows: Sequence[Row]) -> Panel:
+def _panel(title: str, x: str, times: Times, **fields: object) -> Panel:
+    label = {"payload": "bytes of payload", "encryptions": "encryptions an event"}[x]
     lines = []
     for step in STEPS:
-        mine = sorted((float(str(r[x])), float(str(r["measured"]))) for r in rows if r["step"] == step)
+        mine = sorted((float(getattr(leg, x)), 1 / times[leg]) for leg in _those(times, step=step, **fields))
         lines.append(Line(step, [at for at, _ in mine], [y for _, y in mine]))
-    return Panel(title, x_label, "events a second of one core", lines, log_x=True, log_y=True)
+    return Panel(title, label, "events a second of one core", lines, log_x=True, log_y=True)
