@@ -27,7 +27,7 @@ from sealcast.lab import market
 from sealcast.lab.attacks import RATES, Attack, Cast, Insider, attacks, outdated
 from sealcast.lab.market import Ticks
 from sealcast.log.embedded import EmbeddedTopic
-from sealcast.log.mailbox import TopicReader
+from sealcast.log.piece_reader import sealed_reader
 from sealcast.model import OpenedEvent, Position
 from sealcast.model.subscription import Subscription
 from sealcast.pipeline.metrics import Batch
@@ -288,7 +288,7 @@ class Day:
         state = self._realm.state()
         topic, tried, opened = state.topic(TOPIC), 0, 0
         openers: dict[int, Opener] = {}
-        reader = TopicReader(self._realm.paths.topic(TOPIC).root)
+        reader = sealed_reader(self._realm.paths.topic(TOPIC).root)
         for index in range(reader.ledger.end()):
             for ref in reader.record(index).entry.pieces:
                 piece = reader.piece(ref)

@@ -28,13 +28,13 @@ from sealcast.control.wallet import Wallet
 from sealcast.errors import CannotOpen, FrameRejected, Misuse, NotFound, Rejected, Unavailable
 from sealcast.groupkeys.interface import PairKey
 from sealcast.log.port import Record
+from sealcast.log.replays import READER_SLOT
 from sealcast.model.stages import Ruled
 from sealcast.primitives import aead
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.endpoint.open import Opener
-from sealcast.protections.endpoint.recalled import READER_SLOT
 from sealcast.protections.endpoint.sealer import EndpointSealer
 from sealcast.protections.frames import FrameSealer
 from sealcast.trust.certificates.roles import Role
