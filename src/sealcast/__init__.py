@@ -28,8 +28,8 @@ from sealcast.errors import extras_named
 
 if TYPE_CHECKING:
     from sealcast.clients.publisher import Publisher as Publisher
+    from sealcast.clients.realm import Realm as Realm
     from sealcast.clients.subscriber import Subscriber as Subscriber
-    from sealcast.clients.subscribing import open_subscriber as open_subscriber
     from sealcast.errors import CannotOpen as CannotOpen
     from sealcast.errors import EventRejected as EventRejected
     from sealcast.errors import FilterRejected as FilterRejected
@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from sealcast.model import Position as Position
     from sealcast.model import Schema as Schema
     from sealcast.pipeline.run import run as run
-    from sealcast.trust.deployment import Realm as Realm
     from sealcast.trust.realm.changes import Right as Right
 
 #: Every public name and where it is.
@@ -52,13 +51,12 @@ _NAMES = {
     "OpenedEvent": "model",
     "Position": "model",
     "Publisher": "clients.publisher",
-    "Realm": "trust.deployment",
+    "Realm": "clients.realm",
     "Rejected": "errors",
     "Right": "trust.realm.changes",
     "Schema": "model",
     "SealcastError": "errors",
     "Subscriber": "clients.subscriber",
-    "open_subscriber": "clients.subscribing",
     "run": "pipeline.run",
 }
 __all__ = sorted(_NAMES)

@@ -12,10 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from sealcast.clients.layered_subscriber import LayeredSubscriber
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
-from sealcast.clients.subscribing import open_subscriber
 from sealcast.errors import CannotOpen, Corrupt, EventRejected, FilterRejected, Misuse, NotFound, Rejected
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
@@ -106,7 +104,7 @@ class World:
         """Everyone has exactly the truth, from each publisher in its order; how much that was."""
         total = 0
         for name, truth in self.truth.items():
-            with LayeredSubscriber(self.realm, "quotes", name, from_=0) as reader:
+            with Subscriber(self.realm, "quotes", name, from_=0) as reader:
                 events = list(reader)
             for publisher in {p for p, _ in truth} | {e.publisher for e in events}:
                 mine = [e.payload for e in events if e.publisher == publisher]
@@ -193,7 +191,7 @@ def test_a_cursor_is_durable_and_from_leaves_it_alone(realm: Realm) -> None:
     with Publisher(realm, "quotes", "nyse") as out:
         positions = out.publish([Event({"price": n}, str(n).encode()) for n in range(6)])
     pump(realm, "quotes")
-    with LayeredSubscriber(realm, "quotes", "alice") as reader:
+    with Subscriber(realm, "quotes", "alice") as reader:
         assert reader.lag() == 6
         assert [e.payload for e in reader.poll(2)] == [b"0", b"1"]
         mark = reader.handed_out
@@ -201,20 +199,21 @@ def test_a_cursor_is_durable_and_from_leaves_it_alone(realm: Realm) -> None:
         reader.ack(mark)
         assert reader.lag() == 4
     for place, first in ((0, b"0"), ("4", b"4"), (positions[3], b"3")):
-        with LayeredSubscriber(realm, "quotes", "alice", from_=place) as reader:
+        with Subscriber(realm, "quotes", "alice", from_=place) as reader:
             assert reader.poll(1)[0].payload == first
-    with LayeredSubscriber(realm, "quotes", "alice", from_="end") as reader:
+    with Subscriber(realm, "quotes", "alice", from_="end") as reader:
         assert reader.poll() == []
-    with LayeredSubscriber(realm, "quotes", "alice") as reader:
+    with Subscriber(realm, "quotes", "alice") as reader:
         got = list(reader)
         assert [(e.payload, e.position, e.sequence) for e in got] == [
             (str(n).encode(), positions[n], n) for n in range(2, 6)
         ]
-        assert reader.interests.matching(got[0]) == ["alice-1"]
         reader.ack()
+    with Interests(realm, "quotes", "alice") as interests:
+        assert interests.matching(got[0]) == ["alice-1"]
     with pytest.raises(NotFound, match="6 deliveries so far"):
-        LayeredSubscriber(realm, "quotes", "alice", from_=7)
-    with LayeredSubscriber(realm, "quotes", "alice") as reader:
+        Subscriber(realm, "quotes", "alice", from_=7)
+    with Subscriber(realm, "quotes", "alice") as reader:
         assert reader.lag() == 0 and reader.poll() == []
 
 
@@ -233,7 +232,7 @@ def test_a_right_that_ends_and_comes_back(tmp_path: Path) -> None:
     realm.revoke("quotes", "alice", [Right.SUBSCRIBE])
     publish(realm, b"2")
     with pytest.raises(Rejected, match="may not subscribe"):
-        LayeredSubscriber(realm, "quotes", "alice")
+        Subscriber(realm, "quotes", "alice")
     assert not list(refresh_all(realm))
     realm.grant("quotes", "alice", [Right.SUBSCRIBE])
     assert [name for _, name, _ in refresh_all(realm)] == ["alice"] and not list(refresh_all(realm))
@@ -242,7 +241,7 @@ def test_a_right_that_ends_and_comes_back(tmp_path: Path) -> None:
     realm.revoke_entity("alice")
     publish(realm, b"4")
     with pytest.raises(Rejected, match="revoked"):
-        LayeredSubscriber(realm, "quotes", "alice")
+        Subscriber(realm, "quotes", "alice")
     assert payloads(realm, "bob") == [b"1", b"2", b"3", b"4"]
 
 
@@ -293,7 +292,7 @@ def test_whoever_lost_its_place_gets_another_and_says_again_what_it_wants(tmp_pa
     publish(realm, b"1")
     realm.remove_node("quotes", "r1")
     assert "alice" not in realm.state().overlay("quotes").places
-    with LayeredSubscriber(realm, "quotes", "alice") as reader:
+    with Subscriber(realm, "quotes", "alice") as reader:
         assert [e.payload for e in reader] == [b"1"]
         publish(realm, b"2")
         assert [e.payload for e in reader] == [b"2"]
@@ -308,7 +307,7 @@ def publish(realm: Realm, payload: bytes) -> None:
 
 
 def payloads(realm: Realm, name: str) -> list[bytes]:
-    with open_subscriber(realm, "quotes", name, from_=0) as reader:
+    with Subscriber(realm, "quotes", name, from_=0) as reader:
         return [event.payload for event in reader]
 
 
@@ -352,12 +351,13 @@ def test_a_broker_can_withhold_and_not_invent(realm: Realm) -> None:
     with Publisher(realm, "quotes", "nyse") as out:
         out.publish([Event({"price": 1}, b"one"), Event({"price": 2}, b"two")])
     pump(realm, "quotes")
-    with LayeredSubscriber(realm, "quotes", "alice") as reader:
-        piece = next(reader._homes.deliveries()).delivery.piece
+    with Subscriber(realm, "quotes", "alice") as reader:
+        found = next(reader._inbox.mail.deliveries())
         for tamper, why in TAMPERED:
+            delivery = replace(found.delivery, piece=tamper(found.delivery.piece))
             with pytest.raises(CannotOpen, match=why):
-                reader._opener.open(tamper(piece), 0)
-        assert reader._opener.open(piece, 0).payload == b"one"
+                reader._inbox.open(replace(found, delivery=delivery))
+        assert reader._inbox.open(found).payload == b"one"
 
 
 def test_what_does_not_open_is_reported_and_passed(realm: Realm) -> None:
@@ -366,10 +366,10 @@ def test_what_does_not_open_is_reported_and_passed(realm: Realm) -> None:
         positions = out.publish([Event({"price": 1}, b"one"), Event({"price": 2}, b"two")])
     home = realm.state().overlay("quotes").places["alice"]
     pump(realm, "quotes", lambda piece: altered(piece, "bodies") if piece.node == home else piece)
-    with LayeredSubscriber(realm, "quotes", "alice") as reader, pytest.raises(CannotOpen, match="nyse signed"):
+    with Subscriber(realm, "quotes", "alice") as reader, pytest.raises(CannotOpen, match="nyse signed"):
         reader.poll()
     told: list[Position] = []
-    with LayeredSubscriber(realm, "quotes", "alice", unopenable=lambda at, error: told.append(at)) as reader:
+    with Subscriber(realm, "quotes", "alice", unopenable=lambda at, error: told.append(at)) as reader:
         assert [event.payload for event in reader] == [b"two"]
         reader.ack()
     assert told == positions[:1]
@@ -388,7 +388,7 @@ def test_an_entry_for_another_opens_nothing(realm: Realm) -> None:
         return replace(piece, recipients=("alice",)) if piece.recipients == ("bob",) else piece
 
     pump(realm, "quotes", bad)
-    with LayeredSubscriber(realm, "quotes", "alice") as reader, pytest.raises(CannotOpen):
+    with Subscriber(realm, "quotes", "alice") as reader, pytest.raises(CannotOpen):
         reader.poll()
 
 
@@ -411,10 +411,7 @@ def test_refusals_say_what_to_do(realm: Realm) -> None:
         with pytest.raises(Misuse, match="is at broker 'quotes-node-2'"):
             interests.add("price > 2", broker="quotes-node-3")
     with pytest.raises(NotFound, match="no subscription on topic"):
-        LayeredSubscriber(realm, "quotes", "bob")
-    with pytest.raises(Misuse, match="layered") as elsewhere:
-        Subscriber(realm, "quotes", "alice")
-    assert "open_subscriber" in str(elsewhere.value.hint)
+        Subscriber(realm, "quotes", "bob")
     with pytest.raises(Misuse, match="root"):
         realm.grant("quotes", "quotes-node-1", [Right.SUBSCRIBE])
         Interests(realm, "quotes", "quotes-node-1").add("price > 1")

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sealcast.clients.publisher import Publisher
-from sealcast.clients.subscribing import open_subscriber
+from sealcast.clients.subscriber import Subscriber
 from sealcast.filters.check import check
 from sealcast.filters.labels import label_filter
 from sealcast.filters.parse import parse
@@ -69,7 +69,7 @@ def found(root: Path, canary: str) -> set[str]:
 
 def test_it_arrives(realm: Realm) -> None:
     for name in PLACES:
-        with open_subscriber(realm, "quotes", name) as reader:
+        with Subscriber(realm, "quotes", name) as reader:
             assert [event.payload for event in reader] == [CANARIES["payload"].encode()]
 
 

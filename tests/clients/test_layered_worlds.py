@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from sealcast.clients.layered_subscriber import LayeredSubscriber
+from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Misuse
 from sealcast.model.protection import Layered
 from sealcast.protections.layered.interests import refresh_all
@@ -122,7 +122,7 @@ class RandomWorld(World):
         for name in list(self.sleeping):
             self.change_right(name)
         for name, truth in self.truth.items():
-            with LayeredSubscriber(self.realm, "quotes", name, from_=0) as reader:
+            with Subscriber(self.realm, "quotes", name, from_=0) as reader:
                 got = Counter((event.publisher, event.payload) for event in reader)
             assert got == Counter(truth), name
 

@@ -19,7 +19,8 @@ from sealcast.errors import CannotOpen, Corrupt, Misuse, NotFound, Rejected
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
-from sealcast.log.mailbox import Mailbox, TopicReader
+from sealcast.log.mailbox import slot_mailbox
+from sealcast.log.piece_reader import sealed_reader
 from sealcast.model import Event, OpenedEvent, Position, Schema
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
@@ -104,20 +105,20 @@ def test_nobodys_keys_but_the_members_open_an_event(delivered: Realm) -> None:
     """Every identity of the realm tries every delivery of everyone, also claiming the owner's slot."""
     state = delivered.state()
     about, slots = state.topic("quotes"), state.slots_of("quotes")
-    reader = TopicReader(delivered.paths.topic("quotes").root)
+    reader = sealed_reader(delivered.paths.topic("quotes").root)
     opened = 0
     for owner, slot in slots.items():
-        deliveries = list(Mailbox(reader, slot, owner).deliveries())
+        deliveries = list(slot_mailbox(reader, slot, owner).deliveries())
         for thief in (e.name for e in state.entities.values() if e.member):
             pair = delivered.identity(thief).pair_key(state, "quotes")
             opener = Opener(SCHEMA, about.id, 1, slot, pair, lambda n: VerifyKey(state.entity(n).verify_key))
             for delivery in deliveries:
                 if thief == owner:
-                    opener.open(delivery.piece, delivery.event, delivery.use)
+                    opener.open(delivery.piece, delivery.event, delivery.handle)
                     opened += 1
                 else:
                     with pytest.raises(CannotOpen):
-                        opener.open(delivery.piece, delivery.event, delivery.use)
+                        opener.open(delivery.piece, delivery.event, delivery.handle)
     assert opened == sum(len(wanted(name)) for name in FILTERS)
 
 
@@ -310,9 +311,9 @@ def test_a_forged_pair_key_opens_nothing(delivered: Realm) -> None:
     state = delivered.state()
     about = state.topic("quotes")
     opener = Opener(SCHEMA, about.id, 1, 0, Secret(bytes(32)), lambda n: VerifyKey(state.entity(n).verify_key))
-    for delivery in Mailbox(delivered.paths.topic("quotes").root, 0, "alice").deliveries():
+    for delivery in slot_mailbox(delivered.paths.topic("quotes").root, 0, "alice").deliveries():
         with pytest.raises(CannotOpen):
-            opener.open(delivery.piece, delivery.event, delivery.use)
+            opener.open(delivery.piece, delivery.event, delivery.handle)
 
 
 # --- lag ------------------------------------------------------------------------------------------------------
@@ -326,8 +327,8 @@ def test_all_lags_in_one_pass_are_each_ones_own(delivered: Realm) -> None:
             subscriber.poll(max_events=count)
             subscriber.ack()
     paths, slots = delivered.paths.topic("quotes"), delivered.state().slots_of("quotes")
-    reader = TopicReader(paths.root)
+    reader = sealed_reader(paths.root)
     together = lags(reader, slots, cursors(paths, slots))
-    assert together == {name: Mailbox(reader, slot, name).lag() for name, slot in slots.items()}
+    assert together == {name: slot_mailbox(reader, slot, name).lag() for name, slot in slots.items()}
     assert together["alice"] == 2 * len(wanted("alice")) - 3
     assert together["bob"] == 0

@@ -14,13 +14,15 @@ from hypothesis import strategies as st
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log import files
 from sealcast.log.cursor import Cursor, CursorFile
-from sealcast.log.mailbox import Delivery, Mailbox, TopicReader
+from sealcast.log.mailbox import Delivery, Mailbox, slot_mailbox
+from sealcast.log.piece_reader import sealed_reader
 from sealcast.log.pieces import Pieces
 from sealcast.model.event import Position
+from sealcast.wire.sealed import SealedPiece
 from tests.log.topics import ROWS, TopicMaker
 
 
-def positions(mailbox: Mailbox, start: Cursor | None = None) -> list[str]:
+def positions(mailbox: Mailbox[SealedPiece], start: Cursor | None = None) -> list[str]:
     return [str(delivery.position) for delivery in mailbox.deliveries(start)]
 
 
@@ -38,44 +40,44 @@ ALL = ["0/0/1", "0/2/0", "1/0/3", "1/2/0", "1/3/0", "0/4/1"]
 
 
 def test_a_mailbox_has_what_is_its_own_in_order(topic: TopicMaker) -> None:
-    assert positions(Mailbox(topic.root, 3, "ada")) == ALL
-    assert positions(Mailbox(topic.root, 5, "bob")) == ["1/2/0", "1/2/2"]
-    assert positions(Mailbox(topic.root, 7, "cyd")) == []
-    assert positions(Mailbox(topic.root, 70_000, "dan")) == []
-    for delivery in Mailbox(topic.root, 5, "bob").deliveries():
-        assert delivery.piece.uses[delivery.use] == list(delivery.piece.slots).index(5), "through its own key"
+    assert positions(slot_mailbox(topic.root, 3, "ada")) == ALL
+    assert positions(slot_mailbox(topic.root, 5, "bob")) == ["1/2/0", "1/2/2"]
+    assert positions(slot_mailbox(topic.root, 7, "cyd")) == []
+    assert positions(slot_mailbox(topic.root, 70_000, "dan")) == []
+    for delivery in slot_mailbox(topic.root, 5, "bob").deliveries():
+        assert delivery.piece.uses[delivery.handle] == list(delivery.piece.slots).index(5), "through its own key"
 
 
 def test_pieces_without_the_slot_are_not_even_opened(topic: TopicMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = []
     read = Pieces.read
     monkeypatch.setattr(Pieces, "read", lambda self, name, digest: (opened.append(name), read(self, name, digest))[1])
-    assert len(positions(Mailbox(topic.root, 5, "bob"))) == 2
+    assert len(positions(slot_mailbox(topic.root, 5, "bob"))) == 2
     assert len(opened) == 1
     opened.clear()
-    reader = TopicReader(topic.root)
+    reader = sealed_reader(topic.root)
     for name in ("ada", "eve"):
-        assert positions(Mailbox(reader, 3, name)) == ALL
+        assert positions(slot_mailbox(reader, 3, name)) == ALL
     assert len(opened) == len(set(opened)), "mailboxes that share a reader read a piece once"
 
 
 def test_without_slot_bits_the_pieces_are_asked(tmp_path: Path) -> None:
     maker = TopicMaker(tmp_path)
     maker.batch([3, 3], {Position(0, 0, 1): [3], Position(1, 2, 0): [5]}, skip_bits=True)
-    assert positions(Mailbox(tmp_path, 3, "ada")) == ["0/0/1"]
-    assert positions(Mailbox(tmp_path, 7, "cyd")) == []
+    assert positions(slot_mailbox(tmp_path, 3, "ada")) == ["0/0/1"]
+    assert positions(slot_mailbox(tmp_path, 7, "cyd")) == []
 
 
 # --- acknowledging -------------------------------------------------------------------------------
 
 
 def test_acknowledged_is_durable_and_never_goes_back(topic: TopicMaker) -> None:
-    mailbox = Mailbox(topic.root, 3, "ada")
+    mailbox = slot_mailbox(topic.root, 3, "ada")
     assert mailbox.lag() == 6
-    got: list[Delivery] = list(mailbox.deliveries())
+    got: list[Delivery[SealedPiece]] = list(mailbox.deliveries())
     for done, delivery in enumerate(got, 1):
         assert mailbox.acknowledge(delivery) is True
-        again = Mailbox(topic.root, 3, "ada")
+        again = slot_mailbox(topic.root, 3, "ada")
         assert positions(again) == ALL[done:]
         assert again.lag() == mailbox.lag() == 6 - done
     assert mailbox.acknowledge(got[2]) is False
@@ -83,11 +85,11 @@ def test_acknowledged_is_durable_and_never_goes_back(topic: TopicMaker) -> None:
     topic.batch([6, 4], {Position(0, 5, 0): [3]})
     assert positions(mailbox) == ["0/5/0"]
     mailbox.seek(Cursor())
-    assert positions(Mailbox(topic.root, 3, "ada")) == [*ALL, "0/5/0"], "on purpose it goes anywhere"
+    assert positions(slot_mailbox(topic.root, 3, "ada")) == [*ALL, "0/5/0"], "on purpose it goes anywhere"
 
 
 def test_cursors_of_several_names_are_their_own(topic: TopicMaker) -> None:
-    ada, eve = Mailbox(topic.root, 3, "ada"), Mailbox(topic.root, 3, "eve")
+    ada, eve = slot_mailbox(topic.root, 3, "ada"), slot_mailbox(topic.root, 3, "eve")
     ada.acknowledge(next(ada.deliveries()))
     assert (ada.lag(), eve.lag()) == (5, 6)
 
@@ -95,11 +97,11 @@ def test_cursors_of_several_names_are_their_own(topic: TopicMaker) -> None:
 @pytest.mark.parametrize("name", ["", "../x", "a/b", ".hidden", "x" * 65, "a b"])
 def test_a_name_cannot_lead_elsewhere(topic: TopicMaker, name: str) -> None:
     with pytest.raises(Misuse, match="cannot name a cursor"):
-        Mailbox(topic.root, 3, name)
+        slot_mailbox(topic.root, 3, name)
 
 
 def test_a_damaged_cursor_is_refused_and_not_taken_for_a_new_one(topic: TopicMaker) -> None:
-    mailbox = Mailbox(topic.root, 3, "ada")
+    mailbox = slot_mailbox(topic.root, 3, "ada")
     mailbox.acknowledge(list(mailbox.deliveries())[3])
     path = topic.root / "cursors" / "ada.cursor"
     raw = path.read_bytes()
@@ -113,11 +115,11 @@ def test_a_damaged_cursor_is_refused_and_not_taken_for_a_new_one(topic: TopicMak
             mailbox.cursor()
     path.write_bytes(raw)
     with pytest.raises(Corrupt, match="slot 3, not 5"):
-        Mailbox(topic.root, 5, "ada").cursor()
+        slot_mailbox(topic.root, 5, "ada").cursor()
 
 
 def test_a_crash_while_saving_leaves_the_old_cursor(topic: TopicMaker, monkeypatch: pytest.MonkeyPatch) -> None:
-    mailbox = Mailbox(topic.root, 3, "ada")
+    mailbox = slot_mailbox(topic.root, 3, "ada")
     first, second, *_ = mailbox.deliveries()
     mailbox.acknowledge(first)
 
@@ -130,7 +132,7 @@ def test_a_crash_while_saving_leaves_the_old_cursor(topic: TopicMaker, monkeypat
     with monkeypatch.context() as patch, pytest.raises(PowerLoss):
         patch.setattr(files, "sync_data", lost)
         mailbox.acknowledge(second)
-    assert positions(Mailbox(topic.root, 3, "ada")) == ALL[1:]
+    assert positions(slot_mailbox(topic.root, 3, "ada")) == ALL[1:]
 
 
 # --- attacks -------------------------------------------------------------------------------------
@@ -139,16 +141,16 @@ def test_a_crash_while_saving_leaves_the_old_cursor(topic: TopicMaker, monkeypat
 def test_a_ledger_that_lost_its_newest_records_is_noticed(topic: TopicMaker, tmp_path: Path) -> None:
     shutil.copytree(topic.root / "ledger", tmp_path / "old ledger")
     topic.batch([6, 4], {Position(0, 5, 0): [3]})
-    mailbox = Mailbox(topic.root, 3, "ada")
+    mailbox = slot_mailbox(topic.root, 3, "ada")
     mailbox.acknowledge(list(mailbox.deliveries())[-1])
     shutil.rmtree(topic.root / "ledger")
     shutil.copytree(tmp_path / "old ledger", topic.root / "ledger")
     with pytest.raises(Corrupt, match="its newest records were removed"):
-        list(Mailbox(topic.root, 3, "ada").deliveries())
+        list(slot_mailbox(topic.root, 3, "ada").deliveries())
 
 
 def test_another_ledger_in_its_place_is_noticed(topic: TopicMaker, tmp_path: Path) -> None:
-    mailbox = Mailbox(topic.root, 3, "ada")
+    mailbox = slot_mailbox(topic.root, 3, "ada")
     mailbox.acknowledge(list(mailbox.deliveries())[-1])
     other = TopicMaker(tmp_path / "other")
     for ends in ([1, 1], [2, 2], [3, 3], [4, 4]):
@@ -156,7 +158,7 @@ def test_another_ledger_in_its_place_is_noticed(topic: TopicMaker, tmp_path: Pat
     shutil.rmtree(topic.root / "ledger")
     shutil.copytree(tmp_path / "other" / "ledger", topic.root / "ledger")
     with pytest.raises(Corrupt, match="not the one that this cursor was saved with"):
-        list(Mailbox(topic.root, 3, "ada").deliveries())
+        list(slot_mailbox(topic.root, 3, "ada").deliveries())
 
 
 def test_swapped_altered_and_missing_pieces_are_refused(topic: TopicMaker) -> None:
@@ -165,19 +167,19 @@ def test_swapped_altered_and_missing_pieces_are_refused(topic: TopicMaker) -> No
     for bad in (other, good[:-1], good + b"\0", good[:50] + bytes([good[50] ^ 1]) + good[51:], b""):
         first.write_bytes(bad)
         with pytest.raises(Corrupt, match="not the piece that was committed"):
-            positions(Mailbox(topic.root, 3, "ada"))
+            positions(slot_mailbox(topic.root, 3, "ada"))
     first.unlink()
     with pytest.raises(Corrupt, match="is gone; the ledger names it"):
-        positions(Mailbox(topic.root, 3, "ada"))
+        positions(slot_mailbox(topic.root, 3, "ada"))
     first.write_bytes(good)
-    assert positions(Mailbox(topic.root, 3, "ada")) == ALL
+    assert positions(slot_mailbox(topic.root, 3, "ada")) == ALL
 
 
 # --- where to start ------------------------------------------------------------------------------
 
 
 def test_starting_anywhere(topic: TopicMaker) -> None:
-    mailbox = Mailbox(topic.root, 3, "ada")
+    mailbox = slot_mailbox(topic.root, 3, "ada")
     for ordinal in range(7):
         assert positions(mailbox, mailbox.locate(str(ordinal))) == ALL[ordinal:]
     for index, position in enumerate(ALL):
@@ -194,8 +196,8 @@ def test_starting_anywhere(topic: TopicMaker) -> None:
 
 
 def test_starting_at_a_time(topic: TopicMaker) -> None:
-    mailbox = Mailbox(topic.root, 3, "ada")
-    second = mailbox.topic.record(1).time_us
+    mailbox = slot_mailbox(topic.root, 3, "ada")
+    second = mailbox.reader.record(1).time_us
     moment = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=second)
     assert positions(mailbox, mailbox.locate(moment.isoformat())) == ALL[3:]
     assert positions(mailbox, mailbox.locate(moment.isoformat().replace("+00:00", "Z"))) == ALL[3:]
@@ -211,7 +213,7 @@ def test_following_sees_batches_as_they_are_committed(tmp_path: Path) -> None:
 
     def follow() -> None:
         # It starts before there is anything to follow.
-        for delivery in Mailbox(tmp_path, 3, "ada").follow(stop=done.is_set, poll_seconds=0.001):
+        for delivery in slot_mailbox(tmp_path, 3, "ada").follow(stop=done.is_set, poll_seconds=0.001):
             seen.append(str(delivery.position))
             if len(seen) == 5:
                 done.set()
@@ -258,13 +260,13 @@ def test_a_mailbox_agrees_with_a_list(
             continue
         maker.batch(ends, gets)
         expected += [str(position) for position in sorted(gets) if slot in gets[position]]
-    mailbox = Mailbox(root, slot, "ada")
+    mailbox = slot_mailbox(root, slot, "ada")
     assert positions(mailbox) == expected
     assert mailbox.lag() == len(expected)
     taken = min(taken, len(expected))
     if taken:
         mailbox.acknowledge(list(mailbox.deliveries())[taken - 1])
-    assert positions(Mailbox(root, slot, "ada")) == expected[taken:]
+    assert positions(slot_mailbox(root, slot, "ada")) == expected[taken:]
     assert mailbox.lag() == len(expected) - taken
     assert positions(mailbox, mailbox.at_ordinal(taken)) == expected[taken:]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from sealcast.clients.publisher import Publisher
 from sealcast.errors import CannotOpen
-from sealcast.log.mailbox import TopicReader
+from sealcast.log.piece_reader import sealed_reader
 from sealcast.model import Event, Position, Schema
 from sealcast.primitives import aead, labels
 from sealcast.primitives.aead import SealingKey
@@ -88,7 +88,7 @@ class Crowd:
         return by(self.realm, TOPIC)
 
     def pieces(self) -> list[SealedPiece]:
-        reader = TopicReader(self.realm.paths.topic(TOPIC).root)
+        reader = sealed_reader(self.realm.paths.topic(TOPIC).root)
         return [reader.piece(ref) for index in range(reader.ledger.end()) for ref in reader.record(index).entry.pieces]
 
     def slot(self, name: str) -> int:

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 
 from sealcast.broker.topic import TopicName
 from sealcast.clients.publisher import Publisher
-from sealcast.clients.subscribing import open_subscriber
+from sealcast.clients.subscriber import Subscriber
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
@@ -96,7 +96,7 @@ class LayeredWorld:
             self.due[name] += [event.payload for event in hits]
 
     def got(self, name: str) -> list[bytes]:
-        with open_subscriber(self.realm, TOPIC, name) as reader:
+        with Subscriber(self.realm, TOPIC, name) as reader:
             return [event.payload for event in reader]
 
     def check(self) -> None:

@@ -15,10 +15,9 @@ from sealcast.groupkeys.interface import Planner
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.model import Position
 from sealcast.protections.endpoint import memory
-from sealcast.protections.endpoint.desk import answer
-from sealcast.protections.endpoint.key_desk import ALLOWANCE, MAX_SKEW_US, KeyDesk
+from sealcast.protections.endpoint.key_desk import ALLOWANCE, MAX_SKEW_US, KeyDesk, answer
+from sealcast.protections.endpoint.key_requests import GivenPart, KeyReply, KeyRequest, parse_reply, parse_request
 from sealcast.protections.endpoint.keyring import KEY_BYTES
-from sealcast.protections.endpoint.requests import GivenPart, KeyReply, KeyRequest, parse_reply, parse_request
 from sealcast.wire.sealed import GROWN, TABLE, SealedPiece
 from tests.pipeline.crowd import TOPIC, Crowd
 

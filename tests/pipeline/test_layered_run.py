@@ -13,12 +13,12 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
+from sealcast.log.piece_reader import hop_reader
 from sealcast.model.protection import Layered
 from sealcast.pipeline import run
 from sealcast.pipeline.hops_source import turn_desks
 from sealcast.primitives.algebra import group_named
 from sealcast.protections.layered.layers import shared_exponent
-from sealcast.protections.layered.mailbox import HopReader
 from sealcast.protections.layered.node import NodeName
 from sealcast.protections.layered.tree import TreeId
 from sealcast.trust.keys.broker import BrokerSecrets
@@ -107,7 +107,7 @@ def test_a_broker_alone_holds_no_keys_but_its_own(world: LayeredWorld, tmp_path:
     own, others = held_by(world, ours), [*held_by(world, root), *held_by(world, other)]
     # What a file holds, and nobody needs once the rest is derived from it.
     others += [BrokerSecrets.load(world.realm.paths.broker_key_of(n.node))._journal.reveal() for n in (root, other)]
-    done = HopReader(world.realm.paths.topic(TOPIC, ours.node).hops.root)
+    done = hop_reader(world.realm.paths.topic(TOPIC, ours.node).hops.root)
     alone = ("--node", ours.node, "--master", "local[1]")
     driver = Driver(world.realm.paths.root, log=tmp_path / "log", command=True, options=alone, script=script)
     try:

@@ -17,7 +17,7 @@ from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import CannotOpen, Corrupt, Rejected
 from sealcast.log.ledger import LedgerReader
-from sealcast.log.mailbox import Mailbox
+from sealcast.log.mailbox import slot_mailbox
 from sealcast.log.received import received
 from sealcast.model import Event, OpenedEvent, Schema
 from sealcast.model.event import Position
@@ -171,7 +171,7 @@ def test_a_reader_in_the_middle_of_its_mailbox_notices_nothing(realm: Realm) -> 
         drill(realm)
         rest = numbers(list(reader))
     assert sorted(first + rest) == EVERYTHING and len(first) == 17
-    mailbox = Mailbox(realm.paths.topic(TOPIC).root, realm.state().slots_of(TOPIC)["carol"], "carol")
+    mailbox = slot_mailbox(realm.paths.topic(TOPIC).root, realm.state().slots_of(TOPIC)["carol"], "carol")
     deliveries = mailbox.deliveries()
     next(deliveries)
     drill(realm, "bob")
@@ -298,7 +298,7 @@ def test_killed_at_any_of_its_steps_it_is_finished_by_the_next_run(realm: Realm,
     topic.collect_garbage(2**60)
     assert set(topic.pieces.names()) == names
     assert take(realm, "bob", 1000) == everything(realm, "bob")[6:]
-    assert not any(Mailbox(topic.paths.root, thief_slot, "mallory").deliveries())
+    assert not any(slot_mailbox(topic.paths.root, thief_slot, "mallory").deliveries())
 
 
 def _die_at(realm: Realm, k: int) -> None:

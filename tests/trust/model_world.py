@@ -20,7 +20,7 @@ from sealcast.clients.subscriber import Subscriber
 from sealcast.control.keepalive import KeepAlive
 from sealcast.errors import CannotOpen, SealcastError
 from sealcast.log.embedded import EmbeddedTopic
-from sealcast.log.mailbox import TopicReader
+from sealcast.log.piece_reader import sealed_reader
 from sealcast.model import Event, Schema
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
@@ -198,7 +198,7 @@ class World:
 
     def _pieces(self, topic: str) -> list[SealedPiece]:
         """Of all batches so far: each of them makes one, for there is one partition, and no batch of nothing."""
-        reader, known = TopicReader(self.realm.paths.topic(topic).root), self._read[topic]
+        reader, known = sealed_reader(self.realm.paths.topic(topic).root), self._read[topic]
         try:
             entries = [reader.record(index).entry for index in range(len(known), reader.ledger.end())]
             known += [reader.piece(entry.pieces[0]) for entry in entries]

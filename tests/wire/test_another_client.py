@@ -10,7 +10,7 @@ import pytest
 from sealcast.clients.publisher import Publisher as OurPublisher
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
-from sealcast.log.mailbox import TopicReader
+from sealcast.log.piece_reader import sealed_reader
 from sealcast.model.event import Event
 from sealcast.trust.deployment import Realm
 from sealcast.wire import sealed
@@ -98,7 +98,7 @@ def test_it_opens_its_mailbox_and_no_more(tmp_path: Path, crowd: int) -> None:
         for start in range(0, len(events), 40):
             positions += [*publisher.publish(events[start : start + 17]), *publisher.publish(events[start + 17 :][:23])]
             pump(realm, "ticks")
-    reader = TopicReader(realm.paths.topic("ticks").root)
+    reader = sealed_reader(realm.paths.topic("ticks").root)
     pieces = [sealed.encode(reader.piece(ref)) for i in range(3) for ref in reader.record(i).entry.pieces]
 
     state = realm.state()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sealcast.cli import talk
-from sealcast.cli.interests import is_layered
 
 if TYPE_CHECKING:
     from sealcast.protections.endpoint.audit import Report
@@ -57,10 +56,10 @@ def check(
         Audit(here, name, broker=broker, by_reference=reference)
         for name in names
         for broker in brokers_here(here, state)
-        if not is_layered(state, name)
+        if state.topic(name).protection.brokers_read
         if broker == FIRST_BROKER or here.paths.topic(name, broker).ledger.exists()
     ]
-    audits += [LayeredAudit(here, name) for name in names if is_layered(state, name)]
+    audits += [LayeredAudit(here, name) for name in names if not state.topic(name).protection.brokers_read]
     reports: list[Report] = []
     with talk.progress("checking", sum(audit.frames() for audit in audits)) as bar:
         for audit in audits:

@@ -25,8 +25,9 @@ from sealcast.protections.endpoint.audit import Kind, Report
 
 if TYPE_CHECKING:
     from sealcast.log.entry import PieceRef
-    from sealcast.protections.layered.mailbox import HopDelivery, HopReader
-    from sealcast.protections.layered.opening import EventOpener
+    from sealcast.log.mailbox import Delivery
+    from sealcast.log.piece_reader import PieceReader
+    from sealcast.protections.layered.open import EventOpener
     from sealcast.trust.deployment import Realm
     from sealcast.wire.hops import HopPiece
 
@@ -97,7 +98,7 @@ class LayeredAudit:
     # --- (1) to (3) -----------------------------------------------------------------------------------
 
     def _broker(self, report: LayeredReport, node: str) -> None:
-        from sealcast.protections.layered.mailbox import HopReader
+        from sealcast.log.piece_reader import hop_reader
         from sealcast.protections.layered.node import NodeName
 
         report.brokers += 1
@@ -105,12 +106,12 @@ class LayeredAudit:
         opened = NodeName(str(self._realm.paths.root), self._topic, node).open()
         journal = self._realm.broker(node).journal_key(self._state.topic(self._topic).id) if has_keys else None
         if self._overlay.parents[node] is None:
-            admitted = HopReader(paths.root, key=journal)
+            admitted = hop_reader(paths.root, key=journal)
             self._ledger(report, admitted, node)
             report.events += sum(c.entry.counts.get("admitted", 0) for c in admitted.ledger.entries())
             report.waiting += self._waiting_frames(node, admitted)
             admitted.close()
-        hops = HopReader(paths.hops.root, key=opened.journal_key if has_keys else None)
+        hops = hop_reader(paths.hops.root, key=opened.journal_key if has_keys else None)
         self._ledger(report, hops, node)
         report.batches += hops.end()
         report.deliveries += sum(c.entry.counts.get("deliveries", 0) for c in hops.ledger.entries())
@@ -119,7 +120,7 @@ class LayeredAudit:
             self._route_again(report, node, hops)
         hops.close()
 
-    def _ledger(self, report: LayeredReport, reader: HopReader, node: str) -> None:
+    def _ledger(self, report: LayeredReport, reader: PieceReader[HopPiece], node: str) -> None:
         try:
             reader.ledger.verify()
             for committed in reader.ledger.entries():
@@ -135,7 +136,7 @@ class LayeredAudit:
         except Corrupt as error:
             report.add(Kind.LEDGER, error.message)
 
-    def _route_again(self, report: LayeredReport, node: str, reader: HopReader) -> None:
+    def _route_again(self, report: LayeredReport, node: str, reader: PieceReader[HopPiece]) -> None:
         from sealcast.protections.layered.filters.table import NodeTables
 
         tables = NodeTables(self._realm, self._topic, node)
@@ -179,7 +180,7 @@ class LayeredAudit:
                 f"than {ref.name} has",
             )
 
-    def _waiting_frames(self, node: str, reader: HopReader) -> int:
+    def _waiting_frames(self, node: str, reader: PieceReader[HopPiece]) -> int:
         if not self._realm.paths.topic(self._topic, node).frames_root.is_dir():
             return 0
         last = reader.ledger.last_span()
@@ -188,7 +189,7 @@ class LayeredAudit:
             ends = [log.partition(p).end() for p in range(log.partitions)]
         return sum(end - (done[p] if p < len(done) else 0) for p, end in enumerate(ends))
 
-    def _waiting_records(self, node: str, reader: HopReader) -> int:
+    def _waiting_records(self, node: str, reader: PieceReader[HopPiece]) -> int:
         from sealcast.cli.layered_nodes import waiting
 
         return waiting(self._realm, self._topic, node, reader)
@@ -196,40 +197,39 @@ class LayeredAudit:
     # --- (4), (5) -------------------------------------------------------------------------------------
 
     def _subscriber(self, report: LayeredReport, name: str, home: str) -> None:
-        from sealcast.protections.layered.homes import Homes
-        from sealcast.trust.certificates.roles import Role
+        from sealcast.log.cursor import Cursor
+        from sealcast.protections.layered.client import mailbox_at
 
         report.subscribers += 1
-        opener = self._opener(name)
-        directory = self._realm.paths.topic(self._topic, home).hops.root
-        routes = Role.BROKER in self._state.entity(name).roles
-        homes = Homes({home: directory}, name, routes=routes)
+        opener, mailbox = self._opener(name), mailbox_at(self._realm, self._topic, home, name)
         seen, last = set[tuple[bytes, bytes]](), dict[tuple[bytes, int], int]()
         try:
-            homes.locate("0")
-            for found in homes.deliveries():
-                self._delivery(report, name, found.delivery, seen, last)
+            for delivery in mailbox.deliveries(Cursor()):
+                self._delivery(report, name, delivery, seen, last)
                 if opener is not None:
-                    self._open(report, name, found.delivery, opener)
+                    self._open(report, name, delivery, opener)
         except Corrupt as error:
             report.add(Kind.LEDGER, error.message)
         finally:
-            homes.close()
+            mailbox.close()
         report.opened += opener is not None
 
     def _delivery(
         self,
         report: LayeredReport,
         name: str,
-        delivery: HopDelivery,
+        delivery: Delivery[HopPiece],
         seen: set[tuple[bytes, bytes]],
         last: dict[tuple[bytes, int], int],
     ) -> None:
         from sealcast.wire import frame
+        from sealcast.wire.notifications import MESSAGES_PER_EVENT
 
-        header = frame.parse_signed(delivery.signed).header
-        event, number = (header.boot, delivery.event_id), header.sequence + delivery.leaf
-        line = header.boot, delivery.generation
+        piece, index = delivery.piece, delivery.event
+        header = frame.parse_signed(piece.frame(index).signed).header
+        _, row, generation = piece.place(index)
+        event, number = (header.boot, piece.event_id(index)), header.sequence + MESSAGES_PER_EVENT * row
+        line = header.boot, generation
         if event in seen:
             report.add(Kind.DUPLICATED, f"{name!r} has event {delivery.position} twice")
         elif last.get(line, -1) >= number:
@@ -237,9 +237,9 @@ class LayeredAudit:
         seen.add(event)
         last[line] = number
 
-    def _open(self, report: LayeredReport, name: str, delivery: HopDelivery, opener: EventOpener) -> None:
+    def _open(self, report: LayeredReport, name: str, delivery: Delivery[HopPiece], opener: EventOpener) -> None:
         try:
-            opener.open(delivery.piece, delivery.row)
+            opener.open(delivery.piece, delivery.handle)
         except KeyMissing as error:
             if error.message not in report.gaps:
                 report.gaps.append(error.message)
@@ -248,8 +248,7 @@ class LayeredAudit:
 
     def _opener(self, name: str) -> EventOpener | None:
         """What opens a subscriber's events, where its keys are at hand."""
-        from sealcast.primitives.sign import VerifyKey
-        from sealcast.protections.layered.opening import EventOpener
+        from sealcast.protections.layered.client import opener_for
         from sealcast.protections.layered.standing import Standing
         from sealcast.trust.keys.layer_keys import key_file, own_identity
 
@@ -259,8 +258,4 @@ class LayeredAudit:
             identity = own_identity(self._realm, self._state, name)
         except SealcastError:
             return None  # under another lock: as good as elsewhere
-        about, entities = self._state.topic(self._topic), self._state.entities
-        standing = Standing(self._realm, self._topic, identity)
-        return EventOpener(
-            about.schema, about.id, lambda publisher: VerifyKey(entities[publisher].verify_key), standing.opener
-        )
+        return opener_for(self._realm, self._topic, Standing(self._realm, self._topic, identity))

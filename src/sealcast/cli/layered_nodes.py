@@ -14,20 +14,21 @@ from sealcast.cli import talk
 from sealcast.cli.refusals import newest_first
 
 if TYPE_CHECKING:
+    from sealcast.log.piece_reader import PieceReader
     from sealcast.protections.layered.filters.table import TableLog
-    from sealcast.protections.layered.mailbox import HopReader
     from sealcast.trust.deployment import Realm
+    from sealcast.wire.hops import HopPiece
 
 SHOWN = 20
 
 
 def describe(here: Realm, topic: str, node: str) -> dict[str, Any]:
     """How a layered topic stands at one of its brokers."""
-    from sealcast.protections.layered.mailbox import HopReader
+    from sealcast.log.piece_reader import hop_reader
 
     state, paths = here.state(), here.paths.topic(topic, node)
     about, overlay = state.topic(topic), state.overlay(topic)
-    reader = HopReader(paths.hops.root)
+    reader = hop_reader(paths.hops.root)
     try:
         lag = _lags(here, topic, node)
         return {
@@ -79,12 +80,12 @@ def show(found: dict[str, Any]) -> None:
 def refusals(here: Realm, topic: str, node: str) -> Iterator[dict[str, Any]]:
     """What a broker refused, newest first within each kind: frames and events that a root did not admit, messages that
     were none, and posts of filters."""
-    from sealcast.protections.layered.mailbox import HopReader
+    from sealcast.log.piece_reader import hop_reader
 
     paths = here.paths.topic(topic, node)
     places = [paths.hops.root, *([paths.root] if here.state().overlay(topic).parents[node] is None else [])]
     for place in places:
-        reader = HopReader(place)
+        reader = hop_reader(place)
         try:
             yield from newest_first(reader, topic, node)
         finally:
@@ -120,7 +121,7 @@ def _admission(here: Realm, topic: str, root: str) -> dict[str, Any]:
         return ledger(here, topic, root, reader)
 
 
-def _hops(here: Realm, topic: str, node: str, reader: HopReader) -> dict[str, Any]:
+def _hops(here: Realm, topic: str, node: str, reader: PieceReader[HopPiece]) -> dict[str, Any]:
     from sealcast.cli.status import RATE_SECONDS, REJECTED, moment
 
     totals, recent, last_us = dict[str, int](), 0, None
@@ -142,9 +143,9 @@ def _hops(here: Realm, topic: str, node: str, reader: HopReader) -> dict[str, An
     }
 
 
-def waiting(here: Realm, topic: str, node: str, reader: HopReader) -> int:
+def waiting(here: Realm, topic: str, node: str, reader: PieceReader[HopPiece]) -> int:
     """Records of the ledgers above that this broker has not taken yet."""
-    from sealcast.protections.layered.mailbox import HopReader
+    from sealcast.log.piece_reader import hop_reader
     from sealcast.protections.layered.node import NodeName
 
     last, opened = reader.ledger.last_span(), NodeName(str(here.paths.root), topic, node).open()
@@ -154,7 +155,7 @@ def waiting(here: Realm, topic: str, node: str, reader: HopReader) -> int:
     total = 0
     for number, name in enumerate(names):
         paths = here.paths.topic(topic, name)
-        upstream = HopReader(paths.root if name == node else paths.hops.root)
+        upstream = hop_reader(paths.root if name == node else paths.hops.root)
         total += max(0, upstream.end() - (done[number] if number < len(done) else 0))
         upstream.close()
     return total
@@ -186,15 +187,13 @@ def _table_log(here: Realm, topic: str, node: str) -> TableLog | None:
 
 
 def _lags(here: Realm, topic: str, node: str) -> dict[str, int]:
-    from sealcast.protections.layered.homes import Homes
-    from sealcast.trust.certificates.roles import Role
+    from sealcast.protections.layered.client import mailbox_at
 
-    state, found = here.state(), dict[str, int]()
-    for name in state.overlay(topic).subscribers(node):
-        directory = here.paths.topic(topic, node).hops.root
-        homes = Homes({node: directory}, name, routes=Role.BROKER in state.entity(name).roles)
-        found[name] = homes.lag()
-        homes.close()
+    found = dict[str, int]()
+    for name in here.state().overlay(topic).subscribers(node):
+        mailbox = mailbox_at(here, topic, node, name)
+        found[name] = mailbox.lag()
+        mailbox.close()
     return found
 
 

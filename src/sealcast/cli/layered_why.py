@@ -16,9 +16,9 @@ from sealcast.cli import talk
 from sealcast.errors import NotFound
 
 if TYPE_CHECKING:
+    from sealcast.log.piece_reader import PieceReader
     from sealcast.model.event import OpenedEvent, Position
     from sealcast.protections.layered.interests import Interests
-    from sealcast.protections.layered.mailbox import HopReader
     from sealcast.trust.deployment import Realm
     from sealcast.wire.hops import HopPiece
 
@@ -44,7 +44,7 @@ class Seen:
 
 def why(here: Realm, topic: str, position: Position, subscriber: str) -> dict[str, Any]:
     """The answer, as a document."""
-    from sealcast.protections.layered.mailbox import HopReader
+    from sealcast.log.piece_reader import hop_reader
     from sealcast.wire import frame
 
     state = here.state()
@@ -58,7 +58,7 @@ def why(here: Realm, topic: str, position: Position, subscriber: str) -> dict[st
         )
     home = overlay.places[subscriber]
     way = [*reversed(overlay.path_up(home)), home]
-    reader = HopReader(here.paths.topic(topic, way[0]).root)
+    reader = hop_reader(here.paths.topic(topic, way[0]).root)
     try:
         refused, found = _admitted(reader, position)
     finally:
@@ -73,7 +73,7 @@ def why(here: Realm, topic: str, position: Position, subscriber: str) -> dict[st
     answer |= {"publisher": header.publisher, "epoch": header.epoch, "admitted_at": way[0]}
     last = found
     for node, onwards in zip(way, [*way[1:], subscriber], strict=True):
-        reader = HopReader(here.paths.topic(topic, node).hops.root)
+        reader = hop_reader(here.paths.topic(topic, node).hops.root)
         try:
             seen, taken = _find(reader, found.id), reader.end()
         finally:
@@ -110,7 +110,7 @@ def show(answer: dict[str, Any]) -> None:
 # --- inside -----------------------------------------------------------------------------------------------
 
 
-def _admitted(reader: HopReader, position: Position) -> tuple[dict[str, Any] | None, Seen | None]:
+def _admitted(reader: PieceReader[HopPiece], position: Position) -> tuple[dict[str, Any] | None, Seen | None]:
     """A refusal, or the event as its root admitted it, or neither."""
     for seen in _events(reader):
         for rejection in seen.piece.rejected:
@@ -124,7 +124,7 @@ def _admitted(reader: HopReader, position: Position) -> tuple[dict[str, Any] | N
     return None, None
 
 
-def _find(reader: HopReader, id: bytes) -> Seen | None:
+def _find(reader: PieceReader[HopPiece], id: bytes) -> Seen | None:
     for seen in _events(reader):
         for event in range(len(seen.piece)):
             if seen.piece.event_id(event) == id:
@@ -132,7 +132,7 @@ def _find(reader: HopReader, id: bytes) -> Seen | None:
     return None
 
 
-def _events(reader: HopReader) -> Iterator[Seen]:
+def _events(reader: PieceReader[HopPiece]) -> Iterator[Seen]:
     for index in range(reader.end()):
         for ref in reader.record(index).entry.pieces:
             yield Seen(index, reader.piece(ref), -1)
@@ -158,20 +158,11 @@ def _own_filters(here: Realm, topic: str, subscriber: str, last: Seen) -> dict[s
     with Interests(here, topic, subscriber) as interests:
         event = _opened(here, interests, last)
         matched = interests.matching(event)
-        filters = [{"id": f.id, "filter": f.text, "result": f.id in matched} for f in interests.filters()]
+        filters = [{"id": f.id, "filter": f.filter, "result": f.id in matched} for f in interests.filters()]
         return {"subscriptions": filters}
 
 
 def _opened(here: Realm, interests: Interests, last: Seen) -> OpenedEvent:
-    from sealcast.primitives.sign import VerifyKey
-    from sealcast.protections.layered.opening import EventOpener
+    from sealcast.protections.layered.client import opener_for
 
-    state = here.state()
-    about, entities = state.topic(interests.topic), state.entities
-    opener = EventOpener(
-        about.schema,
-        about.id,
-        lambda publisher: VerifyKey(entities[publisher].verify_key),
-        interests.standing.opener,
-    )
-    return opener.open(last.piece, last.row_of(interests.name))
+    return opener_for(here, interests.topic, interests.standing).open(last.piece, last.row_of(interests.name))

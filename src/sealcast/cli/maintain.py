@@ -82,14 +82,15 @@ def _once(realm: Realm, sealed: Messages) -> None:
 
 
 def _said(realm: Realm) -> Iterator[str]:
-    """Subscribers of layered topics whose keys are here tell their brokers what those do not know yet."""
-    from sealcast.protections.layered.interests import Refreshed, refresh_all
+    """Subscribers whose keys are here tell their brokers what those do not know yet."""
+    from sealcast.protections.port import client_side
 
-    for topic, name, done in refresh_all(realm):
-        if not isinstance(done, Refreshed):
-            talk.warn(f"{name!r} could not tell its broker what it wants on topic {topic!r}: {done.message}")
-        elif done.posts:
-            yield f"topic {topic!r}: the broker of {name!r} was told what it wants"
+    for topic, found in realm.state().topics.items():
+        for name, done in client_side(found.topic.protection).refresh_here(realm, topic):
+            if isinstance(done, SealcastError):
+                talk.warn(f"{name!r} could not tell its broker what it wants on topic {topic!r}: {done.message}")
+            elif done:
+                yield f"topic {topic!r}: the broker of {name!r} was told what it wants"
 
 
 def _lines(done: Maintained) -> Iterator[str]:

@@ -17,7 +17,7 @@ class Piece(Protocol):
 
 
 class Reader(Protocol):
-    """`log.mailbox.TopicReader` and `protections.layered.mailbox.HopReader` are such."""
+    """`log.piece_reader.PieceReader` is one."""
 
     @property
     def ledger(self) -> LedgerReader: ...

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sealcast.cli import layered_nodes, talk
-from sealcast.cli.interests import is_layered
 from sealcast.cli.refusals import newest_first
 from sealcast.model.rejection import Reason
 
@@ -41,7 +40,7 @@ def list_(
     names = [state.topic(topic).name] if topic is not None else list(state.topics)
     found: list[dict[str, Any]] = []
     for name in names:
-        layered = is_layered(state, name)
+        layered = not state.topic(name).protection.brokers_read
         for broker in state.overlay(name).downwards() if layered else state.serving(name):
             refusals = layered_nodes.refusals if layered else _of_broker
             asked = (each for each in refusals(here, name, broker) if reason is None or each["reason"] == reason)
@@ -55,9 +54,9 @@ def list_(
 
 
 def _of_broker(here: Realm, topic: str, broker: str) -> Iterator[dict[str, Any]]:
-    from sealcast.log.mailbox import TopicReader
+    from sealcast.log.piece_reader import sealed_reader
 
-    reader = TopicReader(here.paths.topic(topic, broker).root)
+    reader = sealed_reader(here.paths.topic(topic, broker).root)
     try:
         yield from newest_first(reader, topic, broker)
     finally:

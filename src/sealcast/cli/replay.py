@@ -34,8 +34,8 @@ def replay(
     """
     from sealcast.broker.topic import TopicName
     from sealcast.cli.sub import describe
+    from sealcast.protections.endpoint.client import replayed_events
     from sealcast.protections.endpoint.recall import recall
-    from sealcast.protections.endpoint.recalled import opened
 
     here = talk.open_realm(realm)
     state = here.state()
@@ -45,7 +45,7 @@ def replay(
     first, last = microseconds(from_, "--from"), here.clock() if to is None else microseconds(to, "--to")
     with talk.about_filter(filter):
         done = recall(TopicName(str(here.paths.root), topic, broker).open(), as_, filter, first, last)
-    events = map(describe, opened(here, topic, broker, done))
+    events = map(describe, replayed_events(here, topic, broker, done))
     if json:
         about = {"topic": topic, "reader": as_, "filter": filter, "template": done.template}
         span = {"from": moment(first), "to": moment(last), "version": done.version}

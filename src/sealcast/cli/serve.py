@@ -46,7 +46,7 @@ def serve(
     from sealcast.control.discovery.restrictions import Restrictions
     from sealcast.control.running import Running
     from sealcast.overlay.brokers import requests_of
-    from sealcast.protections.endpoint.keydesk import key_requests
+    from sealcast.protections.endpoint.key_desk import key_requests
 
     here = talk.open_realm(realm)
     found_by = FOUND_BY if restrict is None else Restrictions.parse(restrict)

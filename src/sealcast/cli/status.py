@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from sealcast.cli import layered_nodes, talk
-from sealcast.cli.interests import is_layered
 
 if TYPE_CHECKING:
     from sealcast.log.ledger import LedgerReader
@@ -37,9 +36,13 @@ def status(
     state = here.state()
     names = [state.topic(topic).name] if topic is not None else list(state.topics)
     found = [
-        layered_nodes.describe(here, name, broker) if is_layered(state, name) else describe(here, name, broker)
+        layered_nodes.describe(here, name, broker)
+        if not state.topic(name).protection.brokers_read
+        else describe(here, name, broker)
         for name in names
-        for broker in (state.overlay(name).downwards() if is_layered(state, name) else state.serving(name))
+        for broker in (
+            state.overlay(name).downwards() if not state.topic(name).protection.brokers_read else state.serving(name)
+        )
     ]
     if json:
         talk.emit({"realm": here.name, "version": state.version, "entities": len(state.entities), "topics": found})
@@ -62,11 +65,11 @@ def status(
 def describe(here: Realm, name: str, broker: str) -> dict[str, Any]:
     """How one topic stands at one of its brokers."""
     from sealcast.clients.lag import cursors, lags
-    from sealcast.log.mailbox import TopicReader
+    from sealcast.log.piece_reader import sealed_reader
 
     state, paths = here.state(), here.paths.topic(name, broker)
     found, at_home = state.topic_state(name), state.subscriptions_at(name, broker)
-    reader = TopicReader(paths.root)
+    reader = sealed_reader(paths.root)
     try:
         at = cursors(paths, found.slots)
         lag = {who: n for who, n in lags(reader, found.slots, at).items() if state.served_at(name, who, broker)}

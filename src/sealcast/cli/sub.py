@@ -5,20 +5,17 @@ from __future__ import annotations
 import base64
 import re
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from sealcast.cli import interests, talk
+from sealcast.cli import talk
 from sealcast.cli.times import microseconds
 
 if TYPE_CHECKING:
-    from sealcast.clients.reading import Reading
+    from sealcast.clients.subscriber import Subscriber
     from sealcast.errors import CannotOpen
     from sealcast.model.event import OpenedEvent, Position
-    from sealcast.protections.endpoint.missing import Ask
     from sealcast.trust.deployment import Realm
 
 app = typer.Typer(**talk.SETTINGS)
@@ -69,7 +66,8 @@ def sub(
     it is not text). Events are acknowledged once their lines are written, and not printed again. With --json: one
     document {"events": [...]}.
     """
-    from sealcast.clients.subscribing import open_subscriber
+    from sealcast.clients.realm import side_of
+    from sealcast.clients.subscriber import Subscriber
 
     if json and follow:
         raise typer.BadParameter("one document cannot follow: leave --json away, lines are JSON already")
@@ -90,12 +88,11 @@ def sub(
 
     skipped = report if skip else None
     with (
-        _desk(here, topic, as_) as desk,
-        open_subscriber(here, topic, as_, from_=from_, until_us=until, unopenable=skipped, ask=desk) as subscriber,
+        side_of(here, topic).desk(here, topic, as_) as desk,
+        Subscriber(here, topic, as_, from_=from_, until_us=until, unopenable=skipped, ask=desk) as subscriber,
     ):
-        trouble = interests.trouble_of(subscriber)
-        if trouble is not None:
-            talk.warn(f"its broker was not told what is wanted: {trouble.message}")
+        if subscriber.trouble is not None:
+            talk.warn(f"its broker was not told what is wanted: {subscriber.trouble.message}")
         if json:
             events = _collect(subscriber, max_)
             talk.emit({"events": [describe(e) for e in events], "unopenable": failed})
@@ -107,18 +104,6 @@ def sub(
             _print(subscriber, follow, max_, ack)
     if failed:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _desk(here: Realm, topic: str, subscriber: str) -> Iterator[Ask | None]:
-    """Who is asked for keys that were let go; on a layered topic, a subscriber has all it needs."""
-    from sealcast.protections.endpoint.keydesk import AskDesk
-
-    if interests.is_layered(here.state(), topic):
-        yield None
-        return
-    with AskDesk(here, topic, subscriber) as desk:
-        yield desk
 
 
 def describe(event: OpenedEvent) -> dict[str, object]:
@@ -142,32 +127,27 @@ def describe(event: OpenedEvent) -> dict[str, object]:
 
 def _ensure(here: Realm, topic: str, subscriber: str, filter: str) -> None:
     from sealcast.cli.subscription import subscribe
+    from sealcast.clients.realm import side_of
 
-    state = here.state()
-    if interests.is_layered(state, topic):
-        if not interests.find(here, subscriber, topic, filter):
-            (kept,) = interests.add(here, topic, subscriber, [(filter, None)])
-            talk.note(
-                f"subscription {kept['id']!r} added ({kept['labels']:,} labels); it counts from the next batch on"
-            )
-        return
-    own = [s for s in state.subscriptions_of(topic) if s.subscriber == subscriber]
-    if all(s.filter != filter for s in own):
-        made = subscribe(here, topic, subscriber, filter)
-        talk.note(f"subscription {made.id!r} added; it counts from the next batch on")
-    others = sum(s.filter != filter for s in own)
+    side = side_of(here, topic)
+    own = [each.filter for each in side.listed(here, topic, subscriber)]
+    if filter not in own:
+        made, cost = subscribe(here, topic, subscriber, filter), side.cost(filter, here.state().topic(topic).schema)
+        words = f" ({cost.words})" if cost.words else ""
+        talk.note(f"subscription {made.id!r} added{words}; it counts from the next batch on")
+    others = sum(each != filter for each in own)
     if others:
         talk.note(f"{subscriber!r} has {others} other subscription{'s' * (others > 1)} here: their events come too")
 
 
-def _collect(subscriber: Reading, limit: int | None) -> list[OpenedEvent]:
+def _collect(subscriber: Subscriber, limit: int | None) -> list[OpenedEvent]:
     events: list[OpenedEvent] = []
     while more := subscriber.poll(_share(limit, len(events))):
         events += more
     return events
 
 
-def _print(subscriber: Reading, follow: bool, limit: int | None, ack: bool) -> None:
+def _print(subscriber: Subscriber, follow: bool, limit: int | None, ack: bool) -> None:
     printed = 0
     while limit is None or printed < limit:
         events = subscriber.poll(_share(limit, printed), WAIT_SECONDS if follow else 0.0)
@@ -182,7 +162,7 @@ def _print(subscriber: Reading, follow: bool, limit: int | None, ack: bool) -> N
             subscriber.ack()
 
 
-def _print_spaced(subscriber: Reading, delay_us: int, limit: int | None, ack: bool) -> None:
+def _print_spaced(subscriber: Subscriber, delay_us: int, limit: int | None, ack: bool) -> None:
     from sealcast.clients.jitter import JitterBuffer, SpacedReader
 
     reader = SpacedReader(subscriber, JitterBuffer(delay_us), limit=limit)

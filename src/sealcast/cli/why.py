@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from sealcast.cli import layered_why, talk
-from sealcast.cli.interests import is_layered
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def why(
 
     here = talk.open_realm(realm)
     name, position = _event(event, topic, here.state())
-    if is_layered(here.state(), name):
+    if not here.state().topic(name).protection.brokers_read:
         found = layered_why.why(here, name, position, subscriber)
         talk.emit(found) if json else layered_why.show(found)
         return

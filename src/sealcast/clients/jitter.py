@@ -35,8 +35,9 @@ from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
-    from sealcast.clients.reading import Reading
+    from sealcast.clients.subscriber import Subscriber
     from sealcast.model.event import OpenedEvent
+    from sealcast.protections.stays import Place
 
 E = TypeVar("E")
 
@@ -169,7 +170,7 @@ class SpacedReader:
 
     def __init__(
         self,
-        subscriber: Reading,
+        subscriber: Subscriber,
         buffer: JitterBuffer[tuple[int, OpenedEvent]],
         *,
         limit: int | None = None,
@@ -200,7 +201,7 @@ class SpacedReader:
 
     def ack(self) -> None:
         """Durably done with what was handed out so far, as far as nothing before it still waits."""
-        mark: object = None
+        mark: Place | None = None
         while self._polls and not self._polls[0].left:
             mark = self._polls.popleft().mark
             self._first += 1
@@ -235,4 +236,4 @@ class SpacedReader:
 @dataclass(slots=True)
 class _Poll:
     left: int
-    mark: object
+    mark: Place | None

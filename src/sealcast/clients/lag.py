@@ -7,8 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from sealcast.log.cursor import Cursor, CursorFile
-from sealcast.log.mailbox import TopicReader
+from sealcast.log.piece_reader import PieceReader
 from sealcast.trust.layout import TopicPaths
+from sealcast.wire.sealed import SealedPiece
 
 
 def cursors(paths: TopicPaths, slots: Mapping[str, int]) -> dict[str, Cursor]:
@@ -16,7 +17,7 @@ def cursors(paths: TopicPaths, slots: Mapping[str, int]) -> dict[str, Cursor]:
     return {name: CursorFile(paths.cursors, name, slot).load().cursor for name, slot in slots.items()}
 
 
-def lags(reader: TopicReader, slots: Mapping[str, int], at: Mapping[str, Cursor]) -> dict[str, int]:
+def lags(reader: PieceReader[SealedPiece], slots: Mapping[str, int], at: Mapping[str, Cursor]) -> dict[str, int]:
     """Deliveries after each subscriber's cursor. Slots are 0, 1, 2, ... in the order of the mapping."""
     if not slots:
         return {}

@@ -21,9 +21,7 @@ from sealcast.errors import EventRejected, Misuse
 from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, Position
 from sealcast.model.schema import Schema
 from sealcast.protections.frames import FrameSealer
-from sealcast.protections.layered.notifying import Notifying
-from sealcast.protections.ways import Checked as Checked
-from sealcast.protections.ways import Direct, Way
+from sealcast.protections.port import Checked, client_side
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Right
@@ -71,7 +69,7 @@ class Publisher:
         max_waiting: int = MAX_WAITING,
     ) -> None:
         """At one of the brokers that serve the topic: wherever one publishes, subscribers of all of them get it. On a
-        layered topic, at every root broker of its overlay.
+        topic with an overlay, at every root broker.
 
         With more than `max_waiting` frames in its partition that the pipeline has not taken yet, publishing is Busy.
         """
@@ -86,9 +84,7 @@ class Publisher:
         state.require(Right.PUBLISH, topic, as_)
         self._identity = self.realm.identity(as_)
         self._wallet = Wallet(self.realm, as_, identity=self._identity)
-        self._way: Way = Direct(topic, broker)
-        if state.topic(topic).protection.overlay:
-            self._way = Notifying(self.realm, topic, self._identity, broker)
+        self._way = client_side(state.topic(topic).protection).way(self.realm, topic, self._identity, broker)
         self._lanes: list[Lane] = []
         self._max_waiting = max_waiting
         self._looked = -_LOOK_SECONDS

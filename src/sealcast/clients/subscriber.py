@@ -1,33 +1,37 @@
-"""The subscriber's side of the path: its mailbox, opened with its own keys, from its own durable cursor.
+"""The subscriber's side of the path: its mailboxes, opened with its own keys, from its own durable cursor.
 
-It reads its own key file, the public registry, and the topic's ledger and pieces; nothing of the broker's, and nobody
-else's keys. What it hands out it has opened and verified: the publisher's signature, for this topic, over this event.
-`reading` says how it hands events out.
+    poll() or iteration     events, in order; the cursor stays
+    ack()                   everything handed out so far is done with: durable, and never handed out again
+
+Between the two a crash means that events are handed out once more after a restart, never that one is lost. What is
+handed out was opened and verified: the publisher's signature, for this topic, over this event. How it is opened is the
+protection's business (`protections.port`).
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
+from typing import Final, Self
 
-from sealcast.clients.reading import Reading, place_named
-from sealcast.control.keepalive import KeepAlive
-from sealcast.errors import CannotOpen, KeyMissing, Misuse, NotFound
-from sealcast.log.cursor import Cursor
-from sealcast.log.mailbox import Delivery
+from sealcast.errors import CannotOpen, Misuse, SealcastError
 from sealcast.model.event import OpenedEvent, Position
-from sealcast.overlay import moves
-from sealcast.protections.endpoint.keyring import DEFAULT_BYTES, Measured
-from sealcast.protections.endpoint.missing import Ask, MissingKeys
-from sealcast.protections.endpoint.open import Opener
-from sealcast.protections.stays import Place, StayDelivery, Stays
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.port import DEFAULT_KEY_MEMORY, Ask, Measured, Reader, client_side
+from sealcast.protections.stays import Place
 from sealcast.trust.handles import EntityRealm
-from sealcast.trust.keys.topic_keys import at_broker
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.state import RealmState
+
+EVENTS_PER_POLL: Final = 1_000
+#: How often a waiting subscriber looks for new batches.
+LOOK_SECONDS: Final = 0.05
 
 
-class Subscriber(Reading):
-    """One entity's mailbox on one topic. Not shared between threads."""
+class Subscriber(Unpicklable):
+    """One entity's mailbox on one topic. Not shared between threads. Close it, or use it in a `with` block."""
 
     def __init__(
         self,
@@ -38,123 +42,115 @@ class Subscriber(Reading):
         from_: str | int | Position | datetime | None = None,
         until_us: int | None = None,
         unopenable: Callable[[Position, CannotOpen], None] | None = None,
-        key_memory: int = DEFAULT_BYTES,
+        key_memory: int = DEFAULT_KEY_MEMORY,
         ask: Ask | None = None,
         broker: str | None = None,
     ) -> None:
-        """Starts at the durable cursor, or at `from_` (see `log.place`), which leaves the cursor where it is. Ends
+        """Starts at the durable cursor, or at `from_` (see `log.mailbox`), which leaves the cursor where it is. Ends
         before what was committed at `until_us` or later. With a `broker` that is not its home it moves there, and goes
         on where it was.
 
         An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it. Keys
-        take at most `key_memory` bytes; those that it has let go, it asks for by `ask`, the way to the broker's desk,
-        or looks for in the ledger again.
+        that come with events take at most `key_memory` bytes; those that it has let go, it asks for by `ask`, the way
+        to the broker's desk, or looks for in the ledger again.
         """
         self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
         self.topic = topic
         self.name = as_
-        self._unopenable = unopenable
         self._until_us = until_us
-        self._key_memory = key_memory
-        state = self._current()
-        self._identity = self.realm.identity(as_)
-        slot = state.slot_of(topic, as_)
-        if state.topic(topic).protection.overlay:
-            raise Misuse(
-                f"topic {topic!r} is layered: what a subscriber gets is at its own broker, under keys of its own",
-                hint="open either kind by sealcast.open_subscriber(realm, topic, as_=...)",
-            )
-        if slot is None:
-            raise NotFound(
-                f"entity {as_!r} has no subscription on topic {topic!r}",
-                hint=f'add one: sealcast subscription add {topic} --as {as_} --filter "..."',
-            )
-        self._slot = slot
-        self._alive = KeepAlive(self.realm, topic, self._identity)
-        self._ask = ask
-        self._openers: dict[tuple[str, int], Opener] = {}
-        self._missing: dict[str, MissingKeys] = {}
-        if broker is not None and broker != state.home_of(topic, as_):
-            state = moves.move(self.realm, topic, as_, broker)
-        self._opener(state.home_of(topic, as_), state.topic(topic).epoch)
-        self._stays = Stays(self.realm, topic, slot, as_)
-        self._next: Place = self._stays.start() if from_ is None else self._stays.locate(place_named(from_))
-        self._handed_out: StayDelivery | None = None
+        self._unopenable = unopenable
+        side = client_side(self._current().topic(topic).protection)
+        self._inbox = side.inbox(Reader(self.realm, topic, as_, broker, ask, key_memory))
+        if from_ is not None:
+            self._inbox.mail.locate(_place_named(from_))
 
-    def events_of(self, first: int, end: int) -> Iterator[OpenedEvent]:
-        home = self._current().home_of(self.topic, self.name)
-        for delivery in self._stays.mailbox(home).deliveries(Cursor(first), end=end):
-            yield self._open(delivery, home)
+    def poll(self, max_events: int = EVENTS_PER_POLL, timeout: float = 0.0) -> list[OpenedEvent]:
+        """The next events, at most so many; waits up to `timeout` seconds for the first, and may return none."""
+        deadline = time.monotonic() + timeout
+        while True:
+            self._inbox.look(self._current())
+            events = self._take(max_events)
+            left = deadline - time.monotonic()
+            if events or left <= 0:
+                return events
+            time.sleep(min(LOOK_SECONDS, left))
+
+    def __iter__(self) -> Iterator[OpenedEvent]:
+        """Everything that is there by now."""
+        while events := self.poll():
+            yield from events
+
+    def follow(self, stop: Callable[[], bool] = lambda: False) -> Iterator[OpenedEvent]:
+        """Everything, and then every event as it is delivered, until `stop` says so."""
+        while not stop():
+            yield from self.poll(timeout=1.0)
+
+    def between(self, first: int, end: int) -> Iterator[OpenedEvent]:
+        """What the records `first` to before `end` of its broker's ledger hold for it: for a reader that keeps its
+        place itself."""
+        self._current()
+        return map(self._inbox.open, self._inbox.mail.between(first, end))
 
     @property
-    def handed_out(self) -> StayDelivery | None:
-        """The last event that was handed out and not acknowledged: how far `ack` goes, now or later."""
-        return self._handed_out
+    def handed_out(self) -> Place | None:
+        """How far events were handed out and not acknowledged: how far `ack` goes, now or later."""
+        return self._inbox.mail.handed_out
 
-    def ack(self, upto: StayDelivery | None = None) -> None:
+    def ack(self, upto: Place | None = None) -> None:
         """Durably done with everything that was handed out so far, or up to what was `handed_out` before."""
-        done = upto or self._handed_out
-        if done is not None:
-            self._stays.acknowledge(done)
-            self._handed_out = None if done is self._handed_out else self._handed_out
+        self._inbox.mail.acknowledge(upto)
+
+    def lag(self) -> int:
+        """How many events wait after the durable cursor."""
+        return self._inbox.mail.lag()
 
     @property
     def keys(self) -> Measured:
         """What became of keys so far: how many were given, derived, asked for, let go; and bytes of those held."""
-        return Measured.total(opener.keyring.measured for opener in self._openers.values())
+        return self._inbox.keys
 
-    def lag(self) -> int:
-        return self._stays.lag()
+    @property
+    def trouble(self) -> SealcastError | None:
+        """Why its broker does not know yet what it has to know, if so."""
+        return self._inbox.trouble
 
     def close(self) -> None:
-        self._stays.close()
+        self._inbox.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
 
     # --- inside -------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        self._alive.look(self._current())
+    def _current(self) -> RealmState:
+        """The newest registry. Reading obeys the rights of now, also for what was delivered before."""
+        state = self.realm.state()
+        state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
+        return state
 
     def _take(self, max_events: int) -> list[OpenedEvent]:
         events: list[OpenedEvent] = []
-        for delivery in self._stays.deliveries(self._next):
+        for found in self._inbox.mail.deliveries():
+            delivery = found.delivery
             if len(events) >= max_events or (self._until_us is not None and delivery.committed_us >= self._until_us):
                 break
             try:
-                event = self._open(delivery, delivery.broker)
+                events.append(self._inbox.open(found))
             except CannotOpen as error:
                 if self._unopenable is None and events:
                     break  # hand out what is good; the next poll says what is wrong with this one
                 if self._unopenable is None:
                     raise
                 self._unopenable(delivery.position, error)
-            else:
-                events.append(event)
-            self._next, self._handed_out = delivery.after, delivery
+            self._inbox.mail.passed(found)
         return events
 
-    def _open(self, delivery: Delivery, broker: str) -> OpenedEvent:
-        opener = self._opener(broker, delivery.piece.epoch)
-        try:
-            return opener.open(delivery.piece, delivery.event, delivery.use)
-        except KeyMissing:
-            self._missing_at(broker).find(opener, delivery)
-            return opener.open(delivery.piece, delivery.event, delivery.use)
 
-    def _missing_at(self, broker: str) -> MissingKeys:
-        if broker not in self._missing:
-            mailbox, signer = self._stays.mailbox(broker), self._identity.signer
-            self._missing[broker] = MissingKeys(mailbox, self.name, signer, self.realm.clock, self._ask)
-        return self._missing[broker]
-
-    def _opener(self, broker: str, epoch: int) -> Opener:
-        opener = self._openers.get((broker, epoch))
-        if opener is None:
-            state = self._current()
-            about, pair = state.topic(self.topic), self._identity.pair_key(state, self.topic, epoch)
-            pair = at_broker(pair, broker)
-            bits = about.parameters.key_bits
-            opener = Opener(
-                about.schema, about.id, epoch, self._slot, pair, self._verify_key_of, bits, self._key_memory
-            )
-            self._openers[broker, epoch] = opener
-        return opener
+def _place_named(given: str | int | Position | datetime) -> str:
+    """A place in a mailbox, as `log.mailbox` reads it."""
+    if isinstance(given, bool):
+        raise Misuse(f"{given!r} is no place in a mailbox")
+    return given.isoformat() if isinstance(given, datetime) else str(given)

@@ -27,7 +27,7 @@ from sealcast.lab import market, thief
 from sealcast.lab.attacks import RATES, Attack, Cast, Insider, attacks, outdated
 from sealcast.lab.market import Ticks
 from sealcast.log.embedded import EmbeddedTopic
-from sealcast.log.mailbox import TopicReader
+from sealcast.log.piece_reader import sealed_reader
 from sealcast.model import OpenedEvent, Position
 from sealcast.model.subscription import Subscription
 from sealcast.pipeline.metrics import Batch
@@ -286,7 +286,7 @@ class Day:
         """Tries a key on every use of every sealed event, each time as the subscriber that the use is for."""
         opener_of = cache(partial(self._opener, pair))
         tried = opened = 0
-        with closing(TopicReader(self._realm.paths.topic(TOPIC).root)) as reader:
+        with closing(sealed_reader(self._realm.paths.topic(TOPIC).root)) as reader:
             refs = [ref for index in range(reader.ledger.end()) for ref in reader.record(index).entry.pieces]
             for piece in map(reader.piece, refs):
                 for slot in piece.slots.tolist():

@@ -25,13 +25,14 @@ import pyarrow as pa
 import pyarrow.parquet
 from numpy.typing import NDArray
 
-from sealcast.clients.publisher import Checked, Publisher, admissible, partition_of
+from sealcast.clients.publisher import Publisher, admissible, partition_of
 from sealcast.errors import Bug, EventRejected, Misuse
 from sealcast.lab import scratch
 from sealcast.lab.layered import run as layered
 from sealcast.lab.match_input import Given, Id, Inputs
 from sealcast.model.event import Position
 from sealcast.protections.layered.tree import MAX_LAYERS, MIN_LAYERS
+from sealcast.protections.port import Checked
 from sealcast.trust.deployment import Realm
 
 if TYPE_CHECKING:

@@ -30,11 +30,11 @@ from sealcast.groupkeys.interface import PairKey
 from sealcast.lab import thief
 from sealcast.lab.attacks import Insider
 from sealcast.log.port import Record
+from sealcast.log.replays import READER_SLOT
 from sealcast.model.stages import Ruled
 from sealcast.primitives import aead
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret, Unpicklable
-from sealcast.protections.endpoint.recalled import READER_SLOT
 from sealcast.protections.endpoint.sealer import EndpointSealer
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm

@@ -22,7 +22,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sealcast.errors import CannotOpen
-from sealcast.log.mailbox import TopicReader
+from sealcast.log.piece_reader import PieceReader, sealed_reader
 from sealcast.pipeline.run import explain
 from sealcast.primitives.secrets import KEY_BYTES
 from sealcast.primitives.sign import VerifyKey
@@ -104,7 +104,7 @@ class _Topic:
     realm: Realm
     state: RealmState
     name: str
-    reader: TopicReader
+    reader: PieceReader[SealedPiece]
     names: Sequence[str]
 
 
@@ -112,7 +112,7 @@ class _Topic:
 def _topic(realm: str, topic: str, process: int) -> _Topic:
     here = Realm(Path(realm))
     state = here.state()
-    return _Topic(here, state, topic, TopicReader(here.paths.topic(topic).root), list(state.slots_of(topic)))
+    return _Topic(here, state, topic, sealed_reader(here.paths.topic(topic).root), list(state.slots_of(topic)))
 
 
 def _open_chunk(topic: _Topic, slots: range) -> Iterator[pa.RecordBatch]:

@@ -1,179 +1,288 @@
-"""A mailbox: a cursor, and an index into the sealed pieces. Never a copy (decision 6).
+"""A mailbox: a cursor, and an index into the pieces of one ledger. Never a copy (decision 6).
 
-    ledger record -> its pieces -> the piece's own index -> this slot's deliveries, in the order of the ledger
+    ledger record -> its pieces -> the piece's own index -> this recipient's deliveries, in the order of the ledger
 
-A subscriber has no journal key. It checks all that is public: the ledger's two chains, each piece against the digest
-that the ledger names, and that the ledger still contains what it had when the cursor was saved. What it opens it
-verifies against the publisher's signature, so a forged ledger could withhold events and never invent one.
+A recipient has no journal key. It checks all that is public (`piece_reader`), and that the ledger still contains what
+it had when the cursor was saved. What it opens it verifies against the publisher's signature, so a forged ledger could
+withhold events and never invent one.
+
+A part is a piece with something for the recipient, a delivery is one of those things, and a cursor is (record, piece,
+rank within the part). Where to start (`locate`, the `--from` of `sub`):
+
+    17                       an ordinal: after the mailbox's first 17 deliveries; 0 is the very beginning
+    2/1041/7                 an event, as `pub` and `sub` print it: from there on
+    2026-03-01T12:00:00Z     a time: what was committed (delivered, not published) then or later
+    end                      only what is yet to come
 """
 
 from __future__ import annotations
 
-import threading
-from bisect import bisect_left, bisect_right
-from collections import OrderedDict
-from collections.abc import Iterator
+import time
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
-from sealcast.errors import Corrupt, NotFound
-from sealcast.log.cursor import Cursor, CursorFile
-from sealcast.log.entry import Entry, PieceRef
-from sealcast.log.ledger import Committed, LedgerReader
-from sealcast.log.parsed import ParsedPieces
-from sealcast.log.pieces import Pieces
-from sealcast.log.place import Mail
+from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.log.cursor import Cursor, CursorFile, Saved
+from sealcast.log.entry import PieceRef
+from sealcast.log.ledger import GENESIS
+from sealcast.log.piece_reader import P, Piece, PieceReader, hop_reader, sealed_reader
 from sealcast.model.event import Position
-from sealcast.primitives.secrets import Secret
-from sealcast.wire import sealed
-from sealcast.wire.sealed import Array, SealedPiece
+from sealcast.wire import notifications
+from sealcast.wire.hops import HopPiece
+from sealcast.wire.sealed import SealedPiece
 
-#: Of pieces kept parsed. Mailboxes of one process share them: each piece is read and verified once for all of them.
-CACHE_BYTES: Final = 256 << 20
-CACHE_RECORDS: Final = 4096
+POLL_SECONDS: Final = 0.05
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+#: Of a recipient's deliveries in a piece: their events, and how each is opened.
+Rows = tuple[Sequence[int], Sequence[int]]
+P_contra = TypeVar("P_contra", bound=Piece, contravariant=True)
+
+
+class Recipient(Protocol[P_contra]):
+    """Whose mailbox it is, and how a piece says what is for it."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def slot(self) -> int: ...
+
+    #: Whether pieces cover frames by the very offsets that positions have: then an event is found by its offset.
+    by_offset: ClassVar[bool]
+
+    def concerns(self, ref: PieceRef) -> bool:
+        """Whether the recipient may find something in a piece, by the ledger's word."""
+
+    def rows(self, piece: P_contra) -> Rows:
+        """Its deliveries in a piece, in order."""
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery:
-    """One event for one subscriber, still sealed: where it stands in its piece, and how the subscriber opens it."""
+class SlotRecipient:
+    """A subscriber by its slot: of sealed pieces. A delivery is opened through one of the uses of its event."""
+
+    name: str
+    slot: int
+    by_offset: ClassVar[bool] = True
+
+    def concerns(self, ref: PieceRef) -> bool:
+        return ref.concerns(self.slot)
+
+    def rows(self, piece: SealedPiece) -> Rows:
+        events, uses = piece.rows_for(self.slot)
+        return events.tolist(), uses.tolist()
+
+
+@dataclass(frozen=True, slots=True)
+class NamedRecipient:
+    """A subscriber, or a broker, by its name: of hop pieces. A delivery is opened by the row that has its entries."""
+
+    name: str
+    #: A broker that subscribes finds also what is only on its way through: that is not for its mailbox.
+    routes: bool = False
+    slot: ClassVar[int] = 0
+    #: Brokers number the records of those above them.
+    by_offset: ClassVar[bool] = False
+
+    def concerns(self, ref: PieceRef) -> bool:
+        return True
+
+    def rows(self, piece: HopPiece) -> Rows:
+        rows: Sequence[int] = piece.rows_for(self.name)
+        if self.routes:
+            rows = [row for row in rows if any(e.final for e in notifications.parse_entries(piece.entries_of(row)))]
+        return [piece.event_of(row) for row in rows], rows
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery(Generic[P]):
+    """One event for one recipient, still sealed: where it stands in its piece, and how the recipient opens it."""
 
     #: Itself, in its mailbox; acknowledging goes to the place after it.
     cursor: Cursor
     committed_us: int
-    piece: SealedPiece
-    #: The event's index in the piece, and the index of the key use through which the subscriber opens it.
+    piece: P
+    #: The event's index in the piece, and what the recipient opens it by (`Recipient`).
     event: int
-    use: int
-    position: Position
+    handle: int
 
+    @property
+    def position(self) -> Position:
+        return self.piece.position(self.event)
 
-class TopicReader:
-    """A topic's ledger and pieces, verified and cached, for any number of mailboxes and threads."""
-
-    def __init__(self, topic: Path | str, *, cache_bytes: int = CACHE_BYTES, key: Secret | None = None) -> None:
-        """With the topic's journal key, the ledger's tags are verified, too."""
-        self.root = Path(topic)
-        self.ledger = LedgerReader(self.root / "ledger", key)
-        self._parsed = ParsedPieces(Pieces(self.root / "pieces"), sealed.parse, cache_bytes)
-        self._guard = threading.Lock()
-        self._records: OrderedDict[int, Committed] = OrderedDict()
-        self._reseals = 0
-
-    def record(self, index: int) -> Committed:
-        """A record of the ledger; walking forward, each is verified to follow the one before."""
-        with self._guard:
-            if (reseals := self.ledger.reseals.count()) != self._reseals:
-                self._records.clear()
-                self._reseals = reseals
-            known = self._records.get(index)
-            if known is None:
-                before = self._records.get(index - 1)
-                known = self.ledger.at(index)
-                if before is not None and known.previous != before.tag:
-                    raise Corrupt(f"{self.ledger.directory}: record {index} does not follow record {index - 1}")
-                self._records[index] = known
-                while len(self._records) > CACHE_RECORDS:
-                    self._records.popitem(last=False)
-            return known
-
-    def piece_of(self, index: int, number: int) -> SealedPiece:
-        """A piece by its place, also when another has just taken it: then that one."""
-        while True:
-            before = self.ledger.reseals.count()
-            try:
-                return self.piece(self.record(index).entry.pieces[number])
-            except Corrupt:
-                if self.ledger.reseals.count() == before:
-                    raise
-
-    def piece(self, ref: PieceRef) -> SealedPiece:
-        """A piece that the ledger names, verified."""
-        return self._parsed.get(ref)
-
-    def find(self, partition: int, offset: int) -> tuple[int, int, PieceRef | None]:
-        """Where a frame was delivered: the ledger's record, which of its pieces, and that piece; NotFound when no batch
-        has taken it yet, and None where no piece of its batch covers it."""
-        end = self.ledger.end()
-        index = bisect_right(range(end), offset, key=lambda i: _reached(self.record(i).entry, partition))
-        if index == end:
-            raise NotFound(f"frame {offset} of partition {partition} was not delivered yet, to anyone")
-        for number, ref in enumerate(self.record(index).entry.pieces):
-            if ref.partition == partition and ref.first <= offset < ref.end:
-                return index, number, ref
-        return index, 0, None
-
-    def close(self) -> None:
-        self.ledger.close()
-
-
-class Mailbox(Mail[Delivery]):
-    """What one subscriber gets on one topic, by its slot, after its durable cursor."""
-
-    def __init__(self, topic: TopicReader | Path | str, slot: int, name: str) -> None:
-        self._owns_topic = not isinstance(topic, TopicReader)
-        self.topic = topic if isinstance(topic, TopicReader) else TopicReader(topic)
-        self.slot = slot
-        super().__init__(self.topic, CursorFile(self.topic.root / "cursors", name, slot))
-
-    def deliveries(self, start: Cursor | None = None, *, end: int | None = None) -> Iterator[Delivery]:
-        for part in self._parts(self.cursor() if start is None else start, end):
-            for rank in range(part.skip, part.events.size):
-                event, use = int(part.events[rank]), int(part.uses[rank])
-                here = Cursor(part.entry, part.number, rank)
-                yield Delivery(here, part.committed_us, part.piece, event, use, part.piece.position(event))
-
-    def pieces_before(self, at: Cursor, most: int) -> Iterator[SealedPiece]:
-        """The last pieces before a place in which this slot finds something, at most so many, the oldest first."""
-        found: list[PieceRef] = []
-        for index in range(min(at.entry, self.topic.ledger.end() - 1), -1, -1):
-            if len(found) >= most:
-                break
-            refs = self.topic.record(index).entry.pieces[: at.piece if index == at.entry else None]
-            found += [ref for ref in reversed(refs) if ref.concerns(self.slot)]
-        return map(self.topic.piece, reversed(found[:most]))
-
-    def _parts(self, at: Cursor, end: int | None = None) -> Iterator[_Part]:
-        for index in range(at.entry, self.topic.ledger.end() if end is None else end):
-            committed = self.topic.record(index)
-            for number, ref in enumerate(committed.entry.pieces):
-                if (index, number) < (at.entry, at.piece) or not ref.concerns(self.slot):
-                    continue
-                piece = self.topic.piece_of(index, number)
-                events, uses = piece.rows_for(self.slot)
-                skip = min(at.rank, events.size) if (index, number) == (at.entry, at.piece) else 0
-                yield _Part(index, number, committed.time_us, piece, events, uses, skip)
-
-    def at_position(self, position: Position) -> Cursor:
-        """At this event, if it is in the mailbox; at what follows it in its piece, else."""
-        index, number, ref = self.topic.find(position.partition, position.offset)
-        if ref is None:
-            return Cursor(index)
-        piece = self.topic.piece(ref)
-        events = piece.rows_for(self.slot)[0].tolist()
-        return Cursor(index, number, bisect_left(events, position, key=piece.position))
-
-    def close(self) -> None:
-        if self._owns_topic:
-            self.topic.close()
+    @property
+    def after(self) -> Cursor:
+        return Cursor(self.cursor.entry, self.cursor.piece, self.cursor.rank + 1)
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
-    """A piece, and what of it is this mailbox's."""
+class _Part(Generic[P]):
+    """A piece, and what of it is this mailbox's; `skip` deliveries lie before the cursor."""
 
     entry: int
     number: int
     committed_us: int
-    piece: SealedPiece
-    events: Array
-    uses: Array
+    piece: P
+    events: Sequence[int]
+    handles: Sequence[int]
     skip: int
 
-    @property
-    def size(self) -> int:
-        return int(self.events.size)
+
+class Mailbox(Generic[P]):
+    """What one recipient gets from one ledger, after its durable cursor."""
+
+    def __init__(self, reader: PieceReader[P], recipient: Recipient[P], *, owns_reader: bool = False) -> None:
+        self.reader, self.recipient, self._owns_reader = reader, recipient, owns_reader
+        self._file = CursorFile(reader.root / "cursors", recipient.name, recipient.slot)
+
+    def deliveries(self, start: Cursor | None = None, *, end: int | None = None) -> Iterator[Delivery[P]]:
+        """Everything after the cursor (or from `start`) that is committed by now, before ledger record `end`."""
+        for part in self._parts(self.cursor() if start is None else start, end):
+            for rank in range(part.skip, len(part.events)):
+                here = Cursor(part.entry, part.number, rank)
+                yield Delivery(here, part.committed_us, part.piece, part.events[rank], part.handles[rank])
+
+    def follow(
+        self, start: Cursor | None = None, *, stop: Callable[[], bool], poll_seconds: float = POLL_SECONDS
+    ) -> Iterator[Delivery[P]]:
+        """`deliveries`, and then those of every batch as it is committed, until `stop` says so."""
+        at = self.cursor() if start is None else start
+        while not stop():
+            end = self.reader.end()
+            if end > at.entry:
+                yield from self.deliveries(at, end=end)
+                at = Cursor(end)
+            else:
+                time.sleep(poll_seconds)
+
+    def lag(self, start: Cursor | None = None) -> int:
+        """How many deliveries wait after the cursor."""
+        return sum(len(part.events) - part.skip for part in self._parts(self.cursor() if start is None else start))
+
+    def pieces_before(self, at: Cursor, most: int) -> Iterator[P]:
+        """The last pieces before a place that concern this recipient, at most so many, the oldest first."""
+        found: list[PieceRef] = []
+        for index in range(min(at.entry, self.reader.end() - 1), -1, -1):
+            if len(found) >= most:
+                break
+            refs = self.reader.record(index).entry.pieces[: at.piece if index == at.entry else None]
+            found += [ref for ref in reversed(refs) if self.recipient.concerns(ref)]
+        return map(self.reader.piece, reversed(found[:most]))
+
+    def close(self) -> None:
+        if self._owns_reader:
+            self.reader.close()
+
+    def _parts(self, at: Cursor, end: int | None = None) -> Iterator[_Part[P]]:
+        for index in range(at.entry, self.reader.end() if end is None else end):
+            committed = self.reader.record(index)
+            for number, ref in enumerate(committed.entry.pieces):
+                if (index, number) < (at.entry, at.piece) or not self.recipient.concerns(ref):
+                    continue
+                piece = self.reader.piece_of(index, number)
+                events, handles = self.recipient.rows(piece)
+                skip = min(at.rank, len(events)) if (index, number) == (at.entry, at.piece) else 0
+                yield _Part(index, number, committed.time_us, piece, events, handles, skip)
+
+    # --- the cursor ------------------------------------------------------------------------------
+
+    def cursor(self) -> Cursor:
+        """The durable cursor, checked against the ledger."""
+        saved, end = self._file.load(), self.reader.end()
+        cursor = saved.cursor
+        if cursor.entry > end or (cursor.entry == end and cursor > Cursor(end)):
+            raise Corrupt(
+                f"{self._file.path} stands at record {cursor.entry} of the ledger, which has only {end}: "
+                "its newest records were removed",
+                hint="restore the ledger from a copy",
+            )
+        if self._tag_before(cursor) != saved.tag:
+            raise Corrupt(f"{self._file.path}: the ledger is not the one that this cursor was saved with")
+        return cursor
+
+    def acknowledge(self, delivery: Delivery[P]) -> bool:
+        """Durably: this delivery and all before it are done with. False when they were already: it never goes back."""
+        return self.advance(delivery.after)
+
+    def advance(self, cursor: Cursor) -> bool:
+        """Durably: everything before a place is done with. False when it was already."""
+        return self._move(cursor, only_forward=True)
+
+    def seek(self, cursor: Cursor) -> None:
+        """Go to a place that `locate` found, durably, also backwards."""
+        self._move(cursor, only_forward=False)
+
+    def _move(self, cursor: Cursor, *, only_forward: bool) -> bool:
+        with self._file.locked():
+            if only_forward and self.cursor() >= cursor:
+                return False
+            self._file.save(Saved(cursor, self._tag_before(cursor)))
+            return True
+
+    def _tag_before(self, cursor: Cursor) -> bytes:
+        return self.reader.record(cursor.entry - 1).tag if cursor.entry else GENESIS
+
+    # --- where to start --------------------------------------------------------------------------
+
+    def locate(self, text: str) -> Cursor:
+        """The place that `--from` names; see the top of this file."""
+        if text == "end":
+            return Cursor(self.reader.end())
+        if text.isascii() and text.isdigit():
+            return self.at_ordinal(int(text))
+        if "/" in text:
+            return self.at_position(Position.parse(text))
+        try:
+            moment = datetime.fromisoformat(text)
+        except ValueError:
+            raise Misuse(
+                f"{text!r} is no place in a mailbox: a number of deliveries, an event (partition/offset/row), "
+                "a time (RFC 3339) or `end` is"
+            ) from None
+        return self.at_time(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+    def at_ordinal(self, ordinal: int) -> Cursor:
+        """After the mailbox's first `ordinal` deliveries."""
+        left = ordinal
+        for part in self._parts(Cursor()):
+            if left < len(part.events):
+                return Cursor(part.entry, part.number, left)
+            left -= len(part.events)
+        if left:
+            raise NotFound(f"the mailbox has {ordinal - left} deliveries so far, fewer than {ordinal}")
+        return Cursor(self.reader.end())
+
+    def at_time(self, moment: datetime) -> Cursor:
+        """At the first batch that was committed then or later."""
+        return Cursor(self.reader.ledger.index_at((moment - _EPOCH) // timedelta(microseconds=1)))
+
+    def at_position(self, position: Position) -> Cursor:
+        """At this event. Where events are found by offset it need not be in the mailbox: what follows it in its piece
+        is next. Elsewhere all deliveries are looked at, and NotFound is raised when it is not among them."""
+        if not self.recipient.by_offset:
+            for delivery in self.deliveries(Cursor()):
+                if delivery.position == position:
+                    return delivery.cursor
+            raise NotFound(
+                f"event {position} is not in this mailbox", hint="it did not match, or has not come this far"
+            )
+        index, number, ref = self.reader.find(position.partition, position.offset)
+        if ref is None:
+            return Cursor(index)
+        piece = self.reader.piece(ref)
+        return Cursor(index, number, bisect_left(self.recipient.rows(piece)[0], position, key=piece.position))
 
 
-def _reached(entry: Entry, partition: int) -> int:
-    return entry.end.partitions[partition] if partition < len(entry.end.partitions) else 0
+def slot_mailbox(topic: PieceReader[SealedPiece] | Path | str, slot: int, name: str) -> Mailbox[SealedPiece]:
+    """A subscriber's mailbox at a broker that seals for slots."""
+    shared = isinstance(topic, PieceReader)
+    reader = topic if isinstance(topic, PieceReader) else sealed_reader(topic)
+    return Mailbox(reader, SlotRecipient(name, slot), owns_reader=not shared)
+
+
+def hop_mailbox(hops: Path | str, name: str, *, routes: bool = False) -> Mailbox[HopPiece]:
+    """A subscriber's mailbox at a broker of an overlay."""
+    return Mailbox(hop_reader(hops), NamedRecipient(name, routes), owns_reader=True)

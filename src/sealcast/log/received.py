@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sealcast.log.mailbox import TopicReader
+from sealcast.log.piece_reader import sealed_reader
 
 
 @dataclass(slots=True)
@@ -26,7 +26,7 @@ class Received:
 
 def received(topic: Path, slots: int) -> dict[int, Received]:
     """By slot, of those who were sent anything."""
-    reader, found = TopicReader(topic), dict[int, Received]()
+    reader, found = sealed_reader(topic), dict[int, Received]()
     for index in range(reader.ledger.end()):
         committed = reader.record(index)
         for slot, count in committed.resealed.withdrawn if committed.resealed is not None else ():

@@ -20,6 +20,8 @@ from sealcast.log.entry import PieceRef, piece_from_cbor, piece_to_cbor
 from sealcast.log.pieces import Pieces
 from sealcast.primitives.secrets import Secret
 
+#: In pieces that are one reader's alone, it has this slot.
+READER_SLOT: Final = 0
 FORMAT: Final = 1
 _CONTEXT: Final = b"sealcast replay 1"
 

@@ -18,6 +18,7 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
@@ -49,16 +50,15 @@ from pyspark.sql.types import (
 )
 
 from sealcast.clients.publisher import Publisher
-from sealcast.clients.subscribing import open_subscriber
+from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Bug, Misuse
 from sealcast.log.embedded import EmbeddedLog
-from sealcast.log.ledger import LedgerReader
 from sealcast.model.event import DEFAULT_CONTENT_TYPE, Event, OpenedEvent
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.pipeline.outbox import Outbox, StagedFrames
-from sealcast.protections.layered.interests import Interests
+from sealcast.protections.port import client_side
+from sealcast.protections.stays import Stays
 from sealcast.trust.handles import EntityRealm
-from sealcast.trust.layout import TopicPaths
 
 #: Ledger records in one micro-batch of a reader, unless told.
 DEFAULT_MAX_RECORDS: Final = 64
@@ -217,63 +217,35 @@ def _tasks(first: int, end: int) -> list[Records]:
 
 
 def _ledger_end(client: Client) -> int:
-    with _ledger(client) as ledger:
-        return ledger.end()
+    return _locate(client, "end")
 
 
 def _locate(client: Client, begin: str) -> int:
+    """The record of the ledger where a stream begins."""
     if begin == "start":
         return 0
-    if begin == "end":
-        return _ledger_end(client)
-    try:
-        moment = datetime.fromisoformat(begin)
-    except ValueError:
-        raise Misuse(f"option from is start, end or a time (RFC 3339), not {begin!r}") from None
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    with _ledger(client) as ledger:
-        return ledger.index_at(int(moment.timestamp() * 1_000_000))
+    with _mail(client) as mail:
+        if begin == "end":
+            return mail.only.reader.end()
+        try:
+            moment = datetime.fromisoformat(begin)
+        except ValueError:
+            raise Misuse(f"option from is start, end or a time (RFC 3339), not {begin!r}") from None
+        return mail.only.at_time(moment if moment.tzinfo else moment.replace(tzinfo=UTC)).entry
 
 
-def _ledger(client: Client) -> LedgerReader:
-    """Of the broker that the subscriber is at. A stream's place is a place in one ledger."""
+def _mail(client: Client) -> Stays[Any]:
+    """At the broker that the subscriber is at. A stream's place is a place in one ledger."""
     realm = EntityRealm(client.realm)
-    state = realm.state()
-    if state.topic(client.topic).protection.overlay:
-        return LedgerReader(_hops(realm, client).ledger)
-    stays = state.stays_of(client.topic, client.entity)
-    if len(stays) > 1:
-        raise Misuse(
-            f"{client.entity!r} has moved from broker {stays[-2].broker!r} to {stays[-1].broker!r}: "
-            "a stream of Spark's does not follow",
-            hint="read with sealcast.Subscriber, or subscribe under another name at that broker",
-        )
-    return LedgerReader(realm.paths.topic(client.topic, stays[-1].broker).ledger)
-
-
-def _hops(realm: EntityRealm, client: Client) -> TopicPaths:
-    """Where a subscriber of a layered topic finds what is for it: at the one broker it was ever placed below."""
-    with Interests(realm, client.topic, client.entity) as interests:
-        homes = interests.homes()
-    if len(homes) != 1:
-        raise Misuse(
-            f"{client.entity!r} was at {len(homes)} brokers of topic {client.topic!r}: a stream has one ledger",
-            hint="add a subscription first; one who has moved reads with sealcast.open_subscriber",
-        )
-    return realm.paths.topic(client.topic, homes[0]).hops
+    return client_side(realm.state().topic(client.topic).protection).mail(realm, client.topic, client.entity)
 
 
 def _open(client: Client, task: Records) -> Iterator[pa.RecordBatch]:
-    with open_subscriber(client.realm, client.topic, client.entity, from_="end") as subscriber:
+    with Subscriber(client.realm, client.topic, client.entity, from_="end") as subscriber:
         schema = subscriber.realm.state().topic(client.topic).schema
         arrow = to_arrow_schema(columns_of(schema), timezone="UTC")
-        held: list[OpenedEvent] = []
-        for event in subscriber.events_of(task.first, task.end):
-            held.append(event)
-            if len(held) == ROWS_PER_ARROW_BATCH:
-                yield _as_arrow(held, schema, arrow)
-                held = []
-        if held:
+        events = subscriber.between(task.first, task.end)
+        while held := list(islice(events, ROWS_PER_ARROW_BATCH)):
             yield _as_arrow(held, schema, arrow)
 
 

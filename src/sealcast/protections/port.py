@@ -18,17 +18,20 @@ Nobody outside the room asks for a protection's name: a side is taken from the t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import astuple, dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, cast
 
 if TYPE_CHECKING:
     from sealcast.errors import SealcastError
     from sealcast.model.event import OpenedEvent, Position
     from sealcast.model.protection import Protection
     from sealcast.model.schema import Schema, Value
-    from sealcast.trust.handles import BrokerRealm, EntityRealm
+    from sealcast.protections.stays import Found, Stays
+    from sealcast.trust.deployment import Realm
+    from sealcast.trust.handles import EntityRealm
     from sealcast.trust.keys.identity import Identity
     from sealcast.trust.realm.state import RealmState
 
@@ -49,7 +52,7 @@ Messages = tuple[int, Mapping[str, list[bytes]]]
 
 
 class Way(Protocol):
-    """How the events of one publisher go."""
+    """How the events of one publisher go: what they become before they are sealed in frames, and who gets those."""
 
     def take(self, state: RealmState) -> Sequence[str]:
         """Goes by the newest registry from now on; the brokers that get frames, the first being the one that events
@@ -62,73 +65,150 @@ class Way(Protocol):
         """A batch that would fit into a frame as it is, as one or more frames' messages."""
 
 
+class Cost(NamedTuple):
+    """What a filter costs, in the protection's own units: by name, for `--json`, and in words. Often nothing."""
+
+    facts: Mapping[str, int]
+    words: str
+
+
+#: A subscription as it is asked for: subscriber, filter, and an id or None for one that is made.
+Wanted = tuple[str, str, str | None]
+
+
 @dataclass(frozen=True, slots=True)
 class Interest:
     """One filter of one subscriber."""
 
-    id: str
+    id: str | None
     topic: str
     subscriber: str
-    #: None where this machine does not know it: on some topics filters are their subscriber's own.
+    #: Neither id nor filter where this machine does not know them: on some topics filters are their subscriber's own.
     filter: str | None
-    #: The broker that serves it.
+    #: The broker that serves its subscriber.
     broker: str | None
-    #: What the filter costs, in the protection's own units, for `--json`.
-    cost: Mapping[str, int]
+    #: What its owner should know after adding it.
+    remarks: tuple[str, ...] = ()
 
 
 class Interests(Protocol):
-    """What one subscriber wants on one topic."""
+    """What one subscriber wants on one topic, stated with its own keys. Close it, or use it in a `with` block."""
 
-    #: Why the broker does not know of the last change yet, if so.
-    trouble: SealcastError | None
-
-    def add(self, wanted: Sequence[tuple[str, str | None]], *, broker: str | None = None) -> list[Interest]:
-        """Filters, each with an id or None for one that is made; all or none. FilterRejected says what this protection
+    def add(self, text: str, id: str | None = None) -> Interest:
+        """A filter; without an id it gets the subscriber's name and a number. FilterRejected says what this protection
         can express."""
 
-    def remove(self, ids: Sequence[str]) -> None: ...
-    def list(self) -> list[Interest]: ...
-    def refresh(self) -> None:
-        """Tells the broker what it does not know yet, where that is the subscriber's to do."""
+    def remove(self, ids: Iterable[str]) -> None:
+        """Ends filters, all of them or none."""
+
+    def filters(self) -> list[Interest]:
+        """The filters, oldest first."""
+
+    def refresh(self) -> object:
+        """Tells the broker what it does not know yet: filters, later tokens."""
 
     def close(self) -> None: ...
+    def __enter__(self) -> Self: ...
+    def __exit__(self, kind: object, error: object, trace: object) -> None: ...
+
+
+@dataclass(slots=True)
+class Measured:
+    """What became of a reader's keys so far, and what those take that it holds now."""
+
+    given: int = 0
+    derived: int = 0
+    asked: int = 0
+    let_go: int = 0
+    held: int = 0
+    nbytes: int = 0
+
+    @classmethod
+    def total(cls, each: Iterable[Measured]) -> Measured:
+        return cls(*(sum(numbers) for numbers in zip(*map(astuple, each), strict=True)))
+
+
+#: The most that a reader's keys take, unless told, in bytes.
+DEFAULT_KEY_MEMORY: Final = 64 << 20
+#: A broker's desk for keys: a signed request in, a reply out.
+Ask = Callable[[bytes], bytes]
 
 
 class Inbox(Protocol):
-    """What one subscriber gets on one topic, in order, wherever it is served. A delivery is opaque to its reader."""
+    """What one subscriber gets on one topic, and how it opens it."""
 
-    def look(self) -> None:
-        """Before every look: whether anyone has to be told something (a later token, a filter)."""
+    @property
+    def mail(self) -> Stays[Any]:
+        """Its mailboxes. What a delivery is, only `open` knows."""
 
-    def locate(self, text: str) -> None:
-        """Goes to the place that `--from` names (log/place.py); the durable cursor stays."""
+    def look(self, state: RealmState) -> None:
+        """Before every look at the mailboxes: whether anyone has to be told something (a later token, a filter)."""
 
-    def deliveries(self) -> Iterator[Any]:
-        """Everything after the current place that is committed by now."""
-
-    def open(self, delivery: Any) -> OpenedEvent:
+    def open(self, found: Found[Any]) -> OpenedEvent:
         """Opened with the subscriber's own keys and verified; CannotOpen."""
 
-    def passed(self, delivery: Any) -> None:
-        """The current place is after this one."""
+    @property
+    def keys(self) -> Measured:
+        """Keys that came with deliveries."""
 
-    def acknowledge(self, delivery: Any) -> None:
-        """Durably done with this and all before it."""
+    @property
+    def trouble(self) -> SealcastError | None:
+        """Why a broker was not told what it has to know, if so. It is tried again."""
 
-    def between(self, first: int, end: int) -> Iterator[OpenedEvent]:
-        """What its broker's ledger records hold for it: for a reader that keeps its place itself."""
-
-    def lag(self) -> int: ...
     def close(self) -> None: ...
 
 
+class Reader(NamedTuple):
+    """Who reads what, and what it was told about how."""
+
+    realm: EntityRealm
+    topic: str
+    name: str
+    #: The broker where it wants to be from now on.
+    broker: str | None
+    ask: Ask | None
+    #: The most that keys may take, in bytes.
+    key_memory: int
+
+
 class ClientSide(Protocol):
+    """For publishers and subscribers, and for commands that speak in their names."""
+
     def way(self, realm: EntityRealm, topic: str, identity: Identity, broker: str) -> Way: ...
-    def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> Interests: ...
-    def inbox(self, realm: EntityRealm, topic: str, subscriber: str, *, broker: str | None) -> Inbox: ...
-    def cost(self, text: str, schema: Schema) -> Mapping[str, int]:
+    def inbox(self, reader: Reader) -> Inbox:
+        """NotFound for one that never subscribed."""
+
+    def mail(self, realm: EntityRealm, topic: str, subscriber: str) -> Stays[Any]:
+        """A subscriber's mailboxes, without its keys: for counting, and for those who keep their place themselves."""
+
+    def desk(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[Ask | None]:
+        """Whom the subscriber asks for keys that it has let go; None where it never has to."""
+
+    def move(self, realm: Realm, topic: str, subscriber: str, to: str | None, *, abandon: bool = False) -> bool:
+        """Another broker serves it; whether the one that it leaves still does. With `abandon`, that one is gone for
+        good."""
+
+    def cost(self, text: str, schema: Schema) -> Cost:
         """What a filter costs; FilterRejected where this protection cannot express it."""
+
+    def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> Interests:
+        """NotFound where the subscriber's keys are not on this machine."""
+
+    def subscribe_many(
+        self, realm: Realm, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None
+    ) -> list[Interest]:
+        """By whoever can on this machine: an administrator, or the subscribers themselves. Whoever is new is at
+        `broker`."""
+
+    def listed(self, realm: EntityRealm, topic: str, subscriber: str | None = None) -> list[Interest]:
+        """Of all subscribers, or of one, as far as it is known here; NotFound where it would take keys that are not."""
+
+    def keepers(self, realm: EntityRealm, topic: str) -> list[str]:
+        """The subscribers whose filters are kept on this machine and nowhere else."""
+
+    def refresh_here(self, realm: EntityRealm, topic: str) -> Iterator[tuple[str, bool | SealcastError]]:
+        """`Interests.refresh` for every subscriber whose keys are here and who has something to tell: its name, and
+        whether it told its broker anything, or why it could not."""
 
 
 # --- broker side --------------------------------------------------------------------------------------
@@ -143,7 +223,7 @@ class BrokerSide(Protocol):
 
 
 class WitnessSide(Protocol):
-    def why(self, realm: BrokerRealm, topic: str, event: Position, subscriber: str) -> Any: ...
+    def why(self, realm: EntityRealm, topic: str, event: Position, subscriber: str) -> Any: ...
 
 
 # --- taking a side ------------------------------------------------------------------------------------

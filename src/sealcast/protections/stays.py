@@ -1,159 +1,215 @@
-"""The mailboxes of a subscriber that moved: one after the other, each event once.
+"""The mailboxes of one subscriber: at the broker where it is, and at those where it was before and left something.
 
-A subscriber is at one broker, and may have been at others before (`Stay`). It reads its stays in order:
-each to the record at which that broker was done with it, then the next. While a move is under way, the broker that it
-leaves still serves it; the next is read when that one is done. What two of them have sealed it recognises by what the
-publisher signed, which no broker alters: the frame's signed header, and the event's row.
+A stay is a stretch of one broker's ledger. Stays are read side by side, in an order that the topic's protection gives:
+
+    one after the other     the broker that a subscriber leaves serves it until the move is settled; then comes the next
+    by generation           a move begins a new generation of the overlay, and every event belongs to one
+
+What two brokers have both sealed, around a move, is handed out once: it is recognised by what the publisher signed,
+which no broker alters, the frame's signed header and the event's row.
 
 A durable cursor for each broker lies where that broker's deliveries are, as it does for one who never moved.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from typing import Generic, NoReturn, Self
 
-from sealcast.errors import NotFound
+from sealcast.errors import Misuse, NotFound
 from sealcast.log.cursor import Cursor
 from sealcast.log.mailbox import Delivery, Mailbox
-from sealcast.trust.handles import EntityRealm
+from sealcast.log.piece_reader import P
 from sealcast.trust.realm.topics import Stay
 
+#: A broker, and the first record of the stay there.
+StayKey = tuple[str, int]
+#: How far each stay was read.
+Place = Mapping[StayKey, Cursor]
 _Identity = tuple[bytes, int]
 
 
-@dataclass(frozen=True, slots=True, order=True)
-class Place:
-    """What is read next: in which stay, and where in the mailbox there."""
-
-    stay: int
-    cursor: Cursor
-
-
 @dataclass(frozen=True, slots=True)
-class StayDelivery(Delivery):
-    """A delivery, and where it comes from."""
+class Found(Generic[P]):
+    """A delivery, and the stay that it comes from."""
 
-    stay: int
-    broker: str
+    number: int
+    stay: Stay
+    delivery: Delivery[P]
 
     @property
-    def after(self) -> Place:
-        at = self.cursor
-        return Place(self.stay, Cursor(at.entry, at.piece, at.rank + 1))
+    def broker(self) -> str:
+        return self.stay.broker
 
 
-class Stays:
-    """Everything that one subscriber gets on one topic, wherever it was."""
+class Stays(Generic[P]):
+    """Everything that one subscriber gets on one topic, wherever it was. Close it."""
 
-    def __init__(self, realm: EntityRealm, topic: str, slot: int, name: str) -> None:
-        self._realm, self._topic, self._slot, self._name = realm, topic, slot, name
-        self._mailboxes: dict[str, Mailbox] = {}
-        #: Of each stay that was come to: what was read in those before it and may come again.
-        self._had: dict[int, frozenset[_Identity]] = {}
+    def __init__(
+        self,
+        stays: Callable[[], Sequence[Stay]],
+        mailbox_at: Callable[[str], Mailbox[P]],
+        generation: Callable[[Delivery[P]], int] | None = None,
+    ) -> None:
+        """`stays` gives those of now, the oldest first; `mailbox_at` opens a broker's mailbox. Without a `generation`
+        of deliveries, stays are read one after the other."""
+        self._all, self._mailbox_at, self._generation = stays, mailbox_at, generation
+        self._mailboxes: dict[str, Mailbox[P]] = {}
+        #: Where each stay is read on, and how far it was handed out and not acknowledged.
+        self._next: dict[StayKey, Cursor] = {}
+        self._done: dict[StayKey, Cursor] = {}
         #: Told where to start: what was acknowledged is read again, in later stays, too.
         self._again = False
+        #: Of each stay that was come to: what was read in those before it and may come again.
+        self._had: dict[StayKey, frozenset[_Identity]] = {}
 
-    def list(self) -> tuple[Stay, ...]:
-        return self._realm.state().stays_of(self._topic, self._name)
-
-    def mailbox(self, broker: str) -> Mailbox:
+    def mailbox(self, broker: str) -> Mailbox[P]:
         if broker not in self._mailboxes:
-            root = self._realm.paths.topic(self._topic, broker).root
-            self._mailboxes[broker] = Mailbox(root, self._slot, self._name)
+            self._mailboxes[broker] = self._mailbox_at(broker)
         return self._mailboxes[broker]
 
     @property
-    def current(self) -> Mailbox:
+    def current(self) -> Mailbox[P]:
         """Where it is served now."""
-        return self.mailbox(_served(self.list())[1].broker)
+        return self.mailbox(self._readable()[-1].broker)
+
+    @property
+    def home(self) -> str:
+        """The broker where it is, or is going."""
+        return self._all()[-1].broker
+
+    @property
+    def only(self) -> Mailbox[P]:
+        """The one mailbox there is: for readers that keep their place themselves, as a place in one ledger."""
+        stays = self._all()
+        if len(stays) > 1:
+            name, before, now = self.current.recipient.name, stays[-2].broker, stays[-1].broker
+            raise Misuse(
+                f"{name!r} has moved from broker {before!r} to {now!r}: whoever keeps a place in one ledger, as "
+                "a stream of Spark's does, cannot follow",
+                hint="read with sealcast.Subscriber, or subscribe under another name at that broker",
+            )
+        return self.mailbox(stays[0].broker)
 
     # --- reading ------------------------------------------------------------------------------------
 
-    def start(self) -> Place:
-        """After what was acknowledged."""
-        return Place(0, self._begin(self.list()[0], again=False))
+    def deliveries(self) -> Iterator[Found[P]]:
+        """Everything after what was `passed` that is committed by now."""
+        return self._walk(self._next, again=self._again)
 
-    def deliveries(self, place: Place) -> Iterator[StayDelivery]:
-        """Everything from there on that is committed by now."""
-        return self._walk(place, again=self._again)
+    def passed(self, found: Found[P]) -> None:
+        """It was handed out, or given up: what follows comes next."""
+        self._next[_key(found.stay)] = self._done[_key(found.stay)] = found.delivery.after
 
-    def _walk(self, place: Place, *, again: bool) -> Iterator[StayDelivery]:
-        stays, start = self.list(), place.cursor
-        for number in range(place.stay, len(stays)):
-            stay = stays[number]
-            mailbox = self.mailbox(stay.broker)
-            if number > place.stay:
-                start = self._begin(stay, again=again)
-            for delivery in mailbox.deliveries(start, end=stay.until):
-                if _identity(delivery) not in self._before(number, stays):
-                    given = {field.name: getattr(delivery, field.name) for field in fields(Delivery)}
-                    yield StayDelivery(**given, stay=number, broker=stay.broker)
-            if stay.until is None:
-                return
+    def locate(self, text: str) -> None:
+        """Goes to the place that `--from` names (`log.mailbox`): a number counts over all stays, the others mean where
+        it is served now. The durable cursor stays."""
+        self._again, stays = True, self._readable()
+        if len(stays) > 1 and text.isascii() and text.isdigit():
+            self._at_ordinal(int(text))
+            return
+        place = self.mailbox(stays[-1].broker).locate(text)
+        self._next = {_key(stay): Cursor(self.mailbox(stay.broker).reader.end()) for stay in stays[:-1]}
+        self._next[_key(stays[-1])] = place
 
-    def locate(self, text: str) -> Place:
-        """The place that `--from` names (`log.mailbox`): a number counts over all stays, the others mean where it is
-        served now."""
-        self._again = True
-        if text.isascii() and text.isdigit():
-            return self._at_ordinal(int(text))
-        number, stay = _served(self.list())
-        return Place(number, self.mailbox(stay.broker).locate(text))
+    def between(self, first: int, end: int) -> Iterator[Found[P]]:
+        """What records `first` to before `end` hold, where there is one ledger (`only`)."""
+        stay = self._all()[0]
+        return (Found(0, stay, delivery) for delivery in self.only.deliveries(Cursor(first), end=end))
 
     def lag(self) -> int:
         """How many events wait after what was acknowledged."""
-        if len(self.list()) == 1:
-            return self.current.lag()
-        place = Place(0, self._begin(self.list()[0], again=False))
-        return sum(1 for _ in self._walk(place, again=False))
+        stays = self._readable()
+        if len(stays) == 1:
+            return self.mailbox(stays[0].broker).lag()
+        return sum(1 for _ in self._walk({}, again=False))
 
-    def acknowledge(self, delivery: StayDelivery) -> None:
-        """Durably done with this and all before it."""
-        for stay in self.list()[: delivery.stay]:
-            mailbox = self.mailbox(stay.broker)
-            if stay.until is not None and mailbox.cursor() < Cursor(stay.until):
-                mailbox.seek(Cursor(stay.until))
-        self.mailbox(delivery.broker).acknowledge(delivery)
+    # --- what is done with --------------------------------------------------------------------------
+
+    @property
+    def handed_out(self) -> Place | None:
+        """How far it was handed out and not acknowledged."""
+        return dict(self._done) or None
+
+    def acknowledge(self, upto: Place | None = None) -> None:
+        """Durably done with everything that was handed out so far, or up to what was `handed_out` before."""
+        done, stays = dict(self._done if upto is None else upto), self._readable()
+        last = max((number for number, stay in enumerate(stays) if _key(stay) in done), default=0)
+        for stay in stays[:last]:
+            if stay.until is not None:  # whatever was there, it was read before what follows it
+                self.mailbox(stay.broker).advance(Cursor(stay.until))
+        for key, cursor in done.items():
+            self.mailbox(key[0]).advance(cursor)
+        self._done = {key: cursor for key, cursor in self._done.items() if cursor != done.get(key)}
 
     def close(self) -> None:
         while self._mailboxes:
             self._mailboxes.popitem()[1].close()
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
     # --- inside -------------------------------------------------------------------------------------
 
-    def _begin(self, stay: Stay, *, again: bool) -> Cursor:
-        begin = Cursor(stay.first)
-        return begin if again else max(self.mailbox(stay.broker).cursor(), begin)
+    def _readable(self) -> list[Stay]:
+        """The stays up to the one that serves now: while a move is settled, the next one is not read yet."""
+        stays = list(self._all())
+        serving = next(number for number, stay in enumerate(stays) if stay.until is None)
+        return stays if self._generation is not None else stays[: serving + 1]
 
-    def _before(self, number: int, stays: tuple[Stay, ...]) -> frozenset[_Identity]:
-        if number not in self._had:
+    def _walk(self, places: Place, *, again: bool) -> Iterator[Found[P]]:
+        stays = self._readable()
+        streams = [self._stream(number, stays, places, again=again) for number in range(len(stays))]
+        return merge(*streams, key=self._rank)
+
+    def _rank(self, found: Found[P]) -> int:
+        return found.number if self._generation is None else self._generation(found.delivery)
+
+    def _stream(self, number: int, stays: Sequence[Stay], places: Place, *, again: bool) -> Iterator[Found[P]]:
+        stay = stays[number]
+        mailbox, start = self.mailbox(stay.broker), places.get(_key(stay))
+        if start is None:
+            start = Cursor(stay.first) if again else max(mailbox.cursor(), Cursor(stay.first))
+        for delivery in mailbox.deliveries(start, end=stay.until):
+            if not stay.overlaps or _identity(delivery) not in self._before(number, stays):
+                yield Found(number, stay, delivery)
+
+    def _before(self, number: int, stays: Sequence[Stay]) -> frozenset[_Identity]:
+        key = _key(stays[number])
+        if key not in self._had:
             found = set[_Identity]()
             for stay, first in zip(stays, stays[number].overlaps, strict=False):
                 again = Cursor(max(first, stay.first))
                 found.update(map(_identity, self.mailbox(stay.broker).deliveries(again, end=stay.until)))
-            self._had[number] = frozenset(found)
-        return self._had[number]
+            self._had[key] = frozenset(found)
+        return self._had[key]
 
-    def _at_ordinal(self, ordinal: int) -> Place:
-        place, left = Place(0, Cursor(self.list()[0].first)), ordinal
-        if len(self.list()) == 1:
-            return Place(0, self.current.at_ordinal(ordinal))
-        deliveries = self.deliveries(place) if ordinal else iter(())
-        for delivery in deliveries:
-            place, left = delivery.after, left - 1
+    def _at_ordinal(self, ordinal: int) -> None:
+        self._next, left = {}, ordinal
+        for found in self._walk({}, again=True) if ordinal else ():
+            self._next[_key(found.stay)] = found.delivery.after
+            left -= 1
             if not left:
                 break
         if left:
             raise NotFound(f"the mailbox has {ordinal - left} deliveries so far, fewer than {ordinal}")
-        return place
 
 
-def _served(stays: tuple[Stay, ...]) -> tuple[int, Stay]:
-    """The first stay that is not over: the last one, or the one before while a move is under way."""
-    return next((number, stay) for number, stay in enumerate(stays) if stay.until is None)
+def no_subscription(topic: str, subscriber: str) -> NoReturn:
+    raise NotFound(
+        f"entity {subscriber!r} has no subscription on topic {topic!r}",
+        hint=f'add one: sealcast subscription add {topic} --as {subscriber} --filter "..."',
+    )
 
 
-def _identity(delivery: Delivery) -> _Identity:
-    piece, event = delivery.piece, delivery.event
-    return piece.frames[int(piece.frame_index[event])].signed, int(piece.row[event])
+def _key(stay: Stay) -> StayKey:
+    return stay.broker, stay.first
+
+
+def _identity(delivery: Delivery[P]) -> _Identity:
+    return delivery.piece.frame(delivery.event).signed, delivery.position.row

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Self
 
 from sealcast.trust.admin import founding
 from sealcast.trust.admin.authorities import AuthorityAdministration
@@ -29,7 +30,7 @@ class Realm(AuthorityAdministration, Maintenance):
         *,
         registry: str | None = None,
         clock: Callable[[], int] = now_us,
-    ) -> Realm:
+    ) -> Self:
         """A new realm in a directory that is empty or does not exist yet; its registry there too, or at a URL.
 
         With it come its authority, a key center, a broker and two discovery nodes.

@@ -171,9 +171,13 @@ class SealedPiece:
         """The slots that open an event through one of its uses, ascending: the holders of the key used."""
         return self.mailboxes.readers(use)
 
+    def frame(self, event: int) -> FrameProof:
+        """What proves an event."""
+        return self.frames[int(self.frame_index[event])]
+
     def position(self, event: int) -> Position:
         """Where an event stands in its topic: its nonce and its id."""
-        return Position(self.partition, self.frames[int(self.frame_index[event])].offset, int(self.row[event]))
+        return Position(self.partition, self.frame(event).offset, int(self.row[event]))
 
     def body(self, event: int) -> bytes:
         """An event's sealed message."""

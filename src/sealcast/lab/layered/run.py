@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.clients.publisher import Checked
 from sealcast.errors import Bug, FilterRejected
 from sealcast.filters.check import check
 from sealcast.filters.labels import LabelFilter, Labeller, label_filter
@@ -29,6 +28,7 @@ from sealcast.lab.layered.network import Network
 from sealcast.lab.layered.nodes import Nodes
 from sealcast.lab.match_input import Asked
 from sealcast.model.schema import Schema
+from sealcast.protections.port import Checked
 from sealcast.wire.records import RecordCodec
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ from sealcast.lab import scratch, thief
 from sealcast.lab.pallickara.broker import Broker
 from sealcast.lab.report import Report, Row, Told
 from sealcast.log.ledger import Committed, LedgerReader
-from sealcast.log.mailbox import TopicReader
+from sealcast.log.piece_reader import sealed_reader
 from sealcast.model.event import Event, Position
 from sealcast.model.schema import Schema
 from sealcast.trust.deployment import Realm
@@ -191,7 +191,7 @@ def _judge(
     before = [r for r in records if r.entry.version < version]
     after = [r for r in records if r.entry.version >= version]
     slots = {slot for name in revoked if (slot := state.slot_of(TOPIC, name)) is not None}
-    reader = TopicReader(realm.paths.topic(TOPIC).root)
+    reader = sealed_reader(realm.paths.topic(TOPIC).root)
     earlier, later = ([reader.piece(ref) for r in rs for ref in r.entry.pieces] for rs in (before, after))
     reader.close()
     opened_before = attempts = opened_after = 0

@@ -1,9 +1,21 @@
-"""The desk with its door: a signed request in, a reply out. What `desk` decides, on the broker's ledger and secrets.
+"""The broker's desk for group keys: it answers the key requests of subscribers (`key_requests`).
 
-(1) the request is well-formed, and signed by the one who asks;
+    desk/keys      a signed key request     -> desk/keys     the reply to it, over the broker's control topic
+
+(1) the request is well-formed, and signed by the one who asks; over the control topic, its sender and its asker are the
+    same: nobody spends another's budget by passing its request on;
 (2) it is of now: one that was kept would spend its asker's budget for somebody else;
 (3) its asker has not asked too often (`control.budgets`);
 (4) the piece is the one that the ledger names for the first event, authenticated by the topic's journal key.
+
+Then `answer` decides, a pure function of the request, the state of the realm and the piece:
+
+(5) the request is for this piece: its topic, its epoch, its partition;
+(6) the asker is enrolled, not revoked, and may read the topic now: rights of the past open nothing;
+(7) each event that it names is in the piece, and was delivered to it;
+(8) the key that it would open the event through is the key of exactly those who open through it, the asker among them.
+
+What is given is what a handout would have given it: the key itself, or its part of the table that the key is of.
 """
 
 from __future__ import annotations
@@ -12,21 +24,30 @@ from functools import lru_cache
 from typing import Final
 
 from sealcast.control.budgets import Allowance, Budgets
+from sealcast.control.desk import More
+from sealcast.control.envelopes import Opened
+from sealcast.control.service import Answer
 from sealcast.errors import Rejected, Unavailable
-from sealcast.log.mailbox import TopicReader
+from sealcast.groupkeys.interface import PairKey, TableKey
+from sealcast.log.piece_reader import sealed_reader
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.sign import VerifyKey
-from sealcast.protections.endpoint.desk import answer
-from sealcast.protections.endpoint.requests import parse_request
+from sealcast.protections.endpoint.key_requests import KEYS, GivenPart, KeyReply, KeyRequest, parse_request
+from sealcast.protections.endpoint.refs import PieceKeys
 from sealcast.protections.endpoint.sealer import EndpointSealer
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.machine import RealmState
+from sealcast.wire.sealed import SealedPiece
 
 #: A request may be this much older, or newer, than the desk's clock says.
 MAX_SKEW_US: Final = 300 * 1_000_000
 #: Requests of one asker: one brings up to 512 keys.
 ALLOWANCE: Final = Allowance(per_second=20, burst=200)
 MAX_EPOCHS: Final = 8
+#: Parts of tables in one reply: each takes a few milliseconds to make. The other keys are given one by one.
+MAX_PARTS: Final = 4
 
 
 class KeyDesk(Unpicklable):
@@ -36,7 +57,8 @@ class KeyDesk(Unpicklable):
         self._realm, self._topic, self._broker = realm, topic, broker
         self._budgets = budgets or Budgets(ALLOWANCE)
         self._about = realm.state().topic(topic)
-        self._reader = TopicReader(realm.paths.topic(topic, broker.name).root, key=broker.journal_key(self._about.id))
+        root, journal_key = realm.paths.topic(topic, broker.name).root, broker.journal_key(self._about.id)
+        self._reader = sealed_reader(root, key=journal_key)
         self._sealer = lru_cache(MAX_EPOCHS)(self._load)
 
     def reply(self, data: bytes, now_us: int) -> bytes:
@@ -78,3 +100,86 @@ class KeyDesk(Unpicklable):
             return ours.mailbox_key(list(self._realm.state().slots_of(self._topic))[slot], self._broker.name)
 
         return EndpointSealer(self._about.id, epoch, ours.content_root(self._broker.name), pair_of_slot, bits)
+
+
+class KeyRequests(Unpicklable):
+    """Answers them for one broker, on all topics that it serves; what a topic needs is opened when first asked for."""
+
+    def __init__(self, realm: OpenRealm, broker: str) -> None:
+        self._realm, self._name = realm, broker
+        self._broker: BrokerSecrets | None = None
+        self._desks: dict[str, KeyDesk] = {}
+
+    def handle(self, request: Opened, now_us: int, /) -> Answer:
+        state, data = self._realm.state(), request.message.body
+        asked = parse_request(data, lambda name: VerifyKey(state.entity(name).verify_key))
+        if asked.entity != request.sender.name:
+            raise Rejected(f"the key request is {asked.entity!r}'s, and {request.sender.name!r} sent it")
+        topic = next((found.topic.name for found in state.topics.values() if found.topic.id == asked.topic), None)
+        if topic is None or not state.may_subscribe(topic, asked.entity, now_us):
+            raise Rejected("there is no such topic that its asker may read")
+        return Answer(KEYS, self._desk(topic).reply(data, now_us))
+
+    def _desk(self, topic: str) -> KeyDesk:
+        if topic not in self._desks:
+            if self._broker is None:
+                self._broker = BrokerSecrets.load(self._realm.paths.broker_key_of(self._name))
+            self._desks[topic] = KeyDesk(self._realm, topic, self._broker)
+        return self._desks[topic]
+
+
+def key_requests(realm: OpenRealm, broker: str) -> More:
+    """For `control.desk`: what else a broker of that name answers."""
+    return {KEYS: KeyRequests(realm, broker).handle}
+
+
+def answer(
+    request: KeyRequest, topic: str, state: RealmState, sealer: EndpointSealer, piece: SealedPiece, now_us: int
+) -> KeyReply:
+    """The keys that the asker needs for the events it names, sealed for it; Rejected if it may not have one of them.
+
+    `topic` is the name of the topic whose keys `sealer` makes, in the piece's epoch.
+    """
+    # (5)
+    about = state.topic(topic)
+    here = (piece.topic, piece.epoch, piece.partition)
+    if (request.topic, request.epoch, request.partition) != here or about.id != piece.topic:
+        raise Rejected("the key request is about other events than those at hand")
+    # (6)
+    state.require(Right.SUBSCRIBE, topic, request.entity, now_us)
+    slot = state.slot_of(topic, request.entity)
+    if slot is None:
+        raise Rejected(f"entity {request.entity!r} never subscribed to topic {topic!r}")
+    # (7)
+    delivered = _delivered(piece, slot)
+    known, found = PieceKeys(piece, sealer), dict[bytes, bytes]()
+    parts: dict[bytes, GivenPart] = {}
+    for event in request.events:
+        use = delivered.get(event)
+        if use is None:
+            raise Rejected(f"event {piece.partition}/{event[0]}/{event[1]} was not delivered to {request.entity!r}")
+        # (8)
+        key = int(piece.uses[use])
+        key_id = piece.key_id(key)
+        if key_id in found:
+            continue
+        ref = known.held_by(key, piece.readers(use))
+        if ref is None:
+            raise Rejected("the piece names a key that is not its readers'")
+        if isinstance(ref, PairKey):
+            continue  # the asker has it from the start
+        if request.tables and isinstance(ref, TableKey) and len(parts) < MAX_PARTS:
+            name = sealer.table_name(ref.slots)
+            if name not in parts:
+                (part,) = sealer.hand_out_table(ref.slots, [slot])
+                parts[name] = GivenPart(name, ref.slots.index(slot), len(ref.slots), part)
+        else:
+            found[key_id] = sealer.hand_out(PairKey(slot), ref, key_id)
+    return KeyReply(tuple(found.items()), tuple(parts.values()))
+
+
+def _delivered(piece: SealedPiece, slot: int) -> dict[tuple[int, int], int]:
+    """What is in a slot's mailbox: offset and row of each event, and the use through which it opens."""
+    events, uses = piece.rows_for(slot)
+    positions = map(piece.position, events.tolist())
+    return {(p.offset, p.row): use for p, use in zip(positions, uses.tolist(), strict=True)}

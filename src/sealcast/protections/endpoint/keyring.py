@@ -1,7 +1,7 @@
 """What one subscriber holds: keys that it was given, parts of tables, and all that it derives from them.
 
 Bounded: what was not used for longest goes. Nothing is lost with it but time: what is missing can be asked for again
-(`requests`), and whatever is derived can be derived anew.
+(`missing`), and whatever is derived can be derived anew.
 
 How a key is come by, in this order:
 
@@ -14,20 +14,18 @@ How a key is come by, in this order:
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
-from dataclasses import astuple, dataclass
 from typing import Final
 
 from sealcast.errors import KeyMissing
 from sealcast.primitives import labels
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.endpoint import keys
-from sealcast.protections.endpoint.requests import KeyReply
+from sealcast.protections.endpoint.key_requests import KeyReply
 from sealcast.protections.endpoint.tables import LINK, TablePart, part_bytes
+from sealcast.protections.port import DEFAULT_KEY_MEMORY, Measured
 from sealcast.wire.limits import TABLE_NAME_BYTES
 from sealcast.wire.sealed import PAIR, TABLE, SealedPiece
 
-DEFAULT_BYTES: Final = 64 << 20
 #: What a key takes in this process, with its name and its place in the order; and a part of a table beside its labels.
 KEY_BYTES: Final = 320
 PART_BYTES: Final = 512
@@ -36,29 +34,13 @@ MAX_LINKS: Final = 4_096
 MAX_DEPTH: Final = 128
 
 
-@dataclass(slots=True)
-class Measured:
-    """What became of keys so far, and what those take that are held now."""
-
-    given: int = 0
-    derived: int = 0
-    asked: int = 0
-    let_go: int = 0
-    held: int = 0
-    nbytes: int = 0
-
-    @classmethod
-    def total(cls, each: Iterable[Measured]) -> Measured:
-        return cls(*(sum(numbers) for numbers in zip(*map(astuple, each), strict=True)))
-
-
 class Keyring(Unpicklable):
     """The keys of one subscriber of one topic and epoch."""
 
-    def __init__(self, slot: int, pair: Secret, aad: bytes, key_bits: int, most_bytes: int = DEFAULT_BYTES) -> None:
+    def __init__(self, slot: int, pair: Secret, aad: bytes, key_bits: int, most: int = DEFAULT_KEY_MEMORY) -> None:
         self._slot, self._pair, self._aad, self._key_bits = slot, pair, aad, key_bits
         self._pair_id = keys.pair_id(slot)
-        self._most = most_bytes
+        self._most = most
         #: By key id, or by the name of a table, which is shorter.
         self._held: OrderedDict[bytes, bytes | TablePart] = OrderedDict()
         self._taken: SealedPiece | None = None

@@ -2,45 +2,38 @@
 
 (1) a key that the subscriber holds or comes by (`keyring`) opens the content key, or the body itself;
 (2) the body opens under the key it is committed to;
-(3) the message is a leaf of the frame's tree, at the row the piece says;
-(4) the root is the one that the publisher signed, for this topic, in this epoch or an earlier one;
-(5) the record is one of the topic's schema.
+(3) the frame's header is its publisher's, signed, for this topic, of this epoch or an earlier one; and the message is a
+    leaf of the tree that it commits to, at the row the piece says (`verify`);
+(4) the record is one of the topic's schema.
 Whatever fails is CannotOpen: a subscriber learns that something was altered, and uses nothing of it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.errors import CannotOpen, FrameRejected, KeyMissing, Rejected
+from sealcast.errors import CannotOpen, KeyMissing
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.model.schema import Schema
-from sealcast.model.stages import FrameProof
 from sealcast.primitives import aead, labels, merkle
 from sealcast.primitives.aead import DEFAULT_KEY_BITS, SealingKey
 from sealcast.primitives.secrets import KEY_BYTES, Secret
-from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.endpoint import keys
-from sealcast.protections.endpoint.keyring import DEFAULT_BYTES, Keyring
+from sealcast.protections.endpoint.keyring import Keyring
 from sealcast.protections.endpoint.tables import WRAP
+from sealcast.protections.port import DEFAULT_KEY_MEMORY
+from sealcast.protections.verify import SignedHeaders, VerifyKeyOf, opened_event
 from sealcast.trust.keys.frames import associated_data
-from sealcast.wire import frame
-from sealcast.wire.frame import Header
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import TABLE, SealedPiece
 
 #: Ciphers of keys used lately.
 MAX_WARM_KEYS: Final = 1024
-#: Signed headers verified before: the events of one frame tend to come together.
-MAX_VERIFIED_HEADERS: Final = 1024
 Ints = NDArray[np.int64]
-_EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Opener:
@@ -53,40 +46,27 @@ class Opener:
         epoch: int,
         slot: int,
         pair: Secret,
-        verify_key_of: Callable[[str], VerifyKey],
+        verify_key_of: VerifyKeyOf,
         key_bits: int = DEFAULT_KEY_BITS,
-        key_memory: int = DEFAULT_BYTES,
+        key_memory: int = DEFAULT_KEY_MEMORY,
     ) -> None:
         self._codec = RecordCodec(schema)
-        self._topic_id = topic_id
-        self._epoch = epoch
+        self._headers = SignedHeaders(topic_id, verify_key_of, epoch)
         self._slot = slot
         self._aad = associated_data(topic_id, epoch)
         self._key_bits = key_bits
         #: What this subscriber holds, in at most `key_memory` bytes.
         self.keyring = Keyring(slot, pair, self._aad, key_bits, key_memory)
         self._ciphers = lru_cache(MAX_WARM_KEYS)(self._cipher)
-        self._verify_key_of = verify_key_of
-        self._verified = lru_cache(MAX_VERIFIED_HEADERS)(self._verify_header)
 
     def open(self, piece: SealedPiece, event: int, use: int) -> OpenedEvent:
         """Open one delivery of a piece, or CannotOpen."""
-        position = piece.position(event)
+        position, proof = piece.position(event), piece.frame(event)
         message = self._open_body(piece, event, use, position)
-        header = self._verify(piece.frames[int(piece.frame_index[event])], position, message)
-        try:
-            values, payload, content_type = self._codec.decode_one(message)
-        except Rejected as error:
-            raise CannotOpen(f"event {position} is not of its topic's schema: {error.message}") from None
-        return OpenedEvent(
-            position=position,
-            publisher=header.publisher,
-            published_at=_EPOCH_START + timedelta(microseconds=header.time),
-            sequence=header.sequence + position.row,
-            attributes=values,
-            payload=payload,
-            content_type=content_type,
-        )
+        header = self._headers.header(proof.signed)
+        path = merkle.path(proof.nodes, header.count, position.row) if proof.count == header.count else ()
+        self._headers.verify(header, message, position, path)
+        return opened_event(header, position, self._codec, message)
 
     def open_rows(self, piece: SealedPiece) -> list[OpenedEvent]:
         """Everything in a piece that is for this subscriber, in order."""
@@ -153,26 +133,3 @@ class Opener:
     def _cipher(self, purpose: bytes, secret: bytes) -> SealingKey:
         make = keys.body_key if purpose == b"body" else keys.wrap_key
         return make(Secret(secret), self._aad, self._key_bits)
-
-    # --- (3), (4) ----------------------------------------------------------------------------------
-
-    def _verify(self, proof: FrameProof, position: Position, message: bytes) -> Header:
-        header = self._verified(proof.signed)
-        path = merkle.path(proof.nodes, header.count, position.row) if proof.count == header.count else ()
-        (leaf,) = merkle.hash_messages((message,))
-        if not merkle.verify(header.root, leaf, position.row, header.count, path):
-            raise CannotOpen(f"event {position} is not among the events that {header.publisher} signed")
-        return header
-
-    def _verify_header(self, signed: bytes) -> Header:
-        try:
-            about = frame.parse_signed(signed)
-        except FrameRejected as error:
-            raise CannotOpen(f"a frame's signed header is none: {error.message}") from None
-        header = about.header
-        # Of an earlier epoch: published before a rotation and sealed after it, or sealed again under newer keys.
-        if header.topic != self._topic_id or header.epoch > self._epoch:
-            raise CannotOpen(f"{header.publisher} signed this for another topic, or for an epoch to come")
-        if not self._verify_key_of(header.publisher).verify(about.to_be_signed, about.signature):
-            raise CannotOpen(f"the signature is not {header.publisher}'s")
-        return header

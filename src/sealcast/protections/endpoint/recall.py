@@ -13,7 +13,6 @@ did, whatever was sealed under it before. What was given to whom is noted (log/r
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,16 +31,13 @@ from sealcast.filters.tree import Condition
 from sealcast.filters.vector import Evaluator
 from sealcast.groupkeys.naive import Naive
 from sealcast.log.entry import PieceRef
-from sealcast.log.replays import Replayed, Replays
+from sealcast.log.replays import READER_SLOT, Replayed, Replays
 from sealcast.model.stages import Admitted, Grouped, Ruled
 from sealcast.protections.endpoint.context import sealer_of
 from sealcast.protections.endpoint.seal import seal
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.templates import Template
 from sealcast.wire import sealed as wire
-
-#: In pieces that are one reader's alone, it has this slot.
-READER_SLOT: Final = 0
 
 
 def recall(topic: OpenTopic, reader: str, filter: str, from_us: int, to_us: int) -> Replayed:

@@ -33,8 +33,8 @@ from sealcast.protections.layered.standing import Standing, layering_of, trees_n
 from sealcast.protections.layered.subscribe import Subscriber
 from sealcast.protections.layered.told import Due, Told
 from sealcast.protections.layered.tree import TreeId
+from sealcast.protections.port import Interest
 from sealcast.trust.handles import EntityRealm
-from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import LayerKeyring, key_file, own_identity
 from sealcast.trust.realm.changes import Grant, Revoke, Right
 from sealcast.trust.realm.state import RealmState
@@ -58,12 +58,19 @@ class Refreshed:
 class Interests(Unpicklable):
     """One entity's filters on one topic. Close it."""
 
-    def __init__(self, realm: EntityRealm, topic: str, name: str, *, identity: Identity | None = None) -> None:
+    def __init__(self, realm: EntityRealm, topic: str, name: str) -> None:
+        """NotFound where the entity's keys are not on this machine."""
         self.realm, self.topic, self.name = realm, topic, name
         state = realm.state()
         about = state.topic(topic)
         layering_of(state, topic)
-        self._identity = own_identity(realm, state, name) if identity is None else identity
+        if not key_file(realm, state, name).exists():
+            raise NotFound(
+                f"the keys of {name!r} are not here: on the layered topic {topic!r} a subscriber encrypts its own "
+                "filters, and nobody else has them",
+                hint=f"do this where {name!r} keeps its key file",
+            )
+        self._identity = own_identity(realm, state, name)
         self._schema = about.schema
         self._own = own_filters(realm, state, topic, name)
         self._standing = Standing(realm, topic, self._identity)
@@ -76,8 +83,12 @@ class Interests(Unpicklable):
 
     # --- what is wanted -------------------------------------------------------------------------------
 
-    def filters(self) -> list[OwnFilter]:
+    def filters(self) -> list[Interest]:
         """The filters, oldest first."""
+        broker = self.realm.state().overlay(self.topic).places.get(self.name)
+        return [Interest(each.id, self.topic, self.name, each.text, broker) for each in self._present()]
+
+    def _present(self) -> list[OwnFilter]:
         ending = self._own.told().ending
         return [each for number, each in self._own.all().items() if number not in ending]
 
@@ -85,11 +96,11 @@ class Interests(Unpicklable):
         """How many labels a filter takes; FilterRejected, naming what can be, when labels cannot express it."""
         return self._compiled(text)[1].cost
 
-    def add(self, text: str, id: str | None = None, *, broker: str | None = None) -> OwnFilter:
+    def add(self, text: str, id: str | None = None, *, broker: str | None = None) -> Interest:
         """A filter; without an id it gets the subscriber's name and a number."""
         return self.add_many([(text, id)], broker=broker)[0]
 
-    def add_many(self, wanted: Sequence[tuple[str, str | None]], *, broker: str | None = None) -> list[OwnFilter]:
+    def add_many(self, wanted: Sequence[tuple[str, str | None]], *, broker: str | None = None) -> list[Interest]:
         """(filter, id or None) each: all of them, or none. Whoever has no place in the overlay gets one, at `broker` if
         it is named. They are kept on return, and told to the broker as soon as that is possible (`trouble`)."""
         state = self.realm.state()
@@ -110,9 +121,25 @@ class Interests(Unpicklable):
             numbered = zip(count(told.filters - len(wanted) + 1), ids, wanted, strict=False)
             made = [self._own.keep(number, id, text) for number, id, (text, _) in numbered]
         self.try_refresh()
-        return made
+        about, remarks = (self.topic, self.name), tuple(self._remarks())
+        home = self.realm.state().overlay(self.topic).places[self.name]
+        return [Interest(each.id, *about, each.text, home, remarks) for each in made]
 
-    def remove(self, ids: Iterable[str]) -> list[OwnFilter]:
+    def _remarks(self) -> Iterator[str]:
+        """On where it stands, and on what its broker knows."""
+        state = self.realm.state()
+        layers, hops = layering_of(state, self.topic).layers, state.overlay(self.topic).depth(self.name)
+        if hops < layers:
+            yield (
+                f"{self.name!r} stands {hops} hops below publishers: its filters have {hops} layers there, not "
+                f"{layers}; deeper: sealcast overlay place {self.topic} {self.name} --at BROKER"
+            )
+        if self.trouble is not None:
+            yield f"kept, but its broker was not told yet: {self.trouble.message}"
+        elif not state.publishers_of(self.topic):
+            yield f"nobody has published on {self.topic!r} yet: the broker is told when somebody does"
+
+    def remove(self, ids: Iterable[str]) -> None:
         """Ends filters, all of them or none."""
         with self._own.locked():
             told = self._own.told()
@@ -127,12 +154,11 @@ class Interests(Unpicklable):
                 gone.append(by_id[id])
             self._own.save(replace(told, ending=told.ending | {each.number for each in gone}))
         self.try_refresh()
-        return gone
 
     def matching(self, event: OpenedEvent) -> list[str]:
         """The ids of those filters that an event is for: only whoever has them can say."""
         if self._live is None:
-            self._live = self.filters()
+            self._live = self._present()
         values = dict(event.attributes)
         return [each.id for each in self._live if evaluate(self._compiled(each.text)[0], values) is True]
 
@@ -173,11 +199,6 @@ class Interests(Unpicklable):
             if told != self._own.told():
                 self._own.save(told)
         return Refreshed(made, len(ready), tuple(tree.publisher for tree in trees if tree not in ready))
-
-    def homes(self) -> tuple[str, ...]:
-        """Every broker where something may be for this subscriber, the oldest first, the current one last."""
-        known, at = self._own.told().homes, self.realm.state().overlay(self.topic).places.get(self.name)
-        return known if at is None else (*(home for home in known if home != at), at)
 
     @property
     def standing(self) -> Standing:
@@ -278,6 +299,13 @@ class Interests(Unpicklable):
 
 def own_filters(realm: EntityRealm, state: RealmState, topic: str, name: str) -> OwnFilters:
     return OwnFilters(realm.paths.root / "wallets", name, state.topic(topic).id)
+
+
+def homes_of(realm: EntityRealm, topic: str, name: str) -> list[str]:
+    """Every broker where something may be for a subscriber, the oldest first, the current one last."""
+    state = realm.state()
+    known, at = own_filters(realm, state, topic, name).told().homes, state.overlay(topic).places.get(name)
+    return [*(home for home in known if home != at), *([] if at is None else [at])]
 
 
 def decided_since(realm: EntityRealm, version: int, now: int, topic: str, name: str) -> bool:

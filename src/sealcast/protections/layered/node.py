@@ -5,7 +5,7 @@
     either writes   its own hops/                     pieces, ledger; upstreams, which it took from so far
 
 A process opens the key files of the brokers that it runs, and of no other. The ledger above is a parent's, whose
-journal key this broker has not: it is read as a subscriber reads it (protections/layered/mailbox.py).
+journal key this broker has not: it is read as a subscriber reads it (log/piece_reader.py).
 """
 
 from __future__ import annotations
@@ -25,17 +25,18 @@ from sealcast.errors import Corrupt, Misuse
 from sealcast.log import files
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
+from sealcast.log.piece_reader import PieceReader, hop_reader
 from sealcast.log.pieces import Pieces
 from sealcast.primitives import kdf
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.layered.filters.desk import FilterDesk
 from sealcast.protections.layered.filters.kept import kept_at
 from sealcast.protections.layered.filters.table import NodeTables
-from sealcast.protections.layered.mailbox import HopReader
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.layer_keys import overlay_of
 from sealcast.trust.realm.machine import Topic
 from sealcast.trust.realm.overlays import Overlay
+from sealcast.wire.hops import HopPiece
 
 MAX_OPEN: Final = 1_024
 #: Of pieces above, kept parsed for each ledger: a whole tree may be in one process.
@@ -66,9 +67,9 @@ def _realm(directory: str, where: tuple[int, ...]) -> BrokerRealm:
 
 
 @lru_cache(MAX_OPEN)
-def _reader(directory: Path, where: tuple[int, ...]) -> HopReader:
+def _reader(directory: Path, where: tuple[int, ...]) -> PieceReader[HopPiece]:
     # Shared by the brokers below one: each piece is read and verified once for all of them.
-    return HopReader(directory, cache_bytes=CACHE_BYTES)
+    return hop_reader(directory, cache_bytes=CACHE_BYTES)
 
 
 class OpenNode(Unpicklable):
@@ -121,7 +122,7 @@ class OpenNode(Unpicklable):
             self._known = self._noted()
         return self._known
 
-    def upstream(self, partition: int) -> HopReader:
+    def upstream(self, partition: int) -> PieceReader[HopPiece]:
         """One of them, also when another process has just noted it."""
         if partition >= len(self.upstreams()):
             self._known = self._noted()
@@ -165,7 +166,7 @@ class OpenNode(Unpicklable):
     def _note(self) -> Path:
         return self.paths.root / "upstreams"
 
-    def reader(self, upstream: str) -> HopReader:
+    def reader(self, upstream: str) -> PieceReader[HopPiece]:
         """What one of them has."""
         paths = self.realm.paths.topic(self.name.topic, upstream)
         return _reader(paths.root if upstream == self.name.node else paths.hops.root, self._where)

@@ -16,7 +16,7 @@ from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.interests import refresh_all
 from sealcast.protections.layered.sealing import NotificationSealer, chunks
 from sealcast.protections.layered.standing import Below, layering_of
-from sealcast.protections.ways import Checked, Messages
+from sealcast.protections.port import Checked, Messages
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import LayerKeyring, agreement_keys

@@ -1,25 +1,39 @@
-"""open: what reached a subscriber -> the payload, with the subscriber's own keys.
+"""open: what reached a subscriber -> OpenedEvent, with the subscriber's own keys and nobody else's.
 
-(1) of the entries, one is final: its key carries the layers that the subscriber put on its own filters;
-(2) they come off in one power, and kP is what is left;
-(3) the body opens under the key that kP gives this event, and that it is committed to.
+(1) the frame's header is the publisher's, signed, for this topic; and the core (id, generation, body) is leaf 2 row of
+    the tree that it commits to (`verify`): what the brokers on the way handed on is what was signed;
+(2) header and core name the publisher's tree, in which this subscriber has a place;
+(3) of the entries, one is final: its key carries the layers that the subscriber put on its own filters;
+(4) they come off in one power, and kP is what is left;
+(5) the body opens under the key that kP gives this event, and that it is committed to;
+(6) the record inside is one of the topic's schema.
+
+Whatever fails is CannotOpen: a subscriber learns that something was altered, and uses nothing of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import lru_cache
 
-from sealcast.errors import CannotOpen
+from sealcast.errors import CannotOpen, Rejected
+from sealcast.model.event import OpenedEvent
+from sealcast.model.schema import Schema
 from sealcast.primitives.groups import Element
+from sealcast.primitives.merkle import HASH_BYTES
 from sealcast.protections.layered import keys
 from sealcast.protections.layered.layers import MAX_CACHED_KEYS, Layers
-from sealcast.protections.layered.messages import Notification
+from sealcast.protections.layered.messages import Entry, Notification
 from sealcast.protections.layered.subscribe import own_layers
-from sealcast.protections.layered.tree import Place
+from sealcast.protections.layered.tree import Place, TreeId
+from sealcast.protections.verify import SignedHeaders, VerifyKeyOf, opened_event
+from sealcast.wire.hops import HopPiece
+from sealcast.wire.notifications import MESSAGES_PER_EVENT, Core, encode_core, parse_entries
+from sealcast.wire.records import RecordCodec
 
 
 class Opener:
-    """What one subscriber can open."""
+    """What one subscriber can open in one tree: (3) to (5)."""
 
     def __init__(self, place: Place, layers: Layers, aad: bytes = b"") -> None:
         self._group = layers.group
@@ -36,3 +50,33 @@ class Opener:
 
     def _peeled(self, key: bytes) -> Element:
         return self._group.power(self._group.decode(key), self._off)
+
+
+class EventOpener:
+    """What one subscriber opens of what one broker has for it."""
+
+    def __init__(
+        self, schema: Schema, topic_id: bytes, verify_key_of: VerifyKeyOf, opener_of: Callable[[TreeId], Opener]
+    ) -> None:
+        """`opener_of` gives the keys of a place in a tree, or says with CannotOpen why there are none."""
+        self._codec = RecordCodec(schema)
+        self._headers = SignedHeaders(topic_id, verify_key_of)
+        self._opener_of = opener_of
+
+    def open(self, piece: HopPiece, row: int) -> OpenedEvent:
+        """Open one row of a piece, or CannotOpen."""
+        event = piece.event_of(row)
+        position, joined = piece.position(event), piece.path(event)
+        header = self._headers.header(piece.frame(event).signed)
+        core = Core(piece.event_id(event), int(piece.generation[event]), piece.body(event))
+        path = [joined[at : at + HASH_BYTES] for at in range(0, len(joined), HASH_BYTES)]
+        self._headers.verify(header, encode_core(core), position, path, MESSAGES_PER_EVENT)
+        opener = self._opener_of(TreeId(header.publisher, header.epoch, core.generation))
+        try:
+            entries = tuple(Entry(*entry) for entry in parse_entries(piece.entries_of(row)))
+            record = opener.open(Notification(core.event, entries, core.body))
+        except CannotOpen:
+            raise
+        except Rejected as error:
+            raise CannotOpen(f"event {position} is not what its topic's events are: {error.message}") from None
+        return opened_event(header, position, self._codec, record, MESSAGES_PER_EVENT)

@@ -4,9 +4,9 @@
     reply      for each key that these events are sealed under, the key, or the asker's part of the table it is of
 
 A request names events and not keys: whether the asker may have a key follows from what was delivered to it, which is in
-the broker's own ledger, and not from anything that the asker says (`desk`). A reply is sealed under the asker's pair
-key, by the very keys that handouts are: it is the same bytes whoever asks, whenever, and opens for one subscriber. So
-replaying a request, or reading a reply, gains nobody anything.
+the broker's own ledger, and not from anything that the asker says (`key_desk`). A reply is sealed under the asker's
+pair key, by the very keys that handouts are: it is the same bytes whoever asks, whenever, and opens for one subscriber.
+So replaying a request, or reading a reply, gains nobody anything.
 
     request = ["sealcast-key-request", 1, fields, signature]        Ed25519, over "sealcast/1 key request" | fields
     reply   = ["sealcast-key-reply", 1, keys, tables]
@@ -34,6 +34,8 @@ from sealcast.wire.limits import (
     TABLE_NAME_BYTES,
 )
 
+#: The kind of both messages on a broker's control topic.
+KEYS: Final = "desk/keys"
 MAGIC: Final = "sealcast-key-request"
 REPLY_MAGIC: Final = "sealcast-key-reply"
 VERSION: Final = 1

@@ -1,0 +1,169 @@
+"""Reads a ledger and the pieces that it names: verified, taken apart, and kept for the next reader.
+
+Every kind of piece is read in the same way. It must be there, it must be the bytes that were committed, and it must
+cover what the ledger says. A reader without the journal key checks all that is public: the ledger's two chains, and
+every piece against the digest that the ledger names.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Final, Generic, Protocol, TypeVar
+
+from sealcast.errors import Corrupt, FrameRejected, NotFound
+from sealcast.log.entry import Entry, PieceRef
+from sealcast.log.ledger import Committed, LedgerReader
+from sealcast.log.pieces import Pieces
+from sealcast.model.event import Position
+from sealcast.model.rejection import Rejection
+from sealcast.primitives.secrets import Secret
+from sealcast.wire import hops, sealed
+from sealcast.wire.hops import HopPiece
+from sealcast.wire.sealed import SealedPiece
+
+#: Of pieces kept parsed. Mailboxes of one process share them: each piece is read and verified once for all of them.
+CACHE_BYTES: Final = 256 << 20
+#: The same for hop pieces: a process may read the ledgers of a whole tree.
+HOP_CACHE_BYTES: Final = 64 << 20
+CACHE_RECORDS: Final = 4096
+
+
+class Signed(Protocol):
+    """The frame that an event came in."""
+
+    @property
+    def signed(self) -> bytes:
+        """Its header with the publisher's signature (`wire.frame.parse_signed`)."""
+
+
+class Piece(Protocol):
+    """What every kind of piece says of itself."""
+
+    @property
+    def partition(self) -> int: ...
+    @property
+    def first_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def rejected(self) -> Sequence[Rejection]: ...
+    def position(self, event: int) -> Position: ...
+    def frame(self, event: int) -> Signed: ...
+
+
+P = TypeVar("P", bound=Piece)
+
+
+class PieceReader(Generic[P]):
+    """One ledger and its pieces, for any number of mailboxes and threads."""
+
+    def __init__(
+        self, root: Path | str, parse: Callable[[bytes], P], *, cache_bytes: int, key: Secret | None = None
+    ) -> None:
+        """`root` has `ledger/` and `pieces/`; `parse` raises FrameRejected for what is no such piece. With the ledger's
+        journal key its tags are verified, too."""
+        self.root = Path(root)
+        self.ledger = LedgerReader(self.root / "ledger", key)
+        self._pieces, self._parse, self._cache_bytes = Pieces(self.root / "pieces"), parse, cache_bytes
+        self._guard = threading.Lock()
+        self._records: OrderedDict[int, Committed] = OrderedDict()
+        self._reseals = 0
+        self._parsing = threading.Lock()
+        self._parsed: OrderedDict[str, tuple[P, int]] = OrderedDict()
+
+    def end(self) -> int:
+        """How many records there are. Cheap: ask as often as you like."""
+        return self.ledger.end()
+
+    def record(self, index: int) -> Committed:
+        """A record of the ledger; walking forward, each is verified to follow the one before."""
+        with self._guard:
+            if (reseals := self.ledger.reseals.count()) != self._reseals:
+                self._records.clear()
+                self._reseals = reseals
+            known = self._records.get(index)
+            if known is None:
+                before = self._records.get(index - 1)
+                known = self.ledger.at(index)
+                if before is not None and known.previous != before.tag:
+                    raise Corrupt(f"{self.ledger.directory}: record {index} does not follow record {index - 1}")
+                self._records[index] = known
+                while len(self._records) > CACHE_RECORDS:
+                    self._records.popitem(last=False)
+            return known
+
+    def piece(self, ref: PieceRef) -> P:
+        """A piece that the ledger names, verified."""
+        with self._parsing:
+            found = self._parsed.get(ref.name)
+            if found is None:
+                found = self._parsed[ref.name] = self._load(ref), ref.size
+                while len(self._parsed) > 1 and sum(size for _, size in self._parsed.values()) > self._cache_bytes:
+                    self._parsed.popitem(last=False)
+            self._parsed.move_to_end(ref.name)
+            return found[0]
+
+    def piece_of(self, index: int, number: int) -> P:
+        """A piece by its place, also when another has just taken it: then that one."""
+        while True:
+            before = self.ledger.reseals.count()
+            try:
+                return self.piece(self.record(index).entry.pieces[number])
+            except Corrupt:
+                if self.ledger.reseals.count() == before:
+                    raise
+
+    def pieces(self, first: int, end: int) -> Iterator[P]:
+        """All pieces of records `first` to before `end`."""
+        for index in range(first, end):
+            for number in range(len(self.record(index).entry.pieces)):
+                yield self.piece_of(index, number)
+
+    def find(self, partition: int, offset: int) -> tuple[int, int, PieceRef | None]:
+        """Where a frame was delivered: the ledger's record, which of its pieces, and that piece; NotFound when no batch
+        has taken it yet, and None where no piece of its batch covers it."""
+        end = self.end()
+        index = bisect_right(range(end), offset, key=lambda i: _reached(self.record(i).entry, partition))
+        if index == end:
+            raise NotFound(f"frame {offset} of partition {partition} was not delivered yet, to anyone")
+        for number, ref in enumerate(self.record(index).entry.pieces):
+            if ref.partition == partition and ref.first <= offset < ref.end:
+                return index, number, ref
+        return index, 0, None
+
+    def close(self) -> None:
+        self.ledger.close()
+
+    def _load(self, ref: PieceRef) -> P:
+        path = self._pieces.path(ref.name)
+        try:
+            piece = self._parse(self._pieces.read(ref.name, ref.digest))
+        except NotFound:
+            raise Corrupt(f"{path} is gone; the ledger names it", hint="restore it from a copy") from None
+        except FrameRejected as problem:
+            raise Corrupt(f"{path} is the piece that was committed, and no piece: {problem.message}") from None
+        if (piece.partition, piece.first_offset, piece.end_offset) != (ref.partition, ref.first, ref.end):
+            raise Corrupt(f"{path} covers something else than the ledger says")
+        return piece
+
+
+def sealed_reader(
+    topic: Path | str, *, cache_bytes: int = CACHE_BYTES, key: Secret | None = None
+) -> PieceReader[SealedPiece]:
+    """What one broker sealed for a topic's subscribers."""
+    return PieceReader(topic, sealed.parse, cache_bytes=cache_bytes, key=key)
+
+
+def hop_reader(
+    directory: Path | str, *, cache_bytes: int = HOP_CACHE_BYTES, key: Secret | None = None
+) -> PieceReader[HopPiece]:
+    """What one broker of an overlay handed on (its `hops/`), or what a root admitted (its topic's directory)."""
+    return PieceReader(directory, hops.parse, cache_bytes=cache_bytes, key=key)
+
+
+def _reached(entry: Entry, partition: int) -> int:
+    return entry.end.partitions[partition] if partition < len(entry.end.partitions) else 0

@@ -1,0 +1,128 @@
+"""The client side of `endpoint`: events go to a broker that reads them, and come back sealed for groups.
+
+A subscriber reads its own key file, the public registry, and the ledger and pieces of its broker; nothing else of the
+broker's, and nobody else's keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+from sealcast.control.keepalive import KeepAlive
+from sealcast.errors import KeyMissing, SealcastError
+from sealcast.log.replays import READER_SLOT, Replayed, Replays
+from sealcast.model.event import OpenedEvent
+from sealcast.overlay import moves
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.endpoint.key_desk import key_requests
+from sealcast.protections.endpoint.missing import AskDesk, MissingKeys
+from sealcast.protections.endpoint.open import Opener
+from sealcast.protections.endpoint.publish import Direct
+from sealcast.protections.port import DEFAULT_KEY_MEMORY, ClientSide, Measured, Reader
+from sealcast.protections.registered import RegisteredSide
+from sealcast.protections.stays import Found
+from sealcast.protections.verify import publishers_keys
+from sealcast.trust.handles import EntityRealm
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.keys.topic_keys import at_broker
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.state import RealmState
+from sealcast.wire import sealed
+from sealcast.wire.sealed import SealedPiece
+
+
+class EndpointInbox(Unpicklable):
+    """Keys come with the events that first need them; those that it lacks it looks for, or asks for."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._reader = reader
+        realm, topic, name = reader.realm, reader.topic, reader.name
+        state, self._identity = realm.state(), realm.identity(name)
+        self._slot = _SIDE.slot(realm, topic, name)
+        self._alive = KeepAlive(realm, topic, self._identity)
+        self._openers: dict[tuple[str, int], Opener] = {}
+        self._missing: dict[str, MissingKeys] = {}
+        if reader.broker is not None and reader.broker != state.home_of(topic, name):
+            state = moves.move(realm, topic, name, reader.broker)
+        self._opener(state.home_of(topic, name), state.topic(topic).epoch)
+        self.mail = _SIDE.mail(realm, topic, name)
+
+    @property
+    def keys(self) -> Measured:
+        return Measured.total(opener.keyring.measured for opener in self._openers.values())
+
+    @property
+    def trouble(self) -> SealcastError | None:
+        return self._alive.trouble
+
+    def look(self, state: RealmState) -> None:
+        self._alive.look(state)
+
+    def open(self, found: Found[SealedPiece]) -> OpenedEvent:
+        delivery = found.delivery
+        opener = self._opener(found.broker, delivery.piece.epoch)
+        try:
+            return opener.open(delivery.piece, delivery.event, delivery.handle)
+        except KeyMissing:
+            self._missing_at(found.broker).find(opener, delivery)
+            return opener.open(delivery.piece, delivery.event, delivery.handle)
+
+    def close(self) -> None:
+        self.mail.close()
+
+    def _missing_at(self, broker: str) -> MissingKeys:
+        if broker not in self._missing:
+            mailbox, reader = self.mail.mailbox(broker), self._reader
+            self._missing[broker] = MissingKeys(
+                mailbox, reader.name, self._identity.signer, reader.realm.clock, reader.ask
+            )
+        return self._missing[broker]
+
+    def _opener(self, broker: str, epoch: int) -> Opener:
+        opener = self._openers.get((broker, epoch))
+        if opener is None:
+            reader = self._reader
+            opener = opener_at(reader.realm, reader.topic, broker, self._identity, epoch, self._slot, reader.key_memory)
+            self._openers[broker, epoch] = opener
+        return opener
+
+
+def opener_at(
+    realm: EntityRealm,
+    topic: str,
+    broker: str,
+    identity: Identity,
+    epoch: int,
+    slot: int,
+    key_memory: int = DEFAULT_KEY_MEMORY,
+) -> Opener:
+    """What opens, with an entity's own keys, what one broker sealed for a slot in one epoch."""
+    state = realm.state()
+    about, pair = state.topic(topic), at_broker(identity.pair_key(state, topic, epoch), broker)
+    verify_keys, bits = publishers_keys(realm.state), about.parameters.key_bits
+    return Opener(about.schema, about.id, epoch, slot, pair, verify_keys, bits, key_memory)
+
+
+def replayed_events(realm: EntityRealm, topic: str, broker: str, replayed: Replayed) -> Iterator[OpenedEvent]:
+    """What a replay holds for its reader, in the order in which it was committed. Reading obeys the rights of now."""
+    realm.state().require(Right.SUBSCRIBE, topic, replayed.reader, realm.clock())
+    opener = opener_at(realm, topic, broker, realm.identity(replayed.reader), replayed.epoch, READER_SLOT)
+    pieces = Replays(realm.paths.topic(topic, broker).root).pieces
+    for ref in replayed.pieces:
+        yield from opener.open_rows(sealed.parse(pieces.read(ref.name, ref.digest)))
+
+
+class EndpointClient(RegisteredSide):
+    def way(self, realm: EntityRealm, topic: str, identity: Identity, broker: str) -> Direct:
+        return Direct(topic, broker)
+
+    def inbox(self, reader: Reader) -> EndpointInbox:
+        return EndpointInbox(reader)
+
+    def desk(self, realm: EntityRealm, topic: str, subscriber: str) -> AskDesk:
+        return AskDesk(realm, topic, subscriber, answers=lambda broker: key_requests(realm, broker))
+
+
+_SIDE: Final = EndpointClient()
+CLIENT: Final[ClientSide] = _SIDE

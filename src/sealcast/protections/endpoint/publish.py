@@ -1,0 +1,37 @@
+"""publish: events go as they are, in frames sealed for the one broker that was chosen, which reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from sealcast.errors import NotFound
+from sealcast.protections.port import Checked, Messages
+from sealcast.trust.realm.state import RealmState
+from sealcast.wire.records import RecordCodec
+
+
+class Direct:
+    """Events as they are, to one broker."""
+
+    def __init__(self, topic: str, broker: str) -> None:
+        self._topic, self._broker = topic, broker
+        self._codec: RecordCodec | None = None
+
+    def take(self, state: RealmState) -> Sequence[str]:
+        serving, about = state.serving(self._topic), state.topic(self._topic)
+        if self._broker not in serving:
+            raise NotFound(
+                f"broker {self._broker!r} does not serve topic {self._topic!r}",
+                hint=f"those do: {', '.join(serving)}; or let it: sealcast topic serve {self._topic} {self._broker}",
+            )
+        if self._codec is None or self._codec.schema != about.schema:
+            self._codec = RecordCodec(about.schema)
+        return (self._broker,)
+
+    def check(self, event: Checked) -> None:
+        """Whatever the schema admits."""
+
+    def messages(self, batch: Sequence[Checked]) -> Iterator[Messages]:
+        assert self._codec is not None
+        values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
+        yield len(batch), {self._broker: self._codec.encode(values, payloads, kinds)}

@@ -1,0 +1,161 @@
+"""The client side of `layered`: events and filters leave their owners only under layers, for brokers that cannot read.
+
+    Publisher ── notifying ── sealing ──> a frame for every root broker
+    filter ── own_filters ── told ── interests ──> posts to one's own broker
+    one's own broker's hops ── mailbox ── open ──> OpenedEvent
+
+A subscriber reads at its own broker, and keeps that broker informed of what it wants. What it hands out it has verified
+against the publisher's signature: the brokers between could withhold an event and not invent one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Final
+
+from sealcast.errors import Misuse, SealcastError
+from sealcast.filters.check import fit
+from sealcast.filters.labels import label_filter
+from sealcast.filters.parse import parse
+from sealcast.log.mailbox import Delivery, Mailbox, hop_mailbox
+from sealcast.model.event import OpenedEvent
+from sealcast.model.schema import Schema
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.layered.interests import Interests, Refreshed, homes_of, refresh_all, subscribers_here
+from sealcast.protections.layered.notifying import Notifying
+from sealcast.protections.layered.open import EventOpener
+from sealcast.protections.layered.standing import Standing
+from sealcast.protections.port import ClientSide, Cost, Interest, Measured, Reader, Wanted
+from sealcast.protections.stays import Found, Stays, no_subscription
+from sealcast.protections.verify import publishers_keys
+from sealcast.trust.certificates.roles import Role
+from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import Stay
+from sealcast.wire.hops import HopPiece
+
+#: How often a reader looks whether its broker has to be told something, unless the registry says so before.
+REFRESH_SECONDS: Final = 30.0
+
+
+class LayeredInbox(Unpicklable):
+    """Keys are agreed on with those above: none come with events, and none have to be asked for."""
+
+    def __init__(self, reader: Reader) -> None:
+        self._realm, self._topic, self._name = reader.realm, reader.topic, reader.name
+        self._interests = Interests(reader.realm, reader.topic, reader.name)
+        if reader.broker is not None:
+            self._realm.place_subscriber(self._topic, self._name, reader.broker)
+        self._told: RealmState | None = None
+        self._look_at = 0.0
+        self._homes: list[Stay] = []
+        self.look(self._realm.state())
+        if self._name not in self._realm.state().overlay(self._topic).places:
+            self._interests.close()
+            no_subscription(self._topic, self._name)
+        self._opener = opener_for(self._realm, self._topic, self._interests.standing)
+        self.mail = _mail(self._realm, self._topic, self._name, lambda: self._homes)
+        self.keys = Measured()
+
+    @property
+    def trouble(self) -> SealcastError | None:
+        return self._interests.trouble
+
+    def look(self, state: RealmState) -> None:
+        """Tells the broker what it does not know yet, when the registry changed, and now and then."""
+        now = time.monotonic()
+        if state is not self._told or now >= self._look_at:
+            self._interests.try_refresh()
+            self._told, self._look_at = self._realm.state(), now + REFRESH_SECONDS
+            self._homes = [Stay(home) for home in homes_of(self._realm, self._topic, self._name)]
+
+    def open(self, found: Found[HopPiece]) -> OpenedEvent:
+        return self._opener.open(found.delivery.piece, found.delivery.handle)
+
+    def close(self) -> None:
+        self.mail.close()
+        self._interests.close()
+
+
+def opener_for(realm: EntityRealm, topic: str, standing: Standing) -> EventOpener:
+    """What opens the events of one subscriber, by the places and keys that it has."""
+    about = realm.state().topic(topic)
+    return EventOpener(about.schema, about.id, publishers_keys(realm.state), standing.opener)
+
+
+def mailbox_at(realm: EntityRealm, topic: str, broker: str, subscriber: str) -> Mailbox[HopPiece]:
+    """What one broker has for one subscriber."""
+    routes = Role.BROKER in realm.state().entity(subscriber).roles
+    return hop_mailbox(realm.paths.topic(topic, broker).hops.root, subscriber, routes=routes)
+
+
+def _mail(realm: EntityRealm, topic: str, subscriber: str, homes: Callable[[], Sequence[Stay]]) -> Stays[HopPiece]:
+    return Stays(homes, lambda broker: mailbox_at(realm, topic, broker, subscriber), _generation)
+
+
+def _generation(delivery: Delivery[HopPiece]) -> int:
+    return delivery.piece.place(delivery.event)[2]
+
+
+class LayeredClient:
+    def way(self, realm: EntityRealm, topic: str, identity: Identity, broker: str) -> Notifying:
+        return Notifying(realm, topic, identity, broker)
+
+    def inbox(self, reader: Reader) -> LayeredInbox:
+        return LayeredInbox(reader)
+
+    def mail(self, realm: EntityRealm, topic: str, subscriber: str) -> Stays[HopPiece]:
+        homes = [Stay(home) for home in homes_of(realm, topic, subscriber)] or no_subscription(topic, subscriber)
+        return _mail(realm, topic, subscriber, lambda: homes)
+
+    def desk(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def move(self, realm: Realm, topic: str, subscriber: str, to: str | None, *, abandon: bool = False) -> bool:
+        if to is None:
+            raise Misuse(
+                f"a subscriber of the layered topic {topic!r} moves at once: there is no move to give up",
+                hint="say where it goes: --to BROKER",
+            )
+        realm.place_subscriber(topic, subscriber, to)
+        return False
+
+    def cost(self, text: str, schema: Schema) -> Cost:
+        cost = label_filter(fit(parse(text), schema), schema).cost
+        facts = {"labels": cost.labels, "conjunctions": cost.conjunctions}
+        return Cost(facts, f"{cost.labels:,} label{'' if cost.labels == 1 else 's'}")
+
+    def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> Interests:
+        return Interests(realm, topic, subscriber)
+
+    def subscribe_many(
+        self, realm: Realm, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None
+    ) -> list[Interest]:
+        """Each by its subscriber; of one subscriber all, or none."""
+        made = list[Interest]()
+        for name in dict.fromkeys(subscriber for subscriber, _, _ in wanted):
+            with Interests(realm, topic, name) as interests:
+                own = [(text, id) for subscriber, text, id in wanted if subscriber == name]
+                made += interests.add_many(own, broker=broker)
+        return made
+
+    def listed(self, realm: EntityRealm, topic: str, subscriber: str | None = None) -> list[Interest]:
+        if subscriber is not None:
+            with Interests(realm, topic, subscriber) as interests:
+                return interests.filters()
+        places = realm.state().overlay(topic).places
+        return [Interest(None, topic, name, None, broker) for name, broker in places.items()]
+
+    def keepers(self, realm: EntityRealm, topic: str) -> list[str]:
+        return subscribers_here(realm, realm.state(), topic)
+
+    def refresh_here(self, realm: EntityRealm, topic: str) -> Iterator[tuple[str, bool | SealcastError]]:
+        for _, name, done in refresh_all(realm, [topic]):
+            yield name, done.posts > 0 if isinstance(done, Refreshed) else done
+
+
+CLIENT: Final[ClientSide] = LayeredClient()

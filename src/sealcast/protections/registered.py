@@ -1,0 +1,115 @@
+"""Interests that stand in the registry, and mail by slots: for every protection whose brokers evaluate filters.
+
+A subscriber asks for its own subscriptions, with its token, at a broker's desk. An administrator adds anybody's. Either
+way the broker learns of them from the registry, and seals for the subscriber's slot from its next batch on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Self
+
+from sealcast.control import requests
+from sealcast.control.desk import MAX_IDS
+from sealcast.control.wallet import Wallet
+from sealcast.errors import SealcastError
+from sealcast.filters.check import fit
+from sealcast.filters.parse import parse
+from sealcast.log.mailbox import slot_mailbox
+from sealcast.model.schema import Schema
+from sealcast.model.subscription import Subscription
+from sealcast.overlay import moves
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.port import Cost, Interest, Interests, Wanted
+from sealcast.protections.stays import Stays, no_subscription
+from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
+from sealcast.wire.sealed import SealedPiece
+
+
+class RegisteredInterests(Unpicklable):
+    """One subscriber's subscriptions on one topic, asked for by itself."""
+
+    def __init__(self, realm: EntityRealm, topic: str, subscriber: str) -> None:
+        self._realm, self._topic, self._name = realm, topic, subscriber
+        self._wallet = Wallet(realm, subscriber)
+
+    def add(self, text: str, id: str | None = None) -> Interest:
+        return _interest(self._realm, requests.subscribe(self._wallet, self._topic, text, id))
+
+    def remove(self, ids: Iterable[str]) -> None:
+        broker = requests.serving_broker(self._realm.state(), self._topic)
+        requests.unsubscribe(self._wallet.correspondent, broker, ids)
+
+    def filters(self) -> list[Interest]:
+        return listed(self._realm, self._topic, self._name)
+
+    def refresh(self) -> None:
+        ids = [each.id for each in self.filters() if each.id is not None]
+        for first in range(0, len(ids), MAX_IDS):
+            requests.renew_subscriptions(self._wallet, self._topic, ids[first : first + MAX_IDS])
+
+    def close(self) -> None:
+        self._wallet.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        self.close()
+
+
+class RegisteredSide:
+    """What the client sides of such protections share."""
+
+    def slot(self, realm: EntityRealm, topic: str, subscriber: str) -> int:
+        """NotFound for one that never subscribed."""
+        found = realm.state().slot_of(topic, subscriber)
+        return no_subscription(topic, subscriber) if found is None else found
+
+    def mail(self, realm: EntityRealm, topic: str, subscriber: str) -> Stays[SealedPiece]:
+        slot = self.slot(realm, topic, subscriber)
+        return Stays(
+            lambda: realm.state().stays_of(topic, subscriber),
+            lambda broker: slot_mailbox(realm.paths.topic(topic, broker).root, slot, subscriber),
+        )
+
+    def move(self, realm: EntityRealm, topic: str, subscriber: str, to: str | None, *, abandon: bool = False) -> bool:
+        if to is not None:
+            moves.move(realm, topic, subscriber, to)
+        moves.settle(realm, abandon=[(topic, subscriber)] if abandon else ())
+        return (topic, subscriber) in moves.moving(realm.state())
+
+    def cost(self, text: str, schema: Schema) -> Cost:
+        fit(parse(text), schema)
+        return Cost({}, "")
+
+    def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> Interests:
+        return RegisteredInterests(realm, topic, subscriber)
+
+    def subscribe_many(
+        self, realm: Realm, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None
+    ) -> list[Interest]:
+        # The administrator's own, whatever kind of handle this is: `clients.realm` comes here.
+        made = Realm.subscribe_many(realm, topic, wanted, broker=broker)
+        return [_interest(realm, subscription) for subscription in made]
+
+    def listed(self, realm: EntityRealm, topic: str, subscriber: str | None = None) -> list[Interest]:
+        return listed(realm, topic, subscriber)
+
+    def keepers(self, realm: EntityRealm, topic: str) -> list[str]:
+        return []
+
+    def refresh_here(self, realm: EntityRealm, topic: str) -> Iterator[tuple[str, bool | SealcastError]]:
+        """Brokers read the registry: there is nothing to tell them."""
+        return iter(())
+
+
+def listed(realm: EntityRealm, topic: str, subscriber: str | None) -> list[Interest]:
+    found = realm.state().subscriptions_of(topic)
+    return [_interest(realm, each) for each in found if subscriber in (None, each.subscriber)]
+
+
+def _interest(realm: EntityRealm, made: Subscription) -> Interest:
+    home = realm.state().home_of(made.topic, made.subscriber)
+    return Interest(made.id, made.topic, made.subscriber, made.filter, home)

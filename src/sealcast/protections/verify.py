@@ -1,0 +1,94 @@
+"""What every subscriber verifies, whatever protects the topic: who signed an event, and that this is what was signed.
+
+(a) the frame's header is well-formed, for this topic, and of no epoch that is yet to come;
+(b) the signature on it is its publisher's;
+(c) the message is the leaf of the tree that the header commits to, at the place where its position says it is.
+
+Whatever fails is CannotOpen: a subscriber learns that something was altered, and uses nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Final
+
+from sealcast.errors import CannotOpen, FrameRejected, Rejected
+from sealcast.model.event import OpenedEvent, Position
+from sealcast.primitives import merkle
+from sealcast.primitives.sign import VerifyKey
+from sealcast.trust.realm.state import RealmState
+from sealcast.wire import frame
+from sealcast.wire.frame import Header
+from sealcast.wire.records import RecordCodec
+
+#: Signed headers verified before: the events of one frame tend to come together.
+MAX_VERIFIED_HEADERS: Final = 1024
+_EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+VerifyKeyOf = Callable[[str], VerifyKey]
+
+
+class SignedHeaders:
+    """The headers of one topic's frames, each verified once."""
+
+    def __init__(self, topic_id: bytes, verify_key_of: VerifyKeyOf, epoch: int | None = None) -> None:
+        """With an `epoch`, headers of later ones are refused. Earlier ones are fine: an event may be published before a
+        rotation and sealed after it, or sealed again under newer keys."""
+        self._topic_id, self._verify_key_of, self._epoch = topic_id, verify_key_of, epoch
+        self.header = lru_cache(MAX_VERIFIED_HEADERS)(self._header)
+
+    def verify(
+        self, header: Header, message: bytes, position: Position, path: Sequence[bytes], messages_per_event: int = 1
+    ) -> None:
+        """(c): the message is the first one of the event at that position."""
+        (leaf,) = merkle.hash_messages((message,))
+        if not merkle.verify(header.root, leaf, messages_per_event * position.row, header.count, path):
+            raise CannotOpen(f"event {position} is not among the events that {header.publisher} signed")
+
+    def _header(self, signed: bytes) -> Header:
+        """(a), (b)"""
+        try:
+            about = frame.parse_signed(signed)
+        except FrameRejected as error:
+            raise CannotOpen(f"a frame's signed header is none: {error.message}") from None
+        header = about.header
+        if header.topic != self._topic_id or (self._epoch is not None and header.epoch > self._epoch):
+            raise CannotOpen(f"{header.publisher} signed this for another topic, or for an epoch to come")
+        if not self._verify_key_of(header.publisher).verify(about.to_be_signed, about.signature):
+            raise CannotOpen(f"the signature is not {header.publisher}'s")
+        return header
+
+
+def opened_event(
+    header: Header, position: Position, codec: RecordCodec, record: bytes, messages_per_event: int = 1
+) -> OpenedEvent:
+    """The event that a verified header, a position and an opened record make; CannotOpen if the schema is another."""
+    try:
+        values, payload, content_type = codec.decode_one(record)
+    except Rejected as error:
+        raise CannotOpen(f"event {position} is not of its topic's schema: {error.message}") from None
+    return OpenedEvent(
+        position=position,
+        publisher=header.publisher,
+        published_at=_EPOCH_START + timedelta(microseconds=header.time),
+        # Headers number messages.
+        sequence=header.sequence // messages_per_event + position.row,
+        attributes=values,
+        payload=payload,
+        content_type=content_type,
+    )
+
+
+def publishers_keys(state: Callable[[], RealmState]) -> VerifyKeyOf:
+    """The keys that publishers sign with, by the newest registry; also of those who were revoked since: what was
+    admitted before stays readable."""
+
+    def verify_key_of(publisher: str) -> VerifyKey:
+        entity = state().entities.get(publisher)
+        if entity is None:
+            raise CannotOpen(f"it names a publisher, {publisher!r}, whom nobody enrolled")
+        return VerifyKey(entity.verify_key)
+
+    return verify_key_of
