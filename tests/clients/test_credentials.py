@@ -13,6 +13,7 @@ from sealcast.control import requests as ask
 from sealcast.control.keepalive import KeepAlive
 from sealcast.control.wallet import Wallet
 from sealcast.errors import CannotOpen, NotFound, Rejected, Unavailable
+from sealcast.protections.endpoint.client import EndpointInbox
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
 from tests.trust.center_world import SCHEMA, World, served
@@ -159,8 +160,9 @@ def test_a_reader_keeps_its_subscriptions_alive(world: World) -> None:
     world.later(43_201)
     with Subscriber(world.realm, "quotes", "alice") as reader:
         reader.poll()
-        reader._alive.wait()
-        assert reader._alive.trouble is None and ends() > first
+        assert isinstance(reader._inbox, EndpointInbox)
+        reader._inbox._alive.wait()
+        assert reader.trouble is None and ends() > first
     # Nobody answers: it is tried again a little later, and the reader goes on.
     center_away(world)
     (world.realm.paths.root / "wallets" / "alice").rename(world.realm.paths.root / "gone")

@@ -258,7 +258,8 @@ def _checked_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[
     state, side = here.state(), side_of(here, topic)
     schema = state.topic(topic).schema
     lines = file.read_bytes().splitlines()
-    wanted, refused = list[Wanted](), list[dict[str, object]]()
+    wanted: list[Wanted] = []
+    refused: list[dict[str, object]] = []
     with talk.progress("checking filters", len(lines)) as bar:
         for number, line in enumerate(lines, 1):
             if not line.strip():
