@@ -207,7 +207,7 @@ def test_the_checker_finds_a_resealed_piece_that_delivers_too_little(
 ) -> None:
     honest = reseal.bench
 
-    def forgetful(topic: FramesStep, version: int, time_us: int) -> reseal.Bench:
+    def forgetful(topic: FramesStep, version: int, time_us: int, keys: reseal.KeysOf | None) -> reseal.Bench:
         at = honest(topic, version, time_us)
         at.allowed[realm.state().slots_of(TOPIC)["carol"]] = False
         return at
