@@ -10,7 +10,6 @@ from typing import Any
 import pyarrow as pa
 
 from sealcast.broker.columns import COUNTS, REJECTED
-from sealcast.broker.context import gate as gate_of
 from sealcast.broker.gate import bounds_of
 from sealcast.broker.history import History
 from sealcast.broker.replay import SETTLING_US
@@ -20,9 +19,10 @@ from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.stages import Ruled
-from sealcast.pipeline.hops_source import HopSpan, route, turn_desks
+from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.layered.admit import admit
-from sealcast.protections.layered.node import NodeName
+from sealcast.protections.layered.node import HOPS, HopStep
+from sealcast.protections.steps import Span, StepName, Task
 from sealcast.trust.deployment import Realm
 from sealcast.wire import hops
 from sealcast.wire.hops import HopPiece
@@ -34,11 +34,11 @@ def pump(realm: Realm, topic: str, tamper: Tamper = lambda piece: piece, *, desk
     """Everything that waits, through the whole tree; what came of it. `tamper` plays a bad broker, which alters what it
     hands on."""
     overlay = realm.state().overlay(topic)
-    names = [NodeName(str(realm.paths.root), topic, node) for node in overlay.downwards()]
+    names = [StepName(str(realm.paths.root), topic, node, HOPS) for node in overlay.downwards()]
     totals: Counter[str] = Counter()
     for name in names:
-        name.open().look_up()
-    while desks and turn_desks(names):
+        HopStep.of(name).look_up()
+    while desks and HopStep.turn(names):
         pass
     for node in overlay.parents:
         # Also one that was a root, and has taken frames in: what is in its log goes on its way.
@@ -57,7 +57,7 @@ def admit_all(realm: Realm, topic: str, root: str) -> Counter[str]:
     start = last.entry.end if last else PinnedOffset.initial(log.partitions)
     ends = tuple(log.partition(p).end() for p in range(log.partitions))
     end = PinnedOffset(ends, version, max(now, start.time_us), max(now - SETTLING_US, start.settled_us))
-    gate = gate_of(str(realm.paths.root), topic, version, root)
+    gate = FramesStep.of(StepName(str(realm.paths.root), topic, root)).gate(version)
     windows = History(ledger, Pieces(paths.pieces), log, bounds_of(about), hops.parse).windows(ledger.end())
     codes = rule_frames(windows, log, start.ranges(end), gate, end.settled_us)
     refs, totals = [], Counter[str]()
@@ -77,9 +77,9 @@ def admit_all(realm: Realm, topic: str, root: str) -> Counter[str]:
     return totals
 
 
-def hop_all(name: NodeName, tamper: Tamper) -> Counter[str]:
+def hop_all(name: StepName, tamper: Tamper) -> Counter[str]:
     """What is above a broker and was not taken yet, as one batch."""
-    node = name.open()
+    node = HopStep.of(name)
     begin, available = node.committed(), node.available()
     refs, totals = [], Counter[str]()
     pinned = PinnedOffset(available, node.desk.version(), max(time.time_ns() // 1000, begin.time_us))
@@ -87,7 +87,8 @@ def hop_all(name: NodeName, tamper: Tamper) -> Counter[str]:
         first = begin.partitions[partition] if partition < len(begin.partitions) else 0
         if first == last:
             continue
-        row = _row(route(HopSpan(name, partition, first, last, pinned, 0)))
+        (made,) = node.read(Task(0, (Span(name, partition, first, last, pinned),)))
+        row = _row(made)
         piece = tamper(hops.parse(row["piece"]))
         staged = node.pieces.stage(partition, first, last, hops.encode(piece))
         about = (partition, first, last, row["matched"], row["deliveries"], row["encryptions"])

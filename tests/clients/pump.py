@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from sealcast.broker.gate import bounds_of
 from sealcast.broker.history import History
+from sealcast.broker.path import handle
 from sealcast.broker.replay import SETTLING_US, Windows
 from sealcast.broker.rulings import received_of, rule_frames
 from sealcast.log.entry import Entry, PieceRef, slot_bits
@@ -14,8 +15,8 @@ from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.stages import Ruled
-from sealcast.protections.endpoint.context import context
-from sealcast.protections.endpoint.fused import handle
+from sealcast.protections.frame_steps import MatchingStep
+from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.wire import sealed
@@ -41,7 +42,7 @@ def pump(
     now = time.time_ns() // 1000
     ends = tuple(log.partition(p).end() for p in range(log.partitions))
     end = PinnedOffset(ends, version, max(now, start.time_us), max(now - SETTLING_US, start.settled_us))
-    at = context(str(realm.paths.root), topic, version, broker, end.time_us)
+    at = MatchingStep.of(StepName(str(realm.paths.root), topic, broker)).at(version, end.time_us)
     history = History(ledger, Pieces(paths.pieces), log, bounds_of(about))
     windows = Windows(bounds_of(about)) if forgetful else history.windows(ledger.end())
     codes = rule_frames(windows, log, start.ranges(end), at.gate, end.settled_us)
@@ -50,7 +51,7 @@ def pump(
         records = list(log.partition(partition).read(first, stop))
         piece = tamper(handle(Ruled(received_of(partition, records), codes[partition]), at))
         data = sealed.encode(piece)
-        at.planner.made(piece, data)
+        at.sealing.made(piece, data)
         staged = Pieces(paths.pieces).stage(partition, first, stop, data)
         slots, counts = slot_bits(piece.slots.tolist()), piece.counts
         refs.append(

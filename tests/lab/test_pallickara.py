@@ -22,7 +22,8 @@ from sealcast.lab.pallickara.plain import PlainPath
 from sealcast.lab.pallickara.samples import Sample, sample, within, without_outliers
 from sealcast.lab.report import Report
 from sealcast.model.event import Event
-from sealcast.protections.endpoint.context import context
+from sealcast.protections.frame_steps import MatchingStep
+from sealcast.protections.steps import StepName
 from tests.cli.shell import sealcast
 
 MARK = b"a payload that can be found wherever it lies in the clear"
@@ -191,7 +192,7 @@ def test_the_plain_path_delivers_to_those_who_asked_and_to_nobody_else(tmp_path:
         realm.enrol_many(["a", "b"])
         realm.create_topic("t", end_to_end.SCHEMA)
         realm.subscribe_many("t", [("a", "number >= 5", None), ("b", "number < 7", None)])
-        table = context(str(realm.paths.root), "t", realm.registry.version()).table
+        table = MatchingStep.of(StepName(str(realm.paths.root), "t")).at(realm.registry.version()).table
         with PlainPath(tmp_path / "plain", end_to_end.SCHEMA, table) as path:
             for number, deliveries, got in ((6, 2, [b"six"]), (9, 1, [b"six"]), (3, 1, [])):
                 path.publish(Event({"number": number}, b"six"))

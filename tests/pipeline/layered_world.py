@@ -12,7 +12,6 @@ from typing import Any
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from sealcast.broker.topic import TopicName
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.filters.check import fit
@@ -20,13 +19,12 @@ from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.model import Event, Schema
 from sealcast.pipeline import sinks
-from sealcast.pipeline.hops_sink import HopsWriter
-from sealcast.pipeline.hops_source import HopLimits, HopsStream
-from sealcast.pipeline.sinks import SealedStreamWriter
-from sealcast.pipeline.sources import FramesStream, Limits
-from sealcast.protections.layered import admit
+from sealcast.pipeline.sinks import StreamPieces
+from sealcast.pipeline.sources import Limits, StepsStream
+from sealcast.protections.frame_steps import FramesStep, kernel
 from sealcast.protections.layered.interests import Interests
-from sealcast.protections.layered.node import NodeName
+from sealcast.protections.layered.node import HOPS
+from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from tests.pipeline.steps import Task, rule
 
@@ -106,24 +104,24 @@ class LayeredWorld:
     # --- its brokers, without Spark -------------------------------------------------------------------------
 
     @property
-    def names(self) -> tuple[NodeName, ...]:
+    def names(self) -> tuple[StepName, ...]:
         return tuple(
-            NodeName(str(self.realm.paths.root), TOPIC, n) for n in self.realm.state().overlay(TOPIC).downwards()
+            StepName(str(self.realm.paths.root), TOPIC, n, HOPS) for n in self.realm.state().overlay(TOPIC).downwards()
         )
 
     def admit(self, *brokers: str) -> None:
         """What waits at the roots, or at these, one batch each."""
         for root in brokers or self.realm.state().overlay(TOPIC).roots:
-            name = TopicName(str(self.realm.paths.root), TOPIC, root)
-            source = FramesStream(name, Limits(1000, 1 << 30, 2))
+            name = StepName(str(self.realm.paths.root), TOPIC, root)
+            source = StepsStream((name,), Limits(1000, 1 << 30, 2))
             start = source.initialOffset()
             end = source.latestOffset(start, ReadMaxRows(1000))
             if end == start:
                 continue
-            windows = name.open().history().windows(name.open().ledger.end())
-            sink = SealedStreamWriter(name)
+            windows = FramesStep.of(name).history().windows(name.open().ledger.end())
+            sink = StreamPieces((name,))
             with a_task():
-                staged = [sink.write(admit.process(name)(iter(mine))) for mine in rule(source, start, end, windows)]
+                staged = [sink.write(kernel(name)(iter(mine))) for mine in rule(source, start, end, windows)]
             sink.commit([*staged], name.open().ledger.end())
 
     def drain(self) -> int:
@@ -137,15 +135,15 @@ class LayeredWorld:
 class HopLoop:
     """Spark's driver over the hop query: plan, run the tasks, commit. A new one is a new checkpoint."""
 
-    def __init__(self, names: tuple[NodeName, ...], limits: HopLimits | None = None) -> None:
-        self.limits = limits or HopLimits(1000, 1 << 30, 2)
-        self.source, self.sink = HopsStream(names, self.limits), HopsWriter(names)
+    def __init__(self, names: tuple[StepName, ...], limits: Limits | None = None) -> None:
+        self.limits = limits or Limits(1000, 1 << 30, 2)
+        self.source, self.sink = StepsStream(names, self.limits), StreamPieces(names)
         self.start = self.source.initialOffset()
         #: Batch numbers are a query's: high enough for those of loops before.
         self.batch = sum(name.open().ledger.end() for name in names)
 
     def plan(self) -> dict[str, Any] | None:
-        end = self.source.latestOffset(self.start, ReadMaxRows(self.limits.records))
+        end = self.source.latestOffset(self.start, ReadMaxRows(self.limits.number))
         return None if end == self.start else end
 
     def run(self, end: dict[str, Any]) -> None:

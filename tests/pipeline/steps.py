@@ -27,11 +27,12 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from sealcast.broker.gate import bounds_of
 from sealcast.broker.replay import Windows
 from sealcast.broker.rulings import rule_rows
-from sealcast.broker.topic import TopicName
-from sealcast.pipeline import run, sinks
-from sealcast.pipeline.sinks import SealedStreamWriter
-from sealcast.pipeline.sources import FramesStream, Limits
-from sealcast.protections.endpoint import fused
+from sealcast.pipeline import sinks
+from sealcast.pipeline.checkpoints import drop_foreign, initial_windows
+from sealcast.pipeline.sinks import StreamPieces
+from sealcast.pipeline.sources import Limits, StepsStream
+from sealcast.protections.frame_steps import FramesStep, kernel
+from sealcast.protections.steps import StepName
 
 FRAMES = 4
 QUERY = "3c1f6f2e-0000-4000-8000-000000000000"
@@ -40,11 +41,11 @@ QUERY = "3c1f6f2e-0000-4000-8000-000000000000"
 class MicroBatches:
     """Spark's driver loop over a checkpoint directory: offsets/N is written before batch N runs, commits/N after."""
 
-    def __init__(self, name: TopicName, term: str) -> None:
+    def __init__(self, name: StepName, term: str) -> None:
         self._name = name
         self._checkpoint = name.open().paths.checkpoint
-        self._source = FramesStream(name, Limits(FRAMES, 1 << 20, 2))
-        self._sink = SealedStreamWriter(name, term)
+        self._source = StepsStream((name,), Limits(FRAMES, 1 << 20, 2))
+        self._sink = StreamPieces((name,), terms(name, term))
         self._offsets, self._commits = self._checkpoint / "offsets", self._checkpoint / "commits"
         self._state = self._checkpoint / "state"
         for directory in (self._offsets, self._commits, self._state):
@@ -71,22 +72,21 @@ class MicroBatches:
         windows = self._windows(batch)
         rulings = rule(self._source, start, end, windows)
         _put(self._state / str(batch), windows.pack().hex())
-        kernel = fused.process(self._name)
-        messages = [self._sink.write(kernel(iter(mine))) for mine in rulings]
+        messages = [self._sink.write(kernel(self._name)(iter(mine))) for mine in rulings]
         self._sink.commit([*messages], batch)
         _put(self._commits / str(batch), {})
 
     def _windows(self, batch: int) -> Windows:
         """The state that batch `batch` begins with."""
         if not batch:
-            found = run.initial_windows(self._name)
+            found = initial_windows(FramesStep.of(self._name))
             assert found is not None
             return found
         return Windows.unpack(bytes.fromhex(_get(self._state / str(batch - 1))), bounds_of(self._name.open().about))
 
 
 def rule(
-    source: FramesStream, start: dict[str, Any], end: dict[str, Any], windows: Windows
+    source: StepsStream, start: dict[str, Any], end: dict[str, Any], windows: Windows
 ) -> list[list[pa.RecordBatch]]:
     """What the source reads and replay rules, by task."""
     claims = [batch for task in source.partitions(start, end) for batch in source.read(task)]
@@ -96,18 +96,23 @@ def rule(
     return list(by_task.values())
 
 
-def stage(name: TopicName, sink: SealedStreamWriter) -> list[Any]:
+def stage(name: StepName, sink: StreamPieces) -> list[Any]:
     """All that waits in the log, staged as one batch: what its tasks would tell the driver."""
-    source = FramesStream(name, Limits(1000, 1 << 30, 2))
+    source = StepsStream((name,), Limits(1000, 1 << 30, 2))
     start = source.initialOffset()
     end = source.latestOffset(start, ReadMaxRows(1000))
-    rulings = rule(source, start, end, name.open().history().windows(name.open().ledger.end()))
-    kernel, asked = fused.process(name), sinks.TaskContext
+    rulings = rule(source, start, end, FramesStep.of(name).history().windows(name.open().ledger.end()))
+    asked = sinks.TaskContext
     sinks.TaskContext = Task  # type: ignore[misc,assignment]
     try:
-        return [sink.write(kernel(iter(mine))) for mine in rulings]
+        return [sink.write(kernel(name)(iter(mine))) for mine in rulings]
     finally:
         sinks.TaskContext = asked  # type: ignore[misc]
+
+
+def terms(name: StepName, term: str) -> str:
+    """As the sink's option names them."""
+    return json.dumps({name.broker: term})
 
 
 class Task:
@@ -157,7 +162,7 @@ class Death:
         return call
 
 
-def _live(name: TopicName, death_at: int) -> NoReturn:
+def _live(name: StepName, death_at: int) -> NoReturn:
     """One run, in a child: dead at that step, or done."""
     sinks.TaskContext = Task  # type: ignore[misc,assignment]
     if death_at:
@@ -165,7 +170,7 @@ def _live(name: TopicName, death_at: int) -> NoReturn:
     topic = name.open()
     with topic.ledger.exclusive() as term:
         topic.prepare()
-        run._drop_foreign_checkpoint(topic.paths.checkpoint, run._last_query(name))
+        drop_foreign(topic.paths.checkpoint, [topic])
         MicroBatches(name, term).drain()
     os._exit(0)
 
@@ -190,7 +195,7 @@ def main(realm: str, topic: str) -> None:
     for line in sys.stdin:
         child = os.fork()
         if not child:
-            _live(TopicName(realm, topic), int(line))
+            _live(StepName(realm, topic), int(line))
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
 

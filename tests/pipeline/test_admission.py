@@ -27,7 +27,8 @@ from sealcast.model import Reason, Schema
 from sealcast.model.stages import Admitted, Received, Ruled
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.sign import VerifyKey
-from sealcast.protections.endpoint.context import TopicWorker
+from sealcast.protections.endpoint.broker import EndpointStep
+from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.minting import claims_for
 from sealcast.trust.realm.changes import Right
@@ -66,7 +67,7 @@ class World:
 
     def gate(self) -> Gate:
         """A new one: what one test takes out is there for the next."""
-        return TopicWorker(self.realm, TOPIC).gate(self.realm.registry.version())
+        return EndpointStep(StepName(str(self.realm.paths.root), TOPIC)).gate(self.realm.registry.version())
 
     def frame(self, by: Insider, count: int = 1, **attributes: object) -> bytes:
         values = [self.topic.schema.parse(attributes)] * count
@@ -282,7 +283,7 @@ def test_a_revocation_counts_at_once_whatever_is_remembered(tmp_path: Path) -> N
     realm = Realm.create(tmp_path / "realm")
     realm.create_topic(TOPIC, SCHEMA)
     realm.enrol_many(["ann", "ben"])
-    worker = TopicWorker(realm, TOPIC)
+    worker = EndpointStep(StepName(str(realm.paths.root), TOPIC))
     ann = Insider.of(realm, TOPIC, "ann")
     topic = realm.state().topic(TOPIC)
     data = ann.sealer(topic).seal_messages(RecordCodec(SCHEMA).encode([dict.fromkeys(SCHEMA.names)], [b""]), NOW)

@@ -23,7 +23,6 @@ import pytest
 import re2
 from pyspark import cloudpickle
 
-from sealcast.broker.topic import TopicName
 from sealcast.clients.publisher import Publisher
 from sealcast.errors import Misuse, NotFound
 from sealcast.lab.attacks import Insider
@@ -34,7 +33,8 @@ from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
 from sealcast.protections.endpoint import keys
-from sealcast.protections.endpoint.context import TopicWorker
+from sealcast.protections.endpoint.broker import EndpointStep
+from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.trust.vault import keyfile, unlock
 from sealcast.wire.records import RecordCodec
@@ -168,7 +168,7 @@ def _assert_complete(out: Path, files: Iterable[Path]) -> None:
         assert len(pages) > 15 and sum("MapInArrow" in page for page in pages) > 1
         assert "sealcast" in (out / f"processes-{moment}").read_text(errors="replace")
         assert (out / f"home-{moment}" / "local").is_dir()
-    assert any("sealcast-sealed" in page or "SealedSink" in page for page in pages)
+    assert any("sealcast-pieces" in page or "PiecesSink" in page for page in pages)
     assert "sealcast_admitted_total 3.0" in (out / "metrics").read_text()
 
 
@@ -258,8 +258,8 @@ def _written(raw: bytes) -> Iterator[bytes]:
 
 def _handles(directory: Path) -> dict[str, object]:
     realm = make_realm(directory)
-    worker = TopicWorker(realm, "quotes").at(realm.registry.version())
-    topic = TopicName(str(directory), "quotes").open()
+    worker = EndpointStep(StepName(str(realm.paths.root), "quotes")).at(realm.registry.version())
+    topic = StepName(str(directory), "quotes").open()
     return {
         "secret": Secret.random(),
         "sealing key": SealingKey(Secret.random(), b""),
@@ -269,7 +269,7 @@ def _handles(directory: Path) -> dict[str, object]:
         "identity": realm.identity("alice"),
         "topic": topic,
         "ledger": topic.ledger,
-        "sealer": worker.sealer,
+        "sealer": worker.sealing.sealer,  # type: ignore[attr-defined]
         "gate": worker.gate,
         "context": worker,
     }

@@ -15,6 +15,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sealcast.broker.context import Context
+from sealcast.broker.path import handle
 from sealcast.broker.rulings import received_of
 from sealcast.clients.publisher import Publisher, partition_of
 from sealcast.clients.subscriber import Subscriber
@@ -28,9 +30,9 @@ from sealcast.model.stages import Ruled
 from sealcast.primitives import mac
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.endpoint.audit import Audit, Kind, Report
-from sealcast.protections.endpoint.context import context
-from sealcast.protections.endpoint.fused import handle
+from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.frames import FrameSealer
+from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.wire import cbor, sealed
 from sealcast.wire.records import RecordCodec
@@ -249,7 +251,8 @@ def test_a_batch_under_an_outdated_table_is_found(realm: Realm) -> None:
     found = EmbeddedTopic(realm.paths.topic("t").frames_root, read_only=True).partition(ref.partition)
     frames = list(found.read(ref.first, ref.end))
     forged = replace(
-        handle(fresh(ref.partition, frames), context(str(realm.paths.root), "t", outdated)), version=current
+        handle(fresh(ref.partition, frames), at_version(realm, outdated)),
+        version=current,
     )
     alter(realm, lambda piece: forged, record=1, number=1)
     report = check(realm)
@@ -312,6 +315,10 @@ def replay_into_the_log(realm: Realm) -> None:
     log.append([next(iter(log.read(0, 1))).data])
 
 
+def at_version(realm: Realm, version: int) -> Context:
+    return EndpointStep(StepName(str(realm.paths.root), "t")).at(version)
+
+
 def fresh(partition: int, records: list[Record]) -> Ruled:
     """Frames that passed the first checks, without those checks."""
     return Ruled(received_of(partition, records), np.zeros(len(records), np.uint8))
@@ -325,7 +332,7 @@ def test_pieces_in_the_wrong_order_are_found(realm: Realm) -> None:
     halves: list[PieceRef] = []
     for first, end in ((ref.first + 1, ref.end), (ref.first, ref.first + 1)):
         frames = list(log.read(first, end))
-        piece = handle(fresh(ref.partition, frames), context(str(realm.paths.root), "t", records[2].version))
+        piece = handle(fresh(ref.partition, frames), at_version(realm, records[2].version))
         halves.append(restage(realm, replace(ref, first=first, end=end), piece))
     rewrite(realm, [*records[:2], replace(records[2], pieces=(*halves, *records[2].pieces[1:]))])
     report = check(realm)

@@ -20,12 +20,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sealcast.broker.topic import TopicName
 from sealcast.errors import Locked
 from sealcast.log.ledger import Ledger, LedgerReader
 from sealcast.pipeline.run import run
 from sealcast.pipeline.session import THREADLESS
-from sealcast.pipeline.sinks import SealedStreamWriter
+from sealcast.pipeline.sinks import StreamPieces
+from sealcast.protections.steps import StepName
 from tests.clients.pump import pump
 from tests.pipeline import steps
 from tests.pipeline.drivers import ROOT, Driver, batches
@@ -176,17 +176,17 @@ def test_a_killed_jvm_or_worker_ends_the_command_with_a_word_and_the_next_run_go
 
 def test_what_a_killed_driver_left_running_commits_and_removes_nothing_more(field: Field) -> None:
     """Its lock is gone with it, its JVM is not: it may commit, or clean up, when the next driver is at work."""
-    name, reference = TopicName(str(field.realm.paths.root), TOPIC), field.realm.state().topic(TOPIC)
+    name, reference = StepName(str(field.realm.paths.root), TOPIC), field.realm.state().topic(TOPIC)
     field.publish_round()
     with Ledger(field.paths.ledger, field.realm.broker().journal_key(reference.id)).exclusive() as first:
-        orphan = SealedStreamWriter(name, first)
+        orphan = StreamPieces((name,), steps.terms(name, first))
         staged = steps.stage(name, orphan)
     with name.open().ledger.exclusive() as second:
         name.open().prepare()
         with pytest.raises(Locked, match="has taken over"):
             orphan.commit([*staged], 0)
         assert batches(field.paths.ledger) == 0, "its pieces are collected, so it must not name them"
-        successor = SealedStreamWriter(name, second)
+        successor = StreamPieces((name,), steps.terms(name, second))
         staged = steps.stage(name, successor)
         with pytest.raises(Locked, match="has taken over"):
             orphan.abort([], 0)

@@ -20,10 +20,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from sealcast.broker.admit import MAX_NAMED_PER_FRAME
 from sealcast.broker.columns import RULINGS
 from sealcast.broker.gate import RULING
-from sealcast.broker.topic import TopicName
+from sealcast.broker.opening import MAX_NAMED_PER_FRAME
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Corrupt, DiskFull, EventRejected, FilterRejected, Locked, NotFound, Unavailable
@@ -33,8 +32,9 @@ from sealcast.log.layout import RECORD
 from sealcast.log.ledger import LedgerReader
 from sealcast.model import Event, Reason
 from sealcast.pipeline.run import run, start
-from sealcast.pipeline.sinks import SealedStreamWriter
-from sealcast.protections.endpoint import fused
+from sealcast.pipeline.sinks import StreamPieces
+from sealcast.protections.frame_steps import kernel
+from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.registry import Registry
@@ -120,8 +120,8 @@ def test_a_flood_of_refused_events_is_not_the_end_of_the_stream(field: Field) ->
     rulings = np.zeros(frames, RULING)
     rulings["offset"] = np.arange(frames)
     row = {"task": 0, "version": state.version, "time": 0, "settled": 0, "rulings": rulings.tobytes()}
-    kernel = fused.process(TopicName(str(field.realm.paths.root), TOPIC))
-    pieces = list(kernel(iter([pa.RecordBatch.from_pylist([row], schema=RULINGS)])))
+    made_by = kernel(StepName(str(field.realm.paths.root), TOPIC))
+    pieces = list(made_by(iter([pa.RecordBatch.from_pylist([row], schema=RULINGS)])))
     parsed = [sealed.parse(row["piece"]) for piece in pieces for row in piece.to_pylist()]
     assert sum(piece.counts["rejected_event"] for piece in parsed) == frames * events
     spans = [(piece.first_offset, piece.end_offset) for piece in parsed]
@@ -386,8 +386,8 @@ def test_pieces_that_do_not_fit_are_not_committed_and_are_made_again(field: Fiel
 
 
 def test_a_ledger_that_cannot_grow_commits_nothing_and_then_the_same_batch(field: Field) -> None:
-    name = TopicName(str(field.realm.paths.root), TOPIC)
-    sink = SealedStreamWriter(name)
+    name = StepName(str(field.realm.paths.root), TOPIC)
+    sink = StreamPieces((name,))
     field.publish_round()
     staged = steps.stage(name, sink)
     segment = field.paths.ledger / f"{0:020}.seg"

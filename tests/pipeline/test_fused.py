@@ -8,6 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sealcast.broker import path
+from sealcast.broker.path import handle
 from sealcast.broker.replay import Windows
 from sealcast.broker.rulings import received_of, rule_frames
 from sealcast.clients.publisher import Publisher
@@ -20,10 +22,9 @@ from sealcast.model import Event, OpenedEvent, Position
 from sealcast.model.stages import Ruled
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
-from sealcast.protections.endpoint import fused
-from sealcast.protections.endpoint.context import TopicWorker
-from sealcast.protections.endpoint.fused import handle
+from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.endpoint.open import Opener
+from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.wire import sealed as wire
 from sealcast.wire.sealed import SealedPiece
@@ -45,7 +46,7 @@ class Market:
         self.events = market.ticks(EVENTS, seed=6, n_symbols=20).events()
         with Publisher(self.realm, "ticks", "exchange") as publisher:
             self.positions = publisher.publish(self.events)
-        self.worker = TopicWorker(self.realm, "ticks")
+        self.worker = EndpointStep(StepName(str(self.realm.paths.root), "ticks"))
 
     def ruled(self) -> Ruled:
         """All frames of the log, authenticated and none of them seen before."""
@@ -141,7 +142,7 @@ def test_pooled_keys_open_no_more_than_their_owners(day: Market, piece: SealedPi
 def test_a_batch_that_is_run_again_by_a_worker_that_remembers_as_much_writes_the_same_bytes(day: Market) -> None:
     """Here, nothing. What a worker remembers may change the plan, and never a ciphertext (test_group_keys.py)."""
     version = day.realm.registry.version()
-    one, again = (TopicWorker(day.realm, "ticks").at(version) for _ in range(2))
+    one, again = (EndpointStep(StepName(str(day.realm.paths.root), "ticks")).at(version) for _ in range(2))
     assert wire.encode(handle(day.ruled(), one)) == wire.encode(handle(day.ruled(), again))
 
 
@@ -193,8 +194,8 @@ def test_a_dense_batch_becomes_several_pieces_that_say_the_same(
     ruled = day.ruled()
     at = day.worker.at(day.realm.registry.version())
     whole = handle(ruled, at)
-    monkeypatch.setattr(fused, "MAX_DELIVERIES_PER_PIECE", 20)
-    pieces = list(fused.handle_bounded(ruled, at))
+    monkeypatch.setattr(path, "MAX_DELIVERIES_PER_PIECE", 20)
+    pieces = list(path.handle_bounded(ruled, at))
     assert len(pieces) > 3
     assert [p.first_offset for p in pieces[1:]] == [p.end_offset for p in pieces[:-1]]
     assert (pieces[0].first_offset, pieces[-1].end_offset) == (whole.first_offset, whole.end_offset)

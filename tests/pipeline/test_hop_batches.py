@@ -12,11 +12,11 @@ import pytest
 from sealcast.errors import Corrupt, Locked, Misuse
 from sealcast.log.entry import Entry
 from sealcast.log.ledger import Ledger
-from sealcast.pipeline import hops_offsets as offsets
-from sealcast.pipeline import run
-from sealcast.pipeline.hops_sink import HopsWriter
-from sealcast.pipeline.hops_source import HopLimits, HopsStream, turn_desks
+from sealcast.pipeline import offsets, run
+from sealcast.pipeline.sinks import StreamPieces
+from sealcast.pipeline.sources import Limits, StepsStream
 from sealcast.protections.layered.interests import refresh_all
+from sealcast.protections.layered.node import HopStep
 from tests.pipeline.layered_world import TOPIC, HopLoop, LayeredWorld, a_task
 
 
@@ -76,7 +76,7 @@ def test_a_driver_that_dies_between_two_brokers_commits(
     again = HopLoop(world.names)
     again.start, again.batch = loop.start, loop.batch
     tasks = again.source.partitions(again.start, end)
-    assert len({span.name.node for task in tasks for span in task.spans}) == 2 - committed  # type: ignore[attr-defined]
+    assert len({span.name.broker for task in tasks for span in task.value.spans}) == 2 - committed
     again.run(end)
     assert not again.step()
     assert [name.open().ledger.end() for name in world.names] == [1, 1, 1]
@@ -93,13 +93,13 @@ def test_what_is_not_the_brokers_offset_is_refused(world: LayeredWorld) -> None:
     world.admit()
     loop = HopLoop(world.names)
     first = loop.start
-    root = world.names[0].node
+    root = world.names[0].broker
     end = loop.plan()
     assert end is not None
     for field, value in (("partitions", [7]), ("version", 99), ("tag", "00" * 32)):
         with pytest.raises(Corrupt, match="altered"):
             loop.source.partitions(first, _altered(end, root, field, value))
-    others = end["nodes"][world.names[1].node]
+    others = end["nodes"][world.names[1].broker]
     with pytest.raises(Corrupt, match="altered"):
         loop.source.partitions(first, {"nodes": {**end["nodes"], root: others}})
     for nonsense in ({}, {"nodes": []}, {"nodes": {root: 3}}, []):
@@ -131,7 +131,7 @@ def test_a_driver_that_was_replaced_commits_nothing(world: LayeredWorld) -> None
     with root.open().ledger.exclusive() as old:
         pass
     with root.open().ledger.exclusive():
-        loop.sink = HopsWriter(world.names, f'{{"{root.node}": "{old}"}}')
+        loop.sink = StreamPieces(world.names, f'{{"{root.broker}": "{old}"}}')
         with pytest.raises(Locked):
             loop.run(end)
         with pytest.raises(Locked):
@@ -143,21 +143,21 @@ def test_a_batch_is_bounded(world: LayeredWorld) -> None:
     for _ in range(5):
         world.publish("p0", 4)
         world.admit()
-    loop = HopLoop(world.names, HopLimits(2, 1 << 30, 2))
+    loop = HopLoop(world.names, Limits(2, 1 << 30, 2))
     sizes = []
     while (end := loop.plan()) is not None:
-        sizes.append(end["nodes"][world.names[0].node]["partitions"][0])
+        sizes.append(end["nodes"][world.names[0].broker]["partitions"][0])
         loop.run(end)
     assert sizes[:3] == [2, 4, 5]
     world.check()
-    by_bytes = HopLoop(world.names, HopLimits(1000, 1, 2))
+    by_bytes = HopLoop(world.names, Limits(1000, 1, 2))
     assert by_bytes.plan() is None
 
 
 def test_a_broker_that_moves_goes_on_below_another_and_loses_nothing(world: LayeredWorld) -> None:
-    root, below = (name.node for name in world.names[:2])
+    root, below = (name.broker for name in world.names[:2])
     _join(world, "deep", below)
-    turn_desks(world.names)
+    HopStep.turn(world.names)
     world.publish("p0", 30)
     world.admit()
     loop = HopLoop(world.names)
@@ -167,7 +167,7 @@ def test_a_broker_that_moves_goes_on_below_another_and_loses_nothing(world: Laye
     world.publish("p1", 30)
     world.admit()
     world.drain()
-    moved = next(name for name in world.names if name.node == "deep").open()
+    moved = next(name for name in world.names if name.broker == "deep").open()
     assert moved.upstreams() == (below, root) and len(moved.committed().partitions) == 2
     world.check()
     assert world.due["zoe"]
@@ -183,7 +183,7 @@ def _join(world: LayeredWorld, broker: str, under: str) -> None:
 
 
 def _speak(world: LayeredWorld) -> None:
-    while turn_desks(world.names) or any(getattr(done, "posts", 0) for *_, done in refresh_all(world.realm)):
+    while HopStep.turn(world.names) or any(getattr(done, "posts", 0) for *_, done in refresh_all(world.realm)):
         pass
 
 
@@ -193,11 +193,11 @@ def test_a_broker_that_joins_begins_where_it_stands(world: LayeredWorld) -> None
     loop = HopLoop(world.names)
     while loop.step():
         pass
-    _join(world, "new", world.names[0].node)
+    _join(world, "new", world.names[0].broker)
     # The same checkpoint, which has never heard of it.
-    source = HopsStream(world.names, loop.limits)
+    source = StepsStream(world.names, loop.limits)
     assert len(world.names) == 4
-    found = {name.node: offset for name, offset in offsets.from_json(loop.start, world.names).items()}
+    found = {name.broker: offset for name, offset in offsets.from_json(loop.start, world.names).items()}
     assert found["new"].partitions == (0,)
     world.publish("p0", 20)
     world.admit()
@@ -210,18 +210,18 @@ def test_a_broker_that_joins_begins_where_it_stands(world: LayeredWorld) -> None
 
 
 def test_a_root_that_is_none_any_more_admits_what_was_published_to_it(world: LayeredWorld) -> None:
-    root = world.names[0].node
-    turn_desks(world.names)
+    root = world.names[0].broker
+    HopStep.turn(world.names)
     world.publish("p0", 10)
     world.realm.add_broker("new")
     world.realm.place_node(TOPIC, "new")
     world.realm.place_node(TOPIC, root, under="new")
     assert world.realm.state().overlay(TOPIC).roots == ("new",)
-    assert {name.broker for name in run._names(world.realm, [TOPIC])} == {"new", root}
+    assert {q.names[0].broker for q in run.queries_of(world.realm, [TOPIC]) if q.reads_frames} == {"new", root}
     world.admit("new", root)
     world.drain()
     world.check()
-    assert {name.broker for name in run._names(world.realm, [TOPIC])} == {"new"}
+    assert {q.names[0].broker for q in run.queries_of(world.realm, [TOPIC]) if q.reads_frames} == {"new"}
 
 
 def test_nothing_secret_is_in_what_spark_pickles(world: LayeredWorld) -> None:

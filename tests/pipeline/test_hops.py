@@ -13,15 +13,16 @@ import pytest
 from sealcast.lab.shikfa.net import Net
 from sealcast.log.offsets import PinnedOffset
 from sealcast.model.rejection import Reason
-from sealcast.pipeline.hops_source import HopSpan, divide
+from sealcast.pipeline.sources import divide
 from sealcast.primitives import merkle
 from sealcast.primitives.sign import SigningKey
 from sealcast.protections.layered.hop import hop
 from sealcast.protections.layered.messages import Entry, Notification
-from sealcast.protections.layered.node import NodeName
+from sealcast.protections.layered.node import HOPS, HopStep
 from sealcast.protections.layered.piece import PieceBuilder
 from sealcast.protections.layered.route import Broker
 from sealcast.protections.layered.tree import Tree, TreeId
+from sealcast.protections.steps import Span, StepName
 from sealcast.wire import frame, hops, notifications
 from sealcast.wire.hops import FrameRef, HopPiece
 from sealcast.wire.notifications import Core
@@ -203,18 +204,18 @@ def test_a_broker_takes_nothing_that_is_not_addressed_to_it() -> None:
 
 
 def test_work_is_divided_by_bytes_and_in_order() -> None:
-    pinned, random, spans = PinnedOffset((9,), 1), Random(2), list[HopSpan]()
+    pinned, random, least = PinnedOffset((9,), 1), Random(2), HopStep.min_task_bytes
     for tasks in (1, 2, 5):
-        spans = [
-            HopSpan(NodeName("/r", "t", node), 0, n, n + 1, pinned, random.randint(0, 100))
+        sized = [
+            (Span(StepName("/r", "t", node, HOPS), 0, 3, 9, pinned), [random.randint(0, 100) for _ in range(6)])
             for node in ("a", "b", "c")
-            for n in range(3, 9)
         ]
-        divided = divide(spans, tasks)
+        size_of = {(s.name.broker, n): size for s, sizes in sized for n, size in enumerate(sizes, s.first)}
+        divided = divide(sized, tasks, least)
         assert len(divided) <= tasks
-        whole = [(s.name.node, n) for task in divided for s in task.spans for n in range(s.first, s.end)]
-        assert whole == [(span.name.node, span.first) for span in spans]
-        sizes = [sum(span.size for span in task.spans) for task in divided]
-        assert max(sizes) <= sum(span.size for span in spans) / tasks + 100
-    assert divide([], 4) == []
-    assert [len(task.spans) for task in divide(spans[:6], 1)] == [1]
+        whole = [(s.name.broker, n) for task in divided for s in task for n in range(s.first, s.end)]
+        assert whole == list(size_of)
+        loads = [sum(size_of[s.name.broker, n] for s in task for n in range(s.first, s.end)) for task in divided]
+        assert max(loads) <= sum(loads) / tasks + 100
+    assert divide([], 4, least) == []
+    assert [len(task) for task in divide(sized[:1], 1, least)] == [1]

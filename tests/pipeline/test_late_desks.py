@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.pipeline.hops_source import turn_desks
 from sealcast.protections.layered.filters.checks import PostReason
 from sealcast.protections.layered.filters.posts import post
+from sealcast.protections.layered.node import HopStep
 from sealcast.protections.layered.tree import TreeId
 from sealcast.trust.keys.minting import token_for
 from sealcast.trust.realm.changes import Right
@@ -98,7 +98,7 @@ def test_brokers_that_first_run_after_a_rotation(
 @pytest.mark.parametrize("what", ["move", "rotation"])
 def test_late_desks_of_the_upper_brokers(world: LayeredWorld, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """The leaves ran in time, those above them come when the grace is over: what they are told is said after it."""
-    turn_desks([name for name in world.names if name.node == "deep"])
+    HopStep.turn([name for name in world.names if name.broker == "deep"])
     world.publish("p0", 40)
     if what == "move":
         world.realm.place_node(TOPIC, LEFT, under=RIGHT)
@@ -134,7 +134,7 @@ def test_a_subscriber_has_its_grace_and_no_more(world: LayeredWorld, monkeypatch
     limits, state = grace(world), world.realm.state()
     world.realm.place_node(TOPIC, "deep", under=ROOT)
     tree, zoe = TreeId("p0", 1, 0), world.realm.identity("zoe")
-    deep = next(name for name in world.names if name.node == "deep").open()
+    deep = next(name for name in world.names if name.broker == "deep").open()
     token = token_for(world.realm.center(), state, TOPIC, "zoe", Right.SUBSCRIBE, world.realm.clock())
     for seconds, refused in ((0, {}), (limits[0] - 60, {}), (120, {str(PostReason.GENERATION): 1})):
         later(monkeypatch, seconds)

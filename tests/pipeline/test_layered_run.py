@@ -16,11 +16,11 @@ from pyspark.sql import SparkSession
 from sealcast.log.piece_reader import hop_reader
 from sealcast.model.protection import Layered
 from sealcast.pipeline import run
-from sealcast.pipeline.hops_source import turn_desks
 from sealcast.primitives.algebra import group_named
 from sealcast.protections.layered.layers import shared_exponent
-from sealcast.protections.layered.node import NodeName
+from sealcast.protections.layered.node import HopStep
 from sealcast.protections.layered.tree import TreeId
+from sealcast.protections.steps import StepName
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.layer_keys import LayerKeyring, agreement_keys
 from tests.pipeline.drivers import Driver
@@ -54,7 +54,7 @@ def test_a_layered_topic_on_spark(world: LayeredWorld, spark: SparkSession) -> N
     queries = [[e.entry.query for e in name.open().ledger.entries()] for name in world.names]
     assert all(len(set(found)) == 1 for found in queries), "a checkpoint was dropped that belongs to its ledgers"
     # Without them, new ones go on where the ledgers end; frames that come again are refused there, too.
-    paths = [world.realm.paths.topic(TOPIC).hops, world.realm.paths.topic(TOPIC, world.names[0].node)]
+    paths = [world.realm.paths.topic(TOPIC).hops, world.realm.paths.topic(TOPIC, world.names[0].broker)]
     for found in paths:
         shutil.rmtree(found.checkpoint)
     _publish_again(world)
@@ -68,7 +68,7 @@ def test_a_layered_topic_on_spark(world: LayeredWorld, spark: SparkSession) -> N
 
 def _publish_again(world: LayeredWorld) -> None:
     """The first frame of the root's log, once more."""
-    with world.realm.frames(TOPIC, world.names[0].node) as log:
+    with world.realm.frames(TOPIC, world.names[0].broker) as log:
         partition = next(p for p in range(log.partitions) if log.partition(p).end())
         frame = next(iter(log.partition(partition).read(0, 1))).data
         log.partition(partition).append([frame])
@@ -80,9 +80,10 @@ def _publish_again(world: LayeredWorld) -> None:
 #: The source, the kernel and the sink of a broker, called in turn.
 KERNELS = """
 import sys, time
-from sealcast.protections.layered.node import NodeName
+from sealcast.protections.layered.node import HopStep
+from sealcast.protections.steps import StepName
 from tests.pipeline.layered_world import TOPIC, HopLoop
-loop = HopLoop((NodeName(sys.argv[1], TOPIC, sys.argv[5]),))
+loop = HopLoop((StepName(sys.argv[1], TOPIC, sys.argv[5], "hops"),))
 while True:
     loop.step() or time.sleep(0.02)
 """
@@ -91,7 +92,7 @@ while True:
 @pytest.mark.parametrize("script", [KERNELS, pytest.param(None, marks=pytest.mark.soak)], ids=["kernels", "command"])
 def test_a_broker_alone_holds_no_keys_but_its_own(world: LayeredWorld, tmp_path: Path, script: str | None) -> None:
     root, ours, other = world.names
-    turn_desks(world.names)
+    HopStep.turn(world.names)
     above = HopLoop((root,))
     for publisher in ("p0", "p1"):
         world.publish(publisher, 40)
@@ -106,9 +107,9 @@ def test_a_broker_alone_holds_no_keys_but_its_own(world: LayeredWorld, tmp_path:
         staged = [above.sink.write(above.source.read(task)) for task in above.source.partitions(above.start, end)]
     own, others = held_by(world, ours), [*held_by(world, root), *held_by(world, other)]
     # What a file holds, and nobody needs once the rest is derived from it.
-    others += [BrokerSecrets.load(world.realm.paths.broker_key_of(n.node))._journal.reveal() for n in (root, other)]
-    done = hop_reader(world.realm.paths.topic(TOPIC, ours.node).hops.root)
-    alone = ("--node", ours.node, "--master", "local[1]")
+    others += [BrokerSecrets.load(world.realm.paths.broker_key_of(n.broker))._journal.reveal() for n in (root, other)]
+    done = hop_reader(world.realm.paths.topic(TOPIC, ours.broker).hops.root)
+    alone = ("--node", ours.broker, "--master", "local[1]")
     driver = Driver(world.realm.paths.root, log=tmp_path / "log", command=True, options=alone, script=script)
     try:
         driver.wait_until(lambda: done.end() == 1, 120)
@@ -119,7 +120,7 @@ def test_a_broker_alone_holds_no_keys_but_its_own(world: LayeredWorld, tmp_path:
         away = tmp_path / "away"
         away.mkdir()
         for path in sorted((world.realm.paths.root / "secrets").rglob("*")):
-            if path.is_file() and ours.node not in str(path.relative_to(world.realm.paths.root)):
+            if path.is_file() and ours.broker not in str(path.relative_to(world.realm.paths.root)):
                 path.rename(away / path.name)
         above.sink.commit([*staged], above.batch)
         driver.wait_until(lambda: done.end() == 2, 60)
@@ -128,19 +129,19 @@ def test_a_broker_alone_holds_no_keys_but_its_own(world: LayeredWorld, tmp_path:
         assert driver.wait(60) == 0 or script is not None, driver.told()
     finally:
         driver.kill_all()
-    assert not world.realm.paths.topic(TOPIC, other.node).hops.pieces.exists()
-    mine = [name for name, home in world.realm.state().overlay(TOPIC).places.items() if home == ours.node]
+    assert not world.realm.paths.topic(TOPIC, other.broker).hops.pieces.exists()
+    mine = [name for name, home in world.realm.state().overlay(TOPIC).places.items() if home == ours.broker]
     assert mine and any(world.due[name] for name in mine)
     for name in mine:
         assert sorted(world.got(name)) == sorted(world.due[name])
 
 
-def held_by(world: LayeredWorld, name: NodeName) -> list[bytes]:
+def held_by(world: LayeredWorld, name: StepName) -> list[bytes]:
     """What this broker alone holds while it runs: the key by which it agrees with others, its ledger's, and a layer."""
     state, node = world.realm.state(), name.open()
-    keyring = LayerKeyring(world.realm, world.realm.broker(name.node).identity)
+    keyring = LayerKeyring(world.realm, world.realm.broker(name.broker).identity)
     agreement = keyring.own(state, TOPIC, state.topic(TOPIC).epoch)
-    return [agreement.private.reveal(), node.journal_key.reveal(), exponent(world, name.node)]
+    return [agreement.private.reveal(), node.journal_key.reveal(), exponent(world, name.broker)]
 
 
 def exponent(world: LayeredWorld, node: str, publisher: str = "p0") -> bytes:

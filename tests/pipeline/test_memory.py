@@ -13,7 +13,9 @@ from sealcast.groupkeys.interface import KeyPlan, Planner
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.pieces import Pieces
-from sealcast.protections.endpoint import context, memory
+from sealcast.protections import steps
+from sealcast.protections.endpoint import memory
+from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.endpoint.memory import FEW, KeyMemory, planner_for
 from sealcast.wire import mailboxes
 from tests.groupkeys.groups import packed
@@ -39,7 +41,7 @@ def everyone_opens(crowd: Crowd) -> None:
 
 def forget() -> None:
     """As if every worker had died."""
-    context._workers.clear()
+    steps._open.cache_clear()
 
 
 @pytest.mark.parametrize("between", [lambda: None, forget], ids=["one worker", "a new worker each time"])
@@ -88,19 +90,18 @@ def test_what_was_planned_and_never_committed_is_handed_out_again(
     everyone_opens(crowd)
 
 
-def test_another_workers_piece_in_place_of_ones_own_is_noticed(crowd: Crowd) -> None:
+def test_another_workers_piece_in_place_of_ones_own_is_noticed(crowd: Crowd, monkeypatch: pytest.MonkeyPatch) -> None:
     """Worker A seals a batch, B's piece of it is committed, with other keys; then A goes on."""
     version = crowd.realm.registry.version()
     crowd.publish(range(1, 12))
-    a = context.context(str(crowd.realm.paths.root), TOPIC, version)
-    plan = a.planner.plan(_groups(crowd))
+    worker = EndpointStep(steps.StepName(str(crowd.realm.paths.root), TOPIC))
+    planner = worker.at(version).sealing.planner  # type: ignore[attr-defined]
+    plan = planner.plan(_groups(crowd))
     assert plan.handout_slot.size + plan.link_key.size > 0
-    workers = dict(context._workers)
-    forget()
     crowd.pump()  # by B
     piece = crowd.pieces()[-1]
-    a.planner.made(piece, b"what A made of it, which is something else")
-    context._workers.update(workers)
+    planner.made(piece, b"what A made of it, which is something else")
+    monkeypatch.setattr(steps, "_open", lambda name, where: worker)
     crowd.publish(range(1, GROUPS + 1))
     crowd.pump()  # by A
     everyone_opens(crowd)
@@ -127,7 +128,7 @@ def test_pieces_that_cannot_be_read_teach_nothing_and_stop_nobody(
     crowd.publish(range(1, GROUPS + 1))
     first = crowd.pump()["encryptions"]
     forget()
-    monkeypatch.setattr(context, "Pieces", lambda path: Pieces(tmp_path / "nowhere"))
+    monkeypatch.setattr(steps, "Pieces", lambda path: Pieces(tmp_path / "nowhere"))
     crowd.publish(range(1, GROUPS + 1))
     assert crowd.pump()["encryptions"] == first > GROUPS
     everyone_opens(crowd)

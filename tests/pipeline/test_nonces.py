@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
+from sealcast.broker import path
+from sealcast.broker.context import Context
 from sealcast.broker.gate import bounds_of
 from sealcast.broker.replay import Windows
 from sealcast.broker.rulings import received_of, rule_frames
@@ -23,9 +25,10 @@ from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model.stages import Grouped, Ruled
 from sealcast.primitives import aead, labels
-from sealcast.protections.endpoint import fused, wraps
-from sealcast.protections.endpoint.context import TopicContext, TopicWorker
+from sealcast.protections.endpoint import wraps
+from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.endpoint.seal import seal
+from sealcast.protections.steps import StepName
 from tests.pipeline.crowd import TOPIC, Crowd
 
 SUBSCRIBERS = 40
@@ -85,13 +88,13 @@ def frames(crowd: Crowd) -> list[Grouped]:
     found = []
     for offset in range(end):
         received = received_of(0, list(log.partition(0).read(offset, offset + 1)))
-        found.append(fused._begin(Ruled(received, codes[0][offset : offset + 1]), at))
+        found.append(path._begin(Ruled(received, codes[0][offset : offset + 1]), at))
     log.close()
     return found
 
 
-def worker(crowd: Crowd) -> TopicContext:
-    return TopicWorker(crowd.realm, TOPIC).at(crowd.realm.registry.version())
+def worker(crowd: Crowd) -> Context:
+    return EndpointStep(StepName(str(crowd.realm.paths.root), TOPIC)).at(crowd.realm.registry.version())
 
 
 def pasts() -> dict[str, tuple[Callable[[], Planner], list[int]]]:
@@ -121,7 +124,7 @@ def test_no_key_meets_a_nonce_with_two_plaintexts_whatever_is_remembered(tmp_pat
     for planner, order in pasts().values():
         memory, at = Delivered(planner()), worker(crowd)
         for number in order:
-            sealed = seal(batches[number], memory, at.sealer)
+            sealed = seal(batches[number], memory, at.sealing.sealer)
             kinds |= set(np.unique(sealed.key_kind).tolist())
     assert len(book) - before > 5_000 and kinds == {0, 1, 2, 3}
     assert any(key.startswith(b"mask") for key, _ in book)

@@ -13,11 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from sealcast.broker.context import gate
 from sealcast.broker.gate import bounds_of
 from sealcast.broker.history import History
 from sealcast.broker.replay import BUCKETS, CLAIM, Windows, bucket_of, identify
-from sealcast.broker.topic import TopicName
 from sealcast.errors import Corrupt
 from sealcast.lab.attacks import Insider
 from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
@@ -25,10 +23,13 @@ from sealcast.log.ledger import LedgerReader
 from sealcast.model import Position
 from sealcast.model.rejection import Reason
 from sealcast.pipeline import replay
+from sealcast.pipeline.checkpoints import initial_windows
 from sealcast.pipeline.replay import Replay
-from sealcast.pipeline.run import initial_windows, run, run_batch
-from sealcast.pipeline.sources import FramesStream, Limits
+from sealcast.pipeline.run import run, run_batch
+from sealcast.pipeline.sources import Limits, StepsStream
 from sealcast.protections.endpoint.reasons import Reasons, Verdict
+from sealcast.protections.frame_steps import FramesStep
+from sealcast.protections.steps import StepName
 from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.wire.records import RecordCodec
 from tests.clients.pump import pump
@@ -139,7 +140,7 @@ def test_a_flood_through_spark_costs_honest_publishers_nothing_and_leaves_no_sta
     run(field.realm, [TOPIC], once=True, spark=spark, limits={"max_frames_per_trigger": 100})
     assert counted(field)["admitted"] == sum(map(len, field.said.values()))
     settled(field)
-    name = TopicName(str(field.realm.paths.root), TOPIC)
+    name = StepName(str(field.realm.paths.root), TOPIC)
     topic_files = name.open()
     windows = topic_files.history().windows(topic_files.ledger.end())
     assert len(windows) == len(PUBLISHERS), "a run for each publisher's boot, and nothing for all the rest"
@@ -150,7 +151,7 @@ def test_a_flood_through_spark_costs_honest_publishers_nothing_and_leaves_no_sta
 
 def test_history_has_the_windows_that_deciding_left(field: Field) -> None:
     """Batch by batch, the windows worked out from ledger and log are those of the decision, byte for byte."""
-    name = TopicName(str(field.realm.paths.root), TOPIC)
+    name = StepName(str(field.realm.paths.root), TOPIC)
     topic = name.open()
     went = Windows(bounds_of(topic.about))
     from sealcast.broker.rulings import rule_frames
@@ -161,33 +162,33 @@ def test_history_has_the_windows_that_deciding_left(field: Field) -> None:
             replayed(field, 0, 0)
         pump(field.realm, TOPIC)
         entry = topic.ledger.at(number).entry
-        rules = gate(name.realm, name.topic, entry.version)
+        rules = FramesStep.of(name).gate(entry.version)
         rule_frames(went, topic.frames, entry.start.ranges(entry.end), rules, entry.end.settled_us)
         assert topic.history().windows(number + 1).pack() == went.pack()
 
 
 def test_a_checkpoint_begins_with_the_windows_of_the_ledger_and_its_first_batch_again_as_it_did(field: Field) -> None:
-    name = TopicName(str(field.realm.paths.root), TOPIC)
+    name = StepName(str(field.realm.paths.root), TOPIC)
     field.publish_round()
     pump(field.realm, TOPIC)
     before = name.open().history().windows(1).pack()
-    fresh = initial_windows(name)
+    fresh = initial_windows(FramesStep.of(name))
     assert fresh is not None and fresh.pack() == before
     field.publish_round()
     pump(field.realm, TOPIC)
     # Spark died after the second record, which was its first batch, and before it noted that.
     (field.paths.checkpoint / "commits").mkdir(parents=True)
     (field.paths.checkpoint / "metadata").write_text(json.dumps({"id": "test"}))
-    again = initial_windows(name)
+    again = initial_windows(FramesStep.of(name))
     assert again is not None and again.pack() == before
     (field.paths.checkpoint / "commits" / "0").write_text("v1")
-    assert initial_windows(name) is None, "Spark has its own"
+    assert initial_windows(FramesStep.of(name)) is None, "Spark has its own"
 
 
 def test_a_batch_that_the_ledger_has_is_run_for_its_state_alone(field: Field) -> None:
     field.publish_round()
-    name = TopicName(str(field.realm.paths.root), TOPIC)
-    source = FramesStream(name, Limits(100, 1 << 30, 2))
+    name = StepName(str(field.realm.paths.root), TOPIC)
+    source = StepsStream((name,), Limits(100, 1 << 30, 2))
     start = source.initialOffset()
     pump(field.realm, TOPIC)
     topic = name.open()
@@ -205,7 +206,7 @@ def test_a_batch_that_the_ledger_has_is_run_for_its_state_alone(field: Field) ->
 def test_windows_altered_in_the_checkpoint_are_refused(field: Field) -> None:
     """An attacker with the disk takes a number out of a window, or puts another bucket's in its place."""
     field.publish_round()
-    name = TopicName(str(field.realm.paths.root), TOPIC)
+    name = StepName(str(field.realm.paths.root), TOPIC)
     key = name.open().journal_key
     rows = [row for row in claim_rows_of(field, name) if row["claims"]]
     kept: dict[int, bytes] = {}
@@ -223,7 +224,7 @@ def test_windows_altered_in_the_checkpoint_are_refused(field: Field) -> None:
 
 
 def test_state_is_dropped_when_its_generation_is_over(field: Field) -> None:
-    name = TopicName(str(field.realm.paths.root), TOPIC)
+    name = StepName(str(field.realm.paths.root), TOPIC)
     field.publish_round()
     row = next(row for row in claim_rows_of(field, name) if row["claims"])
     processor = processor_of(name, {})
@@ -238,7 +239,7 @@ def test_state_is_dropped_when_its_generation_is_over(field: Field) -> None:
 def test_the_source_tells_all_buckets_when_a_generation_ends(tmp_path: Path) -> None:
     field = Field(tmp_path / "realm", parameters=KeyParameters(stale_after_s=1, max_skew_s=0))
     field.publish_round()
-    rows = claim_rows_of(field, TopicName(str(field.realm.paths.root), TOPIC))
+    rows = claim_rows_of(field, StepName(str(field.realm.paths.root), TOPIC))
     assert {row["bucket"] for row in rows} == set(range(BUCKETS)), "the first batch of a topic ends all before it"
     field.close()
 
@@ -319,7 +320,7 @@ class State:
         self.kept.clear()
 
 
-def processor_of(name: TopicName, kept: dict[int, bytes]) -> Any:
+def processor_of(name: StepName, kept: dict[int, bytes]) -> Any:
     class Handle:
         def getValueState(self, name: str, schema: str) -> State:
             return State(kept)
@@ -329,10 +330,10 @@ def processor_of(name: TopicName, kept: dict[int, bytes]) -> Any:
     return made
 
 
-def claim_rows_of(field: Field, name: TopicName) -> list[dict[str, Any]]:
+def claim_rows_of(field: Field, name: StepName) -> list[dict[str, Any]]:
     from pyspark.sql.streaming.datasource import ReadMaxRows
 
-    source = FramesStream(name, Limits(100, 1 << 30, 2))
+    source = StepsStream((name,), Limits(100, 1 << 30, 2))
     start = source.initialOffset()
     end = source.latestOffset(start, ReadMaxRows(100))
     return [r for task in source.partitions(start, end) for batch in source.read(task) for r in batch.to_pylist()]

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sealcast.broker.topic import OpenTopic, TopicName
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import CannotOpen, Corrupt, Rejected
@@ -25,8 +24,11 @@ from sealcast.pipeline import reseal
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.endpoint.audit import Audit, Kind
+from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.endpoint.open import Opener
 from sealcast.protections.endpoint.reasons import Reasons, Verdict
+from sealcast.protections.frame_steps import FramesStep
+from sealcast.protections.steps import StepName
 from sealcast.trust.admin.compromise import respond
 from sealcast.trust.deployment import Realm
 from sealcast.wire import sealed
@@ -86,8 +88,8 @@ def wanted_by(name: str) -> list[int]:
     return {"alice": EVERYTHING, "bob": EVERYTHING[::2], "carol": EVERYTHING[21:]}[name]
 
 
-def opened(realm: Realm) -> OpenTopic:
-    return TopicName(str(realm.paths.root), TOPIC).open()
+def opened(realm: Realm) -> FramesStep:
+    return FramesStep.of(StepName(str(realm.paths.root), TOPIC))
 
 
 def drill(realm: Realm, who: str = "mallory", spark: SparkSession | None = None) -> reseal.Done:
@@ -205,7 +207,7 @@ def test_the_checker_finds_a_resealed_piece_that_delivers_too_little(
 ) -> None:
     honest = reseal.bench
 
-    def forgetful(topic: OpenTopic, version: int, time_us: int) -> reseal.Bench:
+    def forgetful(topic: FramesStep, version: int, time_us: int, keys: reseal.KeysOf | None) -> reseal.Bench:
         at = honest(topic, version, time_us)
         at.allowed[realm.state().slots_of(TOPIC)["carol"]] = False
         return at
@@ -313,7 +315,7 @@ def _die_at(realm: Realm, k: int) -> None:
 
         return call
 
-    topic = OpenTopic(TopicName(str(realm.paths.root), TOPIC))
+    topic = EndpointStep(StepName(str(realm.paths.root), TOPIC))
     topic.pieces.stage = count(topic.pieces.stage)  # type: ignore[method-assign,assignment]
     topic.ledger.reseal = count(topic.ledger.reseal)  # type: ignore[method-assign,assignment]
     topic.pieces.remove = count(topic.pieces.remove)  # type: ignore[method-assign,assignment]

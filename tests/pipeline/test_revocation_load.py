@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from sealcast.lab.pallickara import broker, revocation
+from sealcast.broker.context import Context
+from sealcast.lab.pallickara import revocation
 from sealcast.lab.pallickara.revocation import Outcome, drill, report
 from sealcast.pipeline.run import start
-from sealcast.protections.endpoint import context
-from sealcast.protections.endpoint.context import TopicContext
+from sealcast.protections.frame_steps import MatchingStep
 from sealcast.trust.deployment import Realm
 
 if TYPE_CHECKING:
@@ -43,14 +43,13 @@ def test_a_broker_that_goes_on_as_before_is_found_out(tmp_path: Path, monkeypatc
     """It commits its batches under the newest version, and seals by the one that it began with."""
     first: list[int] = []
 
-    def stale(realm: str, topic: str, version: int) -> TopicContext:
+    real = MatchingStep.at
+
+    def stale(step: MatchingStep, version: int, time_us: int | None = None) -> Context:
         first.append(version)
-        return context.context(realm, topic, first[0])
+        return real(step, first[0], time_us)
 
-    class Stale:
-        context = staticmethod(stale)
-
-    monkeypatch.setattr(broker, "context", Stale)
+    monkeypatch.setattr(MatchingStep, "at", stale)
     outcome = drill(Realm.create(tmp_path / "realm"), SMALL)
     assert outcome.addressed == outcome.batches and outcome.opened_after > 0
     assert outcome.deliveries > outcome.expected

@@ -17,7 +17,7 @@ from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Bug, Corrupt, FrameRejected, Locked, Misuse, Rejected, Unavailable
 from sealcast.model import Event, Schema
-from sealcast.pipeline import run
+from sealcast.pipeline import failures, run
 from sealcast.pipeline.metrics import Batch, Metrics
 from sealcast.trust.deployment import Realm
 
@@ -157,7 +157,7 @@ def test_topics_that_cannot_be_run(spark: SparkSession, realm: Realm, tmp_path: 
     ],
 )
 def test_spark_reports_become_our_errors(report: str, kind: type[Exception], message: str) -> None:
-    error = run.explain(PySparkException(report))
+    error = failures.explain(PySparkException(report))
     assert type(error) is kind and error.message == message
     assert not isinstance(error, FrameRejected)
 

@@ -19,14 +19,16 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from sealcast.broker.columns import COUNTS, PIECES, PINNED, REFUSED, REJECTED, ddl
 from sealcast.broker.gate import RULING
-from sealcast.broker.topic import TopicName
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.ledger import LedgerReader
+from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model import Schema
 from sealcast.pipeline import sources
-from sealcast.pipeline.sources import FramesSource, FramesStream, Limits
+from sealcast.pipeline.sources import Limits, StepsSource, StepsStream
+from sealcast.protections.frame_steps import FramesStep
+from sealcast.protections.steps import Span, StepName
 from sealcast.trust.deployment import Realm
 from sealcast.trust.vault import keyfile
 
@@ -71,9 +73,9 @@ class World:
             assert ledger.verify() == ledger.end()
             return [committed.entry for committed in ledger.entries()]
 
-    def stream(self, **limits: int) -> FramesStream:
-        return FramesStream(
-            TopicName(**self.options), Limits(limits.get("frames", 100), limits.get("bytes", 1 << 20), 2)
+    def stream(self, **limits: int) -> StepsStream:
+        return StepsStream(
+            (StepName(**self.options),), Limits(limits.get("frames", 100), limits.get("bytes", 1 << 20), 2)
         )
 
 
@@ -100,7 +102,12 @@ def kernel(world: World) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
                 frames = [r.data for r in log.partition(partition).read(offsets[0], offsets[-1] + 1)]
                 assert len(frames) == len(offsets)
                 piece = " ".join(frame.hex() for frame in frames).encode()
-                row = {name: told[name] for name in PINNED} | {"partition": partition, "slots": b"", "piece": piece}
+                row = {name: told[name] for name in PINNED} | {
+                    "node": "broker",
+                    "partition": partition,
+                    "slots": b"",
+                    "piece": piece,
+                }
                 row |= {"first_offset": offsets[0], "end_offset": offsets[-1] + 1}
                 row |= dict.fromkeys([*counts, *rejected], 0) | {"frames": len(frames)}
                 yield type(batch).from_pylist([row], schema=schema)
@@ -113,10 +120,10 @@ def pieces_of(claims: DataFrame, world: World) -> DataFrame:
 
 
 def drain(spark: SparkSession, world: World, **options: int) -> None:
-    claims = spark.readStream.format("sealcast-frames").options(**world.options, **options).load()
+    claims = spark.readStream.format("sealcast-input").options(**world.options, **options).load()
     query = (
         pieces_of(claims, world)
-        .writeStream.format("sealcast-sealed")
+        .writeStream.format("sealcast-pieces")
         .options(**world.options, checkpointLocation=str(world.paths.checkpoint))
         .trigger(availableNow=True)
         .start()
@@ -249,12 +256,12 @@ def test_the_same_in_batch(spark: SparkSession, world: World) -> None:
     fill(world, 1, 0, 9)
     for ends in ((4, 9), (4, 9), (6, 9)):
         fill(world, 0, world.log.partition(0).end(), ends[0]) if world.log.partition(0).end() < ends[0] else None
-        frames = spark.read.format("sealcast-frames").options(**world.options).load()
-        pieces_of(frames, world).write.format("sealcast-sealed").options(**world.options).mode("append").save()
+        frames = spark.read.format("sealcast-input").options(**world.options).load()
+        pieces_of(frames, world).write.format("sealcast-pieces").options(**world.options).mode("append").save()
         assert sorted(world.delivered()) == everything(*ends)
     assert len(world.entries()) == 2
     with pytest.raises(Exception, match="stays delivered"):
-        pieces_of(frames, world).write.format("sealcast-sealed").options(**world.options).mode("overwrite").save()
+        pieces_of(frames, world).write.format("sealcast-pieces").options(**world.options).mode("overwrite").save()
 
 
 def test_a_failing_batch_leaves_nothing(spark: SparkSession, world: World) -> None:
@@ -267,18 +274,18 @@ def test_a_failing_batch_leaves_nothing(spark: SparkSession, world: World) -> No
                 raise ValueError("as if the disk were full")
             yield batch
 
-    frames = spark.read.format("sealcast-frames").options(**world.options).load()
+    frames = spark.read.format("sealcast-input").options(**world.options).load()
     failing = pieces_of(frames, world).mapInArrow(fail, ddl(PIECES))
     with pytest.raises(Exception, match="as if the disk were full"):
-        failing.write.format("sealcast-sealed").options(**world.options).mode("append").save()
+        failing.write.format("sealcast-pieces").options(**world.options).mode("append").save()
     assert world.entries() == []
     assert Pieces(world.paths.pieces).names() == []
 
 
 def test_no_secret_in_plans_checkpoints_or_logs(spark: SparkSession, world: World) -> None:
     fill(world, 0, 0, 3)
-    frames = spark.readStream.format("sealcast-frames").options(**world.options).load()
-    writer = pieces_of(frames, world).writeStream.format("sealcast-sealed").options(**world.options)
+    frames = spark.readStream.format("sealcast-input").options(**world.options).load()
+    writer = pieces_of(frames, world).writeStream.format("sealcast-pieces").options(**world.options)
     query = writer.option("checkpointLocation", str(world.paths.checkpoint)).trigger(availableNow=True).start()
     query.awaitTermination()
     plan = query._jsq.explainInternal(True)
@@ -348,16 +355,16 @@ def test_any_altered_offset_is_refused_wherever_it_comes_in(world: World, alter:
 
 def test_options_that_make_no_sense_are_refused() -> None:
     with pytest.raises(Misuse, match="realm"):
-        FramesSource({"topic": "t"}).streamReader(None)  # type: ignore[arg-type]
+        StepsSource({"topic": "t"}).streamReader(None)  # type: ignore[arg-type]
     for bad in ("0", "-1", "many", "1.5"):
         with pytest.raises(Misuse, match="max_frames_per_trigger"):
-            FramesSource({"realm": "r", "topic": "t", "max_frames_per_trigger": bad}).reader(None)  # type: ignore[arg-type]
+            StepsSource({"realm": "r", "topic": "t", "max_frames_per_trigger": bad}).reader(None)  # type: ignore[arg-type]
 
 
 @given(st.lists(st.integers(1, 50), max_size=5), st.integers(1, 120))
 def test_admission_uses_the_limit_and_starves_nobody(lengths: list[int], limit: int) -> None:
     backlog = [(p, 10, 10 + n) for p, n in enumerate(lengths)]
-    taken = {p: end - first for p, first, end in sources._admitted(backlog, limit)}
+    taken = {p: end - first for p, first, end in sources.cut(backlog, limit)}
     assert sum(taken.values()) == min(limit, sum(lengths))
     for p, length in enumerate(lengths):
         assert taken.get(p, 0) <= length
@@ -368,9 +375,10 @@ def test_admission_uses_the_limit_and_starves_nobody(lengths: list[int], limit: 
     st.lists(st.lists(st.integers(1, 4 << 20), min_size=1, max_size=12), max_size=4), st.integers(1, 6), st.booleans()
 )
 def test_dividing_loses_nothing_and_balances(weights: list[list[int]], tasks: int, known: bool) -> None:
+    name, end, least = StepName("/r", "t"), PinnedOffset((9,), 1), FramesStep.min_task_bytes
     spans = [(p, 5, 5 + len(w)) for p, w in enumerate(weights)]
-    sizes = {p: (5, w) for p, w in enumerate(weights)} if known else {}
-    divided = sources._divide(spans, sizes, tasks)
+    sized = [(Span(name, *s, end), weights[s[0]] if known else [least] * len(weights[s[0]])) for s in spans]
+    divided = [[(s.partition, s.first, s.end) for s in task] for task in sources.divide(sized, tasks, least)]
     assert len(divided) <= tasks and all(divided)
     covered = [(p, o) for task in divided for p, first, end in task for o in range(first, end)]
     assert covered == [(p, o) for p, first, end in spans for o in range(first, end)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sealcast.broker.path import handle
 from sealcast.broker.rulings import received_of
 from sealcast.broker.standing import FOR_EVER, Standing, standings
 from sealcast.clients.publisher import Publisher
@@ -17,8 +18,8 @@ from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event, Schema
 from sealcast.model.stages import Ruled
 from sealcast.protections.endpoint.audit import Audit
-from sealcast.protections.endpoint.context import TopicWorker
-from sealcast.protections.endpoint.fused import handle
+from sealcast.protections.endpoint.broker import EndpointStep
+from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.parameters import KeyParameters
@@ -54,7 +55,7 @@ class World:
             ann.publish([Event({"symbol": "IBM", "price": 3})])
         with EmbeddedTopic(self.realm.paths.topic(TOPIC).frames_root, read_only=True) as log:
             records = list(log.partition(0).read(log.partition(0).end() - 1))
-        at = TopicWorker(self.realm, TOPIC).at(self.realm.registry.version(), time_us)
+        at = EndpointStep(StepName(str(self.realm.paths.root), TOPIC)).at(self.realm.registry.version(), time_us)
         piece = handle(Ruled(received_of(0, records), np.zeros(1, np.uint8)), at)
         names = list(self.realm.state().slots_of(TOPIC))
         return [names[slot] for slot in piece.slots.tolist()]
@@ -147,7 +148,7 @@ def test_one_of_two_subscriptions_ends_and_the_other_serves(world: World) -> Non
 
 
 def test_masks_are_those_of_the_intervals(world: World) -> None:
-    worker = TopicWorker(world.realm, TOPIC)
+    worker = EndpointStep(StepName(str(world.realm.paths.root), TOPIC))
     table = worker.at(world.realm.registry.version()).table
     assert table.served is None
     ended = table.at(int(table.until_us.max()))

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.broker import context as gate_keepers
-from sealcast.broker import topic as topics
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.control.keepalive import KeepAlive
@@ -24,7 +22,7 @@ from sealcast.log.piece_reader import sealed_reader
 from sealcast.model import Event, Schema
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
-from sealcast.protections.endpoint import context
+from sealcast.protections import steps
 from sealcast.protections.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.parameters import KeyParameters
@@ -88,9 +86,8 @@ class World:
         for publisher in self._publishers.values():
             publisher.close()
         self._publishers.clear()
-        context._workers.clear()
-        gate_keepers._keepers.clear()
-        topics._open.cache_clear()
+        steps._open.cache_clear()
+        steps._realm.cache_clear()
         gates._gate.cache_clear()
         gates._trust.cache_clear()
         self._read = {topic: [] for topic in TOPICS}

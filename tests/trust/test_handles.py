@@ -44,18 +44,18 @@ for room in (sealcast.broker, sealcast.overlay, sealcast.pipeline, sealcast.prot
     for found in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
         if found.name != "sealcast.pipeline.public":
             importlib.import_module(found.name)
-for name in ("endpoint.fused", "endpoint.context", "endpoint.keydesk", "layered.admit", "layered.node", "layered.hop"):
+for name in ("endpoint.broker", "endpoint.keydesk", "layered.broker"):
     importlib.import_module("sealcast.protections." + name)
 
-from sealcast.broker import context
-from sealcast.broker.topic import TopicName
 from sealcast.overlay.brokers import Node
+from sealcast.protections.frame_steps import FramesStep
+from sealcast.protections.steps import StepName
 from sealcast.trust.handles import BrokerRealm
 
-topic = TopicName(realm, "quotes").open()
+topic = FramesStep.of(StepName(realm, "quotes"))
 topic.prepare()
 version = topic.realm.state().version
-gate = context.gate(realm, "quotes", version)
+gate = topic.gate(version)
 with Node(topic.realm, "broker") as node:
     node.more()
 print(json.dumps({"modules": sorted(sys.modules), "handle": type(topic.realm).__name__, "publishers": gate.topic.name}))

@@ -39,7 +39,8 @@ from sealcast.lab import market, scratch
 from sealcast.lab.attacks import Insider
 from sealcast.log.port import Record
 from sealcast.model.stages import Received, Ruled
-from sealcast.protections.endpoint.context import TopicWorker
+from sealcast.protections.frame_steps import FramesStep
+from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.wire.records import RecordCodec
 
@@ -65,7 +66,7 @@ def rows() -> Iterator[Row]:
     with scratch.realm(need_bytes=256 << 20) as realm:
         realm.create_topic(TOPIC, market.SCHEMA)
         realm.enrol_many(PUBLISHERS)
-        gate = TopicWorker(realm, TOPIC).gate(realm.registry.version())
+        gate = FramesStep.of(StepName(str(realm.paths.root), TOPIC)).gate(realm.registry.version())
         for name, events, per_frame in (
             ("batch-signed", BATCH_EVENTS, EVENTS_PER_FRAME),
             ("event-signed", SINGLE_EVENTS, 1),

@@ -13,16 +13,16 @@ from typing import Final
 import pyarrow as pa
 
 from sealcast.broker.authenticate import authenticate
+from sealcast.broker.path import handle_bounded
 from sealcast.broker.replay import Windows
 from sealcast.broker.rulings import gathered
-from sealcast.broker.topic import TopicName
 from sealcast.lab import market
 from sealcast.lab.attacks import Insider
 from sealcast.lab.market import Ticks
 from sealcast.log.offsets import PinnedOffset
 from sealcast.model.stages import Ruled
-from sealcast.protections.endpoint import fused
-from sealcast.protections.endpoint.context import context
+from sealcast.protections.frame_steps import MatchingStep
+from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.wire.records import RecordCodec
 
@@ -49,12 +49,12 @@ class Kernels:
     """The kernels without Spark, on the frames that its source would read."""
 
     def __init__(self, realm: Realm) -> None:
-        self._name = TopicName(str(realm.paths.root), TOPIC)
+        self._name = StepName(str(realm.paths.root), TOPIC)
 
     def run(self, clock: Callable[[], float] = time.process_time) -> float:
         """Measures seconds from frames to sealed pieces, without reading the log before and storing pieces after."""
-        topic = self._name.open()
-        at = context(self._name.realm, self._name.topic, topic.realm.registry.version())
+        topic = MatchingStep.of(self._name)
+        at = topic.at(topic.version())
         windows, end = Windows(at.gate.bounds), PinnedOffset(topic.available(), at.version)
         frames = [
             received
@@ -64,7 +64,7 @@ class Kernels:
         began = clock()
         for received in frames:
             claims, _ = authenticate(received, at.gate)
-            for _ in fused.handle_bounded(Ruled(received, windows.decide(claims)), at):
+            for _ in handle_bounded(Ruled(received, windows.decide(claims)), at):
                 pass
         return clock() - began
 

@@ -1,6 +1,7 @@
-"""The three tables that cross between Spark and our kernels: claims, rulings on them, and sealed pieces.
+"""The three tables that cross between Spark and our kernels: claims, rulings on them, and pieces.
 
     frame log --read, authenticate--> CLAIMS --replay--> RULINGS --read again, the rest of the path--> PIECES
+    ledgers above --read, route----------------------------------------------------------------------> PIECES
 
 A row is a task's share of a bucket or a whole piece, never an event and never a frame: crossing between the JVM and
 Python costs a microsecond a row. Frames themselves do not cross at all. They are read twice, the second time from the
@@ -10,7 +11,8 @@ written to disk and read back twice.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 import pyarrow as pa
 
@@ -55,26 +57,54 @@ COUNTS: Final = ("frames", "admitted", "matched", "deliveries", "encryptions")
 #: Events refused, by reason; a frame too broken to tell its events counts as one.
 REJECTED: Final = {reason: f"rejected_{reason}" for reason in Reason}
 
-#: What the fused kernel yields and the sink takes: one sealed piece a row, and the frames it accounts for.
+#: What a step yields and the sink takes: one piece a row, the broker that made it, and the input it accounts for.
 PIECES: Final = pa.schema(
     [
+        pa.field("node", pa.string(), nullable=False),
         pa.field("partition", pa.int32(), nullable=False),
         pa.field("first_offset", pa.int64(), nullable=False),
         pa.field("end_offset", pa.int64(), nullable=False),
         *_PINNED,
         *(pa.field(name, pa.int64(), nullable=False) for name in (*COUNTS, *REJECTED.values())),
-        # Who finds something in it (log/entry.py, `slot_bits`).
-        pa.field("slots", pa.binary(), nullable=False),
+        # Who finds something in it (log/entry.py, `slot_bits`); NULL where recipients have names instead of slots.
+        pa.field("slots", pa.binary()),
         pa.field("piece", pa.binary(), nullable=False),
     ]
 )
-
-#: What a hop yields: the same, and the broker whose it is.
-HOP_PIECES: Final = pa.schema([pa.field("node", pa.string(), nullable=False), *PIECES])
 
 _SPARK_TYPES: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT", pa.binary(): "BINARY"}
 
 
 def ddl(schema: pa.Schema) -> str:
     """A schema as Spark spells it."""
-    return ", ".join(f"`{field.name}` {_SPARK_TYPES[field.type]} NOT NULL" for field in schema)
+    return ", ".join(f"`{f.name}` {_SPARK_TYPES[f.type]}{'' if f.nullable else ' NOT NULL'}" for f in schema)
+
+
+class Piece(Protocol):
+    """What a row says of a piece, of whatever kind."""
+
+    @property
+    def partition(self) -> int: ...
+    @property
+    def first_offset(self) -> int: ...
+    @property
+    def end_offset(self) -> int: ...
+    @property
+    def counts(self) -> Mapping[str, int]: ...
+
+
+def piece_row(
+    node: str, piece: Piece, data: bytes, pinned: Mapping[str, int], slots: bytes | None = None
+) -> pa.RecordBatch:
+    """A piece and its encoding as a row of PIECES."""
+    row = {
+        "node": node,
+        "partition": piece.partition,
+        "first_offset": piece.first_offset,
+        "end_offset": piece.end_offset,
+        **pinned,
+        **{name: piece.counts.get(name, 0) for name in (*COUNTS, *REJECTED.values())},
+        "slots": slots,
+        "piece": data,
+    }
+    return pa.RecordBatch.from_pylist([row], schema=PIECES)

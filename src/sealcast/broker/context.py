@@ -1,29 +1,31 @@
-"""What a worker needs to admit a batch: loaded where it is used, by name, and kept while it is current.
+"""What a broker needs to handle a batch: the gate, the table and the sealing of one version, kept while current.
 
-Spark ships only names: a realm's directory, a topic, a version. Keys are read from the realm's own files by the
-worker that needs them, so that none is ever in a closure, a plan or a checkpoint. Everything here lives in this
-module's globals, which survive from task to task (those of a closure do not).
+A batch is pinned to a version of the registry. What is loaded for a version serves every batch that is pinned to it, in
+the process that loaded it; what does not depend on the version (verified tokens, expanded keys) outlives it.
 """
 
 from __future__ import annotations
 
-import os
 import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 from sealcast.broker.gate import Gate, bounds_of
 from sealcast.broker.replay import identify
+from sealcast.broker.tables import SubscriptionTable, TableCache
+from sealcast.model.stages import Grouped, GroupSealed
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.frames import associated_data, frame_key
-from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.machine import RealmState, Topic
 from sealcast.trust.tokens.gates import gate_of
 from sealcast.trust.tokens.token import VerifiedTokens, parse
 from sealcast.wire.records import RecordCodec
+from sealcast.wire.sealed import SealedPiece
 
 #: Frame keys are per publisher and boot; a boot is a client's life.
 MAX_FRAME_KEYS: Final = 4_096
@@ -33,27 +35,72 @@ MAX_TOKENS: Final = 4_096
 MAX_CONTEXTS: Final = 4
 
 
-class GateKeeper:
-    """The gates of one topic at one broker, in this process: one for each version that a batch is pinned to."""
+class Sealing(Protocol):
+    """How events are sealed for their groups: all in which protections differ whose brokers match."""
 
-    def __init__(self, realm: BrokerRealm, topic: str, broker: str = FIRST_BROKER) -> None:
+    def seal(self, grouped: Grouped) -> GroupSealed: ...
+    def made(self, piece: SealedPiece, data: bytes) -> None:
+        """Hears of the piece that became of the last `seal`, and of its encoding, which the ledger may name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """One topic at one pinned version."""
+
+    gate: Gate
+    table: SubscriptionTable
+    sealing: Sealing
+
+    @property
+    def version(self) -> int:
+        return self.gate.state.version
+
+    @property
+    def topic(self) -> Topic:
+        return self.gate.topic
+
+
+class Gates:
+    """The gates of one topic at one broker: one for each version that a batch is pinned to."""
+
+    def __init__(self, realm: BrokerRealm, topic: str, broker: BrokerSecrets) -> None:
         self._realm = realm
-        self._name = topic
-        self._broker: BrokerSecrets = realm.broker(broker)
-        self._lock = threading.RLock()
-        self._gate = lru_cache(MAX_CONTEXTS)(self._load_gate)
+        self._topic = topic
+        self._broker = broker
+        self._lock = threading.Lock()
+        self._loaded = lru_cache(MAX_CONTEXTS)(self._load)
         #: Which tokens were signed does not change with the version.
         self._tokens = VerifiedTokens()
 
-    def gate(self, version: int) -> Gate:
-        """For admission alone: no table is compiled for it."""
+    def at(self, version: int) -> Gate:
         with self._lock:
-            return self._gate(version)
+            return self._loaded(version)
 
-    def _load_gate(self, version: int) -> Gate:
+    def _load(self, version: int) -> Gate:
         state = self._realm.state(version)
         self._realm.trust(state)  # the root is the one that this realm was made with
-        return gate_at(state, state.topic(self._name), self._broker, self._tokens)
+        return gate_at(state, state.topic(self._topic), self._broker, self._tokens)
+
+
+class Contexts:
+    """The contexts of one topic at one broker: the gate of a version, with its table and its sealing."""
+
+    def __init__(self, gates: Gates, tables: TableCache, sealing: Callable[[RealmState, Topic], Sealing]) -> None:
+        self._gates = gates
+        self._tables = tables
+        self._sealing = sealing
+        self._lock = threading.Lock()
+        self._loaded = lru_cache(MAX_CONTEXTS)(self._load)
+
+    def at(self, version: int, time_us: int | None = None) -> Context:
+        """At a version, and at the time that a batch is pinned to; without one, for whoever has a token at all."""
+        with self._lock:
+            found = self._loaded(version)
+        return found if time_us is None else replace(found, table=found.table.at(time_us))
+
+    def _load(self, version: int) -> Context:
+        gate = self._gates.at(version)
+        return Context(gate, self._tables.at(gate.state, gate.topic), self._sealing(gate.state, gate.topic))
 
 
 def gate_at(state: RealmState, topic: Topic, broker: BrokerSecrets, tokens: VerifiedTokens | None = None) -> Gate:
@@ -75,18 +122,3 @@ def gate_at(state: RealmState, topic: Topic, broker: BrokerSecrets, tokens: Veri
         bounds=bounds_of(topic),
         identify=lru_cache(MAX_FRAME_KEYS)(identify),
     )
-
-
-#: By process, too: neither SQLite's handles nor locks survive a fork.
-_keepers: dict[tuple[int, str, str, str], GateKeeper] = {}
-_keepers_lock = threading.Lock()
-
-
-def gate(realm: str, topic: str, version: int, broker: str = FIRST_BROKER) -> Gate:
-    """The gate of a batch, from this process's memory if it was here before."""
-    name = (os.getpid(), realm, topic, broker)
-    with _keepers_lock:
-        keeper = _keepers.get(name)
-        if keeper is None:
-            keeper = _keepers[name] = GateKeeper(BrokerRealm(realm), topic, broker)
-    return keeper.gate(version)

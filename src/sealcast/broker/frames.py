@@ -8,9 +8,9 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from sealcast.broker.admit import MAX_NAMED_PER_FRAME
 from sealcast.broker.columns import PINNED
 from sealcast.broker.gate import RULING, Rulings
+from sealcast.broker.opening import MAX_NAMED_PER_FRAME
 from sealcast.errors import Bug
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.port import Record

@@ -27,7 +27,7 @@ _WORD: Final = {Reason.REPLAY: Verdict.DUPLICATE, Reason.BUDGET: Verdict.EVENTS}
 _LATER: Final = CHECK[Reason.REPLAY]
 
 
-class _Piece(Protocol):
+class RefusingPiece(Protocol):
     """What is asked of a piece, of whatever kind: what was refused."""
 
     @property
@@ -43,7 +43,7 @@ class History:
         pieces: Pieces,
         log: EmbeddedTopic,
         bounds: Bounds,
-        parse: Callable[[bytes], _Piece] = sealed.parse,
+        parse: Callable[[bytes], RefusingPiece] = sealed.parse,
     ) -> None:
         self._parse = parse
         self._ledger = ledger

@@ -1,19 +1,24 @@
-"""Opening frames: what was ruled of them, in words; and checks 17 to 19, that they open and hold what was signed."""
+"""Opening frames: what was ruled of them, in words; and checks 17 to 19, that they open and hold what was signed.
+
+This is the part of admission that every protection shares (`open_frames`), together with how refused events are named
+(`refused_events`). What the messages of a frame are, and whether they are events, is the protection's to say.
+"""
 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Iterator, Mapping
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.broker.authenticate import check_one, not_signed
-from sealcast.broker.gate import EARLIER, REASON, Gate
+from sealcast.broker.gate import EARLIER, REASON, WHOLE_FRAME, Gate
 from sealcast.broker.replay import Verdict
 from sealcast.errors import Bug, CannotOpen, FrameRejected
-from sealcast.model import Reason
-from sealcast.model.stages import FrameProof
+from sealcast.model import Position, Reason, Rejection
+from sealcast.model.stages import FrameProof, Ruled
 from sealcast.primitives import merkle
 from sealcast.primitives.aead import COMMITMENT_BYTES, NONCE_BYTES, SealingKey
 from sealcast.primitives.merkle import HASH_BYTES
@@ -24,6 +29,8 @@ from sealcast.wire.frames import Frames
 from sealcast.wire.limits import MAX_DETAIL_BYTES
 from sealcast.wire.records import Decoded
 
+#: Refused events of one frame that are kept each with its reason.
+MAX_NAMED_PER_FRAME: Final = 100
 #: Characters of a reason, at most four bytes each on the wire.
 MAX_DETAIL: Final = MAX_DETAIL_BYTES // 4
 _SAID: Final = {
@@ -38,6 +45,26 @@ _PROTECTED_BYTES: Final = len(cose.encrypt0_protected(bytes(COMMITMENT_BYTES))) 
 _BITS: Final = {number: bits for bits, number in cose.AES_GCM.items()}
 
 Ints = NDArray[np.int64]
+#: Raises FrameRejected for a frame that opens, and that a protection still does not take: its token's template, and how
+#: many messages it has.
+Check = Callable[[Template, int], None]
+
+
+def open_frames(ruled: Ruled, gate: Gate, check: Check | None = None) -> Opening:
+    """Every frame that passed the first checks, opened; every other one refused, with the reason."""
+    received, parsed = ruled.received, frames.parse_many(ruled.received.frames)
+    opened, per_event = Opening(gate, parsed, check), gate.topic.protection.messages_per_event
+    rows = zip(received.offsets, received.times, received.frames, ruled.codes.tolist(), strict=True)
+    for row, (offset, time_us, data, code) in enumerate(rows):
+        try:
+            if code:
+                raise refused(data, time_us, code, gate)
+            opened.frame(row, offset, data)
+        except FrameRejected as error:
+            where = Position(received.partition, offset, WHOLE_FRAME)
+            events = int(parsed.count[row]) // per_event if parsed.good[row] else 0
+            opened.rejections.append(Rejection(where, Reason(error.reason), shortened(error.message), events))
+    return opened
 
 
 def refused(data: bytes, time_us: int, code: int, gate: Gate) -> FrameRejected:
@@ -73,7 +100,9 @@ class _Boot:
 class Opening:
     """Checks 17 to 19 for the frames of a batch, that they open and hold what was signed; and what they held."""
 
-    def __init__(self, gate: Gate, parsed: Frames) -> None:
+    def __init__(self, gate: Gate, parsed: Frames, check: Check | None = None) -> None:
+        #: Frames that were refused as a whole.
+        self.rejections: list[Rejection] = []
         self.proofs: list[FrameProof] = []
         #: What the events of each frame must be.
         self.templates: list[Template] = []
@@ -82,6 +111,7 @@ class Opening:
         self._joined: list[bytes] = []
         self._lengths: list[int | Ints] = []
         self._gate = gate
+        self._check = check
         self._schema = gate.topic.schema.digest
         self._boots: dict[bytes, _Boot] = {}
         columns = (
@@ -130,6 +160,8 @@ class Opening:
         token = data[token_start:token_end]
         if token != boot.token:
             boot.token, boot.template = token, self._gate.template(token)
+        if self._check is not None:
+            self._check(boot.template, count)
         self.proofs.append(FrameProof(offset, signed, count, nodes))
         self.templates.append(boot.template)
         self.messages += messages
@@ -143,6 +175,12 @@ class Opening:
         else:
             lengths = np.concatenate([np.atleast_1d(part) for part in self._lengths])
         return self._gate.codec.decode_joined(b"".join(self._joined), lengths)
+
+    def placed(self, per_event: int = 1) -> tuple[Ints, Ints]:
+        """Of each event: which of the frames it is in, and which event of that frame it is."""
+        counts = np.array([proof.count // per_event for proof in self.proofs], np.int64)
+        frame_index = np.repeat(np.arange(len(self.proofs)), counts)
+        return frame_index, np.arange(frame_index.size) - np.repeat(np.cumsum(counts) - counts, counts)
 
     def _boot(self, sender: bytes, epoch: int) -> _Boot:
         found = self._boots.get(sender)
@@ -174,3 +212,27 @@ def _tree(messages: list[bytes]) -> bytes:
 
 def shortened(detail: str) -> str:
     return detail if len(detail) <= MAX_DETAIL else detail[: MAX_DETAIL - 3] + "..."
+
+
+def refused_events(
+    partition: int,
+    proofs: list[FrameProof],
+    frame_index: Ints,
+    row: Ints,
+    refused: Mapping[int, tuple[Reason, str]],
+) -> Iterator[Rejection]:
+    """Of each frame the first events one by one, the rest as one number for each reason: a hostile frame must not flood
+    the ledger."""
+    by_frame: dict[int, list[int]] = {}
+    for event in sorted(refused):
+        by_frame.setdefault(int(frame_index[event]), []).append(event)
+    for index, events in by_frame.items():
+        named, rest = events[:MAX_NAMED_PER_FRAME], events[MAX_NAMED_PER_FRAME:]
+        for event in named:
+            reason, text = refused[event]
+            yield Rejection(Position(partition, proofs[index].offset, int(row[event])), reason, shortened(text), 1)
+        for reason in (Reason.TEMPLATE, Reason.EVENT):
+            more = [event for event in rest if refused[event][0] is reason]
+            if more:
+                where = Position(partition, proofs[index].offset, int(row[more[0]]))
+                yield Rejection(where, reason, f"this and {len(more) - 1} more of the frame", len(more))

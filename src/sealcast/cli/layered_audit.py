@@ -99,11 +99,12 @@ class LayeredAudit:
 
     def _broker(self, report: LayeredReport, node: str) -> None:
         from sealcast.log.piece_reader import hop_reader
-        from sealcast.protections.layered.node import NodeName
+        from sealcast.protections.layered.node import HOPS, HopStep
+        from sealcast.protections.steps import StepName
 
         report.brokers += 1
         has_keys, paths = self._realm.paths.broker_key_of(node).exists(), self._realm.paths.topic(self._topic, node)
-        opened = NodeName(str(self._realm.paths.root), self._topic, node).open()
+        opened = HopStep.of(StepName(str(self._realm.paths.root), self._topic, node, HOPS))
         journal = self._realm.broker(node).journal_key(self._state.topic(self._topic).id) if has_keys else None
         if self._overlay.parents[node] is None:
             admitted = hop_reader(paths.root, key=journal)
@@ -157,11 +158,12 @@ class LayeredAudit:
 
         from sealcast.protections.layered.filters.table import NodeTables
         from sealcast.protections.layered.hop import hop
-        from sealcast.protections.layered.node import NodeName
+        from sealcast.protections.layered.node import HOPS, HopStep
+        from sealcast.protections.steps import StepName
         from sealcast.wire import hops
 
         assert isinstance(tables, NodeTables)
-        opened = NodeName(str(self._realm.paths.root), self._topic, node).open()
+        opened = HopStep.of(StepName(str(self._realm.paths.root), self._topic, node, HOPS))
         upstream = opened.reader(opened.upstreams()[ref.partition])
         made = hop(
             upstream.pieces(ref.first, ref.end),

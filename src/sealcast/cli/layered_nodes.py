@@ -146,9 +146,11 @@ def _hops(here: Realm, topic: str, node: str, reader: PieceReader[HopPiece]) -> 
 def waiting(here: Realm, topic: str, node: str, reader: PieceReader[HopPiece]) -> int:
     """Records of the ledgers above that this broker has not taken yet."""
     from sealcast.log.piece_reader import hop_reader
-    from sealcast.protections.layered.node import NodeName
+    from sealcast.protections.layered.node import HOPS, HopStep
+    from sealcast.protections.steps import StepName
 
-    last, opened = reader.ledger.last_span(), NodeName(str(here.paths.root), topic, node).open()
+    last = reader.ledger.last_span()
+    opened = HopStep.of(StepName(str(here.paths.root), topic, node, HOPS))
     done = last.end.partitions if last is not None else ()
     above, names = here.state().overlay(topic).parents[node] or node, opened.upstreams()
     names = names if above in names else (*names, above)

@@ -32,10 +32,11 @@ def replay(
     --received`). A mailbox and its cursor are not touched. What was delivered to the reader itself, `sealcast sub
     --from TIME --to TIME` shows without the broker.
     """
-    from sealcast.broker.topic import TopicName
     from sealcast.cli.sub import describe
     from sealcast.protections.endpoint.client import replayed_events
     from sealcast.protections.endpoint.recall import recall
+    from sealcast.protections.frame_steps import FramesStep
+    from sealcast.protections.steps import StepName
 
     here = talk.open_realm(realm)
     state = here.state()
@@ -44,7 +45,8 @@ def replay(
     broker = state.home_of(state.topic(topic).name, as_)
     first, last = microseconds(from_, "--from"), here.clock() if to is None else microseconds(to, "--to")
     with talk.about_filter(filter):
-        done = recall(TopicName(str(here.paths.root), topic, broker).open(), as_, filter, first, last)
+        step = FramesStep.of(StepName(str(here.paths.root), topic, broker))
+        done = recall(step, as_, filter, first, last)
     events = map(describe, replayed_events(here, topic, broker, done))
     if json:
         about = {"topic": topic, "reader": as_, "filter": filter, "template": done.template}

@@ -31,7 +31,8 @@ from sealcast.log.piece_reader import sealed_reader
 from sealcast.model import OpenedEvent, Position
 from sealcast.model.subscription import Subscription
 from sealcast.pipeline.metrics import Batch
-from sealcast.pipeline.run import Pipeline, start
+from sealcast.pipeline.queries import Pipeline
+from sealcast.pipeline.run import start
 from sealcast.pipeline.session import session
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.endpoint.open import Opener

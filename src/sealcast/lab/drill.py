@@ -17,7 +17,6 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from sealcast.broker.topic import OpenTopic, TopicName
 from sealcast.errors import Corrupt, NotFound
 from sealcast.lab import matrix
 from sealcast.lab.matrix import Cell, Loot, Matrix
@@ -25,6 +24,8 @@ from sealcast.log import files
 from sealcast.overlay import moves
 from sealcast.pipeline import reseal
 from sealcast.pipeline.reseal import Done
+from sealcast.protections.frame_steps import FramesStep
+from sealcast.protections.steps import StepName
 from sealcast.trust.admin.compromise import Response, center_keys, ensure_center, respond
 from sealcast.trust.certificates.lists import Cause
 from sealcast.trust.certificates.roles import Role
@@ -116,7 +117,7 @@ def _steal(realm: Realm, name: str) -> Loot | None:
         return None
 
 
-def _served(realm: Realm, topics: list[str], name: str) -> Iterator[OpenTopic]:
+def _served(realm: Realm, topics: list[str], name: str) -> Iterator[FramesStep]:
     """The parts of these topics that can be sealed again here: brokers' that have the new key, and that of the one that
     is compromised, if it is one; where their files are."""
     state = realm.state()
@@ -124,10 +125,10 @@ def _served(realm: Realm, topics: list[str], name: str) -> Iterator[OpenTopic]:
         for broker in dict.fromkeys((*state.serving(topic), *(b for b in state.brokers() if b == name))):
             ledger = realm.paths.topic(topic, broker).ledger
             if realm.paths.broker_key_of(broker).exists() and ledger.is_dir():
-                yield TopicName(str(realm.paths.root), topic, broker).open()
+                yield FramesStep.of(StepName(str(realm.paths.root), topic, broker))
 
 
-def _reseal(topic: OpenTopic, name: str, spark: Callable[[], SparkSession] | None, spark_above: int) -> list[Done]:
+def _reseal(topic: FramesStep, name: str, spark: Callable[[], SparkSession] | None, spark_above: int) -> list[Done]:
     who = topic.realm.state().entity(name)
     # A broker's and a center's keys open whatever anybody was sent.
     leaked = [name] if who.roles <= {Role.ENTITY, Role.DISCOVERY} else None

@@ -23,7 +23,7 @@ from pyspark.sql import SparkSession
 
 from sealcast.errors import CannotOpen
 from sealcast.log.piece_reader import PieceReader, sealed_reader
-from sealcast.pipeline.run import explain
+from sealcast.pipeline.failures import explain
 from sealcast.primitives.secrets import KEY_BYTES
 from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.endpoint.open import Opener

@@ -62,6 +62,11 @@ class PinnedOffset:
             and self.settled_us >= other.settled_us
         )
 
+    @property
+    def pinned(self) -> dict[str, int]:
+        """What every row of the batch that ends here says of it."""
+        return {"version": self.version, "time": self.time_us, "settled": self.settled_us}
+
     def ranges(self, end: PinnedOffset) -> list[tuple[int, int, int]]:
         """(partition, first, end) of what lies between this and `end`; partitions with nothing new are left out."""
         padded = self.partitions + (0,) * (len(end.partitions) - len(self.partitions))

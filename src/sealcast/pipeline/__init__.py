@@ -20,12 +20,10 @@ def register(spark: SparkSession) -> None:
 
 
 def register_broker(spark: SparkSession) -> None:
-    """Makes a broker's own sources and sinks known, and no client's: a session that runs brokers needs no other."""
+    """Makes a broker's own source and sink known, and no client's: a session that runs brokers needs no other."""
     # Here and not above: workers import this package for its kernels and have no use for data sources of the driver.
-    from sealcast.pipeline.hops_sink import HopsSink
-    from sealcast.pipeline.hops_source import HopsSource
-    from sealcast.pipeline.sinks import SealedSink
-    from sealcast.pipeline.sources import FramesSource
+    from sealcast.pipeline.sinks import PiecesSink
+    from sealcast.pipeline.sources import StepsSource
 
-    for source in (FramesSource, SealedSink, HopsSource, HopsSink):
+    for source in (StepsSource, PiecesSink):
         spark.dataSource.register(source)

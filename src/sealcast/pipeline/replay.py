@@ -22,13 +22,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from sealcast.broker.columns import REFUSED, RULINGS, SEEDS, ddl
-from sealcast.broker.context import gate
 from sealcast.broker.replay import BUCKETS, CLAIM, Bounds, Windows
 from sealcast.broker.rulings import rule
-from sealcast.broker.topic import TopicName
 from sealcast.errors import Corrupt
 from sealcast.primitives import mac
 from sealcast.primitives.secrets import Secret
+from sealcast.protections.frame_steps import FramesStep
+from sealcast.protections.steps import StepName
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.stateful_processor import TimerValues
@@ -37,7 +37,7 @@ _CONTEXT: Final = b"sealcast replay windows 1"
 _STATE: Final = "windows BINARY"
 
 
-def ruled(claims: DataFrame, name: TopicName, seeds: DataFrame, tasks: int) -> DataFrame:
+def ruled(claims: DataFrame, name: StepName, seeds: DataFrame, tasks: int) -> DataFrame:
     """Claims -> rulings, each where the task that handles its frame will find it."""
     decided = claims.groupBy("bucket").transformWithState(
         Replay(name),
@@ -49,9 +49,9 @@ def ruled(claims: DataFrame, name: TopicName, seeds: DataFrame, tasks: int) -> D
     return decided.repartitionById(tasks, "task")
 
 
-def seeds(spark: SparkSession, name: TopicName, windows: Windows | None) -> DataFrame:
+def seeds(spark: SparkSession, step: FramesStep, windows: Windows | None) -> DataFrame:
     """What the state of a new query begins with; without windows, nothing."""
-    key = name.open().journal_key
+    key = step.journal_key
     packed = [] if windows is None else windows.split(BUCKETS)
     rows = [(bucket, bytearray(_sealed(key, bucket, part))) for bucket, part in enumerate(packed) if len(part)]
     return spark.createDataFrame(rows, ddl(SEEDS))
@@ -60,7 +60,7 @@ def seeds(spark: SparkSession, name: TopicName, windows: Windows | None) -> Data
 class Replay(StatefulProcessor):
     """One bucket at a time. Only names travel with it; the key of the state is read where it is used."""
 
-    def __init__(self, name: TopicName) -> None:
+    def __init__(self, name: StepName) -> None:
         self._name = name
 
     def init(self, handle: StatefulProcessorHandle) -> None:
@@ -80,7 +80,7 @@ class Replay(StatefulProcessor):
         if bucket == REFUSED:
             yield from (_row(row, bytes(row.claims)) for row in given)
             return
-        bounds = gate(self._name.realm, self._name.topic, given[0].version, self._name.broker).bounds
+        bounds = FramesStep.of(self._name).gate(given[0].version).bounds
         windows = self._load(bucket, bounds)
         parts = [np.frombuffer(row.claims, CLAIM) for row in given]
         rulings = rule(windows, np.concatenate(parts), given[0].settled)

@@ -29,10 +29,8 @@ from typing import TYPE_CHECKING, Any, Final, cast
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.errors import PySparkException
 
 from sealcast.broker.deliver import deliver
-from sealcast.broker.topic import OpenTopic, TopicName
 from sealcast.errors import Corrupt, NotFound, Unavailable
 from sealcast.filters import bits
 from sealcast.groupkeys.naive import Naive
@@ -42,11 +40,13 @@ from sealcast.log.ledger import Committed, Ledger
 from sealcast.log.replays import Replays
 from sealcast.log.reseals import Resealed
 from sealcast.model.stages import Admitted, FrameProof, Grouped
-from sealcast.pipeline.run import explain
+from sealcast.pipeline.failures import explained
 from sealcast.primitives import merkle
 from sealcast.primitives.aead import SealingKey
 from sealcast.protections.endpoint.seal import seal
 from sealcast.protections.endpoint.sealer import EndpointSealer
+from sealcast.protections.frame_steps import FramesStep
+from sealcast.protections.steps import StepName
 from sealcast.trust.keys import frames as frame_keys
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.topic_keys import TopicKeys
@@ -106,7 +106,7 @@ class Done:
 # --- what is to be sealed again -----------------------------------------------------------------------
 
 
-def wanted(topic: OpenTopic, why: str, leaked: Iterable[str] | None = None, keys: KeysOf | None = None) -> Wanted:
+def wanted(topic: FramesStep, why: str, leaked: Iterable[str] | None = None, keys: KeysOf | None = None) -> Wanted:
     """The pieces of earlier epochs from the first on that one of `leaked` could open, or that somebody who may still
     read has not acknowledged; without `leaked` (whose keys open everything: a center's, say), all of them."""
     state, now = topic.realm.state(), topic.realm.clock()
@@ -140,7 +140,7 @@ def _is_missed(ref: PieceRef, here: Cursor, missing: Mapping[int, Cursor]) -> bo
     return any((at.entry, at.piece) <= (here.entry, here.piece) and ref.concerns(slot) for slot, at in missing.items())
 
 
-def _cursor(topic: OpenTopic, name: str, slot: int) -> Cursor:
+def _cursor(topic: FramesStep, name: str, slot: int) -> Cursor:
     try:
         return CursorFile(topic.paths.cursors, name, slot).load().cursor
     except Corrupt:
@@ -163,7 +163,7 @@ class Bench:
     allowed: NDArray[np.bool_]
 
 
-def bench(topic: OpenTopic, version: int, time_us: int, keys: KeysOf | None = None) -> Bench:
+def bench(topic: FramesStep, version: int, time_us: int, keys: KeysOf | None = None) -> Bench:
     state = topic.realm.state(version)
     about, broker = state.topic(topic.name.topic), topic.realm.broker(topic.name.broker)
     names = list(state.slots_of(about.name))
@@ -182,7 +182,7 @@ def bench(topic: OpenTopic, version: int, time_us: int, keys: KeysOf | None = No
 
 
 def _present_keys(
-    topic: OpenTopic, state: RealmState, about: Topic, broker: BrokerSecrets, keys: KeysOf | None
+    topic: FramesStep, state: RealmState, about: Topic, broker: BrokerSecrets, keys: KeysOf | None
 ) -> TopicKeys:
     """What the broker was handed; for one that was handed nothing, what the administrator gives."""
     try:
@@ -272,7 +272,7 @@ _UNTOUCHED: Final = Made()
 
 
 def run(
-    topic: OpenTopic,
+    topic: FramesStep,
     want: Wanted,
     spark: SparkSession | None = None,
     told: Callable[[int], None] = lambda pieces: None,
@@ -294,7 +294,7 @@ def run(
     return done
 
 
-def remove_superseded(topic: OpenTopic) -> int:
+def remove_superseded(topic: FramesStep) -> int:
     """Removes the pieces that lost their places, also those that a job before was killed before it removed; and what
     was replayed in earlier epochs, which its reader can ask for again."""
     gone = topic.ledger.superseded().intersection(topic.pieces.names())
@@ -309,7 +309,7 @@ def remove_superseded(topic: OpenTopic) -> int:
     return len(gone) + len(old)
 
 
-def _commit(topic: OpenTopic, want: Wanted, record: int, made: Mapping[int, Made], done: Done) -> None:
+def _commit(topic: FramesStep, want: Wanted, record: int, made: Mapping[int, Made], done: Done) -> None:
     ledger: Ledger = topic.ledger
     for _ in range(_TRIES):
         known = ledger.at(record)
@@ -334,12 +334,12 @@ def _commit(topic: OpenTopic, want: Wanted, record: int, made: Mapping[int, Made
     raise Unavailable(f"pieces of topic {want.topic!r} are removed as fast as they are made", hint="try again")
 
 
-def _here(topic: OpenTopic, want: Wanted) -> Iterator[tuple[int, int, Made]]:
+def _here(topic: FramesStep, want: Wanted) -> Iterator[tuple[int, int, Made]]:
     for record, number in want.places:
         yield record, number, _reseal(topic, want, record, number)
 
 
-def _reseal(topic: OpenTopic, want: Wanted, record: int, number: int) -> Made:
+def _reseal(topic: FramesStep, want: Wanted, record: int, number: int) -> Made:
     """One piece, staged; nothing when its frames are no longer kept."""
     ref = topic.ledger.at(record).entry.pieces[number]
     piece = wire.parse(topic.pieces.read(ref.name, ref.digest))
@@ -360,27 +360,25 @@ def _received(piece: SealedPiece) -> Counter[int]:
 
 
 @lru_cache(2)
-def _bench(topic: OpenTopic, version: int, time_us: int, keys: KeysOf | None) -> Bench:
+def _bench(topic: FramesStep, version: int, time_us: int, keys: KeysOf | None) -> Bench:
     return bench(topic, version, time_us, keys)
 
 
-def _in_spark(spark: SparkSession, name: TopicName, want: Wanted) -> Iterator[tuple[int, int, Made]]:
+def _in_spark(spark: SparkSession, name: StepName, want: Wanted) -> Iterator[tuple[int, int, Made]]:
     tasks = max(1, min(len(want.places), 4 * spark.sparkContext.defaultParallelism))
     places = spark.createDataFrame(want.places, "record INT NOT NULL, number INT NOT NULL").repartition(tasks)
     job = places.mapInArrow(_resealing(name, replace(want, places=())), _DDL)
-    try:
+    with explained():
         rows = job.toArrow().to_pylist()
-    except PySparkException as failure:
-        raise explain(failure) from failure
     for row in sorted(rows, key=lambda row: (row["record"], row["number"])):
         yield row["record"], row["number"], Made.decode(row["made"])
 
 
-def _resealing(name: TopicName, want: Wanted) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _resealing(name: StepName, want: Wanted) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """What is captured is names and numbers."""
 
     def run_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        topic = name.open()
+        topic = FramesStep.of(name)
         for batch in batches:
             for row in batch.to_pylist():
                 made = _reseal(topic, want, row["record"], row["number"]).encode()

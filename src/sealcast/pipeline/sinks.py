@@ -1,18 +1,22 @@
-"""The ledger as a Spark sink, streaming and batch: `sealcast-sealed`, for the pipeline itself. Two phases.
+"""The ledgers of steps as a Spark sink, streaming and batch: `sealcast-pieces`, for the pipeline itself. Two phases.
 
-    write    in a worker: every piece becomes a durable file that nobody knows of yet
-    commit   in the driver: one ledger record names the pieces. From then on they exist; before, nothing happened
+    write    in a worker: every piece becomes a durable file of its broker's that nobody knows of yet
+    commit   in the driver: one ledger record for each broker names its pieces. From then on they exist; before, nothing
+             happened
 
-A batch that Spark runs again has the same id, and the ledger takes an id once. What a killed driver left running is
+A batch that Spark runs again has the same id, and a ledger takes an id once. A batch of several brokers is several
+commits, one after the other: a driver that dies between two of them leaves some brokers committed and others not, and
+only the others have a part in the batch when it is run again (sources.py). What a killed driver left running is
 recognised by its term and refused (`Ledger.exclusive`).
 """
 
 from __future__ import annotations
 
+import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -28,106 +32,117 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sealcast.broker.columns import COUNTS, PIECES, REJECTED
-from sealcast.broker.topic import OpenTopic, TopicName
+from sealcast.broker.columns import COUNTS, PIECES, PINNED, REJECTED
 from sealcast.errors import Bug, Corrupt, Misuse
 from sealcast.log.entry import Entry, PieceRef
-from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
+from sealcast.protections.steps import OpenStep, StepName, names_from
 
 #: Spark gives its writers no batch id, but its tasks carry it. Not documented, so a test holds on to it.
 _QUERY: Final = "sql.streaming.queryId"
 _COUNTED: Final = (*COUNTS, *REJECTED.values())
 
 
-@dataclass(frozen=True)
-class Staged(WriterCommitMessage):
-    """What a task tells the driver: names, digests and numbers."""
+@dataclass
+class Part:
+    """What a task did for one broker: names, digests and numbers."""
 
-    query: str | None
-    #: Version, time and settled time that the batch is pinned to.
-    pinned: tuple[int, int, int]
-    pieces: tuple[PieceRef, ...]
+    #: Version, time and settled time that the broker's part of the batch is pinned to.
+    pinned: set[tuple[int, ...]] = field(default_factory=set)
+    pieces: list[PieceRef] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
 
-class SealedSink(DataSource):
-    """Options: `realm`, `topic`; `term`, of the pipeline that runs it."""
+@dataclass(frozen=True)
+class Staged(WriterCommitMessage):
+    """What a task tells the driver, by broker."""
+
+    query: str | None
+    parts: Mapping[str, Part]
+
+
+class PiecesSink(DataSource):
+    """Options: `realm`, `topic`, `step`, `brokers`; `terms`, of the pipeline that runs it, by broker, as JSON."""
 
     @classmethod
     def name(cls) -> str:
-        return "sealcast-sealed"
+        return "sealcast-pieces"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         _check(schema, overwrite)
-        return SealedBatchWriter(TopicName.from_options(self.options), self.options.get("term"))
+        return BatchPieces(names_from(self.options), self.options.get("terms"))
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         _check(schema, overwrite)
-        return SealedStreamWriter(TopicName.from_options(self.options), self.options.get("term"))
-
-
-class SealedStreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, name: TopicName, term: str | None = None) -> None:
-        self._name = name
-        self._term = term
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _stage(self._name, iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        staged = _received(messages)
-        queries = {message.query for message in staged}
-        if len(queries) == 1 and (query := queries.pop()) is not None:
-            _commit(self._name.open(), query, batchId, staged, self._term)
-        elif staged:
-            raise Bug("the tasks of one micro-batch do not agree on the query they belong to")
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        _discard(self._name, self._term)
-
-
-class SealedBatchWriter(DataSourceArrowWriter):
-    """A batch job is a query of one batch, under a name that no other has."""
-
-    def __init__(self, name: TopicName, term: str | None = None) -> None:
-        self._name = name
-        self._term = term
-        self._query = f"batch-{uuid.uuid4()}"
-
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        return _stage(self._name, iterator)
-
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        if staged := _received(messages):
-            topic = self._name.open()
-            _commit(topic, self._query, topic.ledger.end(), staged, self._term)
-
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        _discard(self._name, self._term)
+        return StreamPieces(names_from(self.options), self.options.get("terms"))
 
 
 def _check(schema: StructType, overwrite: bool) -> None:
     if overwrite:
         raise Misuse("what was delivered stays delivered: append to a topic, there is no overwriting")
     if schema.fieldNames() != PIECES.names:
-        raise Misuse("this sink takes sealed pieces, as the pipeline makes them")
+        raise Misuse("this sink takes pieces, as the pipeline makes them")
 
 
-def _stage(name: TopicName, batches: Iterator[pa.RecordBatch]) -> Staged:
-    pieces, refs, counts, pinned = name.open().pieces, list[PieceRef](), Counter[str](), (0, 0, 0)
-    for batch in batches:
-        for row in batch.to_pylist():
-            partition, first, end = (row[n] for n in ("partition", "first_offset", "end_offset"))
-            pinned = (row["version"], row["time"], row["settled"])
-            file = pieces.stage(partition, first, end, row["piece"])
-            about = (row["matched"], row["deliveries"], row["encryptions"], row["slots"])
-            refs.append(PieceRef(file.name, file.digest, file.size, partition, first, end, *about))
-            counts.update({name: row[name] for name in _COUNTED})
-    return Staged(query_of_task(), pinned, tuple(refs), counts)
+class _Pieces:
+    """What both writers do."""
+
+    def __init__(self, names: tuple[StepName, ...], terms: str | None = None) -> None:
+        self._names = {name.broker: name for name in names}
+        self._terms: dict[str, str] = json.loads(terms) if terms else {}
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        parts: dict[str, Part] = {}
+        for batch in iterator:
+            for row in batch.to_pylist():
+                part = parts.setdefault(row["node"], Part())
+                part.pinned.add(tuple(row[name] for name in PINNED))
+                partition, first, end = span = row["partition"], row["first_offset"], row["end_offset"]
+                file = self._names[row["node"]].open().pieces.stage(partition, first, end, row["piece"])
+                about = (row["matched"], row["deliveries"], row["encryptions"], row["slots"])
+                part.pieces.append(PieceRef(file.name, file.digest, file.size, *span, *about))
+                part.counts.update({name: row[name] for name in _COUNTED})
+        return Staged(_query_of_task(), parts)
+
+    def _commit(self, staged: Sequence[Staged], query: str, batch: int | None = None) -> None:
+        """Broker by broker; without a number, the batch is the one after the ledger's last."""
+        for node in sorted({node for message in staged for node in message.parts}):
+            step = self._names[node].open()
+            parts = [message.parts[node] for message in staged if node in message.parts]
+            entry = _entry(step, query, step.ledger.end() if batch is None else batch, parts)
+            step.ledger.commit(entry, self._terms.get(node))
+
+    def _discard(self) -> None:
+        """What the failed batch has staged so far. What its tasks may still stage is collected at the next start."""
+        now = time.time_ns() // 1000
+        for name in self._names.values():
+            name.open().collect_garbage(now, self._terms.get(name.broker))
 
 
-def query_of_task() -> str | None:
+class StreamPieces(_Pieces, DataSourceStreamArrowWriter):
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        staged = _received(messages)
+        queries = {message.query for message in staged}
+        if len(queries) == 1 and (query := queries.pop()) is not None:
+            self._commit(staged, query, batchId)
+        elif staged:
+            raise Bug("the tasks of one micro-batch do not agree on the query they belong to")
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
+        self._discard()
+
+
+class BatchPieces(_Pieces, DataSourceArrowWriter):
+    """A batch job is a query of one batch, under a name that no other has."""
+
+    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._commit(_received(messages), f"batch-{uuid.uuid4()}")
+
+    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        self._discard()
+
+
+def _query_of_task() -> str | None:
     """The streaming query that this task belongs to."""
     task = TaskContext.get()
     return task.getLocalProperty(_QUERY) if task is not None else None
@@ -137,43 +152,32 @@ def _received(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
     staged = [message for message in messages if isinstance(message, Staged)]
     if len(staged) != len(messages):
         raise Bug("Spark asks to commit a batch of which a task is missing")
-    return [message for message in staged if message.pieces]
+    return [message for message in staged if message.parts]
 
 
-def _commit(topic: OpenTopic, query: str, batch: int, staged: list[Staged], term: str | None) -> None:
-    refs = sorted((ref for s in staged for ref in s.pieces), key=lambda ref: (ref.partition, ref.first))
-    pinned = {s.pinned for s in staged}
+def _entry(step: OpenStep, query: str, batch: int, parts: Sequence[Part]) -> Entry:
+    refs = sorted((ref for part in parts for ref in part.pieces), key=lambda ref: (ref.partition, ref.first))
+    pinned = {at for part in parts for at in part.pinned}
     if len(pinned) != 1:
-        raise Bug(f"one micro-batch, but its tasks worked under versions {sorted(pinned)}")
-    start = start_of(topic.ledger, topic.about.partitions, query, batch)
-    end = end_of(start, refs, pinned.pop())
-    counts = sum((s.counts for s in staged), Counter())  # leaves out what is zero
-    topic.ledger.commit(Entry(query, batch, start, end, tuple(refs), dict(counts)), term)
+        raise Bug(f"one micro-batch, but tasks of broker {step.name.broker} worked under {sorted(pinned)}")
+    # Where the batch must start: at the ledger's end, or where it started when it was committed before.
+    last, start = step.ledger.last_span(), step.committed()
+    if last is not None and (last.query, last.batch) == (query, batch):
+        start = last.start
+    counts = sum((part.counts for part in parts), Counter())  # leaves out what is zero
+    return Entry(query, batch, start, _end_of(start, refs, *pinned.pop()), tuple(refs), dict(counts))
 
 
-def start_of(ledger: Ledger, partitions: int, query: str, batch: int) -> PinnedOffset:
-    """Where the batch must start: at the ledger's end, or where it started when it was committed before."""
-    last = ledger.last_span()
-    if last is None:
-        return PinnedOffset.initial(partitions)
-    return last.start if (last.query, last.batch) == (query, batch) else last.end
-
-
-def end_of(start: PinnedOffset, refs: Sequence[PieceRef], pinned: tuple[int, int, int]) -> PinnedOffset:
+def _end_of(start: PinnedOffset, refs: Sequence[PieceRef], *pinned: int) -> PinnedOffset:
     """Where the pieces lead from there: without a gap, or something was lost between source and sink."""
     reached = list(start.partitions)
     reached += [0] * (max((ref.partition for ref in refs), default=-1) + 1 - len(reached))  # a topic may gain some
     for ref in refs:
         if ref.first != reached[ref.partition]:
             raise Corrupt(
-                f"frames {ref.first} to {ref.end} of partition {ref.partition} do not follow what the ledger has "
+                f"{ref.first} to {ref.end} of partition {ref.partition} do not follow what the ledger has "
                 f"delivered ({start}); nothing was committed",
                 hint="is another pipeline running this topic?",
             )
         reached[ref.partition] = ref.end
     return PinnedOffset(tuple(reached), *pinned)
-
-
-def _discard(name: TopicName, term: str | None) -> None:
-    """What the failed batch has staged so far. What its tasks may still stage is collected at the next start."""
-    name.open().collect_garbage(time.time_ns() // 1000, term)

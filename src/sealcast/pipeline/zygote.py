@@ -37,6 +37,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from sealcast.model.protection import PROTECTIONS
+
 SOCKET: Final = "zygote"
 LAUNCHER: Final = "python"
 _DAEMON: Final = "pyspark.daemon"
@@ -205,9 +207,7 @@ def preload() -> None:
                 "python_streaming_sink_runner",
             )
         ),
-        "sealcast.protections.endpoint.fused",
-        "sealcast.pipeline.hops_sink",
-        "sealcast.pipeline.hops_source",
+        *(f"sealcast.protections.{name}.broker" for name in PROTECTIONS),
         "sealcast.pipeline.public",
         "sealcast.pipeline.replay",
         "sealcast.pipeline.sinks",

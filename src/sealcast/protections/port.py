@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from sealcast.model.protection import Protection
     from sealcast.model.schema import Schema, Value
     from sealcast.protections.stays import Found, Stays
+    from sealcast.protections.steps import OpenStep
     from sealcast.trust.deployment import Realm
     from sealcast.trust.handles import EntityRealm
     from sealcast.trust.keys.identity import Identity
@@ -212,11 +213,17 @@ class ClientSide(Protocol):
 
 
 # --- broker side --------------------------------------------------------------------------------------
-# (the steps: what each reads, what it pins, the piece it makes)
 
 
-class BrokerSide(Protocol):
-    """See protections/steps.py for what a step is."""
+@dataclass(frozen=True, slots=True)
+class BrokerSide:
+    """What brokers of a topic run. protections/steps.py says what a step is, and what each of its methods is for."""
+
+    #: The steps that an event passes, in order. The first reads frames (`FramesStep`); each of the others reads what
+    #: steps before it made, or what it made itself at another broker.
+    steps: tuple[type[OpenStep], ...]
+    #: The command that lets a `{broker}` take part in a `{topic}`.
+    joining: str
 
 
 # --- witness side -------------------------------------------------------------------------------------

@@ -169,11 +169,8 @@ def _neighbours(events: Sequence[tuple[int, Checked]], schema: Schema) -> Sequen
 
 @contextmanager
 def _explained() -> Iterator[None]:
-    from pyspark.errors import PySparkException
+    # Here, so that checking the input does not wait for Spark to be imported.
+    from sealcast.pipeline.failures import explained
 
-    from sealcast.pipeline.run import explain
-
-    try:
+    with explained():
         yield
-    except PySparkException as failure:
-        raise explain(failure) from failure

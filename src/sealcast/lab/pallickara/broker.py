@@ -15,6 +15,7 @@ from typing import Final, Self
 from sealcast.broker import rulings
 from sealcast.broker.gate import bounds_of
 from sealcast.broker.history import History
+from sealcast.broker.path import handle
 from sealcast.broker.replay import SETTLING_US
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import Entry, PieceRef
@@ -22,8 +23,8 @@ from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.stages import Ruled
-from sealcast.protections.endpoint import context
-from sealcast.protections.endpoint.fused import handle
+from sealcast.protections.frame_steps import MatchingStep
+from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.wire import sealed
 
@@ -66,7 +67,7 @@ class Broker(Batches):
         about, paths = realm.state().topic(topic), realm.paths.topic(topic)
         log = EmbeddedTopic(paths.frames_root, about.partitions)
         super().__init__(log, Ledger(paths.ledger, realm.broker().journal_key(about.id)), Pieces(paths.pieces))
-        self._realm, self._topic = realm, topic
+        self._step = MatchingStep.of(StepName(str(realm.paths.root), topic))
         self._windows = History(self._ledger, self._pieces, log, bounds_of(about)).windows(self._ledger.end())
 
     def turn(self) -> Entry | None:
@@ -74,19 +75,19 @@ class Broker(Batches):
 
         What is in force is the realm's newest version as of the beginning of the turn.
         """
-        version, now, start = self._realm.registry.version(), time.time_ns() // 1000, self._done
+        version, now, start = self._step.version(), time.time_ns() // 1000, self._done
         end = PinnedOffset(self._ends(), version, max(now, start.time_us), max(now - SETTLING_US, start.settled_us))
         waiting = start.ranges(end)
         if not waiting:
             return None
-        at = context.context(str(self._realm.paths.root), self._topic, version)
+        at = self._step.at(version)
         codes = rulings.rule_frames(self._windows, self._log, waiting, at.gate, end.settled_us)
         refs, counts = [], Counter[str]()
         for partition, first, stop in waiting:
             received = rulings.received_of(partition, list(self._log.partition(partition).read(first, stop)))
             piece = handle(Ruled(received, codes[partition]), at)
             data = sealed.encode(piece)
-            at.planner.made(piece, data)
+            at.sealing.made(piece, data)
             refs.append(PieceRef.of(self._pieces.stage(partition, first, stop, data), piece))
             counts.update(piece.counts)
         return self._commit(end, refs, counts)

@@ -37,7 +37,8 @@ from sealcast.model.event import Event
 from sealcast.model.schema import Schema
 from sealcast.primitives.aead import NONCE_BYTES, SealingKey
 from sealcast.primitives.secrets import Secret
-from sealcast.protections.endpoint.context import context
+from sealcast.protections.frame_steps import MatchingStep
+from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.parameters import KeyParameters
 
@@ -105,7 +106,8 @@ def ways(realm: Realm, open_: ExitStack) -> dict[str, Send]:
         realm.create_topic(topic, SCHEMA, parameters=KeyParameters(key_bits=bits))
         realm.subscribe(topic, "subscriber", FILTER)
         made[f"AES-{bits}"] = _secured(realm, topic, open_)
-    table = context(str(realm.paths.root), f"aes-{BITS[0]}", realm.registry.version()).table
+    step = MatchingStep.of(StepName(str(realm.paths.root), f"aes-{BITS[0]}"))
+    table = step.at(step.version()).table
     plain = open_.enter_context(PlainPath(realm.paths.root / "plain", SCHEMA, table))
     return {PLAIN: _way(plain.publish, plain.turn, plain.read), **made}
 

@@ -38,10 +38,9 @@ from sealcast.model.stages import FrameProof, Ruled
 from sealcast.protections.endpoint import audit_ends, audit_piece
 from sealcast.protections.endpoint.audit_keys import KeyAudit
 from sealcast.protections.endpoint.audit_piece import Delivered, position
-from sealcast.protections.endpoint.context import sealer_of
 from sealcast.protections.endpoint.expected import Expectation, Expected
 from sealcast.protections.endpoint.order import Order
-from sealcast.protections.endpoint.sealer import EndpointSealer
+from sealcast.protections.endpoint.sealer import EndpointSealer, sealer_of
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.machine import FIRST_EPOCH, RealmState

@@ -22,7 +22,6 @@ from sealcast.broker.context import gate_at
 from sealcast.broker.deliver import deliver
 from sealcast.broker.history import believe
 from sealcast.broker.rulings import received_of, rule_frames
-from sealcast.broker.topic import OpenTopic
 from sealcast.errors import Misuse
 from sealcast.filters import bits
 from sealcast.filters.check import fit
@@ -33,14 +32,15 @@ from sealcast.groupkeys.naive import Naive
 from sealcast.log.entry import PieceRef
 from sealcast.log.replays import READER_SLOT, Replayed, Replays
 from sealcast.model.stages import Admitted, Grouped, Ruled
-from sealcast.protections.endpoint.context import sealer_of
 from sealcast.protections.endpoint.seal import seal
+from sealcast.protections.endpoint.sealer import sealer_of
+from sealcast.protections.frame_steps import FramesStep
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.templates import Template
 from sealcast.wire import sealed as wire
 
 
-def recall(topic: OpenTopic, reader: str, filter: str, from_us: int, to_us: int) -> Replayed:
+def recall(topic: FramesStep, reader: str, filter: str, from_us: int, to_us: int) -> Replayed:
     """Seals for `reader`, and notes, what was committed from `from_us` until before `to_us` and fits the filter."""
     if to_us <= from_us:
         raise Misuse("a span of time ends after it begins")
@@ -67,14 +67,14 @@ def recall(topic: OpenTopic, reader: str, filter: str, from_us: int, to_us: int)
     return done
 
 
-def _true(admitted: Admitted, condition: Condition, topic: OpenTopic) -> NDArray[np.int64]:
+def _true(admitted: Admitted, condition: Condition, topic: FramesStep) -> NDArray[np.int64]:
     starts = admitted.payload_start.tolist()
     payloads = [message[start:] for message, start in zip(admitted.messages, starts, strict=True)]
     true = Evaluator(admitted.columns, topic.about.schema, payloads).true(condition)
     return np.flatnonzero(true).astype(np.int64, copy=False)
 
 
-def _admitted(topic: OpenTopic, from_us: int, to_us: int) -> Iterator[Admitted]:
+def _admitted(topic: FramesStep, from_us: int, to_us: int) -> Iterator[Admitted]:
     """What was admitted in the span, piece by piece: decided again, with the windows that the batches before left."""
     ledger, log, history = topic.ledger, topic.frames, topic.history()
     first, end = ledger.index_at(from_us), ledger.index_at(to_us)

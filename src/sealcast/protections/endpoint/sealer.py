@@ -16,7 +16,9 @@ from sealcast.groupkeys.interface import GroupKey, GrownKey, KeyRef, PairKey, Ta
 from sealcast.primitives.aead import DEFAULT_KEY_BITS, SealingKey
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.endpoint import keys, tables
+from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.frames import associated_data
+from sealcast.trust.realm.machine import RealmState, Topic
 
 T = TypeVar("T")
 
@@ -150,3 +152,13 @@ class EndpointSealer(Unpicklable):
         for name in reversed(names[:missing]):
             secret = self._secrets.put(name, keys.grown_secret(secret, name))
         return keys.grown_secret(secret, key_id)
+
+
+def sealer_of(state: RealmState, topic: Topic, broker: BrokerSecrets, name_of: Callable[[int], str]) -> EndpointSealer:
+    """The keys of a topic's current epoch, for subscribers by slot."""
+    ours, bits = broker.topic_keys(state, topic), topic.parameters.key_bits
+
+    def pair_of_slot(slot: int) -> Secret:
+        return ours.mailbox_key(name_of(slot), broker.name)
+
+    return EndpointSealer(topic.id, topic.epoch, ours.content_root(broker.name), pair_of_slot, bits)

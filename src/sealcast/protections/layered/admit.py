@@ -1,4 +1,4 @@
-"""admit, on a layered topic: Ruled -> a hop piece for the root itself. The root opens frames, and cannot read events.
+"""The first step of `layered`: a root broker admits frames. It opens them, and cannot read their events.
 
 Checks 1 to 19 are those of every topic: whose frame it is, that it was not here before, that it opens under the pair
 key and holds what was signed. What is inside stays encrypted, so of check 20, the event, only its form is left: a core
@@ -10,51 +10,84 @@ A frame of n events has 2n messages; everything that is counted here counts even
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
 
-from sealcast.broker.admit import MAX_NAMED_PER_FRAME
-from sealcast.broker.columns import COUNTS, PIECES, REJECTED
-from sealcast.broker.context import gate as gate_of
+from sealcast.broker.columns import piece_row
 from sealcast.broker.deliver import rejected_by_reason
-from sealcast.broker.frames import frames_of, pinned_rulings
-from sealcast.broker.gate import WHOLE_FRAME, Gate
-from sealcast.broker.opening import Opening, refused, shortened
-from sealcast.broker.topic import TopicName
+from sealcast.broker.frames import frames_of
+from sealcast.broker.gate import Gate, Rulings
+from sealcast.broker.opening import open_frames, refused_events
 from sealcast.errors import FrameRejected
-from sealcast.model import Position, Reason, Rejection
-from sealcast.model.stages import FrameProof, Ruled
+from sealcast.model import Reason
+from sealcast.model.stages import Ruled
 from sealcast.primitives import merkle
+from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.layered.piece import PieceBuilder
-from sealcast.wire import frames, hops
-from sealcast.wire.frames import Frames
+from sealcast.protections.steps import StepName
+from sealcast.trust.handles import BrokerRealm
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.templates import Template
+from sealcast.wire import hops
 from sealcast.wire.hops import FrameRef, HopPiece
 from sealcast.wire.notifications import MESSAGES_PER_EVENT, parse_core, parse_entries
 
-#: Frames handled at once, and in one micro-batch: a hop divides its input by records, so that a record is small.
+#: Frames handled at once. A hop divides its input by records, so that a record is small.
 MAX_BYTES_PER_PIECE: Final = 4 << 20
-MAX_BYTES_PER_TRIGGER: Final = 8 << 20
+_NOBODYS_MAILBOX: Final = b""
+
+
+class AdmitStep(FramesStep):
+    """From frames to pieces that are addressed to the root itself: the input of its hops."""
+
+    max_bytes = 8 << 20
+
+    def parse(self, data: bytes) -> HopPiece:
+        return hops.parse(data)
+
+    @classmethod
+    def brokers(cls, realm: BrokerRealm, state: RealmState, topic: str, here: Sequence[str]) -> list[str]:
+        """The roots; and those that were roots, and have frames from then."""
+        overlay = state.overlay(topic)
+        return [b for b in here if b in overlay.roots or (b in overlay.parents and cls._has_frames(realm, topic, b))]
+
+    @classmethod
+    def _has_frames(cls, realm: BrokerRealm, topic: str, broker: str) -> bool:
+        if not realm.paths.topic(topic, broker).frames_root.exists():
+            return False
+        step = StepName(str(realm.paths.root), topic, broker).open()
+        return step.awaits(step.committed(), step.available())
+
+    def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
+        gate = self.gate(pinned["version"])
+        for ruled in frames_of(rulings, self.frames, MAX_BYTES_PER_PIECE):
+            piece = admit(ruled, gate, self.name.broker)
+            yield piece_row(self.name.broker, piece, hops.encode(piece), pinned, _NOBODYS_MAILBOX)
 
 
 def admit(ruled: Ruled, gate: Gate, root: str) -> HopPiece:
     """The events of frames that passed, addressed to the root broker that admits them."""
-    received, parsed = ruled.received, frames.parse_many(ruled.received.frames)
-    opened, built, rejections = Opening(gate, parsed), PieceBuilder(), list[Rejection]()
-    rows = zip(received.offsets, received.times, received.frames, ruled.codes.tolist(), strict=True)
-    for row, (offset, time_us, data, code) in enumerate(rows):
+    received, opened = ruled.received, open_frames(ruled, gate, _check_frame)
+    frame_index, row = opened.placed(MESSAGES_PER_EVENT)
+    built, refused = PieceBuilder(), dict[int, tuple[Reason, str]]()
+    for event, (index, number) in enumerate(zip(frame_index.tolist(), row.tolist(), strict=True)):
+        raw, entries = opened.messages[MESSAGES_PER_EVENT * event : MESSAGES_PER_EVENT * (event + 1)]
         try:
-            if code:
-                raise refused(data, time_us, code, gate)
-            messages = _opened(opened, row, offset, data)
+            core = parse_core(raw)
+            parse_entries(entries)
         except FrameRejected as error:
-            where = Position(received.partition, offset, WHOLE_FRAME)
-            events = _events(parsed, row)
-            rejections.append(Rejection(where, Reason(error.reason), shortened(error.message), events))
+            refused[event] = Reason.EVENT, error.message  # (20)
             continue
-        proof = opened.proofs[-1]
-        rejections += _take(built, FrameRef(received.partition, offset, proof.signed), proof, messages, root)
+        proof = opened.proofs[index]
+        path = b"".join(merkle.path(proof.nodes, proof.count, MESSAGES_PER_EVENT * number))
+        frame = FrameRef(received.partition, proof.offset, proof.signed)
+        built.send(root, built.event(frame, number, core.generation, core.event, core.body, path), entries)
+    rejections = [
+        *opened.rejections,
+        *refused_events(received.partition, opened.proofs, frame_index, row, refused),
+    ]
     return built.piece(
         topic=gate.topic.id,
         node=root,
@@ -67,67 +100,8 @@ def admit(ruled: Ruled, gate: Gate, root: str) -> HopPiece:
     )
 
 
-def _opened(opened: Opening, row: int, offset: int, data: bytes) -> list[bytes]:
-    """The messages of one frame; FrameRejected when it fails a check."""
-    before = len(opened.messages)
-    opened.frame(row, offset, data)
-    messages = opened.messages[before:]
-    del opened.messages[before:]  # taken here, event by event
-    if not opened.templates[-1].every_event:
+def _check_frame(template: Template, messages: int) -> None:
+    if not template.every_event:  # (8)
         raise FrameRejected(Reason.TEMPLATE, "its token is for some events only, which nobody here can tell")
-    if len(messages) % MESSAGES_PER_EVENT:
-        raise FrameRejected(Reason.EVENT, f"{len(messages)} messages: an event has {MESSAGES_PER_EVENT}")
-    return messages
-
-
-def _events(parsed: Frames, row: int) -> int:
-    return int(parsed.count[row]) // MESSAGES_PER_EVENT if parsed.good[row] else 0
-
-
-def _take(
-    built: PieceBuilder, frame: FrameRef, proof: FrameProof, messages: list[bytes], root: str
-) -> Iterator[Rejection]:
-    """Events of one frame, each for itself; those that are none. Of a hostile frame only the first are named."""
-    named, more, last = 0, 0, -1
-    for row in range(len(messages) // MESSAGES_PER_EVENT):
-        leaf = MESSAGES_PER_EVENT * row
-        try:
-            core = parse_core(messages[leaf])
-            parse_entries(messages[leaf + 1])
-        except FrameRejected as error:
-            named, more, last = (named + 1, more, row) if named < MAX_NAMED_PER_FRAME else (named, more + 1, row)
-            if not more:
-                where = Position(frame.partition, frame.offset, row)
-                yield Rejection(where, Reason.EVENT, shortened(error.message), 1)
-            continue
-        path = b"".join(merkle.path(proof.nodes, proof.count, leaf))
-        event = built.event(frame, row, core.generation, core.event, core.body, path)
-        built.send(root, event, messages[leaf + 1])
-    if more:
-        where = Position(frame.partition, frame.offset, last)
-        yield Rejection(where, Reason.EVENT, f"this and {more - 1} more of the frame", more)
-
-
-def process(name: TopicName) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """`admit` as `mapInArrow` wants it, on all rulings of a task. What is captured is names."""
-
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        found = pinned_rulings(batches)
-        if found is None:
-            return
-        pinned, rulings = found
-        gate = gate_of(name.realm, name.topic, pinned["version"], name.broker)
-        for ruled in frames_of(rulings, name.open().frames, MAX_BYTES_PER_PIECE):
-            piece = admit(ruled, gate, name.broker)
-            row = {
-                "partition": piece.partition,
-                "first_offset": piece.first_offset,
-                "end_offset": piece.end_offset,
-                **pinned,
-                **{count: piece.counts.get(count, 0) for count in (*COUNTS, *REJECTED.values())},
-                "slots": b"",  # nobody's mailbox is here
-                "piece": hops.encode(piece),
-            }
-            yield pa.RecordBatch.from_pylist([row], schema=PIECES)
-
-    return run
+    if messages % MESSAGES_PER_EVENT:
+        raise FrameRejected(Reason.EVENT, f"{messages} messages: an event has {MESSAGES_PER_EVENT}")

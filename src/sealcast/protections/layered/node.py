@@ -1,4 +1,4 @@
-"""A broker of a layered topic as the hop query sees it: three names that may travel in a plan, and what they stand for.
+"""The second step of `layered`: every broker routes what is addressed to it, one hop. A batch is pinned to its table.
 
     a root          takes what it admitted itself     topics/TOPIC (pieces, ledger)
     any other       takes what its parent handed on   the parent's topics/TOPIC/hops
@@ -11,59 +11,39 @@ journal key this broker has not: it is read as a subscriber reads it (log/piece_
 from __future__ import annotations
 
 import json
-import os
-import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from functools import cached_property, lru_cache
 from itertools import zip_longest
 from pathlib import Path
 from typing import Final
 
-from sealcast.broker.topic import here
-from sealcast.errors import Corrupt, Misuse
+import pyarrow as pa
+
+from sealcast.broker.columns import piece_row
+from sealcast.errors import Corrupt
 from sealcast.log import files
-from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.piece_reader import PieceReader, hop_reader
-from sealcast.log.pieces import Pieces
 from sealcast.primitives import kdf
-from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.primitives.secrets import Secret
 from sealcast.protections.layered.filters.desk import FilterDesk
 from sealcast.protections.layered.filters.kept import kept_at
 from sealcast.protections.layered.filters.table import NodeTables
+from sealcast.protections.layered.hop import hop
+from sealcast.protections.steps import MAX_OPEN, OpenStep, StepName, Task
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.layer_keys import overlay_of
-from sealcast.trust.realm.machine import Topic
+from sealcast.trust.layout import TopicPaths
 from sealcast.trust.realm.overlays import Overlay
+from sealcast.trust.realm.state import RealmState
+from sealcast.wire import hops
 from sealcast.wire.hops import HopPiece
 
-MAX_OPEN: Final = 1_024
+HOPS: Final = "hops"
 #: Of pieces above, kept parsed for each ledger: a whole tree may be in one process.
 CACHE_BYTES: Final = 8 << 20
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class NodeName:
-    """Where a broker of a topic is: all that a plan says of it."""
-
-    realm: str
-    topic: str
-    node: str
-
-    def open(self) -> OpenNode:
-        """In this process: opened on first use, kept for the next."""
-        return _open(self, here(self.realm))
-
-
-@lru_cache(MAX_OPEN)
-def _open(name: NodeName, where: tuple[int, ...]) -> OpenNode:
-    return OpenNode(name, where)
-
-
-@lru_cache(16)
-def _realm(directory: str, where: tuple[int, ...]) -> BrokerRealm:
-    return BrokerRealm(directory)
+#: Of all desks, before events are looked at: filters that never end do not keep them waiting for ever.
+MAX_PASSES: Final = 16
 
 
 @lru_cache(MAX_OPEN)
@@ -72,46 +52,81 @@ def _reader(directory: Path, where: tuple[int, ...]) -> PieceReader[HopPiece]:
     return hop_reader(directory, cache_bytes=CACHE_BYTES)
 
 
-class OpenNode(Unpicklable):
-    """A broker of a layered topic with its files: what is above it, its own hops, its table and its desk."""
+class HopStep(OpenStep):
+    """A broker of a layered topic: what is above it, its own hops, its table and its desk."""
 
-    def __init__(self, name: NodeName, where: tuple[int, ...]) -> None:
-        """`where` is `protections.endpoint.topic.here`, of the realm."""
-        self.name = name
-        self._where = where
-        self.realm = _realm(name.realm, where)
-        self.about: Topic = self.realm.state().topic(name.topic)
-        self.paths = self.realm.paths.topic(name.topic, name.node).hops
-        self.pieces = Pieces(self.paths.pieces)
+    step = HOPS
+    max_bytes = 16 << 20
+    #: Peeling and putting on layers takes so long that the smallest record is worth a task.
+    min_task_bytes = 1
+
+    def __init__(self, name: StepName) -> None:
+        super().__init__(name)
         self._known: tuple[str, ...] = ()
+        #: Itself, and who is above it now: whatever these have is for it to take.
+        self._above: tuple[str | None, ...] = ()
         #: The generation whose overlay it has seen, and all before it.
         self._looked = 0
         #: Up to which record others' ledgers have nothing for it, by partition, where that was looked for.
         self._nothing: dict[int, int] = {}
 
+    @classmethod
+    def brokers(cls, realm: BrokerRealm, state: RealmState, topic: str, here: Sequence[str]) -> list[str]:
+        return [broker for broker in state.overlay(topic).downwards() if broker in here]
+
+    @classmethod
+    def look(cls, names: Sequence[StepName]) -> None:
+        overlay = names[0].open().realm.state().overlay(names[0].topic)
+        for name in names:
+            cls.of(name).look_up(overlay)
+
+    @classmethod
+    def turn(cls, names: Sequence[StepName]) -> int:
+        """The desks of these brokers take the filters that wait, those below first, so that a filter goes all the way
+        up at once; how many changed a table. Until none does: one may have waited for another's key, and in a
+        generation that is over, who is above now may have been below."""
+        if not names:
+            return 0
+        overlay = names[0].open().realm.state().overlay(names[0].topic)
+        here = {name.broker: name for name in names}
+        desks = [cls.of(here[node]).desk for node in reversed(overlay.downwards()) if node in here]
+        moved = 0
+        for _ in range(MAX_PASSES):
+            now = sum(desk.turn() for desk in desks)
+            moved += now
+            if not now:
+                break
+        return moved
+
     # --- its own ----------------------------------------------------------------------------------
+
+    @property
+    def paths(self) -> TopicPaths:
+        return super().paths.hops
+
+    def checkpoint(self, alone: bool) -> Path:
+        """One query does the hops of all brokers that are here."""
+        return self.paths.checkpoint if alone else self.realm.paths.topic(self.name.topic).hops.checkpoint
 
     @cached_property
     def journal_key(self) -> Secret:
         """Of the hops' ledger: not the one of what a root admits, so that neither can stand for the other."""
-        return kdf.derive(self.realm.broker(self.name.node).journal_key(self.about.id), b"hops")
-
-    @cached_property
-    def ledger(self) -> Ledger:
-        return Ledger(self.paths.ledger, self.journal_key)
+        return kdf.derive(self.realm.broker(self.name.broker).journal_key(self.about.id), b"hops")
 
     @cached_property
     def tables(self) -> NodeTables:
-        return NodeTables(self.realm, self.name.topic, self.name.node)
+        return NodeTables(self.realm, self.name.topic, self.name.broker)
 
     @cached_property
     def desk(self) -> FilterDesk:
-        return FilterDesk(self.realm, self.name.topic, self.name.node)
+        return FilterDesk(self.realm, self.name.topic, self.name.broker)
 
-    def committed(self) -> PinnedOffset:
-        """How far the ledger says that this broker came."""
-        last = self.ledger.last_span()
-        return last.end if last is not None else PinnedOffset.initial(1)
+    @property
+    def initial(self) -> PinnedOffset:
+        return PinnedOffset.initial(1)
+
+    def version(self) -> int:
+        return self.desk.version()
 
     # --- above ------------------------------------------------------------------------------------
 
@@ -131,10 +146,10 @@ class OpenNode(Unpicklable):
     def look_up(self, overlay: Overlay | None = None) -> tuple[str, ...]:
         """`upstreams`, with the one that it stands under now. For whoever runs it alone."""
         overlay = self.realm.state().overlay(self.name.topic) if overlay is None else overlay
-        known = self.upstreams()
-        if self.name.node not in overlay.parents:
+        known, own = self.upstreams(), self.name.broker
+        self._above = own, overlay.parents.get(own)
+        if own not in overlay.parents:
             return known
-        own = self.name.node
         above = {overlay.parents[own] or own, *self._stood_below(overlay)}
         if own not in known and self.realm.paths.topic(self.name.topic, own).ledger.exists():
             above.add(own)  # it was a root once
@@ -152,7 +167,7 @@ class OpenNode(Unpicklable):
         ended = range(first, overlay.generation) if self._looked < overlay.generation else ()
         stood = [overlay_of(self.realm, state, topic, generation).parents for generation in ended]
         self._looked = max(self._looked, overlay.generation)
-        return [parents[self.name.node] or self.name.node for parents in stood if self.name.node in parents]
+        return [parents[self.name.broker] or self.name.broker for parents in stood if self.name.broker in parents]
 
     def _noted(self) -> tuple[str, ...]:
         try:
@@ -169,64 +184,77 @@ class OpenNode(Unpicklable):
     def reader(self, upstream: str) -> PieceReader[HopPiece]:
         """What one of them has."""
         paths = self.realm.paths.topic(self.name.topic, upstream)
-        return _reader(paths.root if upstream == self.name.node else paths.hops.root, self._where)
+        return _reader(paths.root if upstream == self.name.broker else paths.hops.root, self.where)
 
     def available(self) -> tuple[int, ...]:
         """How many records each of them has."""
         return tuple(self.reader(upstream).end() for upstream in self.upstreams())
 
-    def awaits(self, at: PinnedOffset, overlay: Overlay) -> bool:
-        """Whether there is anything to take. Of who stood above it once, only what is for this broker: two that changed
-        places would else take turns for ever, each for the record that the other made of nothing."""
-        own = self.name.node
-        above = own, overlay.parents.get(own)
-        for partition, (end, done) in enumerate(zip_longest(self.available(), at.partitions, fillvalue=0)):
-            if end > done and (self._known[partition] in above or self._addressed(partition, done, end)):
+    def awaits(self, at: PinnedOffset, available: tuple[int, ...]) -> bool:
+        """Of who stood above it once, only what is for this broker counts: two that changed places would else take
+        turns for ever, each for the record that the other made of nothing."""
+        for partition, (end, done) in enumerate(zip_longest(available, at.partitions, fillvalue=0)):
+            if end > done and (self._known[partition] in self._above or self._addressed(partition, done, end)):
                 return True
         return False
 
     def _addressed(self, partition: int, first: int, end: int) -> bool:
         """Whether records [first, end) there have something for this broker; each is looked at once."""
         for index in range(max(first, self._nothing.get(partition, 0)), end):
-            if any(len(piece.rows_for(self.name.node)) for piece in self.upstream(partition).pieces(index, index + 1)):
+            if any(
+                len(piece.rows_for(self.name.broker)) for piece in self.upstream(partition).pieces(index, index + 1)
+            ):
                 return True
             self._nothing[partition] = index + 1
         return False
 
-    def sizes(self, partition: int, first: int, end: int) -> Iterator[int]:
-        """Bytes of the pieces of each record there."""
-        ledger = self.upstream(partition).ledger
+    def sizes(self, partition: int, first: int, end: int, most: int | None = None) -> list[int]:
+        ledger, found, left = self.upstream(partition).ledger, list[int](), most
         for index in range(first, end):
-            yield sum(ref.size for ref in ledger.at(index).entry.pieces)
+            if left is not None and left <= 0 and found:
+                break
+            found.append(sum(ref.size for ref in ledger.at(index).entry.pieces))
+            left = None if left is None else left - found[-1]
+        return found
+
+    # --- a batch ----------------------------------------------------------------------------------
+
+    def hop(self, version: int, partition: int, first: int, end: int) -> HopPiece:
+        """What becomes of records [first, end) of one of the ledgers above, by the table of that version."""
+        return hop(
+            self.upstream(partition).pieces(first, end),
+            self.name.broker,
+            self.tables.at(version),
+            self.tables.kept_at(version),
+            topic=self.about.id,
+            version=version,
+            partition=partition,
+            first=first,
+            end=end,
+        )
+
+    def read(self, task: Task) -> Iterator[pa.RecordBatch]:
+        for span in task.spans:
+            step, end = HopStep.of(span.name), span.batch_end
+            piece = step.hop(end.version, span.partition, span.first, span.end)
+            yield piece_row(span.name.broker, piece, hops.encode(piece), end.pinned)
 
     # --- a run ------------------------------------------------------------------------------------
 
-    def prepare(self) -> None:
-        """Before a run, for whoever runs this broker alone: what crashes left is removed, what they cannot have left is
-        refused."""
-        committed, names = self.committed(), self.look_up()
-        for upstream, done, end in zip(names, committed.partitions, self.available(), strict=False):
-            if end < done:
-                raise Corrupt(
-                    f"{self.reader(upstream).ledger.directory} has {end} records, but broker {self.name.node!r} took "
-                    f"{done}: records were removed, or an old copy was put back",
-                    hint="restore the newest copy",
-                )
-        if self.desk.version() < committed.version:
-            raise Corrupt(
-                f"the table of broker {self.name.node!r} is at version {self.desk.version()}, but its last batch was "
-                f"routed by version {committed.version}: filters were removed, or an old copy was put back",
-                hint="restore the newest copy",
-            )
-        self.collect_garbage(time.time_ns() // 1000)
+    def ends(self) -> tuple[int, ...]:
+        self.look_up()
+        return self.available()
 
-    def collect_garbage(self, before_us: int, term: str | None = None) -> list[str]:
-        """Removes pieces that were staged by batches which never came to be."""
-        return self.ledger.collect(self.pieces, before_us, term)
+    def shortened(self, partition: int, done: int, end: int) -> Corrupt:
+        return Corrupt(
+            f"{self.upstream(partition).ledger.directory} has {end} records, but broker {self.name.broker!r} took "
+            f"{done}: records were removed, or an old copy was put back",
+            hint="restore the newest copy",
+        )
 
-
-def named(options_realm: str | None, topic: str | None, nodes: str | None) -> tuple[NodeName, ...]:
-    """The brokers that a query runs, from the options of its source or sink."""
-    if not options_realm or not topic or not nodes:
-        raise Misuse('name the realm, the topic and its brokers: .option("nodes", "b1,b2")')
-    return tuple(NodeName(os.path.abspath(options_realm), topic, node) for node in nodes.split(","))
+    def outdated(self, version: int) -> Corrupt:
+        return Corrupt(
+            f"the table of broker {self.name.broker!r} is at version {self.version()}, but its last batch was "
+            f"routed by version {version}: filters were removed, or an old copy was put back",
+            hint="restore the newest copy",
+        )

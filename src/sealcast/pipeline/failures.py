@@ -1,0 +1,52 @@
+"""What went wrong, in our own words: Spark's reports become the errors that our code raised, or say what to do."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from py4j.protocol import Py4JNetworkError
+from pyspark.errors import PySparkException
+
+from sealcast import errors
+from sealcast.errors import HINT, DiskFull, Rejected, SealcastError, Unavailable
+
+_OUR_ERROR: Final = re.compile(rf"^sealcast\.errors\.(\w+): (.*)$(?:\n{HINT}(.*)$)?", re.MULTILINE)
+_WORKER_GONE: Final = re.compile(r"Python worker (exited|failed to connect)|Connection reset|Broken pipe|EOFException")
+_KILLED: Final = "was it killed, or short of memory? start again: nothing is lost, it goes on where it was"
+
+
+def explain(failure: PySparkException) -> SealcastError:
+    """Our own error again, out of Spark's report of it; else Unavailable, with the first line of the report."""
+    text = str(failure)
+    if told := _OUR_ERROR.search(text):
+        kind = getattr(errors, told.group(1), Unavailable)
+        simple = issubclass(kind, SealcastError) and kind.__init__ is SealcastError.__init__
+        return (kind if simple else Rejected)(told.group(2), hint=told.group(3))
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    cause = next((line for line in lines if re.match(r"[\w.]*(Error|Exception)\b", line)), lines[0] if lines else "")
+    if "No space left on device" in cause:
+        return DiskFull("Spark has no space left for its checkpoint or its files", hint="free some space, then go on")
+    if _WORKER_GONE.search(text):
+        return Unavailable("one of Spark's Python processes has ended unexpectedly", hint=_KILLED)
+    return Unavailable(f"the pipeline failed: {cause[:500]}")
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Raises our own errors for Spark's."""
+    try:
+        yield
+    except PySparkException as failure:
+        raise explain(failure) from failure
+
+
+@contextmanager
+def living_jvm() -> Iterator[None]:
+    """Says what happened when the JVM is no longer there to answer."""
+    try:
+        yield
+    except (Py4JNetworkError, ConnectionError):
+        raise Unavailable("Spark's JVM has ended unexpectedly", hint=_KILLED) from None

@@ -1,0 +1,182 @@
+"""Steps that read a broker's frame log. How frames are admitted is the same for all; the piece is the protection's.
+
+    source    frames --authenticate--> claims        replay, in Spark's state, rules on them
+    kernel    rulings, frames again --admit, ...--> pieces (`FramesStep.make`)
+
+`MatchingStep` goes on as every broker does that sees what it matches: match, group, seal, deliver (broker/path.py). A
+protection gives it its own sealing.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
+
+import pyarrow as pa
+
+from sealcast.broker.authenticate import authenticate
+from sealcast.broker.columns import CLAIMS, piece_row
+from sealcast.broker.context import Context, Contexts, Gates, Sealing
+from sealcast.broker.frames import frames_of, pinned_rulings
+from sealcast.broker.gate import Gate, Rulings, bounds_of
+from sealcast.broker.history import History, RefusingPiece
+from sealcast.broker.path import handle_bounded, room
+from sealcast.broker.replay import SETTLING_US
+from sealcast.broker.rulings import claim_rows, gathered
+from sealcast.broker.tables import TableCache
+from sealcast.errors import Corrupt
+from sealcast.log.entry import slot_bits
+from sealcast.log.forwarded import BrokerTopic
+from sealcast.log.offsets import PinnedOffset
+from sealcast.primitives.secrets import Secret
+from sealcast.protections.steps import FRAMES, OpenStep, StepName, Task
+from sealcast.trust.handles import BrokerRealm
+from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.layout import FIRST_BROKER
+from sealcast.trust.realm.machine import RealmState, Topic
+from sealcast.wire import sealed
+from sealcast.wire.sealed import SealedPiece
+
+
+class FramesStep(OpenStep):
+    """A step that reads frames. It is pinned to a version of the registry."""
+
+    step = FRAMES
+    max_bytes = 64 << 20
+    #: Starting a task costs as much as handling that many bytes.
+    min_task_bytes = 512 << 10
+
+    @abstractmethod
+    def parse(self, data: bytes) -> RefusingPiece:
+        """A piece that this step made."""
+
+    @abstractmethod
+    def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
+        """In a worker: the pieces of frames that were ruled on, as rows of PIECES."""
+
+    @cached_property
+    def secrets(self) -> BrokerSecrets:
+        return self.realm.broker(self.name.broker)
+
+    @cached_property
+    def journal_key(self) -> Secret:
+        return self.secrets.journal_key(self.about.id)
+
+    @cached_property
+    def _gates(self) -> Gates:
+        return Gates(self.realm, self.name.topic, self.secrets)
+
+    def gate(self, version: int) -> Gate:
+        """For admission alone: no table is compiled for it."""
+        return self._gates.at(version)
+
+    @cached_property
+    def frames(self) -> BrokerTopic:
+        """The frame log. Publishers may not have been here yet: then it is made, empty."""
+        self.realm.frames(self.name.topic, self.name.broker).close()
+        return self.realm.frames(self.name.topic, self.name.broker, read_only=True)
+
+    def history(self) -> History:
+        """What the ledger says of replay."""
+        return History(self.ledger, self.pieces, self.frames, bounds_of(self.about), self.parse)
+
+    @property
+    def initial(self) -> PinnedOffset:
+        return PinnedOffset.initial(self.about.partitions)
+
+    def available(self) -> tuple[int, ...]:
+        return tuple(self.frames.partition(p).end() for p in range(self.frames.partitions))
+
+    def sizes(self, partition: int, first: int, end: int, most: int | None = None) -> list[int]:
+        return self.frames.partition(partition).sizes(first, end, most)
+
+    def version(self) -> int:
+        return self.realm.registry.version()
+
+    def settled(self, ends: tuple[int, ...], now_us: int) -> int:
+        settled = now_us - SETTLING_US
+        for number, end in enumerate(ends):
+            log = self.frames.partition(number)
+            if end < log.end():  # what waits was appended when its first frame was, or later
+                settled = min(settled, next(iter(log.read(end, end + 1))).time_us)
+        return settled
+
+    def turned(self, start: PinnedOffset, end: PinnedOffset) -> bool:
+        period = bounds_of(self.about).period_us
+        return start.settled_us // period != end.settled_us // period
+
+    def read(self, task: Task) -> Iterator[pa.RecordBatch]:
+        turned = task.turned
+        for span in task.spans:
+            about = {"again": int(task.again), "task": task.number, **span.batch_end.pinned}
+            rules = self.gate(span.batch_end.version)
+            for received in gathered(span.partition, self.frames.partition(span.partition).read(span.first, span.end)):
+                claims, refused = authenticate(received, rules)
+                yield pa.RecordBatch.from_pylist(list(claim_rows(claims, refused, about, turned)), schema=CLAIMS)
+                turned = False
+
+    def ends(self) -> tuple[int, ...]:
+        with self.realm.frames(self.name.topic, self.name.broker) as log:
+            return tuple(log.partition(number).end() for number in range(log.partitions))
+
+    def outdated(self, version: int) -> Corrupt:
+        return Corrupt(
+            f"{self.realm.registry.address} is at version {self.version()}, but the last batch was made under version "
+            f"{version}: its newest changes were lost, or an old copy was put back",
+            hint="restore the newest copy: subscriptions, rights or revocations are missing from this one",
+        )
+
+    def shortened(self, partition: int, done: int, end: int) -> Corrupt:
+        return Corrupt(
+            f"{self.paths.frames(partition)} has {end} frames, but the ledger has delivered {done}: "
+            "frames were removed, or an old copy was put back",
+            hint="restore the newest copy, or make a new topic: what is published here now would take the "
+            "places, and so the nonces, of other events",
+        )
+
+
+class MatchingStep(FramesStep):
+    """The one step of a broker that sees what it matches: from frames to sealed pieces."""
+
+    def parse(self, data: bytes) -> SealedPiece:
+        return sealed.parse(data)
+
+    @classmethod
+    def brokers(cls, realm: BrokerRealm, state: RealmState, topic: str, here: Sequence[str]) -> list[str]:
+        serving = state.serving(topic)
+        return [broker for broker in here if broker == FIRST_BROKER or broker in serving]
+
+    @abstractmethod
+    def sealing(self, state: RealmState, topic: Topic) -> Sealing:
+        """How events are sealed at this version."""
+
+    @cached_property
+    def _contexts(self) -> Contexts:
+        tables = TableCache(self.realm.paths.tables(self.name.topic, self.name.broker), self.name.broker)
+        return Contexts(self._gates, tables, self.sealing)
+
+    def at(self, version: int, time_us: int | None = None) -> Context:
+        """What a batch needs that is pinned to this version and time."""
+        return self._contexts.at(version, time_us)
+
+    def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
+        at = self.at(pinned["version"], pinned["time"])
+        for ruled in frames_of(rulings, self.frames, room(at.table)):
+            for piece in handle_bounded(ruled, at):
+                data = sealed.encode(piece)
+                at.sealing.made(piece, data)
+                # A key that is handed out concerns its receiver as much as an event does.
+                slots = slot_bits([*piece.slots.tolist(), *piece.handout_slot.tolist()])
+                yield piece_row(self.name.broker, piece, data, pinned, slots)
+
+
+def kernel(name: StepName) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """`FramesStep.make` as `mapInArrow` wants it, on all rulings of a task. What is captured is names."""
+
+    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        found = pinned_rulings(batches)
+        if found is not None:
+            yield from FramesStep.of(name).make(*found)
+
+    return run

@@ -1,0 +1,255 @@
+"""A step: what a broker runs on a span of its input. A protection lists its steps (`port.BrokerSide`); Spark runs them.
+
+    step              reads                                pins                         makes
+    `frames`          the broker's frame log               the registry's version       a piece for each run of frames
+    any other         records of ledgers of this topic     the version of its table     a piece for each run of records
+
+Every step has pieces and a ledger of its own, and the ledger is the truth: where a step goes on, and what was made.
+Spark pickles readers, writers and their options into plans. So a plan carries names only (`StepName`); keys, logs and
+ledgers are opened by the process that uses them, and kept by it (`OpenStep`).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import ClassVar, Final, Self
+
+import pyarrow as pa
+
+from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.log.ledger import Ledger
+from sealcast.log.offsets import PinnedOffset
+from sealcast.log.pieces import Pieces
+from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.protections import port
+from sealcast.trust.handles import BrokerRealm
+from sealcast.trust.layout import FIRST_BROKER, Layout, TopicPaths
+from sealcast.trust.realm.machine import RealmState, Topic
+
+#: The step that reads a broker's frame log: the first of every protection that has brokers.
+FRAMES: Final = "frames"
+#: A whole tree of brokers may be in one process.
+MAX_OPEN: Final = 1_024
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class StepName:
+    """A step of a topic at one of its brokers: all that a plan says of it."""
+
+    realm: str
+    topic: str
+    broker: str = FIRST_BROKER
+    step: str = FRAMES
+
+    @property
+    def reads_frames(self) -> bool:
+        return self.step == FRAMES
+
+    def open(self) -> OpenStep:
+        """The step in this process: opened on first use, kept for the next."""
+        return _open(self, here(self.realm))
+
+
+def names_from(options: Mapping[str, str]) -> tuple[StepName, ...]:
+    """The steps that a query runs, from the options of its source or sink: `realm`, `topic`, `step`, and `brokers` with
+    commas between them."""
+    realm, topic = (options.get(name) for name in ("realm", "topic"))
+    if not realm or not topic:
+        raise Misuse('name the realm\'s directory and the topic: .option("realm", ...).option("topic", ...)')
+    brokers = (options.get("brokers") or FIRST_BROKER).split(",")
+    return tuple(StepName(os.path.abspath(realm), topic, b, options.get("step") or FRAMES) for b in brokers)
+
+
+def here(realm: str) -> tuple[int, ...]:
+    """What handles on a realm are kept by: the process, because they do not survive a fork, and which realm it is,
+    because its directory may be made anew."""
+    mark = Layout(Path(realm)).mark
+    try:
+        made = mark.stat()
+    except OSError:
+        raise NotFound(f"{realm} is no realm (it has no {mark.name})") from None
+    return os.getpid(), made.st_ino, made.st_mtime_ns
+
+
+@lru_cache(MAX_OPEN)
+def _open(name: StepName, where: tuple[int, ...]) -> OpenStep:
+    about = _realm(name.realm, where).state().topic(name.topic)
+    for kind in port.broker_side(about.protection).steps:
+        if kind.step == name.step:
+            return kind(name)
+    raise Misuse(f"the protection of topic {name.topic!r}, {about.protection}, has no step {name.step!r}")
+
+
+@lru_cache(16)
+def _realm(directory: str, where: tuple[int, ...]) -> BrokerRealm:
+    return BrokerRealm(directory)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Frames or records [first, end) of one partition of a step's input."""
+
+    name: StepName
+    partition: int
+    first: int
+    end: int
+    #: Where the step's part of the batch ends, and what it is pinned to.
+    batch_end: PinnedOffset
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """What one task of a batch reads."""
+
+    number: int
+    spans: tuple[Span, ...]
+    #: The batch is in the ledger already: it is run for its replay state alone.
+    again: bool = False
+    #: With this batch a generation of replay windows ends; one task tells all buckets.
+    turned: bool = False
+
+
+class OpenStep(Unpicklable, ABC):
+    """A step with its broker's files: its input, pieces, ledger and journal key."""
+
+    #: Its name, the same for every broker of the topic.
+    step: ClassVar[str]
+    #: Of input that one micro-batch takes: what is redone after a crash, and how long others wait for a new filter.
+    max_bytes: ClassVar[int]
+    #: Less than this is not worth a task of its own.
+    min_task_bytes: ClassVar[int]
+
+    def __init__(self, name: StepName) -> None:
+        self.name = name
+        self.where = here(name.realm)
+        self.realm = _realm(name.realm, self.where)
+        self.about: Topic = self.realm.state().topic(name.topic)
+        self.pieces = Pieces(self.paths.pieces)
+
+    @classmethod
+    def of(cls, name: StepName) -> Self:
+        """The open step of that name, where it must be of this kind; Misuse where the topic's protection has others."""
+        step = name.open()
+        if not isinstance(step, cls):
+            raise Misuse(f"topic {name.topic!r} is protected by `{step.about.protection}`, which cannot do this")
+        return step
+
+    # --- who runs it ------------------------------------------------------------------------------
+
+    @classmethod
+    @abstractmethod
+    def brokers(cls, realm: BrokerRealm, state: RealmState, topic: str, here: Sequence[str]) -> list[str]:
+        """Those of the brokers here that run this step."""
+
+    @classmethod
+    def look(cls, names: Sequence[StepName]) -> None:
+        """Learns where these brokers' input comes from by now. Before a batch is planned."""
+
+    @classmethod
+    def turn(cls, names: Sequence[StepName]) -> int:
+        """Takes in what may change the version to pin (filters that were posted); how many changed something."""
+        return 0
+
+    # --- its files --------------------------------------------------------------------------------
+
+    @property
+    def paths(self) -> TopicPaths:
+        return self.realm.paths.topic(self.name.topic, self.name.broker)
+
+    def checkpoint(self, alone: bool) -> Path:
+        """Where Spark keeps its notes on the query that runs this step: for this broker alone, or for all that are
+        here."""
+        return self.paths.checkpoint
+
+    @property
+    @abstractmethod
+    def journal_key(self) -> Secret:
+        """For the ledger and for what Spark keeps for this step."""
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        return Ledger(self.paths.ledger, self.journal_key)
+
+    def committed(self) -> PinnedOffset:
+        """How far the ledger says that the step came."""
+        last = self.ledger.last_span()
+        return last.end if last is not None else self.initial
+
+    @property
+    @abstractmethod
+    def initial(self) -> PinnedOffset:
+        """Before the first batch."""
+
+    # --- its input --------------------------------------------------------------------------------
+
+    @abstractmethod
+    def available(self) -> tuple[int, ...]:
+        """How far the input goes, by partition."""
+
+    @abstractmethod
+    def sizes(self, partition: int, first: int, end: int, most: int | None = None) -> list[int]:
+        """Bytes of each frame or record there, as many as fit into `most`, but one at least."""
+
+    @abstractmethod
+    def version(self) -> int:
+        """What a batch that is planned now is pinned to."""
+
+    def awaits(self, at: PinnedOffset, available: tuple[int, ...]) -> bool:
+        """Whether there is anything to take after `at`."""
+        return any(end > done for end, done in zip_longest(available, at.partitions, fillvalue=0))
+
+    def settled(self, ends: tuple[int, ...], now_us: int) -> int:
+        """Everything after `ends` came at this time or later."""
+        return 0
+
+    def pinned(self, start: PinnedOffset, ends: tuple[int, ...], now_us: int) -> PinnedOffset:
+        """The offset where a batch ends. `now_us` was read before the input's ends were."""
+        # A partition that came since and has nothing yet is not of this batch: the ledger learns of it with a piece.
+        used = max((n for n, end in enumerate(ends, 1) if end), default=0)
+        settled = max(self.settled(ends, now_us), start.settled_us)
+        reached = ends[: max(used, len(start.partitions))]
+        return PinnedOffset(reached, self.version(), max(now_us, start.time_us), settled)
+
+    def turned(self, start: PinnedOffset, end: PinnedOffset) -> bool:
+        """Whether a generation of replay windows ends between the two."""
+        return False
+
+    @abstractmethod
+    def read(self, task: Task) -> Iterator[pa.RecordBatch]:
+        """In a worker: the rows of a task. CLAIMS where the step reads frames, else PIECES (broker/columns.py)."""
+
+    # --- a run ------------------------------------------------------------------------------------
+
+    def prepare(self) -> None:
+        """Before a run, for whoever runs the step alone: what crashes left is repaired or removed, what they cannot
+        have left is refused."""
+        committed = self.committed()
+        for number, (done, end) in enumerate(zip(committed.partitions, self.ends(), strict=False)):
+            if end < done:
+                raise self.shortened(number, done, end)
+        if self.version() < committed.version:
+            raise self.outdated(committed.version)
+        self.collect_garbage(time.time_ns() // 1000)
+
+    def ends(self) -> tuple[int, ...]:
+        """`available`, after what a crash left in the input was repaired."""
+        return self.available()
+
+    @abstractmethod
+    def shortened(self, partition: int, done: int, end: int) -> Corrupt:
+        """The ledger took more from a partition than it has."""
+
+    @abstractmethod
+    def outdated(self, version: int) -> Corrupt:
+        """The ledger's last batch was pinned to a version that does not exist yet."""
+
+    def collect_garbage(self, before_us: int, term: str | None = None) -> list[str]:
+        """Removes pieces that were staged by batches which never came to be."""
+        return self.ledger.collect(self.pieces, before_us, term)
