@@ -5,11 +5,12 @@
     │   ├── FilterRejected    a filter that cannot be parsed, typed or afforded (kind, at)
     │   ├── SchemaRejected    a schema that contradicts itself
     │   ├── EventRejected     an event off its schema (names the attribute)
-    │   ├── FrameRejected     bytes that are not a frame, or not an honest one (reason)
     │   ├── ParameterRejected a parameter of a topic's keys that cannot be (names the parameter)
-    │   ├── TokenRejected     a token that gives no right here and now (reason)
-    │   ├── CertificateRejected  a certificate that binds nothing here and now (reason)
-    │   ├── RevocationRejected   a revocation list that cannot follow the one at hand (reason)
+    │   ├── RejectedByCheck   did not pass one of several checks (reason); each kind of thing has its own, among them
+    │   │   ├── FrameRejected        bytes that are not a frame, or not an honest one
+    │   │   ├── TokenRejected        a token that gives no right here and now
+    │   │   ├── CertificateRejected  a certificate that binds nothing here and now
+    │   │   └── RevocationRejected   a revocation list that cannot follow the one at hand
     │   └── CannotOpen        a sealed event that these keys do not open, or that was altered
     │       └── KeyMissing        a key that it was sealed under is not at hand: it can be asked for
     ├── Misuse            the caller: the call made no sense; nothing was done
@@ -62,6 +63,18 @@ class Rejected(SealcastError):
     code = "rejected"
 
 
+class RejectedByCheck(Rejected):
+    """Input that did not pass one of several numbered checks; the reason says which."""
+
+    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        #: A word, stable for machines: rejections are counted by it.
+        self.reason = reason
+
+    def as_json(self) -> dict[str, object]:
+        return {**super().as_json(), "reason": str(self.reason)}
+
+
 class FilterRejected(Rejected):
     """A filter that cannot be parsed, typed against its schema, or afforded."""
 
@@ -97,18 +110,11 @@ class EventRejected(Rejected):
         return {**super().as_json(), "attribute": self.attribute}
 
 
-class FrameRejected(Rejected):
-    """Bytes that are no frame, or a frame that does not pass admission."""
+class FrameRejected(RejectedByCheck):
+    """Bytes that are no frame, or a frame that does not pass admission.
+    The reason is a word of `model.rejection.Reason`."""
 
     code = "frame"
-
-    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        #: A word of `sealcast.model.rejection.Reason`; rejections are counted by it.
-        self.reason = reason
-
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": self.reason}
 
 
 class ParameterRejected(Rejected):
@@ -125,46 +131,24 @@ class ParameterRejected(Rejected):
         return {**super().as_json(), "parameter": self.parameter}
 
 
-class TokenRejected(Rejected):
-    """A token that gives its bearer no right here and now."""
+class TokenRejected(RejectedByCheck):
+    """A token that gives its bearer no right here and now. The reason is a word of `trust.tokens.token.TokenReason`."""
 
     code = "token"
 
-    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        #: A word of `sealcast.trust.tokens.token.TokenReason`: which check it did not pass.
-        self.reason = reason
 
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": self.reason}
-
-
-class CertificateRejected(Rejected):
-    """A certificate that does not bind a name to its keys here and now."""
+class CertificateRejected(RejectedByCheck):
+    """A certificate that does not bind a name to its keys here and now.
+    The reason is a word of `trust.certificates.certificate.CertificateReason`."""
 
     code = "certificate"
 
-    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        #: A word of `sealcast.trust.certificates.certificate.CertificateReason`: which check it did not pass.
-        self.reason = reason
 
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": self.reason}
-
-
-class RevocationRejected(Rejected):
-    """A list of revoked certificates that is forged, or does not follow the one at hand."""
+class RevocationRejected(RejectedByCheck):
+    """A list of revoked certificates that is forged, or does not follow the one at hand.
+    The reason is a word of `trust.certificates.revocation.RevocationReason`."""
 
     code = "revocation"
-
-    def __init__(self, reason: str, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        #: A word of `sealcast.trust.certificates.revocation.RevocationReason`: which check it did not pass.
-        self.reason = reason
-
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": self.reason}
 
 
 class CannotOpen(Rejected):

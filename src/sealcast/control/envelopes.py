@@ -37,7 +37,7 @@ from typing import Any, Final, Protocol
 
 from sealcast.control import signed
 from sealcast.control.signed import SignedReason, SignedRejected
-from sealcast.errors import CannotOpen, FrameRejected, Misuse, Rejected
+from sealcast.errors import CannotOpen, FrameRejected, Misuse, RejectedByCheck
 from sealcast.primitives import hpke
 from sealcast.primitives.encoding import joined
 from sealcast.primitives.hpke import KemKey
@@ -95,17 +95,11 @@ class EnvelopeReason(StrEnum):
     ANSWER = "answer"
 
 
-class EnvelopeRejected(Rejected):
+class EnvelopeRejected(RejectedByCheck):
     """An envelope that does not pass; counted by its reason, never answered."""
 
     code = "envelope"
-
-    def __init__(self, reason: EnvelopeReason, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.reason = reason
-
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": str(self.reason)}
+    reason: EnvelopeReason
 
 
 class Verify(Protocol):

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from sealcast.errors import CertificateRejected, FrameRejected, Rejected
+from sealcast.errors import CertificateRejected, FrameRejected, RejectedByCheck
 from sealcast.primitives.p256 import SIGNATURE_BYTES, SigningKey, VerifyKey
 from sealcast.trust.certificates.certificate import Certificate
 from sealcast.wire import cbor
@@ -35,14 +35,11 @@ class SignedReason(StrEnum):
     SIGNATURE = "signature"
 
 
-class SignedRejected(Rejected):
+class SignedRejected(RejectedByCheck):
     """Something that is not signed by whom it says; whoever takes it in gives its own reason for it."""
 
     code = "signed"
-
-    def __init__(self, reason: SignedReason, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
+    reason: SignedReason
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,7 +36,7 @@ from sealcast.control import signed
 from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
 from sealcast.control.envelopes import Party, Verify
 from sealcast.control.signed import SignedReason, SignedRejected
-from sealcast.errors import FrameRejected, Misuse, Rejected, SchemaRejected
+from sealcast.errors import FrameRejected, Misuse, RejectedByCheck, SchemaRejected
 from sealcast.model.schema import Schema
 from sealcast.primitives.encoding import joined
 from sealcast.trust.certificates.certificate import Certificate, Role
@@ -98,17 +98,11 @@ class AdvertisementReason(StrEnum):
     QUOTA = "quota"
 
 
-class AdvertisementRejected(Rejected):
+class AdvertisementRejected(RejectedByCheck):
     """An advertisement that does not pass."""
 
     code = "advertisement"
-
-    def __init__(self, reason: AdvertisementReason, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.reason = reason
-
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": str(self.reason)}
+    reason: AdvertisementReason
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from sealcast.errors import CertificateRejected, FrameRejected, Rejected
+from sealcast.errors import CertificateRejected, FrameRejected, RejectedByCheck
 from sealcast.primitives import hpke
 from sealcast.primitives.sign import SIGNATURE_BYTES, SigningKey, VerifyKey
 from sealcast.trust.certificates import certificate as certificates
@@ -41,17 +41,11 @@ class LayerKeyReason(StrEnum):
     SIGNATURE = "signature"
 
 
-class LayerKeyRejected(Rejected):
+class LayerKeyRejected(RejectedByCheck):
     """An agreement key that its holder did not announce for this, or whose holder does not count any more."""
 
     code = "layer-key"
-
-    def __init__(self, reason: LayerKeyReason, message: str, *, hint: str | None = None) -> None:
-        super().__init__(message, hint=hint)
-        self.reason = reason
-
-    def as_json(self) -> dict[str, object]:
-        return {**super().as_json(), "reason": str(self.reason)}
+    reason: LayerKeyReason
 
 
 @dataclass(frozen=True, slots=True)
