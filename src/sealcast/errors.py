@@ -6,11 +6,12 @@
     │   ├── FilterRejected    a filter that cannot be parsed, typed or afforded (kind, at)
     │   ├── SchemaRejected    a schema that contradicts itself
     │   ├── EventRejected     an event off its schema (names the attribute)
-    │   ├── FrameRejected     bytes that are not a frame, or not an honest one (reason)
     │   ├── ParameterRejected a parameter of a topic's keys that cannot be (names the parameter)
-    │   ├── TokenRejected     a token that gives no right here and now (reason)
-    │   ├── CertificateRejected  a certificate that binds nothing here and now (reason)
-    │   ├── RevocationRejected   a revocation list that cannot follow the one at hand (reason)
+    │   ├── ReasonedRejection   did not pass one of several checks (reason); each kind of thing has its own, among them
+    │   │   ├── FrameRejected        bytes that are not a frame, or not an honest one
+    │   │   ├── TokenRejected        a token that gives no right here and now
+    │   │   ├── CertificateRejected  a certificate that binds nothing here and now
+    │   │   └── RevocationRejected   a revocation list that cannot follow the one at hand
     │   └── CannotOpen        a sealed event that these keys do not open, or that was altered
     │       └── KeyMissing        a key that it was sealed under is not at hand: it can be asked for
     ├── Misuse            the caller: the call made no sense; nothing was done

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from sealcast.control.center.proofs import MAX_MISSED
 from sealcast.control.center.rules import MAX_TOPICS_EACH
-from sealcast.control.center.standing import MAX_MISSED
 from sealcast.control.desk import MAX_SUBSCRIPTIONS_EACH
 from sealcast.trust.deployment import Realm
 from sealcast.trust.tokens.token import TokenReason

@@ -28,7 +28,6 @@ from sealcast.overlay.knowledge import (
     Propagate,
     Refuse,
     Source,
-    Tell,
 )
 from sealcast.overlay.memory import KnowledgeStore
 from sealcast.trust.certificates import certificate as certificates
@@ -81,8 +80,7 @@ def test_the_first_valid_token_teaches_and_ends_plain_subscriptions(token: Token
     message = Message(topic, b"frame", b"token")
     step = knowledge.take(known, message, "b1", token)
     assert step.knowledge.secure[topic] == Learnt(Source.TOKEN, "center")
-    assert step.effects == (Tell("alice", topic), Admit(message)) and not step.knowledge.plain
-    assert step.knowledge.notices_for("alice") == (topic,)
+    assert step.effects == (Admit(message),) and not step.knowledge.plain
     again = knowledge.take(step.knowledge, Message(topic, b""), None, None)
     assert again.effects == (Discard(topic),), "what came before the token would have been delivered to alice"
 
@@ -113,7 +111,7 @@ def test_without_a_token_on_a_secure_topic_the_sending_broker_is_told() -> None:
 def test_lists_and_errors_are_taken_from_brokers_only(broker: Certificate, entity: Certificate) -> None:
     known = knowledge.subscribe(Knowledge(), PLAIN, "alice").knowledge
     for step in (knowledge.learn_list(known, broker, [PLAIN]), knowledge.learn_error(known, broker, PLAIN)):
-        assert step.knowledge.is_secure(PLAIN) and step.effects == (Tell("alice", PLAIN),)
+        assert step.knowledge.is_secure(PLAIN) and step.knowledge.plain == {}
     with pytest.raises(Rejected, match="no broker"):
         knowledge.learn_list(known, entity, [PLAIN])
     with pytest.raises(Rejected, match="no broker"):
@@ -174,7 +172,7 @@ def test_what_was_learnt_survives_and_damage_is_noticed(tmp_path: Path) -> None:
     store.update(lambda known: knowledge.subscribe(known, PLAIN, "alice"))
     store.update(lambda known: knowledge.subscribe(known, OTHER, "alice"))
     store.update(lambda known: knowledge.learn(known, [PLAIN], Learnt(Source.TOKEN, "center")))
-    expected = Knowledge({PLAIN: Learnt(Source.TOKEN, "center")}, {OTHER: ("alice",)}, (("alice", PLAIN),))
+    expected = Knowledge({PLAIN: Learnt(Source.TOKEN, "center")}, {OTHER: ("alice",)})
     assert KnowledgeStore(tmp_path / "knowledge").read() == expected
     raw = bytearray(store.path.read_bytes())
     raw[3] ^= 1
@@ -220,8 +218,7 @@ def test_an_ignorant_broker_learns_from_the_error_of_a_knowing_one(realm: Realm,
         with pytest.raises(ServiceRefused) as caught:
             alice.ask_broker("ignorant", brokers.SUBSCRIBE, cbor.encode([topic]))
         assert caught.value.reason == "absent"
-        told = alice.ask_broker("ignorant", brokers.NOTICES, cbor.encode([]))
-        assert cbor.decode(told.message.body) == [[topic]]
+        assert topic not in node.known.plain, "the subscription without a token is gone"
         assert len(list(EmbeddedLog(node.plain_log(topic)).read(0))) == 1
 
 

@@ -260,9 +260,9 @@ def test_old_answers_are_let_go_and_their_ids_kept(tmp_path: Path, monkeypatch: 
         plane.post(service.topic, asked(ALICE, bytes([i]), topic))
         service.serve_once(WORLD.now)
     journal = service._journal
-    kept = [row[0] for row in journal._db.execute("SELECT length(reply) FROM answered WHERE reply IS NOT NULL")]
+    kept = [row[0] for row in journal.db._db.execute("SELECT length(reply) FROM answered WHERE reply IS NOT NULL")]
     assert journal.remembered() == 12 and sum(kept) <= 8_000 + 2_200
-    assert journal._db.execute("SELECT bytes FROM kept").fetchone() == (sum(kept),)
+    assert journal.db._db.execute("SELECT bytes FROM kept").fetchone() == (sum(kept),)
 
 
 def test_a_restart_remembers(tmp_path: Path) -> None:

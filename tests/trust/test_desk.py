@@ -11,7 +11,7 @@ from sealcast.control import desk as desks
 from sealcast.control import requests as ask
 from sealcast.control.at_hand import services_at_hand
 from sealcast.control.correspondence import Correspondent
-from sealcast.control.desk import DeskReason, Renew, Subscribe, Unsubscribe, desk_service
+from sealcast.control.desk import DeskReason, ListTopics, Renew, Subscribe, Topics, Unsubscribe, desk_service
 from sealcast.control.envelopes import Opened
 from sealcast.control.service import Answer, ServiceRefused
 from sealcast.control.wallet import Wallet
@@ -178,14 +178,19 @@ def test_a_broker_that_has_just_come_gets_the_list_of_secure_topics(
     world.realm.create_topic("third", SCHEMA)
     world.realm.add_broker("newcomer")
     path = world.realm.paths.broker_key_of("newcomer")
-    with Correspondent(
-        world.realm, BrokerSecrets.load(path).identity, at_hand=services_at_hand(world.realm)
-    ) as newcomer:
-        listed = ask.secure_topics(newcomer, "broker")
+
+    def listed(asker: Correspondent, after: str) -> Topics:
+        reply = asker.ask_broker("broker", desks.TOPICS, ListTopics(after).to_bytes())
+        return Topics.from_bytes(reply.message.body)
+
+    here = services_at_hand(world.realm)
+    with Correspondent(world.realm, BrokerSecrets.load(path).identity, at_hand=here) as newcomer:
+        first, rest = listed(newcomer, ""), listed(newcomer, "quotes")
     state = world.realm.state()
-    assert listed == {n: (state.topic(n).id, "center", 1) for n in ("others", "quotes", "third")}
+    assert (first.more, rest.more) == (True, False)
+    assert first.page + rest.page == tuple((n, state.topic(n).id, "center", 1) for n in ("others", "quotes", "third"))
     alice = world.asker("alice")
-    assert refusal(lambda: ask.secure_topics(alice, "broker")) == ("desk", str(DeskReason.ROLE))
+    assert refusal(lambda: listed(alice, "")) == ("desk", str(DeskReason.ROLE))
 
 
 def test_what_is_no_request_changes_nothing(world: World) -> None:

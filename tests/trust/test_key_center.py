@@ -12,10 +12,10 @@ import pytest
 from sealcast.control import envelopes
 from sealcast.control import requests as ask
 from sealcast.control.center import requests, rules
+from sealcast.control.center.proofs import MAX_MISSED, ProofRecords
 from sealcast.control.center.requests import Authorise, Challenge, Credentials, Proof, Register, Rotate, Wanted
 from sealcast.control.center.rules import CenterReason, CenterRejected
 from sealcast.control.center.service import KeyCenter
-from sealcast.control.center.standing import MAX_MISSED, Standings
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.discovery.embedded import verifier
 from sealcast.control.envelopes import EnvelopeReason, EnvelopeRejected, Message, Party, Recipient
@@ -553,7 +553,7 @@ def test_who_misses_three_gets_no_more_tokens_until_its_owner_says_so(world: Wor
     with refused(CenterReason.SUSPENDED):
         credentials(alice, "orders")
     # Also after the center was started anew.
-    store = Standings(world.realm.paths.root / "centers" / "center" / "standing.sqlite")
+    store = ProofRecords(world.realm.paths.root / "centers" / "center" / "standing.sqlite")
     assert store.get(world.realm.state().topic("orders").id, "alice").missed == MAX_MISSED
     store.close()
     ask.authorise(challenging, "center", "orders", "alice", BOTH)

@@ -20,6 +20,7 @@ from sealcast.control.envelopes import Opened, Recipient
 from sealcast.control.service import Service
 from sealcast.control.serving import AtHand
 from sealcast.control.topics import ControlPlane
+from sealcast.errors import Unavailable
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
@@ -115,3 +116,8 @@ class Correspondent(Unpicklable):
             known.start(self._realm.clock())
             self._services[whom] = known
         return known
+
+
+def strange(reply: Opened) -> Unavailable:
+    """For an answer whose body is not what its kind says."""
+    return Unavailable(f"{reply.sender.name!r} answers in a way that this release does not know")

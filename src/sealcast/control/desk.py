@@ -17,12 +17,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Annotated, Final
 
+from sealcast.control.bodies import MAX_NAME, MAX_NAMES, Body, Name, Names, binary, natural, rows, text, that
 from sealcast.control.budgets import Allowance
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
-from sealcast.control.envelopes import MAX_BODY_BYTES, Opened
+from sealcast.control.envelopes import Opened
 from sealcast.control.service import Answer, Service
 from sealcast.control.serving import AtHand, listening
 from sealcast.errors import FrameRejected, ReasonedRejection
@@ -46,19 +47,18 @@ from sealcast.trust.tokens import claims, gates
 from sealcast.trust.tokens.reasons import TokenReason, refused
 from sealcast.trust.tokens.token import VerifiedTokens
 from sealcast.wire import cbor
+from sealcast.wire.limits import MAX_EPOCH
 
 SUBSCRIBE: Final = "desk/subscribe"
 RENEW: Final = "desk/renew"
 UNSUBSCRIBE: Final = "desk/unsubscribe"
 TOPICS: Final = "desk/topics"
-DESK_KINDS: Final = frozenset({SUBSCRIBE, RENEW, UNSUBSCRIBE, TOPICS})
 DONE: Final = "desk/done"
 
 #: Live subscriptions that one entity can have on one topic by asking for them.
 MAX_SUBSCRIPTIONS_EACH: Final = 4_096
 #: Subscriptions named in one request, and topics in one answer.
-MAX_IDS: Final = 1_024
-MAX_NAME: Final = 64
+MAX_IDS: Final = MAX_NAMES
 #: A reader with little memory asks for keys again and again; who answers that has a budget of its own for it.
 ALLOWANCE: Final = Allowance(per_second=50, burst=500)
 
@@ -82,62 +82,63 @@ class DeskRejected(ReasonedRejection[DeskReason]):
 
 # --- requests -----------------------------------------------------------------------------------------
 
+FilterText = Annotated[str, that(lambda value: isinstance(value, str) and len(value) <= MAX_FILTER_CHARACTERS)]
+NameOrNone = Annotated[str, that(lambda value: isinstance(value, str) and len(value.encode()) <= MAX_NAME)]
+Flag = Annotated[bool, that(lambda value: isinstance(value, bool))]
+Token = Annotated[bytes, that(lambda value: isinstance(value, bytes))]
+
+
+_TOPICS: Final = rows(MAX_IDS, text(MAX_NAME), binary(16, 16), text(MAX_NAME), natural(MAX_EPOCH))
+
 
 @dataclass(frozen=True, slots=True)
-class Subscribe:
+class Subscribe(Body):
     """The id is the subscriber's choice, so that asking twice is asking once."""
 
-    topic: str
-    filter: str
-    id: str
-    token: bytes
-
-    def to_bytes(self) -> bytes:
-        return cbor.encode([self.topic, self.filter, self.id, self.token])
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Subscribe:
-        match _read(data):
-            case [str(topic), str(filter), str(id), bytes(token)] if _name(topic) and _name(id):
-                if len(filter) <= MAX_FILTER_CHARACTERS:
-                    return cls(topic, filter, id, token)
-        raise _no(DeskReason.FORM, f"the fields are not those of a {SUBSCRIBE} request")
+    KIND = SUBSCRIBE
+    topic: Name
+    filter: FilterText
+    id: Name
+    token: Token
 
 
 @dataclass(frozen=True, slots=True)
-class Renew:
+class Renew(Body):
     """A later token for subscriptions that one has."""
 
-    topic: str
-    ids: tuple[str, ...]
-    token: bytes
-
-    def to_bytes(self) -> bytes:
-        return cbor.encode([self.topic, list(self.ids), self.token])
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Renew:
-        match _read(data):
-            case [str(topic), list(ids), bytes(token)] if _name(topic) and _ids(ids):
-                return cls(topic, tuple(ids), token)
-        raise _no(DeskReason.FORM, f"the fields are not those of a {RENEW} request")
+    KIND = RENEW
+    MAX_ITEMS = MAX_IDS + 16
+    topic: Name
+    ids: Names
+    token: Token
 
 
 @dataclass(frozen=True, slots=True)
-class Unsubscribe:
+class Unsubscribe(Body):
     """The end of subscriptions that one has, all of them or none."""
 
-    ids: tuple[str, ...]
+    KIND = UNSUBSCRIBE
+    MAX_ITEMS = MAX_IDS + 16
+    ids: Names
 
-    def to_bytes(self) -> bytes:
-        return cbor.encode([list(self.ids)])
 
-    @classmethod
-    def from_bytes(cls, data: bytes) -> Unsubscribe:
-        match _read(data):
-            case [list(ids)] if _ids(ids):
-                return cls(tuple(ids))
-        raise _no(DeskReason.FORM, f"the fields are not those of a {UNSUBSCRIBE} request")
+@dataclass(frozen=True, slots=True)
+class ListTopics(Body):
+    """The secure topics, in pages: those after a name, or from the first."""
+
+    KIND = TOPICS
+    after: NameOrNone = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Topics(Body):
+    """A page of secure topics, each with its name, id, key center and epoch; and whether there are more."""
+
+    KIND = TOPICS
+    MAX_DEPTH = 3
+    MAX_ITEMS = 8 * MAX_IDS
+    page: Annotated[tuple[tuple[str, bytes, str, int], ...], _TOPICS]
+    more: Flag
 
 
 # --- rules --------------------------------------------------------------------------------------------
@@ -151,6 +152,11 @@ class Decision:
     changes: tuple[Change, ...] = ()
 
 
+_BODIES: Final[Mapping[str, type[Subscribe | Renew | Unsubscribe | ListTopics]]] = {
+    each.KIND: each for each in (Subscribe, Renew, Unsubscribe, ListTopics)
+}
+
+
 def decide(
     kind: str, body: bytes, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens
 ) -> Decision:
@@ -158,17 +164,19 @@ def decide(
     who = state.entities.get(sender.name)
     if who is None or who.revoked or (who.verify_key, who.kem_public) != (sender.verify_key, sender.kem_public):
         raise _no(DeskReason.SENDER, f"{sender.name!r} is not enrolled in this realm, with these keys")
-    match kind:
-        case "desk/subscribe":
-            return _subscribe(Subscribe.from_bytes(body), sender, state, now_us, tokens)
-        case "desk/renew":
-            return _renew(Renew.from_bytes(body), sender, state, now_us, tokens)
-        case "desk/unsubscribe":
-            return _unsubscribe(Unsubscribe.from_bytes(body), sender, state)
-        case "desk/topics":
-            return _topics(body, sender, state)
-        case _:
-            raise _no(DeskReason.FORM, f"a desk is not asked for {kind!r}")
+    try:
+        wanted = _BODIES[kind].from_bytes(body)
+    except FrameRejected as error:
+        raise _no(DeskReason.FORM, error.message) from None
+    match wanted:
+        case Subscribe():
+            return _subscribe(wanted, sender, state, now_us, tokens)
+        case Renew():
+            return _renew(wanted, sender, state, now_us, tokens)
+        case Unsubscribe():
+            return _unsubscribe(wanted, sender, state)
+        case ListTopics():
+            return _topics(wanted, sender, state)
 
 
 def _subscribe(
@@ -210,18 +218,14 @@ def _unsubscribe(wanted: Unsubscribe, sender: Certificate, state: RealmState) ->
     return Decision(_done(state.version + len(live)), tuple(map(RemoveSubscription, live)))
 
 
-def _topics(body: bytes, sender: Certificate, state: RealmState) -> Decision:
+def _topics(wanted: ListTopics, sender: Certificate, state: RealmState) -> Decision:
     """The secure topics, for a broker that has just come."""
     if Role.BROKER not in sender.roles:
         raise _no(DeskReason.ROLE, "the list of secure topics is for brokers")
-    match _read(body):
-        case [str(after)] if len(after.encode()) <= MAX_NAME:
-            names = sorted(name for name in state.topics if name > after)
-        case _:
-            raise _no(DeskReason.FORM, f"the fields are not those of a {TOPICS} request")
+    names = sorted(name for name in state.topics if name > wanted.after)
     page = (state.topic(name) for name in names[:MAX_IDS])
-    listed = [[topic.name, topic.id, topic.center, topic.epoch] for topic in page]
-    return Decision(Answer(TOPICS, cbor.encode([listed, len(names) > MAX_IDS])))
+    listed = tuple((topic.name, topic.id, topic.center, topic.epoch) for topic in page)
+    return Decision(Answer(TOPICS, Topics(listed, len(names) > MAX_IDS).to_bytes()))
 
 
 def _let_in(
@@ -270,7 +274,7 @@ class Desk(Unpicklable):
 
     @property
     def kinds(self) -> frozenset[str]:
-        return DESK_KINDS | frozenset(self._more)
+        return frozenset(_BODIES) | frozenset(self._more)
 
     def handle(self, request: Opened, now_us: int, /) -> Answer:
         message = request.message
@@ -316,24 +320,7 @@ def desks_at_hand(realm: OpenRealm, more: MoreOf | None = None) -> AtHand:
     return lambda what, name: desk_here(realm, name, more) if what is What.BROKER else None
 
 
-# --- reading ------------------------------------------------------------------------------------------
-
-
-def _read(data: bytes) -> object:
-    try:
-        return cbor.decode(data, max_bytes=MAX_BODY_BYTES, max_depth=2, max_items=MAX_IDS + 16)
-    except FrameRejected:
-        return None
-
-
-def _name(text: str) -> bool:
-    return 0 < len(text.encode()) <= MAX_NAME
-
-
-def _ids(ids: list[object]) -> bool:
-    return 0 < len(ids) <= MAX_IDS and len(set(map(str, ids))) == len(ids) and all(
-        isinstance(id, str) and _name(id) for id in ids
-    )  # fmt: skip
+# --- answers ---------------------------------------------------------------------------------------
 
 
 def _done(version: int) -> Answer:

@@ -10,21 +10,21 @@ import os
 from collections.abc import Iterable, Mapping
 
 from sealcast.control import desk
+from sealcast.control.bodies import number_in
 from sealcast.control.center import requests
 from sealcast.control.center.requests import Authorise, Deauthorise, Register, Rotate
-from sealcast.control.correspondence import Correspondent
+from sealcast.control.correspondence import Correspondent, strange
 from sealcast.control.desk import DeskReason, Renew, Subscribe, Unsubscribe
 from sealcast.control.envelopes import Opened
 from sealcast.control.service import ServiceRefused
 from sealcast.control.wallet import Wallet
-from sealcast.errors import FrameRejected, NotFound, Unavailable
+from sealcast.errors import FrameRejected, NotFound
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.layout import FIRST_CENTER
 from sealcast.trust.realm.changes import EVERYTHING, Access, Right
 from sealcast.trust.realm.state import RealmState
-from sealcast.wire import cbor
 
 # --- a topic's owner ----------------------------------------------------------------------------------
 
@@ -121,42 +121,8 @@ def serving_broker(state: RealmState, topic: str) -> str:
     raise NotFound(f"no broker serves topic {topic!r}", hint=f"let one: sealcast topic serve {topic} BROKER")
 
 
-# --- a broker -----------------------------------------------------------------------------------------
-
-
-def secure_topics(asker: Correspondent, broker: str) -> dict[str, tuple[bytes, str, int]]:
-    """The secure topics that a broker knows, for another broker: name -> (id, key center, epoch)."""
-    known: dict[str, tuple[bytes, str, int]] = {}
-    after, more = "", True
-    while more:
-        reply = asker.ask_broker(broker, desk.TOPICS, cbor.encode([after]))
-        match _read(reply):
-            case [list(page), bool(more)]:
-                for item in page:
-                    match item:
-                        case [str(name), bytes(id), str(center), int(epoch)] if name > after:
-                            known[name], after = (id, center, epoch), name
-                        case _:
-                            raise _strange(reply)
-                more = more and bool(page)
-            case _:
-                raise _strange(reply)
-    return known
-
-
 def _number(reply: Opened) -> int:
-    match _read(reply):
-        case [int(number)]:
-            return number
-    raise _strange(reply)
-
-
-def _read(reply: Opened) -> object:
     try:
-        return cbor.decode(reply.message.body, max_depth=3, max_items=8 * desk.MAX_IDS)
+        return number_in(reply.message.body, reply.message.kind)
     except FrameRejected:
-        return None
-
-
-def _strange(reply: Opened) -> Unavailable:
-    return Unavailable(f"{reply.sender.name!r} answers in a way that this release does not know")
+        raise strange(reply) from None

@@ -4,7 +4,6 @@
     plain/publish      [topic, body]                            -> plain/done []
     plain/subscribe    [topic]                                  -> plain/done []       or refused: it needs a token
     plain/unsubscribe  [topic]                                  -> plain/done []
-    plain/notices      []                                       -> plain/notices [[topic, ...]]
     desk/move          [topic's name], by a subscriber          -> desk/done [version]
 
 Over the control topics of the brokers' desks (`control.desk`), found through the discovery nodes; the rules are
@@ -18,11 +17,13 @@ A broker's revocation lists are its own, on stable storage: after a restart it f
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Annotated, Final, Self
 
-from sealcast.control.correspondence import Correspondent
-from sealcast.control.desk import DONE, TOPICS, More, desks_at_hand
+from sealcast.control.bodies import Body, Name, that
+from sealcast.control.correspondence import Correspondent, strange
+from sealcast.control.desk import DONE, TOPICS, ListTopics, More, Topics, desks_at_hand
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.embedded import RealmDiscovery, nodes
 from sealcast.control.envelopes import Opened
@@ -48,13 +49,48 @@ SECURE: Final = "peer/secure"
 PUBLISH: Final = "plain/publish"
 SUBSCRIBE: Final = "plain/subscribe"
 UNSUBSCRIBE: Final = "plain/unsubscribe"
-NOTICES: Final = "plain/notices"
 PLAIN_DONE: Final = "plain/done"
 MOVE: Final = "desk/move"
+Bytes = Annotated[bytes, that(lambda value: isinstance(value, bytes))]
 #: Of one plain topic at one broker.
 PLAIN_LOG_BYTES: Final = 64 << 20
 #: Pages of a list that is read from another broker.
 MAX_PAGES: Final = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Forwarded(Body):
+    """A message that another broker passes on."""
+
+    KIND = MESSAGE
+    topic: Bytes
+    body: Bytes
+    token: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PlainPublish(Body):
+    """Something to be published without a token."""
+
+    KIND = PUBLISH
+    topic: Bytes
+    body: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class PlainTopic(Body):
+    """A plain topic to be subscribed to, or to be left."""
+
+    KIND = SUBSCRIBE
+    topic: Bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Move(Body):
+    """A topic that a subscriber wants to be served on by this broker."""
+
+    KIND = MOVE
+    topic: Name
 
 
 class Node(Unpicklable):
@@ -98,12 +134,15 @@ class Node(Unpicklable):
         """Takes over the list of secure topics of the broker that it connects to; how many were news."""
         before, after = len(self.known.secure), ""
         for _ in range(MAX_PAGES):
-            reply = self._ask(through, TOPICS, cbor.encode([after]))
-            page, more, last = _page(reply)
-            self._learn_list(reply.sender, page)
-            if not more or not page:
+            reply = self._ask(through, TOPICS, ListTopics(after).to_bytes())
+            try:
+                found = Topics.from_bytes(reply.message.body)
+            except FrameRejected:
+                raise strange(reply) from None
+            self._learn_list(reply.sender, [id for _, id, _, _ in found.page])
+            if not found.more or not found.page:
                 break
-            after = last
+            after = found.page[-1][0]
         return len(self.known.secure) - before
 
     def publish(self, message: Message) -> tuple[Effect, ...]:
@@ -119,52 +158,36 @@ class Node(Unpicklable):
             PUBLISH: self._publish,
             SUBSCRIBE: lambda request, now: self._plain(request, knowledge.subscribe),
             UNSUBSCRIBE: lambda request, now: self._plain(request, knowledge.unsubscribe),
-            NOTICES: self._notices,
             MOVE: self._move,
         }
 
     def _message(self, request: Opened, now_us: int) -> Answer:
         if Role.BROKER not in request.sender.roles:
             raise Rejected(f"{request.sender.name!r} is no broker", hint="entities publish: plain/publish")
-        match _read(request):
-            case [bytes(topic), bytes(body), bytes(token)]:
-                effects = self._take(Message(topic, body, token), request.sender.name)
-            case _:
-                raise Rejected(f"the fields are not those of {MESSAGE}")
+        sent = Forwarded.from_bytes(request.message.body)
+        effects = self._take(Message(sent.topic, sent.body, sent.token), request.sender.name)
         told = next((effect for effect in effects if isinstance(effect, Refuse)), None)
         return Answer(TAKEN, cbor.encode([])) if told is None else Answer(SECURE, cbor.encode([told.topic]))
 
     def _publish(self, request: Opened, now_us: int) -> Answer:
-        match _read(request):
-            case [bytes(topic), bytes(body)]:
-                effects = self.publish(Message(topic, body))
-            case _:
-                raise Rejected(f"the fields are not those of {PUBLISH}")
-        if any(isinstance(effect, knowledge.Discard) for effect in effects):
+        wanted = PlainPublish.from_bytes(request.message.body)
+        if any(isinstance(effect, knowledge.Discard) for effect in self.publish(Message(wanted.topic, wanted.body))):
             raise Rejected("this topic is secure: what has no token is discarded", hint="publish it with a token")
         return Answer(PLAIN_DONE, cbor.encode([]))
 
     def _plain(self, request: Opened, rule: Callable[[Knowledge, bytes, str], knowledge.Step]) -> Answer:
-        match _read(request):
-            case [bytes(topic)]:
-                self.store.update(lambda known: rule(known, topic, request.sender.name))
-                return Answer(PLAIN_DONE, cbor.encode([]))
-            case _:
-                raise Rejected(f"the fields are not those of {request.message.kind}")
-
-    def _notices(self, request: Opened, now_us: int) -> Answer:
-        return Answer(NOTICES, cbor.encode([list(self.known.notices_for(request.sender.name))]))
+        topic = PlainTopic.from_bytes(request.message.body).topic
+        self.store.update(lambda known: rule(known, topic, request.sender.name))
+        return Answer(PLAIN_DONE, cbor.encode([]))
 
     def _move(self, request: Opened, now_us: int) -> Answer:
         """A subscriber comes to this broker, by its own signed word."""
-        match _read(request):
-            case [str(topic)] if topic in self._realm.state().topics:
-                state = self._realm.state()
-                if state.home_of(topic, request.sender.name) != self.name:
-                    state = moves.move(self._realm, topic, request.sender.name, self.name)
-                return Answer(DONE, cbor.encode([state.version]))
-            case _:
-                raise Rejected(f"the fields are not those of {MOVE}, or there is no such topic")
+        topic, state = Move.from_bytes(request.message.body).topic, self._realm.state()
+        if topic not in state.topics:
+            raise Rejected(f"there is no topic {topic!r}")
+        if state.home_of(topic, request.sender.name) != self.name:
+            state = moves.move(self._realm, topic, request.sender.name, self.name)
+        return Answer(DONE, cbor.encode([state.version]))
 
     # --- inside -------------------------------------------------------------------------------------
 
@@ -202,7 +225,7 @@ class Node(Unpicklable):
 
     def _propagate(self, message: Message) -> None:
         """To every other broker. One that is away misses it: nobody promised anything of plain topics."""
-        body = cbor.encode([message.topic, message.body, message.token])
+        body = Forwarded(message.topic, message.body, message.token).to_bytes()
         for peer in self.peers():
             try:
                 reply = self._ask(peer, MESSAGE, body)
@@ -242,22 +265,3 @@ class Node(Unpicklable):
 def requests_of(realm: BrokerRealm, broker: str) -> More:
     """What a broker of that name is asked by other brokers and on plain topics: for its desk."""
     return Node(realm, broker).more()
-
-
-def _read(request: Opened) -> object:
-    try:
-        return cbor.decode(request.message.body, max_depth=1, max_items=8)
-    except FrameRejected:
-        return None
-
-
-def _page(reply: Opened) -> tuple[list[bytes], bool, str]:
-    try:
-        match cbor.decode(reply.message.body, max_depth=4, max_items=16_384):
-            case [list(listed), bool(more)]:
-                ids = [topic[1] for topic in listed]
-                if all(isinstance(id, bytes) for id in ids):
-                    return ids, more, str(listed[-1][0]) if listed else ""
-    except (FrameRejected, TypeError, IndexError, KeyError):
-        pass
-    raise Unavailable(f"broker {reply.sender.name!r} lists topics in a way that this release does not know")

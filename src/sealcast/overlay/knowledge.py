@@ -16,7 +16,8 @@ those whom the authority certified as brokers, and only so many from each.
     message without a token          on a secure topic: discarded, and a broker that sent it is told;
                                      on any other: delivered to the plain subscriptions, and propagated by its origin
     subscription without a token     on a secure topic: refused; on any other: kept, until the topic turns out to be
-                                     secure. Then it is removed, its owner is told, and it gets nothing more
+                                     secure. Then it is removed and gets nothing more; whoever asks for it again is
+                                     told that the topic needs a token
 
 Every rule takes what is known and returns what is known then, and what is to be done (`Step`).
 """
@@ -40,8 +41,6 @@ MAX_CLAIMS_EACH: Final = 65_536
 #: Plain subscriptions of one topic, and of all.
 MAX_PLAIN_EACH: Final = 4_096
 MAX_PLAIN: Final = 65_536
-#: Removed subscriptions that are remembered until their owners have heard of it.
-MAX_NOTICES: Final = 65_536
 
 
 class Source(StrEnum):
@@ -110,15 +109,7 @@ class Discard:
     topic: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class Tell:
-    """Tell a subscriber that its subscription without a token was removed."""
-
-    subscriber: str
-    topic: bytes
-
-
-Effect = Admit | Deliver | Propagate | Refuse | Discard | Tell
+Effect = Admit | Deliver | Propagate | Refuse | Discard
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,14 +119,9 @@ class Knowledge:
     secure: Mapping[bytes, Learnt] = field(default_factory=dict)
     #: Subscriptions without a token, by topic, in the order in which they came.
     plain: Mapping[bytes, tuple[str, ...]] = field(default_factory=dict)
-    #: Subscriptions that were removed: (subscriber, topic), the oldest first.
-    notices: tuple[tuple[str, bytes], ...] = ()
 
     def is_secure(self, topic: bytes) -> bool:
         return topic in self.secure
-
-    def notices_for(self, subscriber: str) -> tuple[bytes, ...]:
-        return tuple(topic for name, topic in self.notices if name == subscriber)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,13 +140,8 @@ def learn(known: Knowledge, topics: Iterable[bytes], how: Learnt) -> Step:
     fresh = [topic for topic in dict.fromkeys(topics) if topic not in known.secure]
     if not fresh:
         return Step(known)
-    removed = [(name, topic) for topic in fresh for name in known.plain.get(topic, ())]
-    after = Knowledge(
-        {**known.secure, **dict.fromkeys(fresh, how)},
-        {topic: names for topic, names in known.plain.items() if topic not in fresh},
-        (*known.notices, *removed)[-MAX_NOTICES:],
-    )
-    return Step(after, tuple(Tell(name, topic) for name, topic in removed))
+    plain = {topic: names for topic, names in known.plain.items() if topic not in fresh}
+    return Step(Knowledge({**known.secure, **dict.fromkeys(fresh, how)}, plain))
 
 
 def learn_list(known: Knowledge, sender: Certificate, topics: Iterable[bytes]) -> Step:

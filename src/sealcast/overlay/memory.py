@@ -65,17 +65,16 @@ def _encode(known: Knowledge) -> list[object]:
         FORMAT,
         [[topic, str(how.source), how.by] for topic, how in known.secure.items()],
         [[topic, list(names)] for topic, names in known.plain.items()],
-        [[name, topic] for name, topic in known.notices],
+        [],
     ]
 
 
 def _decode(body: object) -> Knowledge:
     match body:
-        case [1, list(secure), list(plain), list(notices)]:
+        case [1, list(secure), list(plain), list()]:
             return Knowledge(
                 {topic: Learnt(Source(source), by) for topic, source, by in secure},
                 {topic: tuple(names) for topic, names in plain},
-                tuple((name, topic) for name, topic in notices),
             )
         case _:
             raise ValueError(FORMAT)

@@ -1,9 +1,12 @@
-"""A realm as one handle: everything a command or a client takes, and what its administrator does.
+"""`Realm`: a realm as one handle, with everything that its administrator does.
 
-Opening a realm reads public things only. What an administrator does (enrol, create, grant, subscribe) also needs the
-secrets of the authority and of key centers, because whoever is enrolled gets a certificate, and whoever gets a right
-gets the keys that go with it, in the same transaction; they are read when that happens and not before, so a client can
-hold this handle on a machine that has no secrets at all.
+The handle reaches all that brokers and entities reach (`trust.handles`), and the authority and the key centers. Each
+act is a function in `trust.admin`; the table below gives it its name on the handle. Whoever is enrolled gets a
+certificate, and whoever gets a right gets the keys that go with it, in the same transaction. The secrets that this
+needs are read when an act needs them and not before, so that opening a realm reads public things only.
+
+Only administrators' tools, tests and the laboratory import this module: a broker's code holds a `BrokerRealm`, a
+client's an `EntityRealm`.
 """
 
 from __future__ import annotations
@@ -12,15 +15,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Self
 
-from sealcast.trust.admin import founding
-from sealcast.trust.admin.authorities import AuthorityAdministration
-from sealcast.trust.admin.maintenance import Maintenance
+from sealcast.trust.admin import authorities, entities, founding, maintenance, overlays, subscriptions, topics
+from sealcast.trust.admin.handle import Handle
 from sealcast.trust.admin.topics import BOTH as BOTH
 from sealcast.trust.registry import now_us as now_us
 
 
-class Realm(AuthorityAdministration, Maintenance):
-    """One deployment: its registry, its topics, and where its files lie."""
+class Realm(Handle):
+    """One deployment: its registry, its topics, where its files lie, and what is done about them."""
 
     @classmethod
     def create(
@@ -31,8 +33,48 @@ class Realm(AuthorityAdministration, Maintenance):
         registry: str | None = None,
         clock: Callable[[], int] = now_us,
     ) -> Self:
-        """A new realm in a directory that is empty or does not exist yet; its registry there too, or at a URL.
+        """Makes a realm in a directory that is empty or does not exist yet, with its registry there or at a URL.
 
         With it come its authority, a key center, a broker and two discovery nodes.
         """
         return cls(founding.found(directory, name, registry, clock), clock=clock)
+
+    # --- who is here
+    enrol = entities.enrol
+    enrol_many = entities.enrol_many
+    add_broker = entities.add_broker
+    add_center = entities.add_center
+    add_discovery_node = entities.add_discovery_node
+    renew = entities.renew
+    renew_due = entities.renew_due
+    revoke_entity = entities.revoke_entity
+    revoke_entities = entities.revoke_entities
+    succeed_authority = authorities.succeed_authority
+    replace_authority = authorities.replace_authority
+
+    # --- topics, their keys, and who may use them
+    create_topic = topics.create_topic
+    serve = topics.serve
+    rotate = topics.rotate
+    rotate_many = topics.rotate_many
+    rotate_due = topics.rotate_due
+    grant = topics.grant
+    revoke = topics.revoke
+
+    # --- brokers of topics with an overlay
+    place_node = overlays.place_node
+    remove_node = overlays.remove_node
+    announce_layer_keys = overlays.announce_layer_keys
+    forget_layer_keys = overlays.forget_layer_keys
+    mend_overlays = overlays.mend_overlays
+
+    # --- subscriptions and tokens
+    subscribe = subscriptions.subscribe
+    subscribe_many = subscriptions.subscribe_many
+    renew_subscriptions = subscriptions.renew_subscriptions
+    unsubscribe = subscriptions.unsubscribe
+    token = subscriptions.token
+    remarks = subscriptions.remarks
+
+    # --- what falls due by itself
+    maintain = maintenance.maintain

@@ -1,7 +1,7 @@
 """Key centers: who may use which topic, and the keys and tokens that go with it (paper 004, sections 4.2 to 4.5).
 
 requests.py   what a center is asked and what it answers, as bytes that have one reading
-standing.py   challenges: whether an entity has lately proven that its keys are in its own hands
+proofs.py     challenges: whether an entity has lately proven that its keys are in its own hands
 rules.py      the numbered checks: a proven request, a state, the center's secrets and a time -> changes and an answer
 service.py    the center itself: decides in transactions of the registry, listens on a control topic
 

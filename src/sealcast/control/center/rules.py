@@ -28,9 +28,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Final
+from typing import Final, TypeVar
 
+from sealcast.control.bodies import Body
 from sealcast.control.center import requests
+from sealcast.control.center.proofs import NOTHING_KNOWN, ProofRecord
 from sealcast.control.center.requests import (
     Authorise,
     Challenge,
@@ -41,16 +43,8 @@ from sealcast.control.center.requests import (
     Rotate,
     Wanted,
 )
-from sealcast.control.center.standing import NOTHING_KNOWN, Standing
 from sealcast.control.service import Answer
-from sealcast.errors import (
-    FilterRejected,
-    FrameRejected,
-    Misuse,
-    ParameterRejected,
-    ReasonedRejection,
-    SchemaRejected,
-)
+from sealcast.errors import FilterRejected, FrameRejected, Misuse, ParameterRejected, ReasonedRejection, SchemaRejected
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.certificates.certificate import Certificate
@@ -102,7 +96,7 @@ class Known:
 
     topic: bytes
     entity: str
-    standing: Standing
+    record: ProofRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +108,15 @@ class Decision:
     known: Known | None = None
 
 
-StandingOf = Callable[[bytes, str], Standing]
+RecordOf = Callable[[bytes, str], ProofRecord]
+#: What is decided about a body from an entity, on a state and at a time.
+Rule = Callable[[bytes, Entity, RealmState, int], Decision]
+B = TypeVar("B", bound=Body)
+
+
+def _rule(body: type[B], decide: Callable[[B, Entity, RealmState, int], Decision]) -> tuple[str, Rule]:
+    """A kind of request, and its rule on bodies as they came."""
+    return body.KIND, lambda data, who, state, now_us: decide(body.from_bytes(data), who, state, now_us)
 
 
 class OwnIssuer(Issuer):
@@ -134,9 +136,19 @@ class OwnIssuer(Issuer):
 class Rules(Unpicklable):
     """One center's rules: its secrets, and what it knows of who was challenged."""
 
-    def __init__(self, secrets: CenterSecrets, realm: bytes, standing: StandingOf) -> None:
-        self._secrets, self._realm, self._standing = secrets, realm, standing
+    def __init__(self, secrets: CenterSecrets, realm: bytes, record: RecordOf) -> None:
+        self._secrets, self._realm, self._proofs = secrets, realm, record
         self._issuer = OwnIssuer(secrets)
+        self._rules: Mapping[str, Rule] = dict(
+            [
+                _rule(Register, self._register),
+                _rule(Authorise, self._authorise),
+                _rule(Deauthorise, self._deauthorise),
+                _rule(Rotate, self._rotate),
+                _rule(Wanted, self._credentials),
+                _rule(Proof, self._prove),
+            ]
+        )
 
     @property
     def name(self) -> str:
@@ -153,21 +165,10 @@ class Rules(Unpicklable):
 
     def _decide(self, kind: str, body: bytes, sender: Certificate, state: RealmState, now_us: int) -> Decision:
         who = _enrolled(state, sender)
-        match kind:
-            case requests.REGISTER:
-                return self._register(Register.from_bytes(body), who, state, now_us)
-            case requests.AUTHORISE:
-                return self._authorise(Authorise.from_bytes(body), who, state, now_us)
-            case requests.DEAUTHORISE:
-                return self._deauthorise(Deauthorise.from_bytes(body), who, state, now_us)
-            case requests.ROTATE:
-                return self._rotate(Rotate.from_bytes(body), who, state, now_us)
-            case requests.CREDENTIALS:
-                return self._credentials(Wanted.from_bytes(body), who, state, now_us)
-            case requests.PROVE:
-                return self._prove(Proof.from_bytes(body), who, state, now_us)
-            case _:
-                raise _no(CenterReason.FORM, f"a key center is not asked for {kind!r}")
+        rule = self._rules.get(kind)
+        if rule is None:
+            raise _no(CenterReason.FORM, f"a key center is not asked for {kind!r}")
+        return rule(body, who, state, now_us)
 
     # --- the owner's -----------------------------------------------------------------------------
 
@@ -217,7 +218,7 @@ class Rules(Unpicklable):
         grant = Grant(wanted.topic, wanted.entity, rights, wanted.not_before_us, wanted.until_us, normal)
         after = apply(state, grant)
         # Whoever decides anew about an entity takes back what its silence had cost it.
-        missed = self._standing(about.id, wanted.entity).missed
+        missed = self._proofs(about.id, wanted.entity).missed
         known = Known(about.id, wanted.entity, NOTHING_KNOWN) if missed else None
         keys = self._issuer.missing_pair_keys(after, wanted.topic, [wanted.entity])
         if state.terms_of(wanted.topic, wanted.entity) == after.terms_of(wanted.topic, wanted.entity):
@@ -262,9 +263,9 @@ class Rules(Unpicklable):
                 return True
             subscription = state.subscription(change.ids[0])
             about = state.topic(subscription.topic)
-            standing = self._standing(about.id, subscription.subscriber)
+            record = self._proofs(about.id, subscription.subscriber)
             every = about.parameters.challenge_every_s
-            return not every or not (standing.suspended or standing.due(every, now_us))
+            return not every or not (record.suspended or record.due(every, now_us))
 
         return [change for change in changes if fine(change)]
 
@@ -292,17 +293,17 @@ class Rules(Unpicklable):
     def _credentials(self, wanted: Wanted, who: Entity, state: RealmState, now_us: int) -> Decision:
         about = self._authorised(wanted, who, state, now_us)
         every = about.parameters.challenge_every_s
-        standing = self._standing(about.id, who.name)
+        record = self._proofs(about.id, who.name)
         if every:
             # (11)
-            if standing.suspended:
+            if record.suspended:
                 raise _no(
                     CenterReason.SUSPENDED,
-                    f"{who.name!r} has missed {standing.missed} challenges on topic {about.name!r}",
+                    f"{who.name!r} has missed {record.missed} challenges on topic {about.name!r}",
                     "its owner authorises it anew, once it knows that the keys are in the right hands",
                 )
-            if standing.due(every, now_us):
-                return self._challenge(about, who.name, standing, now_us)
+            if record.due(every, now_us):
+                return self._challenge(about, who.name, record, now_us)
         keys = dict(_pair_keys(state, about, who.name))
         changes = self._issuer.missing_pair_keys(state, about.name, [who.name])
         keys |= {change.epoch: change.sealed for change in changes}
@@ -331,10 +332,10 @@ class Rules(Unpicklable):
             )
         return about
 
-    def _challenge(self, about: Topic, entity: str, standing: Standing, now_us: int) -> Decision:
+    def _challenge(self, about: Topic, entity: str, record: ProofRecord, now_us: int) -> Decision:
         within = about.parameters.challenge_within_s
-        after = standing.challenge(os.urandom(requests.NONCE_BYTES), within, now_us)
-        known = None if after == standing else Known(about.id, entity, after)
+        after = record.challenge(os.urandom(requests.NONCE_BYTES), within, now_us)
+        known = None if after == record else Known(about.id, entity, after)
         if after.suspended:
             refusal = _no(CenterReason.SUSPENDED, f"{entity!r} has missed {after.missed} challenges in a row")
             return Decision(refusal, known=known)
@@ -345,21 +346,21 @@ class Rules(Unpicklable):
         if not any(state.may(right, proof.topic, who.name) for right in Right):
             raise _no(CenterReason.RIGHT, f"there is no topic {proof.topic!r} that {who.name!r} may use")
         about = self._mine(state.topic(proof.topic))
-        standing = self._standing(about.id, who.name)
-        if standing.proved == proof.nonce:
+        record = self._proofs(about.id, who.name)
+        if record.proved == proof.nonce:
             return Decision(_done(state.version))
         # (12)
-        if not standing.nonce or standing.nonce != proof.nonce:
+        if not record.nonce or record.nonce != proof.nonce:
             raise _no(CenterReason.CHALLENGE, "no such challenge is open", "ask for a token: it comes with another")
         # (13)
-        failed = Known(about.id, who.name, standing.failed())
-        if now_us > standing.before_us:
+        failed = Known(about.id, who.name, record.failed())
+        if now_us > record.before_us:
             return Decision(_no(CenterReason.LATE, "the challenge was answered too late", "ask again"), known=failed)
         # (14)
         signed = requests.challenged(self._realm, self.name, about.name, proof.nonce)
         if not VerifyKey(who.verify_key).verify(signed, proof.signature):
             return Decision(_no(CenterReason.PROOF, f"{who.name!r} did not sign this challenge"), known=failed)
-        return Decision(_done(state.version), known=Known(about.id, who.name, standing.answered(now_us)))
+        return Decision(_done(state.version), known=Known(about.id, who.name, record.answered(now_us)))
 
 
 def _enrolled(state: RealmState, sender: Certificate) -> Entity:

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from sealcast.control.center.proofs import ProofRecords
 from sealcast.control.center.requests import CENTER_KINDS
 from sealcast.control.center.rules import Decision, Rules
-from sealcast.control.center.standing import Standings
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.envelopes import Opened
@@ -35,8 +35,8 @@ class KeyCenter(Unpicklable):
 
     def __init__(self, realm: OpenRealm, secrets: CenterSecrets) -> None:
         self._realm = realm
-        self._standings = Standings(realm.paths.root / "centers" / secrets.name / "standing.sqlite")
-        self._rules = Rules(secrets, realm.id, self._standings.get)
+        self._proofs = ProofRecords(realm.paths.root / "centers" / secrets.name / "standing.sqlite")
+        self._rules = Rules(secrets, realm.id, self._proofs.get)
 
     @property
     def kinds(self) -> frozenset[str]:
@@ -52,7 +52,7 @@ class KeyCenter(Unpicklable):
         if decision.changes:
             decision = self._transact(decide)
         if decision.known is not None:
-            self._standings.put(decision.known.topic, decision.known.entity, decision.known.standing)
+            self._proofs.put(decision.known.topic, decision.known.entity, decision.known.record)
         if isinstance(decision.answer, Rejected):
             raise decision.answer
         return decision.answer
@@ -83,7 +83,7 @@ class KeyCenter(Unpicklable):
         return due
 
     def close(self) -> None:
-        self._standings.close()
+        self._proofs.close()
 
 
 def center_service(

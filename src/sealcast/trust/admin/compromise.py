@@ -9,8 +9,8 @@ A reader of the registry sees the realm before, or the realm after.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from sealcast.trust.admin import entities, overlays
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.certificates.authority import Authority
 from sealcast.trust.certificates.lists import Cause
@@ -22,9 +22,6 @@ from sealcast.trust.realm.changes import Change, PublishPairKey, RemoveSubscript
 from sealcast.trust.realm.compromise import Plan
 from sealcast.trust.realm.machine import Fold, RealmState
 from sealcast.trust.realm.topics import Topic
-
-if TYPE_CHECKING:
-    from sealcast.trust.deployment import Realm
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +42,7 @@ class Response:
     brokers: dict[str, int]
 
 
-def respond(realm: Realm, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, center: str | None = None) -> Response:
+def respond(realm: Handle, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, center: str | None = None) -> Response:
     """All of it, or nothing. Done before, it does nothing more."""
     ensure_center(realm, name, center)
     authority, issuer, now = realm.authority(), realm.issuer(), realm.clock()
@@ -60,8 +57,8 @@ def respond(realm: Realm, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, cen
     after = realm.registry.transact(decide)
     authority.lists.accept(after.revocations(authority.lists.view.number))
     # A broker of a layered topic leaves a gap, and a new epoch asks for new keys: upkeep would see to both, later.
-    realm.mend_overlays()
-    realm.announce_layer_keys()
+    overlays.mend_overlays(realm)
+    overlays.announce_layer_keys(realm)
     return Response(
         plan=planned[0],
         version=after.version,
@@ -73,7 +70,7 @@ def respond(realm: Realm, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, cen
     )
 
 
-def spread(realm: Realm, state: RealmState) -> dict[str, int]:
+def spread(realm: Handle, state: RealmState) -> dict[str, int]:
     """Brings every broker's own copy of the revocation lists up to date. Entities see it when they next look: clients
     go by the newest registry whenever they publish or read."""
     return {broker.name: realm.revocations(broker.name).view.number for broker in state.holders(Role.BROKER)}
@@ -85,7 +82,7 @@ def center_keys(directory: str, topic: Topic) -> TopicKeys:
 
 
 def _changes(
-    realm: Realm, state: RealmState, plan: Plan, authority: Authority, issuer: Issuer, cause: Cause, now: int
+    realm: Handle, state: RealmState, plan: Plan, authority: Authority, issuer: Issuer, cause: Cause, now: int
 ) -> list[Change]:
     made: list[Change] = []
     fold = Fold(state)
@@ -96,7 +93,7 @@ def _changes(
             made.append(change)
 
     if plan.revoke:
-        add(*realm.revocation(state, authority, [plan.entity], cause, now))
+        add(*entities.revocation(realm, state, authority, [plan.entity], cause, now))
         if not state.entity(plan.entity).revoked:
             add(RevokeEntity(plan.entity))
     add(*(RemoveSubscription(id) for id in plan.subscriptions))
@@ -105,10 +102,10 @@ def _changes(
     return made
 
 
-def ensure_center(realm: Realm, name: str, center: str | None) -> None:
+def ensure_center(realm: Handle, name: str, center: str | None) -> None:
     """Another key center, when the only one is compromised. One that is made and then not needed does no harm."""
     state = realm.state()
     centers = [each.name for each in state.holders(Role.KEY_CENTER)]
     manages = any(found.topic.center == name for found in state.topics.values())
     if center is None and manages and centers in ([name], []):
-        realm.add_center(next(new for n in range(2, 1_000) if (new := f"{name}-{n}") not in state.entities))
+        entities.add_center(realm, next(new for n in range(2, 1_000) if (new := f"{name}-{n}") not in state.entities))

@@ -12,13 +12,14 @@ from sealcast.errors import Misuse
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates.authority import LIFETIME_US, Authority, Wanted
-from sealcast.trust.certificates.certificate import Certificate
+from sealcast.trust.certificates.certificate import Certificate, Trust
 from sealcast.trust.certificates.lists import Cause
 from sealcast.trust.certificates.revocation import RevocationLog
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.identity import Identity
+from sealcast.trust.layout import Layout
 from sealcast.trust.realm.changes import (
     AddAuthority,
     Change,
@@ -27,207 +28,203 @@ from sealcast.trust.realm.changes import (
     RevokeCertificates,
     RevokeEntity,
 )
-from sealcast.trust.realm.machine import KEY_BYTES, Entity, Fold, RealmState
-
-#: Private keys of new names, each in its file before this returns.
-KeysOf = Callable[[Sequence[str]], list[Identity]]
+from sealcast.trust.realm.machine import KEY_BYTES, Entity, Fold, RealmState, apply_all
 
 
-class EntityAdministration(Handle):
-    """What an administrator does about who is here."""
+def enrol(realm: Handle, name: str) -> Entity:
+    """A new entity: its keys in its own file, its certificate in the registry, its pair keys issued."""
+    return enrol_many(realm, [name])[0]
 
-    def enrol(self, name: str) -> Entity:
-        """A new entity: its keys in its own file, its certificate in the registry, its pair keys issued."""
-        return self.enrol_many([name])[0]
 
-    def enrol_many(self, names: Sequence[str], *, lifetime_us: int = LIFETIME_US) -> list[Entity]:
-        """All of them, or none."""
-        authority, issuer = self.authority(), self.issuer()
+def enrol_many(realm: Handle, names: Sequence[str], *, lifetime_us: int = LIFETIME_US) -> list[Entity]:
+    """All of them, or none."""
+    authority, issuer = realm.authority(), realm.issuer()
 
-        def decide(state: RealmState) -> list[Change]:
-            topics = issuer.for_newcomer(state)
-            changes = self._enrolments(state, authority, names, (Role.ENTITY,), self._keys_of, lifetime_us)
-            made = [Entity(c.name, c.verify_key, c.kem_public) for c in changes if isinstance(c, EnrolEntity)]
-            return [*changes, *(keys.for_entity(topic, who, reads=True) for who in made for topic, keys in topics)]
+    def decide(state: RealmState) -> list[Change]:
+        topics = issuer.for_newcomer(state)
+        changes = enrolments(realm, state, authority, names, Role.ENTITY, lifetime_us)
+        made = [Entity(c.name, c.verify_key, c.kem_public) for c in changes if isinstance(c, EnrolEntity)]
+        return [*changes, *(keys.for_entity(topic, who, reads=True) for who in made for topic, keys in topics)]
 
-        after = self.registry.transact(decide)
-        return [after.entity(name) for name in names]
+    after = realm.registry.transact(decide)
+    return [after.entity(name) for name in names]
 
-    def add_broker(self, name: str, topics: Iterable[str] = ()) -> Entity:
-        """Another end-point broker, and the keys of the topics that it is to serve."""
-        path, issuer = self.paths.broker_key_of(name), self.issuer()
 
-        def keys(names: Sequence[str]) -> list[Identity]:
-            if not path.exists():
-                BrokerSecrets.generate(name).save(path)
-            return [BrokerSecrets.load(path).identity]
+def add_broker(realm: Handle, name: str, topics: Iterable[str] = ()) -> Entity:
+    """Another broker, and the keys of the topics that it is to serve."""
+    issuer, wanted = realm.issuer(), list(topics)
+    return _add_holder(
+        realm, name, Role.BROKER, lambda state: [c for topic in wanted for c in issuer.service(state, topic, name)]
+    )
 
-        def then(state: RealmState) -> list[Change]:
-            return [change for topic in topics for change in issuer.service(state, topic, name)]
 
-        return self._add_holder(name, Role.BROKER, keys, then)
+def add_center(realm: Handle, name: str) -> Entity:
+    """Another key center."""
+    return _add_holder(realm, name, Role.KEY_CENTER)
 
-    def add_center(self, name: str) -> Entity:
-        """Another key center."""
-        path = self.paths.center_key(name)
 
-        def keys(names: Sequence[str]) -> list[Identity]:
-            if not path.exists():
-                CenterSecrets.generate(name).save(path)
-            return [CenterSecrets.load(path).identity]
+def add_discovery_node(realm: Handle, name: str) -> Entity:
+    """Another discovery node."""
+    return _add_holder(realm, name, Role.DISCOVERY)
 
-        return self._add_holder(name, Role.KEY_CENTER, keys)
 
-    def add_discovery_node(self, name: str) -> Entity:
-        """Another discovery node."""
-        path = self.paths.discovery_key(name)
+def renew(realm: Handle, name: str, *, lifetime_us: int = LIFETIME_US) -> Entity:
+    """The next certificate for an entity, for the same keys and roles."""
+    realm.state().entity(name)
+    return renew_due(realm, [name], at_half_life=False, lifetime_us=lifetime_us)[0]
 
-        def keys(names: Sequence[str]) -> list[Identity]:
-            if not path.exists():
-                Identity.generate(name).save(path)
-            return [Identity.load(path, name)]
 
-        return self._add_holder(name, Role.DISCOVERY, keys)
+def renew_due(
+    realm: Handle, names: Iterable[str] | None = None, *, at_half_life: bool = True, lifetime_us: int = LIFETIME_US
+) -> list[Entity]:
+    """The next certificates for all whose half of life is over, or for those named whether it is or not."""
+    authority, now, renewed = realm.authority(), realm.clock(), list[str]()
 
-    def renew(self, name: str, *, lifetime_us: int = LIFETIME_US) -> Entity:
-        """The next certificate for an entity, for the same keys and roles."""
-        self.state().entity(name)
-        return self.renew_due([name], at_half_life=False, lifetime_us=lifetime_us)[0]
+    def decide(state: RealmState) -> list[Change]:
+        catch_up(authority, state)
+        known = [state.entity(n) for n in names] if names is not None else list(state.entities.values())
+        due = [who for who in known if not who.revoked and (not at_half_life or _half_over(who, now, lifetime_us))]
+        if names is not None and (gone := next((who for who in known if who.revoked), None)):
+            raise Misuse(f"entity {gone.name!r} was revoked; it gets no certificate")
+        renewed.extend(who.name for who in due)
+        return [*successors(authority, state), *renewals(authority, due, now, lifetime_us)]
 
-    def renew_due(
-        self, names: Iterable[str] | None = None, *, at_half_life: bool = True, lifetime_us: int = LIFETIME_US
-    ) -> list[Entity]:
-        """The next certificates for all whose half of life is over, or for those named whether it is or not."""
-        authority, now, renewed = self.authority(), self.clock(), list[str]()
+    after = realm.registry.transact(decide)
+    return [after.entity(name) for name in renewed]
 
-        def decide(state: RealmState) -> list[Change]:
-            self._catch_up(authority, state)
-            known = [state.entity(n) for n in names] if names is not None else list(state.entities.values())
-            due = [who for who in known if not who.revoked and (not at_half_life or _half_over(who, now, lifetime_us))]
-            if names is not None and (gone := next((who for who in known if who.revoked), None)):
-                raise Misuse(f"entity {gone.name!r} was revoked; it gets no certificate")
-            issued = authority.issue_many([_wanted(who) for who in due], now, lifetime_us)
-            renewed.extend(who.name for who in due)
-            return [
-                *self._successors(authority, state),
-                *(RenewCertificate(c.name, c.der, c.serial, c.not_after_us) for c in issued),
-            ]
 
-        after = self.registry.transact(decide)
-        return [after.entity(name) for name in renewed]
+def revoke_entity(realm: Handle, name: str, cause: Cause = Cause.UNSPECIFIED) -> int:
+    """Ends an entity: nothing it publishes is admitted and nothing is sealed for it from the next batch on."""
+    return revoke_entities(realm, [name], cause)
 
-    def revoke_entity(self, name: str, cause: Cause = Cause.UNSPECIFIED) -> int:
-        """Ends an entity: nothing it publishes is admitted and nothing is sealed for it from the next batch on."""
-        return self.revoke_entities([name], cause)
 
-    def revoke_entities(self, names: Sequence[str], cause: Cause = Cause.UNSPECIFIED) -> int:
-        """All of them by one signed list, or none; the version from which on it counts."""
-        authority, now = self.authority(), self.clock()
+def revoke_entities(realm: Handle, names: Sequence[str], cause: Cause = Cause.UNSPECIFIED) -> int:
+    """All of them by one signed list, or none; the version from which on it counts."""
+    authority, now = realm.authority(), realm.clock()
 
-        def decide(state: RealmState) -> list[Change]:
-            # The rules come first: no list names whom they refuse to revoke.
-            rehearsal = Fold(state)
-            ends: list[Change] = [RevokeEntity(name) for name in names]
-            for end in ends:
-                rehearsal.apply(end)
-            return [*self.revocation(state, authority, names, cause, now), *ends]
+    def decide(state: RealmState) -> list[Change]:
+        # The rules come first: no list names whom they refuse to revoke.
+        ends: list[Change] = [RevokeEntity(name) for name in names]
+        apply_all(state, ends)
+        return [*revocation(realm, state, authority, names, cause, now), *ends]
 
-        after = self.registry.transact(decide)
-        authority.lists.accept(after.revocations(authority.lists.view.number))
-        return after.version
+    after = realm.registry.transact(decide)
+    authority.lists.accept(after.revocations(authority.lists.view.number))
+    return after.version
 
-    def revocation(
-        self, state: RealmState, authority: Authority, names: Iterable[str], cause: Cause, now: int
-    ) -> list[Change]:
-        """The signed lists that revoke every certificate these entities ever had, as changes; none if all are."""
-        self._catch_up(authority, state)
-        serials = {s for n in names for s in state.entity(n).serials if not state.revoked.is_revoked(s)}
-        if not serials:
-            return []
-        # Signed on a copy in memory: what the authority itself keeps follows when the registry has it.
-        kept = authority.lists
-        authority.lists = RevocationLog(self.trust(state), state.revoked, state.revocation_lists)
-        try:
-            authority.revoke(serials, cause, now)
-            made = authority.lists.since(state.revoked.number) or []
-        finally:
-            authority.lists = kept
-        return [*self._successors(authority, state), *map(RevokeCertificates, made)]
 
-    # --- inside -------------------------------------------------------------------------------------
+def revocation(
+    realm: Handle, state: RealmState, authority: Authority, names: Iterable[str], cause: Cause, now: int
+) -> list[Change]:
+    """The signed lists that revoke every certificate these entities ever had, as changes; none if all are."""
+    catch_up(authority, state)
+    serials = {s for n in names for s in state.entity(n).serials if not state.revoked.is_revoked(s)}
+    if not serials:
+        return []
+    lists = signed_lists(authority, realm.trust(state), state, serials, cause, now)
+    return [*successors(authority, state), *lists]
 
-    def _add_holder(
-        self,
-        name: str,
-        role: Role,
-        keys: KeysOf,
-        then: Callable[[RealmState], Sequence[Change]] = lambda state: (),
-    ) -> Entity:
-        authority = self.authority()
 
-        def decide(state: RealmState) -> list[Change]:
-            changes = self._enrolments(state, authority, [name], (role,), keys, LIFETIME_US)
-            fold = Fold(state)
-            for change in changes:
-                fold.apply(change)
-            return [*changes, *then(fold.state())]
+# --- what other acts are made of ----------------------------------------------------------------------
 
-        return self.registry.transact(decide).entity(name)
 
-    def _enrolments(
-        self,
-        state: RealmState,
-        authority: Authority,
-        names: Sequence[str],
-        roles: tuple[Role, ...],
-        keys_of: KeysOf,
-        lifetime_us: int,
-    ) -> list[Change]:
-        self._catch_up(authority, state)
-        rehearsal = Fold(state)
+def enrolments(
+    realm: Handle,
+    state: RealmState,
+    authority: Authority,
+    names: Sequence[str],
+    role: Role,
+    lifetime_us: int = LIFETIME_US,
+) -> list[Change]:
+    """Keys and certificates for new names, as changes; the keys are in their files when this returns."""
+    catch_up(authority, state)
+    rehearsal = Fold(state)
+    for name in names:
+        # The rules come first: a name they refuse must not become a file name.
+        rehearsal.apply(EnrolEntity(name, bytes(KEY_BYTES), bytes(KEY_BYTES), (role,), b"rehearsed"))
+    wanted = [Wanted(i.name, i.public_keys, frozenset({role})) for i in private_keys(realm.paths, role, names)]
+    issued = authority.issue_many(wanted, realm.clock(), lifetime_us)
+    return [*successors(authority, state), *(enrolment(certificate, role) for certificate in issued)]
+
+
+def private_keys(paths: Layout, role: Role, names: Sequence[str]) -> list[Identity]:
+    """Private keys of new names, each in its own file when this returns. A file that an enrolment left behind, because
+    it was cut short, was never made public: it is as good as new."""
+    if role is Role.BROKER or role is Role.KEY_CENTER:
+        kind, place = (BrokerSecrets, paths.broker_key_of) if role is Role.BROKER else (CenterSecrets, paths.center_key)
         for name in names:
-            # The rules come first: a name they refuse must not become a file name.
-            rehearsal.apply(EnrolEntity(name, bytes(KEY_BYTES), bytes(KEY_BYTES), roles, b"rehearsed"))
-        wanted = [Wanted(i.name, i.public_keys, frozenset(roles)) for i in keys_of(names)]
-        issued = authority.issue_many(wanted, self.clock(), lifetime_us)
-        return [*self._successors(authority, state), *(enrolment(certificate, roles) for certificate in issued)]
-
-    def _successors(self, authority: Authority, state: RealmState) -> list[Change]:
-        """Authorities that the registry does not know yet: they issue from now on."""
-        known = state.founding.authorities if state.founding is not None else ()
-        return [AddAuthority(each.der) for each in authority.authorities if each.der not in known]
-
-    def _catch_up(self, authority: Authority, state: RealmState) -> None:
-        """What the registry says is revoked, the authority knows before it signs anything."""
-        if authority.lists.view.number < state.revoked.number:
-            authority.lists.accept(state.revocations(authority.lists.view.number))
-
-    def _keys_of(self, names: Sequence[str]) -> list[Identity]:
-        paths = {name: self.paths.entity_key(name) for name in names}
-        # Left behind by an enrolment that was cut short: never made public, so as good as new.
-        known = {name: Identity.load(path, name) for name, path in paths.items() if path.exists()}
-        fresh = {name: Identity.generate(name) for name in names if name not in known}
-        Identity.save_many({paths[name]: identity for name, identity in fresh.items()})
-        return [known.get(name) or fresh[name] for name in names]
+            if not place(name).exists():
+                kind.generate(name).save(place(name))
+        return [kind.load(place(name)).identity for name in names]
+    files = {name: paths.discovery_key(name) if role is Role.DISCOVERY else paths.entity_key(name) for name in names}
+    known = {name: Identity.load(path, name) for name, path in files.items() if path.exists()}
+    fresh = {name: Identity.generate(name) for name in names if name not in known}
+    Identity.save_many({files[name]: identity for name, identity in fresh.items()})
+    return [known.get(name) or fresh[name] for name in names]
 
 
-def enrolment(certificate: Certificate, roles: tuple[Role, ...]) -> EnrolEntity:
+def renewals(authority: Authority, due: Iterable[Entity], now: int, lifetime_us: int) -> list[Change]:
+    """The next certificate of each, for the same keys and roles, as changes."""
+    wanted = [Wanted(who.name, certificates.parse(who.certificate).keys, who.roles) for who in due]
+    issued = authority.issue_many(wanted, now, lifetime_us)
+    return [RenewCertificate(c.name, c.der, c.serial, c.not_after_us) for c in issued]
+
+
+def signed_lists(
+    authority: Authority, trust: Trust, state: RealmState, serials: Iterable[int], cause: Cause, now: int
+) -> list[Change]:
+    """The lists that revoke these certificates, signed on a copy in memory: what the authority itself keeps follows
+    when the registry has them."""
+    kept = authority.lists
+    authority.lists = RevocationLog(trust, state.revoked, state.revocation_lists)
+    try:
+        authority.revoke(serials, cause, now)
+        made = authority.lists.since(state.revoked.number) or []
+    finally:
+        authority.lists = kept
+    return [RevokeCertificates(each) for each in made]
+
+
+def successors(authority: Authority, state: RealmState) -> list[Change]:
+    """Authorities that the registry does not know yet: they issue from now on."""
+    known = state.founding.authorities if state.founding is not None else ()
+    return [AddAuthority(each.der) for each in authority.authorities if each.der not in known]
+
+
+def catch_up(authority: Authority, state: RealmState) -> None:
+    """What the registry says is revoked, the authority knows before it signs anything."""
+    if authority.lists.view.number < state.revoked.number:
+        authority.lists.accept(state.revocations(authority.lists.view.number))
+
+
+def enrolment(certificate: Certificate, role: Role) -> EnrolEntity:
     """What a certificate says, as the change that makes it known."""
     return EnrolEntity(
         certificate.name,
         certificate.verify_key,
         certificate.kem_public,
-        roles,
+        (role,),
         certificate.der,
         certificate.serial,
         certificate.not_after_us,
     )
 
 
+def _add_holder(
+    realm: Handle,
+    name: str,
+    role: Role,
+    then: Callable[[RealmState], Sequence[Change]] = lambda state: (),
+) -> Entity:
+    authority = realm.authority()
+
+    def decide(state: RealmState) -> list[Change]:
+        changes = enrolments(realm, state, authority, [name], role)
+        return [*changes, *then(apply_all(state, changes))]
+
+    return realm.registry.transact(decide).entity(name)
+
+
 def _half_over(who: Entity, now: int, lifetime_us: int) -> bool:
     """By the usual length of life: nobody's certificate has to be taken apart for it."""
     return now >= who.expires_us - lifetime_us // 2
-
-
-def _wanted(who: Entity) -> Wanted:
-    return Wanted(who.name, certificates.parse(who.certificate).keys, who.roles)

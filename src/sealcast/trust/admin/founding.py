@@ -8,13 +8,11 @@ from pathlib import Path
 
 from sealcast.errors import Misuse
 from sealcast.log import files
-from sealcast.trust.admin.entities import enrolment
+from sealcast.trust.admin.entities import enrolment, private_keys
 from sealcast.trust.certificates.authority import Authority, Wanted
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.keys.broker import BrokerSecrets
-from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.identity import Identity
-from sealcast.trust.layout import FIRST_DISCOVERY_NODES, Layout, Mark
+from sealcast.trust.layout import FIRST_BROKER, FIRST_CENTER, FIRST_DISCOVERY_NODES, Layout, Mark
 from sealcast.trust.realm.changes import Change, FoundRealm
 from sealcast.trust.registry import Registry
 from sealcast.trust.storage import address
@@ -46,18 +44,12 @@ def found(directory: str | Path, name: str | None, registry: str | None, clock: 
 
 def _holders(paths: Layout) -> list[tuple[Identity, Role]]:
     """Everyone who runs the realm, each with its secrets in its own file."""
-    center, broker = CenterSecrets.generate(), BrokerSecrets.generate()
-    center.save(paths.center_key(center.name))
-    broker.save(paths.broker_key_of(broker.name))
-    nodes = [Identity.generate(name) for name in FIRST_DISCOVERY_NODES]
-    for node in nodes:
-        node.save(paths.discovery_key(node.name))
-    running = [(center.identity, Role.KEY_CENTER), (broker.identity, Role.BROKER)]
-    return running + [(node, Role.DISCOVERY) for node in nodes]
+    first = {Role.KEY_CENTER: (FIRST_CENTER,), Role.BROKER: (FIRST_BROKER,), Role.DISCOVERY: FIRST_DISCOVERY_NODES}
+    return [(identity, role) for role, names in first.items() for identity in private_keys(paths, role, names)]
 
 
 def _first_changes(authority: Authority, holders: list[tuple[Identity, Role]], now: int) -> list[Change]:
     wanted = [Wanted(who.name, who.public_keys, frozenset({role})) for who, role in holders]
     issued = authority.issue_many(wanted, now)
     founding = FoundRealm(authority.realm_id, authority.root.der, tuple(a.der for a in authority.authorities))
-    return [founding, *(enrolment(c, (role,)) for c, (_, role) in zip(issued, holders, strict=True))]
+    return [founding, *(enrolment(c, role) for c, (_, role) in zip(issued, holders, strict=True))]

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from sealcast.trust.admin.subscriptions import SubscriptionAdministration
-from sealcast.trust.admin.topics import TopicAdministration
+from sealcast.trust.admin import entities, overlays, subscriptions, topics
+from sealcast.trust.admin.handle import Handle
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,18 +36,15 @@ class Maintained:
         return any(map(bool, done))
 
 
-class Maintenance(TopicAdministration, SubscriptionAdministration):
-    """Everything that is due, as far as the secrets at hand go."""
+def maintain(realm: Handle, counts: Mapping[str, int] | None = None) -> Maintained:
+    """Does what is due. `counts` are the messages that each topic's key has sealed in its present epoch.
 
-    def maintain(self, counts: Mapping[str, int] | None = None) -> Maintained:
-        """Does what is due. `counts` are the messages that each topic's key has sealed in its present epoch.
-
-        Certificates come first: no token outlives its holder's. Nothing is written when nothing is due.
-        """
-        renewed = self.renew_due() if self.paths.authority.exists() else []
-        here = [n for n, found in self.state().topics.items() if self.paths.center_key(found.topic.center).exists()]
-        rotated = self.rotate_due(counts=counts, topics=here)
-        tokens = {name: count for name in here if (count := self.renew_subscriptions(name))}
-        mended, announced = self.mend_overlays(), self.announce_layer_keys()
-        certified = tuple(entity.name for entity in renewed)
-        return Maintained(certified, rotated, tokens, announced, self.forget_layer_keys(), mended)
+    Certificates come first: no token outlives its holder's. Nothing is written when nothing is due.
+    """
+    renewed = entities.renew_due(realm) if realm.paths.authority.exists() else []
+    here = [n for n, found in realm.state().topics.items() if realm.paths.center_key(found.topic.center).exists()]
+    rotated = topics.rotate_due(realm, counts=counts, topics=here)
+    tokens = {name: count for name in here if (count := subscriptions.renew_subscriptions(realm, name))}
+    mended, announced = overlays.mend_overlays(realm), overlays.announce_layer_keys(realm)
+    certified = tuple(entity.name for entity in renewed)
+    return Maintained(certified, rotated, tokens, announced, overlays.forget_layer_keys(realm), mended)

@@ -11,12 +11,10 @@ from contextlib import suppress
 from typing import Final
 
 from sealcast.errors import Misuse, Rejected, Unavailable
-from sealcast.trust.admin.entities import EntityAdministration
-from sealcast.trust.certificates.authority import LIFETIME_US
+from sealcast.trust.admin import entities
+from sealcast.trust.admin.handle import Handle
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys import layer_keys
-from sealcast.trust.keys.broker import BrokerSecrets
-from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.issuing import Issuer
 from sealcast.trust.realm.changes import Change, PlaceNode, RemoveNode
 from sealcast.trust.realm.machine import RealmState, apply, apply_all
@@ -42,142 +40,138 @@ def planted_shape(layers: int, nodes: int | None, fan_out: int | None) -> tuple[
     return (sum(below**level for level in range(layers)) if nodes is None else nodes), below
 
 
-class OverlayAdministration(EntityAdministration):
-    """What an administrator does about where brokers stand."""
+def place_node(realm: Handle, topic: str, broker: str, *, under: str | None = None) -> Overlay:
+    """A broker, enrolled if it is new, joins a topic's overlay or moves in it: below another one, or as a root."""
+    issuer = realm.issuer()
+    change = PlaceNode(topic, broker, under, realm.clock())
 
-    def place_node(self, topic: str, broker: str, *, under: str | None = None) -> Overlay:
-        """A broker, enrolled if it is new, joins a topic's overlay or moves in it: below another one, or as a root."""
-        issuer = self.issuer()
-        change = PlaceNode(topic, broker, under, self.clock())
+    def decide(state: RealmState) -> list[Change]:
+        new = _new_brokers(realm, state, [] if broker in state.entities else [broker])
+        after = apply_all(state, [*new, change])
+        return [*new, change, *(issuer.service(after, topic, broker) if under is None else ())]
 
-        def decide(state: RealmState) -> list[Change]:
-            new = self._new_brokers(state, [] if broker in state.entities else [broker])
-            after = apply_all(state, [*new, change])
-            return [*new, change, *(issuer.service(after, topic, broker) if under is None else ())]
+    realm.registry.transact(decide)
+    announce_layer_keys(realm, [topic])
+    return realm.state().overlay(topic)
 
-        self.registry.transact(decide)
-        self.announce_layer_keys([topic])
-        return self.state().overlay(topic)
 
-    def remove_node(self, topic: str, broker: str) -> Overlay:
-        """A broker leaves a topic's overlay; those below it move up."""
-        issuer, change = self.issuer(), RemoveNode(topic, broker, self.clock())
+def remove_node(realm: Handle, topic: str, broker: str) -> Overlay:
+    """A broker leaves a topic's overlay; those below it move up."""
+    issuer, change = realm.issuer(), RemoveNode(topic, broker, realm.clock())
 
-        def decide(state: RealmState) -> list[Change]:
-            after = apply(state, change)
-            lacking = [c for root in after.overlay(topic).roots for c in issuer.service(after, topic, root)]
-            return [change, *lacking]
+    def decide(state: RealmState) -> list[Change]:
+        after = apply(state, change)
+        lacking = [c for root in after.overlay(topic).roots for c in issuer.service(after, topic, root)]
+        return [change, *lacking]
 
-        return self.registry.transact(decide).overlay(topic)
+    return realm.registry.transact(decide).overlay(topic)
 
-    # --- what falls due by itself -------------------------------------------------------------------
 
-    def announce_layer_keys(self, topics: Iterable[str] | None = None) -> dict[str, int]:
-        """Agreement keys for everyone who takes part in layered topics, has none in their present epochs, and whose key
-        file is here; how many by topic. Everyone else announces its own when it next comes."""
-        made, known = dict[str, int](), self.state()
+# --- what falls due by itself -------------------------------------------------------------------
 
-        def decide(state: RealmState) -> list[Change]:
-            changes = {name: self._missing_keys(state, name) for name in _layered(state, topics)}
-            made.update({name: len(those) for name, those in changes.items() if those})
-            return [change for those in changes.values() for change in those]
 
-        lacking = {name: those for name in _layered(known, topics) if (those := self._lacking(known, name))}
-        for topic, names in lacking.items():
-            if len(names) > _MANY:
-                # Before the transaction, so that nobody waits for the disk.
-                layer_keys.make_many(self, known, topic, names)
-        if lacking:
-            self.registry.transact(decide)
-        return made
+def announce_layer_keys(realm: Handle, topics: Iterable[str] | None = None) -> dict[str, int]:
+    """Agreement keys for everyone who takes part in layered topics, has none in their present epochs, and whose key
+    file is here; how many by topic. Everyone else announces its own when it next comes."""
+    made, known = dict[str, int](), realm.state()
 
-    def forget_layer_keys(self) -> dict[str, int]:
-        """Removes the private agreement keys that brokers and publishers here have of epochs long over; how many by
-        topic. A subscriber's are its own to forget, when it has read what came under them."""
-        state, now, gone = self.state(), self.clock(), dict[str, int]()
-        for topic in _layered(state, None):
-            about, overlay = state.topic(topic), state.overlay(topic)
-            keep = layer_keys.spent(about, now)
-            for name in layer_keys.participants(state, topic):
-                over = [epoch for epoch in layer_keys.held(self, state, about, name) if epoch < keep]
-                if not over or name in overlay.places or not layer_keys.key_file(self, state, name).exists():
-                    continue
-                keyring = layer_keys.LayerKeyring(self, layer_keys.own_identity(self, state, name))
-                gone[topic] = gone.get(topic, 0) + len(keyring.forget(topic, before=keep))
-        return {topic: count for topic, count in gone.items() if count}
+    def decide(state: RealmState) -> list[Change]:
+        changes = {name: _missing_keys(realm, state, name) for name in _layered(state, topics)}
+        made.update({name: len(those) for name, those in changes.items() if those})
+        return [change for those in changes.values() for change in those]
 
-    def mend_overlays(self) -> dict[str, tuple[str, ...]]:
-        """Takes brokers that were revoked out of overlays, and hands roots that have come up by it the keys they lack;
-        who was taken out, by topic. Only where the topic's key center is at hand."""
-        state, issuer, mended = self.state(), self.issuer(), dict[str, tuple[str, ...]]()
-        for topic in _layered(state, None):
-            gone = [name for name in state.overlay(topic).parents if state.entity(name).revoked]
-            if gone and self.paths.center_key(state.topic(topic).center).exists():
-                self._mend(topic, issuer)
-                mended[topic] = tuple(gone)
-        return mended
+    lacking = {name: those for name in _layered(known, topics) if (those := _lacking(realm, known, name))}
+    for topic, names in lacking.items():
+        if len(names) > _MANY:
+            # Before the transaction, so that nobody waits for the disk.
+            layer_keys.make_many(realm, known, topic, names)
+    if lacking:
+        realm.registry.transact(decide)
+    return made
 
-    # --- inside -------------------------------------------------------------------------------------
 
-    def _mend(self, topic: str, issuer: Issuer) -> None:
-        def decide(state: RealmState) -> list[Change]:
-            revoked = [name for name in state.overlay(topic).parents if state.entity(name).revoked]
-            made: list[Change] = [RemoveNode(topic, name, self.clock()) for name in revoked]
-            after = apply_all(state, made)
-            return made + [c for root in after.overlay(topic).roots for c in issuer.service(after, topic, root)]
+def forget_layer_keys(realm: Handle) -> dict[str, int]:
+    """Removes the private agreement keys that brokers and publishers here have of epochs long over; how many by
+    topic. A subscriber's are its own to forget, when it has read what came under them."""
+    state, now, gone = realm.state(), realm.clock(), dict[str, int]()
+    for topic in _layered(state, None):
+        about, overlay = state.topic(topic), state.overlay(topic)
+        keep = layer_keys.spent(about, now)
+        for name in layer_keys.participants(state, topic):
+            over = [epoch for epoch in layer_keys.held(realm, state, about, name) if epoch < keep]
+            if not over or name in overlay.places or not layer_keys.key_file(realm, state, name).exists():
+                continue
+            keyring = layer_keys.LayerKeyring(realm, layer_keys.own_identity(realm, state, name))
+            gone[topic] = gone.get(topic, 0) + len(keyring.forget(topic, before=keep))
+    return {topic: count for topic, count in gone.items() if count}
 
-        self.registry.transact(decide)
 
-    def _lacking(self, state: RealmState, topic: str) -> list[str]:
-        """Whose key files are here, and who have announced no key in the topic's epoch."""
-        epoch = state.topic(topic).epoch
-        return [
-            name
-            for name in layer_keys.participants(state, topic)
-            if state.layer_key(topic, epoch, name) is None and layer_keys.key_file(self, state, name).exists()
-        ]
+def mend_overlays(realm: Handle) -> dict[str, tuple[str, ...]]:
+    """Takes brokers that were revoked out of overlays, and hands roots that have come up by it the keys they lack;
+    who was taken out, by topic. Only where the topic's key center is at hand."""
+    state, issuer, mended = realm.state(), realm.issuer(), dict[str, tuple[str, ...]]()
+    for topic in _layered(state, None):
+        gone = [name for name in state.overlay(topic).parents if state.entity(name).revoked]
+        if gone and realm.paths.center_key(state.topic(topic).center).exists():
+            _mend(realm, topic, issuer)
+            mended[topic] = tuple(gone)
+    return mended
 
-    def _missing_keys(self, state: RealmState, topic: str) -> list[Change]:
-        publishes, made = layer_keys.participants(state, topic), list[Change]()
-        for name in self._lacking(state, topic):
-            # Under a lock that is not at hand, or half lost: its owner's business, and no reason for others to wait.
-            with suppress(Unavailable, Misuse, Rejected):
-                keyring = layer_keys.LayerKeyring(self, layer_keys.own_identity(self, state, name))
-                made += keyring.missing(state, topic, publishes=publishes[name])
-        return made
 
-    def _planted(self, state: RealmState, topic: str, count: int, fan_out: int) -> list[Change]:
-        """A tree of new brokers: one root, each broker with so many below it, level by level."""
-        if not 0 <= count <= MAX_PLANTED:
-            raise Misuse(
-                f"a topic is made with 0 to {MAX_PLANTED} brokers, not {count}",
-                hint=f"more can follow: sealcast overlay add {topic} BROKER --under BROKER",
-            )
-        if not 1 <= fan_out <= MAX_PLANTED:
-            raise Misuse(f"a broker has 1 to {MAX_PLANTED} others below it, not {fan_out}")
-        names, number = list[str](), 0
-        while len(names) < count:
-            number += 1
-            name = f"{topic[:_STEM_CHARACTERS]}-node-{number}"
-            if name not in state.entities:
-                names.append(name)
-        places = [PlaceNode(topic, n, names[(i - 1) // fan_out] if i else None) for i, n in enumerate(names)]
-        return [*self._new_brokers(state, names), *places]
+# --- inside -------------------------------------------------------------------------------------
 
-    def _new_brokers(self, state: RealmState, names: Sequence[str]) -> list[Change]:
-        if not names:
-            return []
-        return self._enrolments(state, self.authority(), names, (Role.BROKER,), self._broker_keys, LIFETIME_US)
 
-    def _broker_keys(self, names: Sequence[str]) -> list[Identity]:
-        found = list[Identity]()
-        for name in names:
-            path = self.paths.broker_key_of(name)
-            # Left behind by an act that was cut short: never made public, so as good as new.
-            if not path.exists():
-                BrokerSecrets.generate(name).save(path)
-            found.append(BrokerSecrets.load(path).identity)
-        return found
+def _mend(realm: Handle, topic: str, issuer: Issuer) -> None:
+    def decide(state: RealmState) -> list[Change]:
+        revoked = [name for name in state.overlay(topic).parents if state.entity(name).revoked]
+        made: list[Change] = [RemoveNode(topic, name, realm.clock()) for name in revoked]
+        after = apply_all(state, made)
+        return made + [c for root in after.overlay(topic).roots for c in issuer.service(after, topic, root)]
+
+    realm.registry.transact(decide)
+
+
+def _lacking(realm: Handle, state: RealmState, topic: str) -> list[str]:
+    """Whose key files are here, and who have announced no key in the topic's epoch."""
+    epoch = state.topic(topic).epoch
+    return [
+        name
+        for name in layer_keys.participants(state, topic)
+        if state.layer_key(topic, epoch, name) is None and layer_keys.key_file(realm, state, name).exists()
+    ]
+
+
+def _missing_keys(realm: Handle, state: RealmState, topic: str) -> list[Change]:
+    publishes, made = layer_keys.participants(state, topic), list[Change]()
+    for name in _lacking(realm, state, topic):
+        # Under a lock that is not at hand, or half lost: its owner's business, and no reason for others to wait.
+        with suppress(Unavailable, Misuse, Rejected):
+            keyring = layer_keys.LayerKeyring(realm, layer_keys.own_identity(realm, state, name))
+            made += keyring.missing(state, topic, publishes=publishes[name])
+    return made
+
+
+def planted(realm: Handle, state: RealmState, topic: str, count: int, fan_out: int) -> list[Change]:
+    """A tree of new brokers: one root, each broker with so many below it, level by level."""
+    if not 0 <= count <= MAX_PLANTED:
+        raise Misuse(
+            f"a topic is made with 0 to {MAX_PLANTED} brokers, not {count}",
+            hint=f"more can follow: sealcast overlay add {topic} BROKER --under BROKER",
+        )
+    if not 1 <= fan_out <= MAX_PLANTED:
+        raise Misuse(f"a broker has 1 to {MAX_PLANTED} others below it, not {fan_out}")
+    names, number = list[str](), 0
+    while len(names) < count:
+        number += 1
+        name = f"{topic[:_STEM_CHARACTERS]}-node-{number}"
+        if name not in state.entities:
+            names.append(name)
+    places = [PlaceNode(topic, n, names[(i - 1) // fan_out] if i else None) for i, n in enumerate(names)]
+    return [*_new_brokers(realm, state, names), *places]
+
+
+def _new_brokers(realm: Handle, state: RealmState, names: Sequence[str]) -> list[Change]:
+    return entities.enrolments(realm, state, realm.authority(), names, Role.BROKER) if names else []
 
 
 def _layered(state: RealmState, topics: Iterable[str] | None) -> list[str]:

@@ -21,69 +21,74 @@ from sealcast.trust.realm.machine import RealmState
 Wanted = tuple[str, str, str | None]
 
 
-class SubscriptionAdministration(Handle):
-    """What an administrator does about who wants what."""
+def subscribe(
+    realm: Handle, topic: str, subscriber: str, filter: str, id: str | None = None, *, broker: str | None = None
+) -> Subscription:
+    """A subscription; without an id it gets the subscriber's name and a number."""
+    return subscribe_many(realm, topic, [(subscriber, filter, id)], broker=broker)[0]
 
-    def subscribe(
-        self, topic: str, subscriber: str, filter: str, id: str | None = None, *, broker: str | None = None
-    ) -> Subscription:
-        """A subscription; without an id it gets the subscriber's name and a number."""
-        return self.subscribe_many(topic, [(subscriber, filter, id)], broker=broker)[0]
 
-    def subscribe_many(self, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None) -> list[Subscription]:
-        """(subscriber, filter, id or None) each: all of them, or none. Whoever is new on the topic is at `broker`."""
-        now, issuer, made = self.clock(), self.issuer(), list[Subscription]()
+def subscribe_many(
+    realm: Handle, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None
+) -> list[Subscription]:
+    """(subscriber, filter, id or None) each: all of them, or none. Whoever is new on the topic is at `broker`."""
+    now, issuer, made = realm.clock(), realm.issuer(), list[Subscription]()
 
-        def decide(state: RealmState) -> list[Change]:
-            made[:] = _with_ids(state, topic, wanted)
-            subscribers = dict.fromkeys(s.subscriber for s in made)
-            tokens = {name: issuer.credential(state, topic, name, now) for name in subscribers}
-            adds = [AddSubscription(s.id, topic, s.subscriber, s.filter, tokens[s.subscriber]) for s in made]
-            homes = () if broker is None else self._homes(state, topic, subscribers, broker)
-            return [*homes, *adds, *issuer.missing_pair_keys(state, topic, subscribers)]
+    def decide(state: RealmState) -> list[Change]:
+        made[:] = _with_ids(state, topic, wanted)
+        subscribers = dict.fromkeys(s.subscriber for s in made)
+        tokens = {name: issuer.credential(state, topic, name, now) for name in subscribers}
+        adds = [AddSubscription(s.id, topic, s.subscriber, s.filter, tokens[s.subscriber]) for s in made]
+        homes = () if broker is None else _homes(realm, state, topic, subscribers, broker)
+        return [*homes, *adds, *issuer.missing_pair_keys(state, topic, subscribers)]
 
-        self.registry.transact(decide)
-        return made
+    realm.registry.transact(decide)
+    return made
 
-    def _homes(self, state: RealmState, topic: str, subscribers: Iterable[str], broker: str) -> Iterator[Change]:
-        with LedgerReader(self.paths.topic(topic, broker).ledger) as ledger:
-            first = ledger.end()
-        for name in subscribers:
-            if state.slot_of(topic, name) is None:
-                yield AttachSubscriber(topic, name, broker, first)
-            elif state.home_of(topic, name) != broker:
-                raise Misuse(
-                    f"{name!r} is at broker {state.home_of(topic, name)!r}",
-                    hint=f"it can move: sealcast subscription move {topic} --as {name} --to {broker}",
-                )
 
-    def renew_subscriptions(self, topic: str | None = None, *, at_half_life: bool = True) -> int:
-        """New tokens for live subscriptions whose tokens have had half of their life, or for all; how many changes.
+def _homes(realm: Handle, state: RealmState, topic: str, subscribers: Iterable[str], broker: str) -> Iterator[Change]:
+    with LedgerReader(realm.paths.topic(topic, broker).ledger) as ledger:
+        first = ledger.end()
+    for name in subscribers:
+        if state.slot_of(topic, name) is None:
+            yield AttachSubscriber(topic, name, broker, first)
+        elif state.home_of(topic, name) != broker:
+            raise Misuse(
+                f"{name!r} is at broker {state.home_of(topic, name)!r}",
+                hint=f"it can move: sealcast subscription move {topic} --as {name} --to {broker}",
+            )
 
-        Whoever may not subscribe any more gets none: its subscriptions end with their tokens.
-        """
-        now, issuer = self.clock(), self.issuer()
 
-        def decide(state: RealmState) -> list[Change]:
-            topics = state.topics if topic is None else [state.topic(topic).name]
-            return [c for name in topics for c in issuer.renewals(state, name, now, at_half_life=at_half_life)]
+def renew_subscriptions(realm: Handle, topic: str | None = None, *, at_half_life: bool = True) -> int:
+    """New tokens for live subscriptions whose tokens have had half of their life, or for all; how many changes.
 
-        before = self.registry.version()
-        return self.registry.transact(decide).version - before
+    Whoever may not subscribe any more gets none: its subscriptions end with their tokens.
+    """
+    now, issuer = realm.clock(), realm.issuer()
 
-    def token(self, topic: str, entity: str, right: Right = Right.PUBLISH) -> bytes:
-        """A token for an entity, where the topic's key center is at hand; it gives what the entity may do now."""
-        state = self.state()
-        center = self.center(state.topic(topic).center)
-        return minting.token_for(center, state, topic, entity, right, self.clock())
+    def decide(state: RealmState) -> list[Change]:
+        topics = state.topics if topic is None else [state.topic(topic).name]
+        return [c for name in topics for c in issuer.renewals(state, name, now, at_half_life=at_half_life)]
 
-    def remarks(self, topic: str, filter: str) -> list[str]:
-        """What the author of a filter should know of it; FilterRejected when it does not fit the topic."""
-        return vetting.remarks(self.state().topic(topic).schema, filter)
+    before = realm.registry.version()
+    return realm.registry.transact(decide).version - before
 
-    def unsubscribe(self, *ids: str) -> int:
-        """Ends subscriptions, all of them or none; the version from which on it counts."""
-        return self.registry.apply_many([RemoveSubscription(id) for id in ids])
+
+def token(realm: Handle, topic: str, entity: str, right: Right = Right.PUBLISH) -> bytes:
+    """A token for an entity, where the topic's key center is at hand; it gives what the entity may do now."""
+    state = realm.state()
+    center = realm.center(state.topic(topic).center)
+    return minting.token_for(center, state, topic, entity, right, realm.clock())
+
+
+def remarks(realm: Handle, topic: str, filter: str) -> list[str]:
+    """What the author of a filter should know of it; FilterRejected when it does not fit the topic."""
+    return vetting.remarks(realm.state().topic(topic).schema, filter)
+
+
+def unsubscribe(realm: Handle, *ids: str) -> int:
+    """Ends subscriptions, all of them or none; the version from which on it counts."""
+    return realm.registry.apply_many([RemoveSubscription(id) for id in ids])
 
 
 def _with_ids(state: RealmState, topic: str, wanted: Sequence[Wanted]) -> Iterator[Subscription]:

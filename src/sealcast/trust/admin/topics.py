@@ -11,7 +11,9 @@ from sealcast.log import files
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model.protection import DEFAULT_PROTECTION, Protection, protection_of
 from sealcast.model.schema import Schema
-from sealcast.trust.admin.overlays import OverlayAdministration, planted_shape
+from sealcast.trust.admin import overlays
+from sealcast.trust.admin.handle import Handle
+from sealcast.trust.admin.overlays import planted_shape
 from sealcast.trust.layout import FIRST_CENTER
 from sealcast.trust.realm.changes import (
     DEFAULT_GROUP_KEYS,
@@ -31,148 +33,153 @@ from sealcast.trust.realm.templates import Template
 BOTH: Final = (Right.PUBLISH, Right.SUBSCRIBE)
 
 
-class TopicAdministration(OverlayAdministration):
-    """What an administrator does about topics and rights."""
+def create_topic(
+    realm: Handle,
+    name: str,
+    schema: Schema,
+    *,
+    partitions: int = 1,
+    protection: Protection | str = DEFAULT_PROTECTION,
+    access: Access | str = Access.MEMBERS,
+    center: str = FIRST_CENTER,
+    parameters: KeyParameters = DEFAULT_PARAMETERS,
+    owner: str = "",
+    group_keys: str = DEFAULT_GROUP_KEYS,
+    nodes: int | None = None,
+    fan_out: int | None = None,
+) -> Topic:
+    """A topic with its schema, registered with its one key center, which makes its keys as `parameters` say.
 
-    def create_topic(
-        self,
-        name: str,
-        schema: Schema,
-        *,
-        partitions: int = 1,
-        protection: Protection | str = DEFAULT_PROTECTION,
-        access: Access | str = Access.MEMBERS,
-        center: str = FIRST_CENTER,
-        parameters: KeyParameters = DEFAULT_PARAMETERS,
-        owner: str = "",
-        group_keys: str = DEFAULT_GROUP_KEYS,
-        nodes: int | None = None,
-        fan_out: int | None = None,
-    ) -> Topic:
-        """A topic with its schema, registered with its one key center, which makes its keys as `parameters` say.
+    One with an overlay comes with a tree of so many new brokers, deep enough for it unless `nodes` says otherwise.
+    """
+    if access not in Access._value2member_map_:
+        raise Misuse(f"access is one of {', '.join(Access)}, not {access!r}")
+    protection = protection_of(protection) if isinstance(protection, str) else protection
+    if nodes is not None and not protection.overlay:
+        raise Misuse(f"a topic whose protection is {protection.name!r} does not come with brokers of its own")
+    now, issuer = realm.clock(), realm.issuer()
+    create = CreateTopic(
+        name,
+        os.urandom(16),
+        schema,
+        partitions,
+        protection,
+        Access(access),
+        center,
+        parameters,
+        owner,
+        now,
+        group_keys,
+    )
 
-        One with an overlay comes with a tree of so many new brokers, deep enough for it unless `nodes` says otherwise.
-        """
-        if access not in Access._value2member_map_:
-            raise Misuse(f"access is one of {', '.join(Access)}, not {access!r}")
-        protection = protection_of(protection) if isinstance(protection, str) else protection
-        if nodes is not None and not protection.overlay:
-            raise Misuse(f"a topic whose protection is {protection.name!r} does not come with brokers of its own")
-        now, issuer = self.clock(), self.issuer()
-        create = CreateTopic(
-            name,
-            os.urandom(16),
-            schema,
-            partitions,
-            protection,
-            Access(access),
-            center,
-            parameters,
-            owner,
-            now,
-            group_keys,
-        )
-
-        def decide(state: RealmState) -> list[Change]:
-            changes: list[Change] = [create]
-            if protection.overlay:
-                shape = planted_shape(protection.depth, nodes, fan_out)
-                changes += self._planted(apply(state, create), name, *shape)
-            return [*changes, *issuer.opening(apply_all(state, changes), name, now)]
-
-        made = self.registry.transact(decide).topic(name)
+    def decide(state: RealmState) -> list[Change]:
+        changes: list[Change] = [create]
         if protection.overlay:
-            # Frames are in the logs of roots, pieces and ledgers at every node: each makes its own when it first runs.
-            self.announce_layer_keys([name])
-            return made
-        # The registry is what counts: whoever opens the log makes what is missing, should this be cut short.
-        paths = self.paths.topic(name)
-        EmbeddedTopic(paths.frames_root, partitions).close()
-        for directory in (paths.pieces, paths.ledger, paths.cursors):
-            files.make_directory(directory)
+            shape = planted_shape(protection.depth, nodes, fan_out)
+            changes += overlays.planted(realm, apply(state, create), name, *shape)
+        return [*changes, *issuer.opening(apply_all(state, changes), name, now)]
+
+    made = realm.registry.transact(decide).topic(name)
+    if protection.overlay:
+        # Frames are in the logs of roots, pieces and ledgers at every node: each makes its own when it first runs.
+        overlays.announce_layer_keys(realm, [name])
         return made
+    # The registry is what counts: whoever opens the log makes what is missing, should this be cut short.
+    paths = realm.paths.topic(name)
+    EmbeddedTopic(paths.frames_root, partitions).close()
+    for directory in (paths.pieces, paths.ledger, paths.cursors):
+        files.make_directory(directory)
+    return made
 
-    def serve(self, topic: str, broker: str) -> RealmState:
-        """Hands a broker the keys it needs to serve a topic."""
-        issuer = self.issuer()
-        return self.registry.transact(lambda state: issuer.service(state, topic, broker))
 
-    # --- epochs -------------------------------------------------------------------------------------
+def serve(realm: Handle, topic: str, broker: str) -> RealmState:
+    """Hands a broker the keys it needs to serve a topic."""
+    issuer = realm.issuer()
+    return realm.registry.transact(lambda state: issuer.service(state, topic, broker))
 
-    def rotate(self, topic: str) -> Topic:
-        """A new epoch for a topic, at once: new keys for its brokers and for all who may use it."""
-        return self.rotate_many([topic])[0]
 
-    def rotate_many(self, topics: Sequence[str]) -> list[Topic]:
-        """All of them in one transaction, or none."""
-        now, issuer = self.clock(), self.issuer()
+# --- epochs -------------------------------------------------------------------------------------
 
-        def decide(state: RealmState) -> list[Change]:
-            return [change for topic in dict.fromkeys(topics) for change in issuer.rotation(state, topic, now)]
 
-        after = self.registry.transact(decide)
-        self.announce_layer_keys(topics)
-        return [after.topic(topic) for topic in topics]
+def rotate(realm: Handle, topic: str) -> Topic:
+    """A new epoch for a topic, at once: new keys for its brokers and for all who may use it."""
+    return rotate_many(realm, [topic])[0]
 
-    def rotate_due(
-        self,
-        now_us: int | None = None,
-        counts: Mapping[str, int] | None = None,
-        topics: Iterable[str] | None = None,
-    ) -> dict[str, str]:
-        """Rotates every topic whose key is too old, or has sealed too much by `counts` (messages in this epoch).
 
-        All topics are looked at, or those that are named. The ones that were rotated, with the reason.
-        """
-        now, issuer, due = self.clock() if now_us is None else now_us, self.issuer(), dict[str, str]()
+def rotate_many(realm: Handle, topics: Sequence[str]) -> list[Topic]:
+    """All of them in one transaction, or none."""
+    now, issuer = realm.clock(), realm.issuer()
 
-        def decide(state: RealmState) -> list[Change]:
-            due.clear()
-            for name in state.topics if topics is None else topics:
-                why = state.topic(name).rotation_due(now, (counts or {}).get(name, 0))
-                if why is not None:
-                    due[name] = why
-            return [change for name in due for change in issuer.rotation(state, name, now)]
+    def decide(state: RealmState) -> list[Change]:
+        return [change for topic in dict.fromkeys(topics) for change in issuer.rotation(state, topic, now)]
 
-        self.registry.transact(decide)
-        self.announce_layer_keys(due)
-        return due
+    after = realm.registry.transact(decide)
+    overlays.announce_layer_keys(realm, topics)
+    return [after.topic(topic) for topic in topics]
 
-    # --- rights -------------------------------------------------------------------------------------
 
-    def grant(
-        self,
-        topic: str,
-        entity: str,
-        rights: Iterable[Right] = BOTH,
-        *,
-        not_before_us: int = 0,
-        until_us: int | None = None,
-        template: str = EVERYTHING,
-    ) -> RealmState:
-        """Rights for an entity, for a time and for what a template admits, and the pair key it needs to use them.
+def rotate_due(
+    realm: Handle,
+    now_us: int | None = None,
+    counts: Mapping[str, int] | None = None,
+    topics: Iterable[str] | None = None,
+) -> dict[str, str]:
+    """Rotates every topic whose key is too old, or has sealed too much by `counts` (messages in this epoch).
 
-        Its live subscriptions go on by new tokens, which say the new terms.
-        """
-        now, issuer = self.clock(), self.issuer()
-        normal = str(Template.parse(template))
-        change = Grant(topic, entity, tuple(rights), not_before_us, until_us, normal)
+    All topics are looked at, or those that are named. The ones that were rotated, with the reason.
+    """
+    now, issuer, due = realm.clock() if now_us is None else now_us, realm.issuer(), dict[str, str]()
 
-        def decide(state: RealmState) -> list[Change]:
-            after = apply(state, change)
-            keys = issuer.missing_pair_keys(after, topic, [entity])
-            if state.terms_of(topic, entity) == after.terms_of(topic, entity):
-                return list(keys)
-            return [change, *keys, *issuer.renewals(after, topic, now, [entity])]
+    def decide(state: RealmState) -> list[Change]:
+        due.clear()
+        for name in state.topics if topics is None else topics:
+            why = state.topic(name).rotation_due(now, (counts or {}).get(name, 0))
+            if why is not None:
+                due[name] = why
+        return [change for name in due for change in issuer.rotation(state, name, now)]
 
-        return self.registry.transact(decide)
+    realm.registry.transact(decide)
+    overlays.announce_layer_keys(realm, due)
+    return due
 
-    def revoke(self, topic: str, entity: str, rights: Iterable[Right] = BOTH) -> RealmState:
-        """Takes rights away; subscriptions stay and sleep until the right comes back."""
-        change = Revoke(topic, entity, tuple(rights))
 
-        def decide(state: RealmState) -> list[Change]:
-            after = apply(state, change)
-            return [] if state.terms_of(topic, entity) == after.terms_of(topic, entity) else [change]
+# --- rights -------------------------------------------------------------------------------------
 
-        return self.registry.transact(decide)
+
+def grant(
+    realm: Handle,
+    topic: str,
+    entity: str,
+    rights: Iterable[Right] = BOTH,
+    *,
+    not_before_us: int = 0,
+    until_us: int | None = None,
+    template: str = EVERYTHING,
+) -> RealmState:
+    """Rights for an entity, for a time and for what a template admits, and the pair key it needs to use them.
+
+    Its live subscriptions go on by new tokens, which say the new terms.
+    """
+    now, issuer = realm.clock(), realm.issuer()
+    normal = str(Template.parse(template))
+    change = Grant(topic, entity, tuple(rights), not_before_us, until_us, normal)
+
+    def decide(state: RealmState) -> list[Change]:
+        after = apply(state, change)
+        keys = issuer.missing_pair_keys(after, topic, [entity])
+        if state.terms_of(topic, entity) == after.terms_of(topic, entity):
+            return list(keys)
+        return [change, *keys, *issuer.renewals(after, topic, now, [entity])]
+
+    return realm.registry.transact(decide)
+
+
+def revoke(realm: Handle, topic: str, entity: str, rights: Iterable[Right] = BOTH) -> RealmState:
+    """Takes rights away; subscriptions stay and sleep until the right comes back."""
+    change = Revoke(topic, entity, tuple(rights))
+
+    def decide(state: RealmState) -> list[Change]:
+        after = apply(state, change)
+        return [] if state.terms_of(topic, entity) == after.terms_of(topic, entity) else [change]
+
+    return realm.registry.transact(decide)

@@ -34,7 +34,7 @@ from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 class Issuer(Unpicklable):
     """The key centers whose secrets are here."""
 
-    #: Whether it knows who has lately answered a challenge (`center.standing`).
+    #: Whether it knows who has lately answered a challenge (`center.proofs`).
     vouches = False
 
     def __init__(self, paths: Layout) -> None:

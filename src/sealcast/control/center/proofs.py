@@ -6,20 +6,16 @@ goes back signed by the key that frames are signed with, in an envelope signed b
 to be at work together, now. Who misses three in a row gets no more tokens on that topic until its owner authorises it
 anew: silence, and guesses, are what a thief of some of the keys has to offer.
 
-`Standing` and what becomes of it are values; `Standings` keeps them, for one center, on stable storage.
+`ProofRecord` and what becomes of it are values; `ProofRecords` keeps them, for one center, on stable storage.
 """
 
 from __future__ import annotations
 
-import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from sealcast.errors import Corrupt, Unavailable
-from sealcast.log import files
+from sealcast.control.database import Database
 
 #: Challenges missed in a row, late or by a wrong answer, after which no more tokens are given.
 MAX_MISSED: Final = 3
@@ -28,7 +24,7 @@ _SECOND_US: Final = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ProofRecord:
     """What is known of one entity on one topic."""
 
     #: When it last answered well, and which nonce.
@@ -48,7 +44,7 @@ class Standing:
         # Never proven is due, whatever the clock says.
         return every_s > 0 and (not self.proved or now_us - self.proved_us >= every_s * _SECOND_US)
 
-    def challenge(self, fresh: bytes, within_s: int, now_us: int) -> Standing:
+    def challenge(self, fresh: bytes, within_s: int, now_us: int) -> ProofRecord:
         """With a challenge open: the one that is, while there is time to answer it; else a fresh one, the one before
         being missed."""
         if self.nonce and now_us <= self.before_us:
@@ -56,19 +52,18 @@ class Standing:
         missed = self.missed + bool(self.nonce)
         return replace(self, nonce=fresh, before_us=now_us + within_s * _SECOND_US, missed=missed)
 
-    def answered(self, now_us: int) -> Standing:
+    def answered(self, now_us: int) -> ProofRecord:
         """Well, and in time."""
-        return Standing(now_us, self.nonce)
+        return ProofRecord(now_us, self.nonce)
 
-    def failed(self) -> Standing:
+    def failed(self) -> ProofRecord:
         """Badly, or too late: a challenge is answered once."""
         return replace(self, nonce=b"", before_us=0, missed=self.missed + 1)
 
 
-NOTHING_KNOWN: Final = Standing()
+NOTHING_KNOWN: Final = ProofRecord()
 
-_SCHEMA: Final = f"""
-PRAGMA user_version = {FORMAT};
+_SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS standing (
     topic BLOB NOT NULL, entity TEXT NOT NULL, proved_us INTEGER NOT NULL, proved BLOB NOT NULL,
     nonce BLOB NOT NULL, before_us INTEGER NOT NULL, missed INTEGER NOT NULL, PRIMARY KEY (topic, entity)
@@ -76,47 +71,25 @@ CREATE TABLE IF NOT EXISTS standing (
 """
 
 
-class Standings:
+class ProofRecords:
     """One center's. Rows are of entities that may use a topic: as many as were authorised, at most."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        files.make_directory(path.parent)
-        with self._named():
-            self._db = sqlite3.connect(path, timeout=30, isolation_level=None, check_same_thread=False)
-            path.chmod(files.FILE_MODE)
-            (format,) = self._db.execute("PRAGMA user_version").fetchone()
-            if format not in (0, FORMAT):
-                raise Unavailable(f"{path} has format {format}; this release knows {FORMAT}")
-            self._db.execute("PRAGMA synchronous = FULL")
-            if format == 0:
-                self._db.executescript(f"BEGIN IMMEDIATE; {_SCHEMA} COMMIT;")
+        self._db = Database(path, _SCHEMA, format=FORMAT)
 
-    def get(self, topic: bytes, entity: str) -> Standing:
-        with self._named():
-            row = self._db.execute(
-                "SELECT proved_us, proved, nonce, before_us, missed FROM standing WHERE topic = ? AND entity = ?",
-                (topic, entity),
-            ).fetchone()
-        return NOTHING_KNOWN if row is None else Standing(*row)
+    def get(self, topic: bytes, entity: str) -> ProofRecord:
+        row = self._db.row(
+            "SELECT proved_us, proved, nonce, before_us, missed FROM standing WHERE topic = ? AND entity = ?",
+            topic,
+            entity,
+        )
+        return NOTHING_KNOWN if row is None else ProofRecord(*row)
 
-    def put(self, topic: bytes, entity: str, standing: Standing) -> None:
+    def put(self, topic: bytes, entity: str, record: ProofRecord) -> None:
         """Durable on return."""
-        s = standing
-        with self._named():
-            self._db.execute(
-                "INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?, ?, ?, ?)",
-                (topic, entity, s.proved_us, s.proved, s.nonce, s.before_us, s.missed),
-            )
+        values = (topic, entity, record.proved_us, record.proved, record.nonce, record.before_us, record.missed)
+        with self._db.transaction() as db:
+            db.execute("INSERT OR REPLACE INTO standing VALUES (?, ?, ?, ?, ?, ?, ?)", values)
 
     def close(self) -> None:
         self._db.close()
-
-    @contextmanager
-    def _named(self) -> Iterator[None]:
-        try:
-            yield
-        except sqlite3.DatabaseError as error:
-            if isinstance(error, sqlite3.OperationalError):
-                raise Unavailable(f"{self.path}: {error}") from error
-            raise Corrupt(f"{self.path} is not what was written: {error}", hint="restore it from a copy") from error
