@@ -38,7 +38,13 @@ HEAVY = (
     "docs/test_documents.py",
     "docs/test_first_steps.py",
     "examples/",
-    "cli/test_extras.py",
+    "cli/",
+    "filters/test_index.py",
+    "groupkeys/test_deliveries.py",
+    "groupkeys/test_mosaic.py",
+    "groupkeys/test_plans.py",
+    "log/test_damage.py",
+    "overlay/test_scenarios.py",
     "trust/test_model.py",
 )
 #: Fixtures that start a server, wherever they are used.
