@@ -7,16 +7,18 @@ UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo test postgres install-postgres lint bench soak clean
+.PHONY: help setup demo check test postgres install-postgres lint bench soak clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make setup   .venv with everything in it, .venv/bin/sealcast among it"
 	@echo "make demo    a day of market data in miniature, sealed, through Spark, opened"
-	@echo "make test    lint and all tests but the long ones"
+	@echo "make check   lint and the light tests: less than three minutes on two cores"
+	@echo "make test    lint and all tests but the long ones: about 17 minutes on two cores"
 	@echo "make lint    style, types and import rules"
 	@echo "make bench   measurements, each beside its reference"
 	@echo "make soak    the long tests: many kills, many events"
+	@echo "make clean   remove what the others made"
 
 setup: $(READY)
 
@@ -37,8 +39,16 @@ demo: $(READY)
 	@echo "Next, in this directory, type:"
 	@echo ". .venv/bin/activate && sealcast init market"
 
-test: lint postgres
+# Light tests start neither Spark nor PostgreSQL, and their files take seconds: tests/conftest.py marks the others.
+check: lint
+	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak and not heavy"
+
+test: say-how-long lint postgres
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
+
+.PHONY: say-how-long
+say-how-long:
+	@echo "This takes about 17 minutes on two cores. In a hurry: make check"
 
 # The tests start a PostgreSQL of their own. Its programs come from the system's packages; free when they are there.
 postgres:

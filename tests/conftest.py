@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,26 @@ LONGEST_FIRST = (
     "cli/",
 )
 
+#: What `make check` leaves out, by path: files that take more than a few seconds of processor time, most of them
+#: because they start Spark, or many processes. `pytest --durations=50 -m "not heavy"` shows what belongs here.
+HEAVY = (
+    "pipeline/",
+    "lab/",
+    "docs/test_documents.py",
+    "docs/test_first_steps.py",
+    "examples/",
+    "cli/",
+    "filters/test_index.py",
+    "groupkeys/test_deliveries.py",
+    "groupkeys/test_mosaic.py",
+    "groupkeys/test_plans.py",
+    "log/test_damage.py",
+    "overlay/test_scenarios.py",
+    "trust/test_model.py",
+)
+#: Fixtures that start a server, wherever they are used.
+STARTS = {"spark", "postgres", "place"}
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def rank(item: pytest.Item) -> int:
@@ -37,6 +57,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return next((n for n, part in enumerate(LONGEST_FIRST) if f"tests/{part}" in path), len(LONGEST_FIRST))
 
     items.sort(key=rank)  # stable: within a file, the order stays
+    for item in items:
+        if any(f"tests/{part}" in item.path.as_posix() for part in HEAVY) or not STARTS.isdisjoint(_fixtures(item)):
+            item.add_marker(pytest.mark.heavy)
+
+
+def _fixtures(item: pytest.Item) -> Sequence[str]:
+    return getattr(item, "fixturenames", ())
 
 
 @pytest.fixture(scope="session", autouse=True)

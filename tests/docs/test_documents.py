@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from sealcast.clients.layered.interests import Interests
 
 from sealcast import Realm, open_subscriber
+from sealcast.protections.layered.interests import Interests
 from tests.docs.paste import ROOT, RUN, SHOWN, as_said, blocks, documents, paste, to_run
 from tests.docs.test_first_steps import README, TUTORIAL
 

@@ -53,3 +53,11 @@ def test_files_that_the_documents_name_exist() -> None:
                 assert (ROOT / path).exists(), f"{name} names {path}"
             elif not path.startswith(("secrets/", "entities/")):
                 assert (ROOT / "src" / "sealcast" / path).exists(), f"{name} names {path}"
+
+
+def test_the_glossary_has_every_word_once_and_in_its_place() -> None:
+    words = re.findall(r"^\| ([a-z][a-z ]*) \| ", (ROOT / "docs" / "glossary.md").read_text(), re.MULTILINE)
+    meant = [word for word in words if word != "word"]
+    assert len(meant) == len(set(meant)), "one word, one meaning"
+    design = "realm entity topic schema event filter subscription token protection label group mailbox epoch node"
+    assert {*design.split(), "sealed event"} <= set(meant)

@@ -112,9 +112,9 @@ def python() -> Finding:
 def packages() -> Finding:
     wrong: list[str] = []
     count = 0
-    # What only some need is asked for where it is needed.
-    needed = [requirement for requirement in metadata.requires("sealcast") or () if "extra ==" not in requirement]
-    for requirement in needed:
+    for requirement, _, condition in (text.partition(";") for text in metadata.requires("sealcast") or ()):
+        if "extra ==" in condition and "'spark'" not in condition:
+            continue  # what only some need is asked for where it is needed
         name, bounds = _requirement(requirement)
         count += 1
         try:
@@ -123,7 +123,7 @@ def packages() -> Finding:
             wrong.append(f"{name} is missing")
             continue
         if not all(_satisfies(installed, sign, bound) for sign, bound in bounds):
-            wrong.append(f"{name} is {installed}, not {requirement.removeprefix(name)}")
+            wrong.append(f"{name} is {installed}, not {requirement.removeprefix(name).strip()}")
     for module in _NATIVE:
         try:
             importlib.import_module(module)
@@ -132,13 +132,13 @@ def packages() -> Finding:
     found = (
         "; ".join(wrong) or f"{count} as they should be, among them {_shown('pyspark')} and {_shown('cryptography')}"
     )
-    return _either("packages", not wrong, found, "make setup, or pip install --upgrade sealcast")
+    return _either("packages", not wrong, found, "make setup, or pip install --upgrade 'sealcast[spark]'")
 
 
 def _requirement(text: str) -> tuple[str, list[tuple[str, str]]]:
     name = re.match(r"[\w.-]+", text)
     assert name is not None
-    return name.group(), re.findall(r"(>=|<=|==|<|>)\s*([\w.]+)", text.split(";")[0])
+    return name.group(), re.findall(r"(>=|<=|==|<|>)\s*([\w.]+)", text)
 
 
 def _satisfies(installed: str, sign: str, bound: str) -> bool:
