@@ -12,12 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 from sealcast.control.envelopes import EnvelopeRejected, Message, Opened, Party, Recipient, Verify, open_reply, seal
 from sealcast.control.service import Turn, unwrap
 from sealcast.control.topics import Busy, ControlPlane
 from sealcast.errors import NotFound, Unavailable
+from sealcast.log.closing import Closing
 
 ATTEMPTS: Final = 4
 PATIENCE_S: Final = 5.0
@@ -36,7 +37,7 @@ class Address:
     recipient: Recipient
 
 
-class Asker:
+class Asker(Closing):
     """One entity that asks services of its realm, and hears their answers on one topic that it drops when it closes."""
 
     def __init__(
@@ -115,12 +116,6 @@ class Asker:
         topic, self._answers, self._heard = self._answers, None, 0
         if topic is not None:
             self._plane.drop(topic)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
     def _reply_topic(self) -> bytes:
         if self._answers is None or not self._plane.exists(self._answers):

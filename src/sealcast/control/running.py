@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Final, Self
+from typing import Final
 
 from sealcast.control.center.service import FOUND_BY, KeyCenter, center_here
 from sealcast.control.desk import MoreOf, desk_here
@@ -20,6 +20,7 @@ from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.service import Service, Turn
 from sealcast.control.topics import ControlPlane
 from sealcast.errors import NotFound
+from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates.certificate import Role
 from sealcast.trust.handles import OpenRealm
@@ -47,7 +48,7 @@ class Served:
         return turn
 
 
-class Running(Unpicklable):
+class Running(Closing, Unpicklable):
     """Services of one realm, as long as they run."""
 
     def __init__(
@@ -107,12 +108,6 @@ class Running(Unpicklable):
     def close(self) -> None:
         while self.services:
             self.services.pop().service.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
     # --- inside -------------------------------------------------------------------------------------
 

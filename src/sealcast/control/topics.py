@@ -23,11 +23,12 @@ from collections import OrderedDict, deque
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from sealcast.control.envelopes import MAX_ENVELOPE_BYTES
 from sealcast.errors import FrameRejected, Misuse, NotFound, Unavailable
 from sealcast.log import files
+from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.wire import cbor
 
@@ -70,7 +71,7 @@ def new_topic_id() -> bytes:
     return os.urandom(ID_BYTES)
 
 
-class ControlPlane:
+class ControlPlane(Closing):
     """The control topics of a realm, as one origin sees them. A child process makes its own."""
 
     def __init__(
@@ -196,12 +197,6 @@ class ControlPlane:
     def close(self) -> None:
         while self._open:
             self._open.popitem()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
     def _directory(self, topic: bytes) -> Path:
         if len(topic) != ID_BYTES:

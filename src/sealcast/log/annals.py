@@ -1,11 +1,11 @@
 """Annals: notes about a topic beside its ledger, in order, authenticated like the ledger, and as hard to rewrite.
 
     record = CBOR {1: body, 2: tag}
-    body   = CBOR {1: note, 2: the tag of the record before}
     tag    = HMAC(the topic's journal key, context | body)
+    body   = CBOR {1: note, 2: the tag of the record before}; the ledger's own bodies are in `entry.py`
 
-A note is a CBOR map; what it means is for whoever keeps the annals. The context says which annals: a record of one kind
-is none of another.
+A note is a CBOR map; what it means is for whoever keeps the annals. The context says which annals they are: a record of
+one kind is never taken for one of another.
 """
 
 from __future__ import annotations
@@ -17,69 +17,29 @@ from typing import Any, Final
 
 from sealcast.errors import Bug, Corrupt, FrameRejected
 from sealcast.log import files
+from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.port import Record
 from sealcast.primitives import mac
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.wire import cbor
 
+#: What the first record has in place of its predecessor's tag.
 GENESIS: Final = bytes(mac.TAG_BYTES)
 MAX_NOTE_BYTES: Final = 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Note:
-    """One record: where it stands, when it was written, and what it says."""
+class TaggedLog(Closing, Unpicklable):
+    """A log whose records carry their broker's tag. Anyone can read it; with the journal key every tag is verified."""
 
-    index: int
-    time_us: int
-    body: dict[str, Any]
-    tag: bytes
-
-
-class Annals(Unpicklable):
-    """One topic's notes of one kind. Without the key they can be read, and what is public of them is verified."""
-
-    def __init__(self, directory: Path, context: bytes, key: Secret | None = None) -> None:
-        self.directory = directory
-        self._context = context
-        self._key = key
+    def __init__(self, directory: Path, context: bytes, key: Secret | None) -> None:
+        self.directory, self._context, self._key = directory, context, key
         self._log: EmbeddedLog | None = None
 
     def end(self) -> int:
-        """How many there are. Cheap: ask as often as you like."""
+        """How many records there are. Cheap: ask as often as you like."""
         log = self._reading()
         return log.end() if log is not None else 0
-
-    def read(self, start: int = 0) -> Iterator[Note]:
-        """From number `start` on, each verified to follow the one before."""
-        log = self._reading()
-        if log is None or start >= log.end():
-            return
-        before = self._tag(log, start - 1) if start else GENESIS
-        for record in log.read(start):
-            note, before = self._parse(record, before)
-            yield note
-
-    def append(self, notes: Sequence[dict[str, Any]]) -> None:
-        """Adds all of them, durable on return."""
-        if self._key is None:
-            raise Bug("notes are added by the broker, which has the key")
-        if not notes:
-            return
-        files.make_directory(self.directory)
-        lock = files.FileLock(self.directory / "annals.lock")
-        try:
-            with lock, EmbeddedLog(self.directory) as log:
-                end = log.end()
-                before, records = self._tag(log, end - 1) if end else GENESIS, []
-                for note in notes:
-                    body = cbor.encode({1: note, 2: before})
-                    before = mac.tag(self._key, self._context, body)
-                    records.append(cbor.encode({1: body, 2: before}))
-                log.append(records)
-        finally:
-            lock.close()
 
     def close(self) -> None:
         if self._log is not None:
@@ -87,30 +47,93 @@ class Annals(Unpicklable):
             self._log = None
 
     def _reading(self) -> EmbeddedLog | None:
+        # What was never written to has no directory yet: it is an empty log, and a follower waits for it.
         if self._log is None and self.directory.is_dir():
             self._log = EmbeddedLog(self.directory, read_only=True)
         return self._log
 
-    def _tag(self, log: EmbeddedLog, index: int) -> bytes:
-        (record,) = log.read(index, index + 1)
-        return self._parse(record)[1]
+    def _sealed(self, body: bytes) -> tuple[bytes, bytes]:
+        """The record of a body, and its tag."""
+        if self._key is None:
+            raise Bug("records are added by the broker, which has the key")
+        tag = mac.tag(self._key, self._context, body)
+        return cbor.encode({1: body, 2: tag}), tag
 
-    def _parse(self, record: Record, follows: bytes | None = None) -> tuple[Note, bytes]:
-        where = f"{self.directory}: record {record.offset}"
+    def _unsealed(self, record: Record, what: str) -> tuple[bytes, bytes]:
+        """The body of a record, and its tag; Corrupt when it is not one that the broker wrote."""
+        where = self._where(record)
         try:
-            match cbor.decode(record.data, max_bytes=len(record.data)):
-                case {1: bytes(body), 2: bytes(tag)}:
-                    inner = cbor.decode(body, max_bytes=MAX_NOTE_BYTES)
-                case _:
-                    raise Corrupt(f"{where} is no note")
+            outer = cbor.decode(record.data, max_bytes=len(record.data))
         except FrameRejected as problem:
-            raise Corrupt(f"{where} is no note: {problem.message}") from None
-        match inner:
-            case {1: dict(note), 2: bytes(before)} if len(tag) == mac.TAG_BYTES:
-                if follows is not None and before != follows:
-                    raise Corrupt(f"{where} does not follow record {record.offset - 1}")
+            raise Corrupt(f"{where} is not a {what}: {problem.message}") from None
+        match outer:
+            case {1: bytes(body), 2: bytes(tag)} if len(outer) == 2 and len(tag) == mac.TAG_BYTES:
                 if self._key is not None and not mac.verify(self._key, tag, self._context, body):
                     raise Corrupt(f"{where} was not written by this broker: its tag does not verify")
-                return Note(record.offset, record.time_us, note, tag), tag
+                return body, tag
             case _:
-                raise Corrupt(f"{where} is no note")
+                raise Corrupt(f"{where} is not a {what}")
+
+    def _where(self, record: Record) -> str:
+        return f"{self.directory}: record {record.offset}"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """One record: where it stands, when it was written, what it says, and the tags of itself and of the one before."""
+
+    index: int
+    time_us: int
+    body: dict[str, Any]
+    previous: bytes
+    tag: bytes
+
+
+class Annals(TaggedLog):
+    """One topic's notes of one kind."""
+
+    def __init__(self, directory: Path, context: bytes, key: Secret | None = None) -> None:
+        super().__init__(directory, context, key)
+
+    def read(self, start: int = 0) -> Iterator[Note]:
+        """From number `start` on, each verified to follow the one before."""
+        log = self._reading()
+        if log is None or start >= log.end():
+            return
+        before = self._tag_before(log, start)
+        for record in log.read(start):
+            note = self._parse(record)
+            if note.previous != before:
+                raise Corrupt(f"{self._where(record)} does not follow record {record.offset - 1}")
+            before = note.tag
+            yield note
+
+    def append(self, notes: Sequence[dict[str, Any]]) -> None:
+        """Adds all of them, durable on return."""
+        if not notes:
+            return
+        files.make_directory(self.directory)
+        with files.locked(self.directory / "annals.lock"), EmbeddedLog(self.directory) as log:
+            before, records = self._tag_before(log, log.end()), []
+            for note in notes:
+                record, before = self._sealed(cbor.encode({1: note, 2: before}))
+                records.append(record)
+            log.append(records)
+
+    def _tag_before(self, log: EmbeddedLog, index: int) -> bytes:
+        if index == 0:
+            return GENESIS
+        (record,) = log.read(index - 1, index)
+        return self._parse(record).tag
+
+    def _parse(self, record: Record) -> Note:
+        body, tag = self._unsealed(record, "note")
+        try:
+            inner = cbor.decode(body, max_bytes=MAX_NOTE_BYTES)
+        except FrameRejected as problem:
+            raise Corrupt(f"{self._where(record)} is not a note: {problem.message}") from None
+        match inner:
+            case {1: dict(note), 2: bytes(before)}:
+                return Note(record.offset, record.time_us, note, before, tag)
+            case _:
+                raise Corrupt(f"{self._where(record)} is not a note")

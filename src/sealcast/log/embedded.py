@@ -27,10 +27,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
 from sealcast.errors import Misuse, NotFound
 from sealcast.log import files, recovery
+from sealcast.log.closing import Closing
 from sealcast.log.frontier import Frontier
 from sealcast.log.layout import (
     DEFAULT_SEGMENT_BYTES,
@@ -44,11 +44,11 @@ from sealcast.log.layout import (
 from sealcast.log.port import Record
 from sealcast.log.reader import Reader, Verified
 from sealcast.log.recovery import End
-from sealcast.log.segment import index_path, list_segments, path_of
+from sealcast.log.segment import Tail, index_path, list_segments, path_of
 from sealcast.log.sync import Syncer
 
 
-class EmbeddedLog:
+class EmbeddedLog(Closing):
     """One partition in a directory of its own. Threads may share a handle; a child process opens its own.
 
     Opening for appending repairs what a crash left. `read_only` touches nothing, takes no lock and needs no right
@@ -66,7 +66,7 @@ class EmbeddedLog:
         self._segment_bytes = segment_bytes
         self._process = os.getpid()
         self._closed = False
-        self._tail_fd, self._tail = -1, -1
+        self._tail = Tail(self.directory)
         self._append_lock: files.FileLock | None = None
         self._syncer: Syncer | None = None
         if read_only:
@@ -110,10 +110,7 @@ class EmbeddedLog:
     def _write(self, raw: bytes, end: End) -> None:
         path = path_of(self.directory, end.mark.segment)
         try:
-            if self._tail != end.mark.segment:
-                self._close_tail()
-                self._tail_fd, self._tail = os.open(path, os.O_RDWR), end.mark.segment
-            files.write_all(self._tail_fd, raw, end.mark.position)
+            files.write_all(self._tail.open(end.mark.segment), raw, end.mark.position)
         except OSError as error:
             # Take back what was written of it. Should that fail too, the next writer cuts it off as a torn tail.
             with suppress(OSError):
@@ -181,7 +178,7 @@ class EmbeddedLog:
 
     def close(self) -> None:
         self._closed = True
-        self._close_tail()
+        self._tail.close()
         if hasattr(self, "_reader"):
             self._reader.close()
         if self._append_lock is not None:
@@ -189,17 +186,6 @@ class EmbeddedLog:
         if self._syncer is not None:
             self._syncer.close()
             self._frontier.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
-
-    def _close_tail(self) -> None:
-        fd, self._tail_fd, self._tail = self._tail_fd, -1, -1
-        if fd >= 0:
-            os.close(fd)
 
     def _writable(self) -> tuple[files.FileLock, Syncer]:
         if self._append_lock is None or self._syncer is None:
@@ -229,7 +215,7 @@ def _check_sizes(records: Sequence[bytes]) -> None:
         )
 
 
-class EmbeddedTopic:
+class EmbeddedTopic(Closing):
     """A topic's partitions, DIR/0 to DIR/n-1, opened when they are first asked for."""
 
     def __init__(
@@ -266,20 +252,17 @@ class EmbeddedTopic:
         return self._partitions
 
     def partition(self, number: int) -> EmbeddedLog:
-        if not 0 <= number < self._partitions:
-            raise NotFound(f"{self.directory} has partitions 0 to {self._partitions - 1}, not {number}")
         if number not in self._open:
-            self._open[number] = EmbeddedLog(
+            if not 0 <= number < self.partitions:
+                raise NotFound(f"{self.directory} has partitions 0 to {self.partitions - 1}, not {number}")
+            self._open[number] = self._kind(number)(
                 self.directory / str(number), segment_bytes=self._segment_bytes, read_only=self._read_only
             )
         return self._open[number]
 
+    def _kind(self, number: int) -> type[EmbeddedLog]:
+        return EmbeddedLog
+
     def close(self) -> None:
         while self._open:
             self._open.popitem()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()

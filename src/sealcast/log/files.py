@@ -38,6 +38,16 @@ def named(path: Path, what: str) -> Iterator[None]:
         raise trouble(error, path, what) from error
 
 
+@contextmanager
+def opened(path: Path, flags: int) -> Iterator[int]:
+    """A descriptor of the file, for as long as the block lasts. A file that is created is private."""
+    fd = os.open(path, flags, FILE_MODE)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
+
+
 def sync_data(fd: int) -> None:
     """Data and the size that reaches it, on stable storage. macOS has no fdatasync and needs F_FULLFSYNC to mean it."""
     full = getattr(fcntl, "F_FULLFSYNC", None)
@@ -51,11 +61,8 @@ def sync_data(fd: int) -> None:
 
 def sync_directory(path: Path) -> None:
     """Make created, renamed and removed names durable."""
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
+    with opened(path, os.O_RDONLY | os.O_DIRECTORY) as fd:
         os.fsync(fd)
-    finally:
-        os.close(fd)
 
 
 def make_directory(path: Path) -> None:
@@ -106,7 +113,18 @@ def open_existing(path: Path) -> int:
         raise trouble(error, path, "opening") from error
 
 
-class FileLock:
+class OpenFile:
+    """Whatever has one file open, from when it is made until it is closed."""
+
+    _fd = -1
+
+    def close(self) -> None:
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+
+class FileLock(OpenFile):
     """Held by one thread of one process at a time. The file stays empty; the kernel lets go when its holder dies.
 
     A `flock` belongs to the open file, which the threads of a handle share, so a mutex stands before it.
@@ -132,7 +150,13 @@ class FileLock:
         finally:
             self._mutex.release()
 
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
+
+@contextmanager
+def locked(path: Path) -> Iterator[None]:
+    """Holds the lock of that name for as long as the block lasts."""
+    lock = FileLock(path)
+    try:
+        with lock:
+            yield
+    finally:
+        lock.close()

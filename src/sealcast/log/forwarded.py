@@ -64,18 +64,14 @@ class ForwardedLog(EmbeddedLog):
     def take(self, frames: Sequence[tuple[int, bytes]]) -> int:
         """Append (origin's offset, frame) pairs, ascending, durably, leaving out what is here already; how many were
         not."""
-        lock = files.FileLock(self.directory / "forward.lock")
-        try:
-            with lock:
-                begin = self.next_origin()
-                fresh = [(offset, data) for offset, data in frames if offset >= begin]
-                if any(b <= a for (a, _), (b, _) in pairwise(fresh)):
-                    raise Misuse("frames are forwarded in their origin's order")
-                if fresh:
-                    super().append([_HEAD.pack(_MAGIC, offset) + data for offset, data in fresh])
-                return len(fresh)
-        finally:
-            lock.close()
+        with files.locked(self.directory / "forward.lock"):
+            begin = self.next_origin()
+            fresh = [(offset, data) for offset, data in frames if offset >= begin]
+            if any(b <= a for (a, _), (b, _) in pairwise(fresh)):
+                raise Misuse("frames are forwarded in their origin's order")
+            if fresh:
+                super().append([_HEAD.pack(_MAGIC, offset) + data for offset, data in fresh])
+            return len(fresh)
 
     def _split(self, record: Record) -> tuple[int, bytes]:
         if len(record.data) < _HEAD.size or record.data[:4] != _MAGIC:
@@ -114,18 +110,12 @@ class BrokerTopic(EmbeddedTopic):
         self._partitions = max(self._partitions, self._count())
         return self._partitions
 
-    def partition(self, number: int) -> EmbeddedLog:
-        if number in self.own:
-            return super().partition(number)
-        return self.forwarded(number)
-
     def forwarded(self, number: int) -> ForwardedLog:
         """A partition of another broker's."""
-        if number in self.own or not 0 <= number < self.partitions:
-            raise Misuse(f"{self.directory}: partition {number} is no other broker's")
-        found = self._open.get(number)
+        found = self.partition(number)
         if not isinstance(found, ForwardedLog):
-            path = self.directory / str(number)
-            found = ForwardedLog(path, segment_bytes=self._segment_bytes, read_only=self._read_only)
-            self._open[number] = found
+            raise Misuse(f"{self.directory}: partition {number} is this broker's own")
         return found
+
+    def _kind(self, number: int) -> type[EmbeddedLog]:
+        return EmbeddedLog if number in self.own else ForwardedLog

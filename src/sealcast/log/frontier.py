@@ -63,18 +63,13 @@ def boot() -> bytes:
         return secrets.token_bytes(16)
 
 
-class Frontier:
+class Frontier(files.OpenFile):
     """The file. Reading needs no lock; `write` is for whoever holds the append lock, `advance` the sync lock."""
 
     def __init__(self, directory: Path, *, writable: bool) -> None:
         self.path = directory / NAME
         flags = os.O_RDWR | os.O_CREAT if writable else os.O_RDONLY
         self._fd = os.open(self.path, flags, files.FILE_MODE)
-
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
 
     def read(self) -> State:
         raw = os.pread(self._fd, _SLOTS * _SLOT_BYTES, 0)

@@ -18,23 +18,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from sealcast.errors import Corrupt, FrameRejected, Locked, Misuse, NotFound, Unavailable
 from sealcast.log import files
+from sealcast.log.annals import GENESIS as GENESIS
+from sealcast.log.annals import TaggedLog
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.offsets import PinnedOffset, check_continuity
 from sealcast.log.pieces import Pieces
 from sealcast.log.port import Record
 from sealcast.log.reseals import Resealed, Reseals
-from sealcast.primitives import mac
-from sealcast.primitives.secrets import Secret, Unpicklable
-from sealcast.wire import cbor
+from sealcast.primitives.secrets import Secret
 
 _CONTEXT: Final = b"sealcast ledger record 1"
-#: What the first record has in place of its predecessor's tag.
-GENESIS: Final = bytes(mac.TAG_BYTES)
 _HOLDER_BYTES: Final = 64
 
 
@@ -58,19 +56,12 @@ class Committed:
         return self.entry if self.resealed is None else replace(self.entry, pieces=self.committed_pieces)
 
 
-class LedgerReader(Unpicklable):
+class LedgerReader(TaggedLog):
     """Reads a ledger. With the journal key every tag is verified, without it everything that is public is."""
 
     def __init__(self, directory: Path | str, key: Secret | None = None) -> None:
-        self.directory = Path(directory)
-        self._key = key
-        self._log: EmbeddedLog | None = None
+        super().__init__(Path(directory), _CONTEXT, key)
         self.reseals = Reseals(self.directory.with_name("reseals"), key)
-
-    def end(self) -> int:
-        """How many batches are committed. Cheap: ask as often as you like."""
-        log = self._reading()
-        return log.end() if log is not None else 0
 
     def entries(self, start: int = 0, end: int | None = None) -> Iterator[Committed]:
         """Committed batches from `start` on, each verified to follow the one before."""
@@ -83,7 +74,7 @@ class LedgerReader(Unpicklable):
         for record in log.read(start, end):
             committed = self._parse(record)
             if committed.previous != before:
-                raise Corrupt(f"{self.directory}: record {record.offset} does not follow record {record.offset - 1}")
+                raise Corrupt(f"{self._where(record)} does not follow record {record.offset - 1}")
             before = committed.tag
             yield committed
 
@@ -122,39 +113,18 @@ class LedgerReader(Unpicklable):
 
     def close(self) -> None:
         self.reseals.close()
-        if self._log is not None:
-            self._log.close()
-            self._log = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
-
-    def _reading(self) -> EmbeddedLog | None:
-        # A topic that never ran has no ledger yet: that is an empty one, and a follower waits for it.
-        if self._log is None and self.directory.is_dir():
-            self._log = EmbeddedLog(self.directory, read_only=True)
-        return self._log
+        super().close()
 
     def _at(self, log: EmbeddedLog, index: int) -> Committed:
         (record,) = log.read(index, index + 1)  # to its end, so that the next in line is found at once
         return self._parse(record)
 
     def _parse(self, record: Record) -> Committed:
-        where = f"{self.directory}: record {record.offset}"
+        where, (body, tag) = self._where(record), self._unsealed(record, "ledger record")
         try:
-            outer = cbor.decode(record.data, max_bytes=len(record.data))
-            match outer:
-                case {1: bytes(body), 2: bytes(tag)} if len(outer) == 2 and len(tag) == mac.TAG_BYTES:
-                    entry, previous = Entry.decode(body)
-                case _:
-                    raise Corrupt(f"{where} is not a ledger record")
+            entry, previous = Entry.decode(body)
         except (FrameRejected, Misuse) as problem:
             raise Corrupt(f"{where} is not a ledger record: {problem.message}") from None
-        if self._key is not None and not mac.verify(self._key, tag, _CONTEXT, body):
-            raise Corrupt(f"{where} was not written by this broker: its tag does not verify under the journal key")
         committed = Committed(record.offset, record.time_us, entry, previous, tag)
         resealed = self.reseals.of(record.offset)
         return committed if resealed is None else _exchanged(committed, resealed, where)
@@ -165,7 +135,6 @@ class Ledger(LedgerReader):
 
     def __init__(self, directory: Path | str, key: Secret) -> None:
         super().__init__(directory, key)
-        self._secret = key
         self._log = self._writable = EmbeddedLog(self.directory)
         self._commit_lock = files.FileLock(self.directory / "commit.lock")
 
@@ -182,8 +151,7 @@ class Ledger(LedgerReader):
                 return self._same(entry, known)
             check_continuity(self, entry.start, entry.end)
             body = entry.encode(last.tag if last else GENESIS)
-            tag = mac.tag(self._secret, _CONTEXT, body)
-            self._writable.append([cbor.encode({1: body, 2: tag})])
+            self._writable.append([self._sealed(body)[0]])
             return True
 
     def _find(self, entry: Entry, last: Committed | None) -> Committed | None:

@@ -64,11 +64,8 @@ class Pieces:
         with files.named(path, "syncing"):
             # Its age is counted from its last use: a batch that runs again must not find it collected.
             os.utime(path)
-            fd = os.open(path, os.O_RDONLY)
-            try:
+            with files.opened(path, os.O_RDONLY) as fd:
                 files.sync_data(fd)
-            finally:
-                os.close(fd)
             files.sync_directory(self.directory)
         return True
 

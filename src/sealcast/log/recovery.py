@@ -91,13 +91,10 @@ def _cut(directory: Path, end: Mark) -> None:
     path = path_of(directory, end.segment)
     with files.named(path, "repairing"):
         _drop_unused(directory, end.segment)
-        fd = os.open(path, os.O_RDWR)
-        try:
+        with files.opened(path, os.O_RDWR) as fd:
             if os.fstat(fd).st_size != end.position:
                 os.ftruncate(fd, end.position)
             files.sync_data(fd)
-        finally:
-            os.close(fd)
         files.sync_directory(directory)
 
 
@@ -151,15 +148,13 @@ def begin_segment(directory: Path, end: Mark) -> Mark:
     path = path_of(directory, end.offset)
     with files.named(path, "creating"):
         _drop_unused(directory, end.segment if end.position else -1)
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, files.FILE_MODE)
-        try:
-            files.write_all(fd, segment_header(end), 0)
-            files.sync_data(fd)
-        except BaseException:
-            os.unlink(path)
-            raise
-        finally:
-            os.close(fd)
+        with files.opened(path, os.O_RDWR | os.O_CREAT | os.O_EXCL) as fd:
+            try:
+                files.write_all(fd, segment_header(end), 0)
+                files.sync_data(fd)
+            except BaseException:
+                os.unlink(path)
+                raise
         index_path(directory, end.offset).unlink(missing_ok=True)
         files.sync_directory(directory)
     return Mark(end.offset, end.offset, SEGMENT.size, end.time_us, end.chain)

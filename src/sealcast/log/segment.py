@@ -68,13 +68,12 @@ def never_used(directory: Path, segments: list[int]) -> bool:
     return not segments or (segments == [0] and path_of(directory, 0).stat().st_size <= SEGMENT.size)
 
 
-class Segment:
+class Segment(files.OpenFile):
     """An open segment file. Threads may share it: reads are positional, what it remembers is replaced whole."""
 
     def __init__(self, directory: Path, first: int) -> None:
         self.first = first
         self.path = path_of(directory, first)
-        self._fd = -1
         self._index_path = index_path(directory, first)
         self._fd = files.open_existing(self.path)
         try:
@@ -87,13 +86,8 @@ class Segment:
         self._resume = self.begin
         self._guard = threading.Lock()
 
-    def close(self) -> None:
-        fd, self._fd = self._fd, -1
-        if fd >= 0:
-            os.close(fd)
-
     #: A reader forgets a segment while an iterator may still walk it: the last of them to let go closes the file.
-    __del__ = close
+    __del__ = files.OpenFile.close
 
     def size(self) -> int:
         return os.fstat(self._fd).st_size
@@ -213,6 +207,24 @@ class Segment:
             return self._marks
 
 
+class Tail(files.OpenFile):
+    """The segment that is being written to, open; another one as soon as the log has come to it."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory, self._segment = directory, -1
+
+    def open(self, segment: int) -> int:
+        """The descriptor of that segment."""
+        if self._segment != segment:
+            self.close()
+            self._fd, self._segment = os.open(path_of(self._directory, segment), os.O_RDWR), segment
+        return self._fd
+
+    def close(self) -> None:
+        self._segment = -1
+        super().close()
+
+
 class _Window:
     """A stretch of the file in memory, moved forward as the walk needs it."""
 
@@ -247,11 +259,8 @@ def _ascending(raw: bytes, first: int) -> Iterator[Mark]:
 def note(directory: Path, mark: Mark) -> None:
     """Add a durable mark to its segment's index; failing is no loss."""
     try:
-        fd = os.open(index_path(directory, mark.segment), os.O_RDWR | os.O_CREAT, files.FILE_MODE)
-        try:
+        with files.opened(index_path(directory, mark.segment), os.O_RDWR | os.O_CREAT) as fd:
             files.write_all(fd, mark.pack(), os.fstat(fd).st_size // MARK.size * MARK.size)
-        finally:
-            os.close(fd)
     except OSError:
         return
 

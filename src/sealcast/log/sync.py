@@ -7,7 +7,6 @@ frontier): nobody acknowledges what was in doubt, and the next writer cuts it of
 
 from __future__ import annotations
 
-import os
 import threading
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from sealcast.log import files
 from sealcast.log.frontier import Frontier
 from sealcast.log.layout import Mark
 from sealcast.log.recovery import End
-from sealcast.log.segment import INDEX_EVERY_BYTES, note, path_of
+from sealcast.log.segment import INDEX_EVERY_BYTES, Tail, note, path_of
 
 
 class Syncer:
@@ -31,11 +30,11 @@ class Syncer:
         self._durable = End(Mark(0, 0, 0, 0, b""), -1)
         self._failure: Unavailable | None = None
         self._noted = (-1, 0)
-        self._fd, self._segment = -1, -1
+        self._tail = Tail(directory)
 
     def close(self) -> None:
         self.lock.close()
-        self._close_segment()
+        self._tail.close()
 
     def check(self) -> None:
         """Raises when an earlier sync of this handle failed."""
@@ -94,10 +93,7 @@ class Syncer:
     def _sync(self, target: Mark, generation: int) -> None:
         path = path_of(self._directory, target.segment)
         try:
-            if self._segment != target.segment:
-                self._close_segment()
-                self._fd, self._segment = os.open(path, os.O_RDWR), target.segment
-            files.sync_data(self._fd)
+            files.sync_data(self._tail.open(target.segment))
         except OSError as error:
             durable = self._durable.mark
             if durable.chain:
@@ -109,8 +105,3 @@ class Syncer:
         if segment != mark.segment or mark.position - position >= INDEX_EVERY_BYTES:
             note(self._directory, mark)
             self._noted = (mark.segment, mark.position)
-
-    def _close_segment(self) -> None:
-        fd, self._fd, self._segment = self._fd, -1, -1
-        if fd >= 0:
-            os.close(fd)

@@ -44,17 +44,13 @@ class KnowledgeStore:
 
     def update(self, rule: Callable[[Knowledge], Step]) -> tuple[Effect, ...]:
         """What a rule says is to be done; what it knows then is durable before this returns."""
-        lock = files.FileLock(self.path.with_suffix(".lock"))
-        try:
-            with lock:
-                before = self.read()
-                step = rule(before)
-                if step.knowledge != before:
-                    body = cbor.encode(_encode(step.knowledge))
-                    files.replace_file(self.path, body + hashlib.sha256(body).digest())
-                return step.effects
-        finally:
-            lock.close()
+        with files.locked(self.path.with_suffix(".lock")):
+            before = self.read()
+            step = rule(before)
+            if step.knowledge != before:
+                body = cbor.encode(_encode(step.knowledge))
+                files.replace_file(self.path, body + hashlib.sha256(body).digest())
+            return step.effects
 
     def _corrupt(self) -> Corrupt:
         return Corrupt(f"{self.path} is not as it was written", hint="remove it: what it said is learnt again")

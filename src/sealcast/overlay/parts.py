@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from typing import Self
 
+from sealcast.log.closing import Closing
 from sealcast.log.entry import Entry
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.pieces import Pieces
@@ -21,7 +21,7 @@ from sealcast.wire import sealed
 _WHOLE_FRAME = -1
 
 
-class Part:
+class Part(Closing):
     """One broker's part of a topic. Opening its log repairs what a crash left, as any writer does."""
 
     def __init__(self, realm: OpenRealm, topic: str, broker: str) -> None:
@@ -83,12 +83,6 @@ class Part:
     def close(self) -> None:
         self.log.close()
         self.ledger.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
 
 def _reached(entry: Entry, partition: int) -> int:

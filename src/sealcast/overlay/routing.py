@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol, Self
+from typing import Final, Protocol
 
 from sealcast.errors import Misuse
+from sealcast.log.closing import Closing
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.overlay.parts import Part
 from sealcast.trust.certificates.roles import Role
@@ -89,7 +90,7 @@ def links(state: RealmState, origin: str, topics: Sequence[str] = ()) -> dict[Li
     return {link: version for link, version in found.items() if version is not None}
 
 
-class Forwarder:
+class Forwarder(Closing):
     """What one broker forwards, over all of its links. One process at a time does any good; two do no harm."""
 
     def __init__(self, realm: OpenRealm, origin: str, topics: Sequence[str] = ()) -> None:
@@ -137,12 +138,6 @@ class Forwarder:
             self._parts.popitem()[1].close()
         while self._destinations:
             self._destinations.popitem()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
 
 def waiting(realm: OpenRealm, link: Link, version: int) -> int:

@@ -96,12 +96,8 @@ class Outbox:
 
     def publish(self, batch: int, staged: Sequence[StagedFrames], log: PartitionLog) -> int:
         """Appends the frames of this batch, if they are not there yet; how many it appended."""
-        lock = files.FileLock(self._directory / f"{self._query}.lock")
-        try:
-            with lock:
-                return self._publish(batch, staged, log)
-        finally:
-            lock.close()
+        with files.locked(self._directory / f"{self._query}.lock"):
+            return self._publish(batch, staged, log)
 
     def _publish(self, batch: int, staged: Sequence[StagedFrames], log: PartitionLog) -> int:
         note, appended = self._read_note(), 0

@@ -52,14 +52,10 @@ def read(mark: Path) -> tuple[NodeAddress, ...]:
 
 def write(mark: Path, nodes: Iterable[NodeAddress]) -> None:
     """List these nodes, each in place of one of the same name."""
-    lock = files.FileLock(mark.with_name(".realm.lock"))
-    try:
-        with lock:
-            known = {node.name: node for node in (*read(mark), *nodes)}
-            body = {**_body(mark), _FIELD: [node.to_json() for node in known.values()]}
-            files.replace_file(mark, json.dumps(body, indent=2).encode() + b"\n")
-    finally:
-        lock.close()
+    with files.locked(mark.with_name(".realm.lock")):
+        known = {node.name: node for node in (*read(mark), *nodes)}
+        body = {**_body(mark), _FIELD: [node.to_json() for node in known.values()]}
+        files.replace_file(mark, json.dumps(body, indent=2).encode() + b"\n")
 
 
 def _body(mark: Path) -> Any:

@@ -10,13 +10,14 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Final, Self
+from typing import Final
 
 from sealcast.broker import rulings
 from sealcast.broker.gate import bounds_of
 from sealcast.broker.history import History
 from sealcast.broker.path import handle
 from sealcast.broker.replay import SETTLING_US
+from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import Ledger
@@ -31,7 +32,7 @@ from sealcast.wire import sealed
 QUERY: Final = "lab"
 
 
-class Batches:
+class Batches(Closing):
     """What a broker of the lab keeps of a log: pieces, a ledger, and how far it got."""
 
     def __init__(self, log: EmbeddedTopic, ledger: Ledger, pieces: Pieces) -> None:
@@ -52,12 +53,6 @@ class Batches:
     def close(self) -> None:
         self._ledger.close()
         self._log.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
 
 class Broker(Batches):

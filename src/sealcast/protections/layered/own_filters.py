@@ -55,12 +55,8 @@ class OwnFilters:
     def locked(self) -> Iterator[None]:
         """Two processes of one subscriber take turns."""
         files.make_directory(self._directory)
-        lock = files.FileLock(self._directory / ".lock")
-        try:
-            with lock:
-                yield
-        finally:
-            lock.close()
+        with files.locked(self._directory / ".lock"):
+            yield
 
     # --- filters --------------------------------------------------------------------------------------
 

@@ -233,13 +233,9 @@ class RevocationStore(RevocationLog):
 
     @contextmanager
     def _held(self) -> Iterator[None]:
-        lock = files.FileLock(self.directory / "lock")
-        try:
-            with lock:
-                self.refresh()
-                yield
-        finally:
-            lock.close()
+        with files.locked(self.directory / "lock"):
+            self.refresh()
+            yield
 
     def _keep(self, given: Sequence[RevocationDelta], view: RevocationView) -> None:
         for each in given:
