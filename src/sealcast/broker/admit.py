@@ -12,6 +12,7 @@ template, and of the schema. What is refused is counted and kept, and harms noth
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 import numpy as np
@@ -20,12 +21,16 @@ from numpy.typing import NDArray
 from sealcast.broker.gate import Gate
 from sealcast.broker.opening import open_frames, refused_events
 from sealcast.model import Reason
+from sealcast.model.protection import Protection
 from sealcast.model.stages import Admitted, Ruled
 from sealcast.trust.realm.templates import Template
 from sealcast.wire.domain import check_domain
+from sealcast.wire.layout import plain
 from sealcast.wire.records import Decoded
 
 _OFF_DOMAIN: Final = "attribute {!r} is outside its domain or off its grid"
+_SHOWN: Final = "attribute {!r} is sealed on this topic, and this event shows it to brokers"
+_NO_ENVELOPE: Final = "no sealed event stands in its payload's place"
 _OFF_TEMPLATE: Final = "not one of the events that its publisher's token is for"
 
 Ints = NDArray[np.int64]
@@ -38,7 +43,8 @@ def admit(ruled: Ruled, gate: Gate) -> Admitted:
     schema, decoded = gate.topic.schema, opened.decoded()
     # By attribute and rule, never by value: reasons are kept in clear, for whoever may see that something was refused.
     off = {event: _OFF_DOMAIN.format(name) for event, (name, _) in check_domain(schema, decoded.columns).items()}
-    refused = {event: (Reason.EVENT, text) for event, text in {**off, **decoded.bad}.items()}  # (20)
+    unsealed = dict(_unsealed(decoded, opened.lengths(), gate.topic.protection))
+    refused = {event: (Reason.EVENT, text) for event, text in {**unsealed, **off, **decoded.bad}.items()}  # (20)
     outside = _off_template(opened.templates, frame_index, decoded, gate)
     refused |= dict.fromkeys((e for e in outside if e not in decoded.bad), (Reason.TEMPLATE, _OFF_TEMPLATE))  # (8)
     rejections = [*opened.rejections, *refused_events(received.partition, proofs, frame_index, row, refused)]
@@ -62,6 +68,15 @@ def admit(ruled: Ruled, gate: Gate) -> Admitted:
         payload_start=payload_start,
         rejections=tuple(sorted(rejections, key=lambda r: r.position)),
     )
+
+
+def _unsealed(decoded: Decoded, lengths: Ints, protection: Protection) -> Iterator[tuple[int, str]]:
+    """Events that show brokers what publishers of the topic seal; none where they seal nothing."""
+    for name in sorted(protection.hidden):
+        yield from ((e, _SHOWN.format(name)) for e in np.flatnonzero(plain(decoded.columns[name].is_valid())).tolist())
+    if protection.least_payload:
+        short = lengths - decoded.payload_start < protection.least_payload
+        yield from ((event, _NO_ENVELOPE) for event in np.flatnonzero(short).tolist())
 
 
 def _off_template(templates: list[Template], frame_index: Ints, decoded: Decoded, gate: Gate) -> list[int]:

@@ -170,11 +170,13 @@ class Opening:
 
     def decoded(self) -> Decoded:
         """The events of all frames, as columns."""
+        return self._gate.codec.decode_joined(b"".join(self._joined), self.lengths())
+
+    def lengths(self) -> Ints:
+        """Of their messages."""
         if len(self.messages) == len(self.proofs):
-            lengths = np.array(self._lengths, np.int64)
-        else:
-            lengths = np.concatenate([np.atleast_1d(part) for part in self._lengths])
-        return self._gate.codec.decode_joined(b"".join(self._joined), lengths)
+            return np.array(self._lengths, np.int64)
+        return np.concatenate([np.atleast_1d(part) for part in self._lengths])
 
     def placed(self, per_event: int = 1) -> tuple[Ints, Ints]:
         """Of each event: which of the frames it is in, and which event of that frame it is."""

@@ -159,7 +159,7 @@ class Publisher:
         """Token and key from the wallet: a sealer goes on with a newer token, another epoch has another sealer."""
         about = state.topic(self.topic)
         held = self._wallet.get(self.topic, Right.PUBLISH, state)
-        self._open(self._way.take(state))
+        self._open(self._way.take(state, held.epoch))
         renewed = self._state is None or self._held.epoch != held.epoch or self._state.topic(self.topic) != about
         pair = self._wallet.pair_key(held) if renewed else None
         for lane in self._lanes:

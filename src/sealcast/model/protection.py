@@ -40,6 +40,8 @@ class Protection:
     #: Everyone who may publish or read holds a key of the epoch that brokers do not have. So who loses a right is cut
     #: off by a new epoch, at once.
     readers_hold_key: ClassVar[bool] = False
+    #: Bytes that stand in every payload's place, at the least: what publishers seal has an envelope.
+    least_payload: ClassVar[int] = 0
     #: Brokers that read see payloads, too: filters may ask about them.
     payloads_seen: ClassVar[bool] = True
     #: What other protections can do and this one cannot, with the reason: refused by name, never left out silently.
@@ -81,6 +83,7 @@ class Payload(Protection):
     name = "payload"
     brokers_read = True
     readers_hold_key = True
+    least_payload = 74
     payloads_seen = False
     lacks = {  # noqa: RUF012  (a ClassVar of the base)
         "readers": "everyone who may read holds the key of every event: no publisher can narrow who opens one",

@@ -55,9 +55,9 @@ Messages = tuple[int, Mapping[str, list[bytes]]]
 class Way(Protocol):
     """How the events of one publisher go: what they become before they are sealed in frames, and who gets those."""
 
-    def take(self, state: RealmState) -> Sequence[str]:
-        """Goes by the newest registry from now on; the brokers that get frames, the first being the one that events
-        are named by."""
+    def take(self, state: RealmState, epoch: int) -> Sequence[str]:
+        """Goes by the newest registry from now on, and seals in that epoch, as frames are; the brokers that get frames,
+        the first being the one that events are named by."""
 
     def check(self, event: Checked) -> None:
         """EventRejected if it cannot go this way, though its schema admits it."""

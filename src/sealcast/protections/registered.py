@@ -12,7 +12,7 @@ from typing import Self
 from sealcast.control import requests
 from sealcast.control.desk import MAX_IDS
 from sealcast.control.wallet import Wallet
-from sealcast.errors import SealcastError
+from sealcast.errors import NotFound, SealcastError
 from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
 from sealcast.log.mailbox import slot_mailbox
@@ -24,6 +24,7 @@ from sealcast.protections.port import Cost, Interest, Interests, Wanted
 from sealcast.protections.stays import Stays, no_subscription
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import EntityRealm
+from sealcast.trust.realm.state import RealmState
 from sealcast.wire.sealed import SealedPiece
 
 
@@ -103,6 +104,17 @@ class RegisteredSide:
     def refresh_here(self, realm: EntityRealm, topic: str) -> Iterator[tuple[str, bool | SealcastError]]:
         """Brokers read the registry: there is nothing to tell them."""
         return iter(())
+
+
+def broker_that_serves(state: RealmState, topic: str, broker: str) -> str:
+    """The broker that a publisher chose; NotFound unless it serves the topic."""
+    serving = state.serving(topic)
+    if broker not in serving:
+        raise NotFound(
+            f"broker {broker!r} does not serve topic {topic!r}",
+            hint=f"those do: {', '.join(serving)}; or let it: sealcast topic serve {topic} {broker}",
+        )
+    return broker
 
 
 def listed(realm: EntityRealm, topic: str, subscriber: str | None) -> list[Interest]:

@@ -72,7 +72,7 @@ def _check_uses(piece: SealedPiece) -> None:
         len(piece.key_ids) == limits.KEY_ID_BYTES * len(piece.key_kind),
         f"a key has a kind and {limits.KEY_ID_BYTES} bytes of id",
     )
-    _within("key_kind", piece.key_kind, 4)
+    _within("key_kind", piece.key_kind, 5)
     _runs("use_start", piece.use_start, len(piece), len(piece.uses))
     _within("uses", piece.uses, len(piece.key_kind))
     uses, wrapped = np.diff(_wide(piece.use_start)), _wide(piece.wrapped) != 0

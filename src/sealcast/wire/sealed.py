@@ -4,7 +4,8 @@ A sealed event is in a piece once, whoever gets it (decision 6). Everything else
 
     frames      what proves the events: signed header and Merkle tree of each frame that an event came in
     events      frame_index, row, body_start and bodies, commitments, wrapped
-    keys        key_ids and key_kind: of a pair, of a group, of a tile's table, or grown over tiles
+    keys        key_ids and key_kind: of a pair, of a group, of a tile's table, grown over tiles, or the topic's own,
+                which its key center hands out and no broker has
     uses        event i uses the keys uses[use_start[i] : use_start[i + 1]], indices into key_ids
     wraps       48 bytes for each use of a wrapped event, in the order of the uses: its content key under that key
     mailboxes   who gets which event, through which of its uses: group_of, member_start, member_bits or members,
@@ -45,7 +46,7 @@ MAGIC: Final = "sealcast-piece"
 VERSION: Final = 2
 
 #: What a key is (`key_kind`): its holders, and how it comes to them, differ.
-PAIR, GROUP, TABLE, GROWN = range(4)
+PAIR, GROUP, TABLE, GROWN, TOPIC = range(5)
 
 Ints = npt.NDArray[np.int64]
 Raw = bytes | memoryview

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sealcast.errors import NotFound
 from sealcast.protections.port import Checked, Messages
+from sealcast.protections.registered import broker_that_serves
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.records import RecordCodec
 
@@ -17,16 +17,11 @@ class Direct:
         self._topic, self._broker = topic, broker
         self._codec: RecordCodec | None = None
 
-    def take(self, state: RealmState) -> Sequence[str]:
-        serving, about = state.serving(self._topic), state.topic(self._topic)
-        if self._broker not in serving:
-            raise NotFound(
-                f"broker {self._broker!r} does not serve topic {self._topic!r}",
-                hint=f"those do: {', '.join(serving)}; or let it: sealcast topic serve {self._topic} {self._broker}",
-            )
+    def take(self, state: RealmState, epoch: int) -> Sequence[str]:
+        about, broker = state.topic(self._topic), broker_that_serves(state, self._topic, self._broker)
         if self._codec is None or self._codec.schema != about.schema:
             self._codec = RecordCodec(about.schema)
-        return (self._broker,)
+        return (broker,)
 
     def check(self, event: Checked) -> None:
         """Whatever the schema admits."""

@@ -43,7 +43,7 @@ class Notifying(Unpicklable):
         self._subscribers: frozenset[str] = frozenset()
         self._sealer: NotificationSealer | None = None
 
-    def take(self, state: RealmState) -> Sequence[str]:
+    def take(self, state: RealmState, epoch: int) -> Sequence[str]:
         self._refuse_without_brokers(state)
         if self._keyring.ensure(self._topic, publishes=True):
             state = self._realm.state()

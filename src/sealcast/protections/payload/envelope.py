@@ -22,9 +22,10 @@ from sealcast.wire.layout import RECORD_AT
 from sealcast.wire.records import RecordCodec
 
 NUMBER_BYTES: Final = 8
-_HEAD: Final = BOOT_BYTES + NUMBER_BYTES
+#: Boot and number, which say under which key and nonce an event is sealed.
+HEAD_BYTES: Final = BOOT_BYTES + NUMBER_BYTES
 #: What an envelope takes beside the record, its padding not counted.
-OVERHEAD: Final = _HEAD + COMMITMENT_BYTES + TAG_BYTES + 1
+OVERHEAD: Final = HEAD_BYTES + COMMITMENT_BYTES + TAG_BYTES + 1
 _END: Final = b"\x80"
 #: Brokers see no content type: it stands inside.
 CONTENT_TYPE: Final = "application/octet-stream"
@@ -43,13 +44,12 @@ class Envelope:
         return b"".join((self.boot, self.number.to_bytes(NUMBER_BYTES, "big"), self.commitment, self.ciphertext))
 
     @classmethod
-    def parse(cls, data: bytes) -> Envelope:
-        """CannotOpen for what is too short to be one."""
-        if len(data) <= OVERHEAD:
-            raise CannotOpen(f"a sealed event has more than {OVERHEAD} bytes, not {len(data)}")
-        number = int.from_bytes(data[BOOT_BYTES:_HEAD], "big")
-        body = _HEAD + COMMITMENT_BYTES
-        return cls(data[:BOOT_BYTES], number, data[_HEAD:body], data[body:])
+    def in_piece(cls, body: bytes, commitment: bytes) -> Envelope:
+        """As a piece has it: the commitment stands apart. CannotOpen for what is too short to be one."""
+        if len(body) <= HEAD_BYTES + TAG_BYTES:
+            raise CannotOpen(f"a sealed event has more than {HEAD_BYTES + TAG_BYTES} bytes, not {len(body)}")
+        number = int.from_bytes(body[BOOT_BYTES:HEAD_BYTES], "big")
+        return cls(body[:BOOT_BYTES], number, commitment, body[HEAD_BYTES:])
 
 
 def padded(record: bytes, step: int) -> bytes:

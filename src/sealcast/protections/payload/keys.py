@@ -1,7 +1,8 @@
 """The keys of the `payload` protection, and where they come from. No broker has any of them.
 
-    content key (per topic and epoch; the key center's, and of everyone who may publish or read)
-      └── boot key of a publisher         seals its events during one of its boots
+    content key (per topic and epoch; the key center's, and of everyone who may read)
+      └── a publisher's own part of it    which is all that somebody gets who may only publish
+            └── boot key                  seals its events during one of its boots
 
 Every publisher and boot has a key of its own: the nonce is a number that a boot never gives twice, and nobody else
 seals under that key. So no nonce repeats, whatever others who hold the content key do.
@@ -19,8 +20,8 @@ def associated_data(topic_id: bytes, epoch: int) -> bytes:
     return b"sealcast/payload/1" + topic_id + epoch.to_bytes(8, "big")
 
 
-def boot_key(content: Secret, publisher: str, boot: bytes, aad: bytes, key_bits: int) -> SealingKey:
-    return SealingKey(kdf.derive(content, b"payload", publisher.encode(), boot), aad, key_bits)
+def boot_key(publishers: Secret, boot: bytes, aad: bytes, key_bits: int) -> SealingKey:
+    return SealingKey(kdf.derive(publishers, b"payload", boot), aad, key_bits)
 
 
 def nonce(number: int) -> bytes:

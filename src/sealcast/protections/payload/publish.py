@@ -23,19 +23,19 @@ class EventSealer(Unpicklable):
         schema: Schema,
         topic_id: bytes,
         epoch: int,
-        publisher: str,
-        content: Secret,
+        secret: Secret,
         *,
         hidden: frozenset[str],
         pad: int,
         key_bits: int,
     ) -> None:
-        """`hidden` attributes are sealed with the payload; `pad` is the step in which lengths show."""
+        """`secret` is its own part of the content key. `hidden` attributes are sealed with the payload; `pad` is the step
+        in which lengths show."""
         self.schema, self.epoch = schema, epoch
         self._codec = RecordCodec(schema)
         self._hidden, self._pad = hidden, pad
         self._boot = os.urandom(BOOT_BYTES)
-        self._key = keys.boot_key(content, publisher, self._boot, keys.associated_data(topic_id, epoch), key_bits)
+        self._key = keys.boot_key(secret, self._boot, keys.associated_data(topic_id, epoch), key_bits)
         self._number = 0
 
     def check(self, values: Mapping[str, Value], payload: bytes, content_type: str) -> None:

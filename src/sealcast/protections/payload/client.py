@@ -1,0 +1,134 @@
+"""The client side of `payload`: publishers seal events for readers, brokers pass them on, readers open them.
+
+The content key of an epoch comes from the key center, sealed to each who may have it, through the registry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from typing import Final
+
+from sealcast.control.keepalive import KeepAlive
+from sealcast.errors import Bug, CannotOpen, SealcastError
+from sealcast.model.event import OpenedEvent
+from sealcast.overlay import moves
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.payload.open import Opener
+from sealcast.protections.payload.publish import EventSealer
+from sealcast.protections.port import Checked, ClientSide, Measured, Messages, Reader
+from sealcast.protections.registered import RegisteredSide, broker_that_serves
+from sealcast.protections.stays import Found
+from sealcast.protections.verify import publishers_keys
+from sealcast.trust.handles import EntityRealm
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.keys.topic_keys import ContentKey
+from sealcast.trust.realm.state import RealmState
+from sealcast.wire.sealed import SealedPiece
+
+
+class Sealed:
+    """A publisher's way: each event sealed once for all readers, to the one broker that was chosen."""
+
+    def __init__(self, topic: str, identity: Identity, broker: str) -> None:
+        self._topic, self._identity, self._broker = topic, identity, broker
+        self._sealer: EventSealer | None = None
+
+    def take(self, state: RealmState, epoch: int) -> Sequence[str]:
+        about, broker = state.topic(self._topic), broker_that_serves(state, self._topic, self._broker)
+        if self._sealer is None or (self._sealer.schema, self._sealer.epoch) != (about.schema, epoch):
+            content = _content(self._identity, state, self._topic, epoch)
+            self._sealer = EventSealer(
+                about.schema,
+                about.id,
+                epoch,
+                content.of_publisher(self._identity.name),
+                hidden=about.protection.hidden,
+                pad=int(about.protection.to_json()["pad"]),
+                key_bits=about.parameters.key_bits,
+            )
+        return (broker,)
+
+    def check(self, event: Checked) -> None:
+        self._made.check(event.values, event.payload, event.content_type)
+
+    def messages(self, batch: Sequence[Checked]) -> Iterator[Messages]:
+        values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
+        yield len(batch), {self._broker: self._made.messages(values, payloads, kinds)}
+
+    @property
+    def _made(self) -> EventSealer:
+        if self._sealer is None:
+            raise Bug("a way goes by no registry yet")
+        return self._sealer
+
+
+class PayloadInbox(Unpicklable):
+    """One reader's events, wherever it is served."""
+
+    def __init__(self, reader: Reader) -> None:
+        realm, topic, name = reader.realm, reader.topic, reader.name
+        self.mail = _SIDE.mail(realm, topic, name)
+        self._alive = KeepAlive(realm, topic, realm.identity(name))
+        if reader.broker is not None and reader.broker != realm.state().home_of(topic, name):
+            moves.move(realm, topic, name, reader.broker)
+        self._opener = opener_for(realm, topic, realm.identity(name))
+        #: One key an epoch, which takes no room worth counting.
+        self.keys = Measured()
+
+    @property
+    def trouble(self) -> SealcastError | None:
+        return self._alive.trouble
+
+    def look(self, state: RealmState) -> None:
+        self._alive.look(state)
+
+    def open(self, found: Found[SealedPiece]) -> OpenedEvent:
+        delivery = found.delivery
+        return self._opener.open(delivery.piece, delivery.event, delivery.handle)
+
+    def close(self) -> None:
+        self.mail.close()
+
+
+def opener_for(realm: EntityRealm, topic: str, identity: Identity) -> Opener:
+    """What opens a topic's events with one entity's keys."""
+    about = realm.state().topic(topic)
+    return Opener(
+        about.schema,
+        about.id,
+        about.protection.hidden,
+        about.parameters.key_bits,
+        publishers_keys(realm.state),
+        lru_cache(lambda epoch: _reading(identity, realm.state(), topic, epoch)),
+    )
+
+
+def _content(identity: Identity, state: RealmState, topic: str, epoch: int) -> ContentKey:
+    content = identity.topic_keys(state, topic, epoch).content
+    if content is None:
+        raise CannotOpen(f"no content key of topic {topic!r} (epoch {epoch}) was issued to {identity.name!r}")
+    return content
+
+
+def _reading(identity: Identity, state: RealmState, topic: str, epoch: int) -> ContentKey:
+    content = _content(identity, state, topic, epoch)
+    if not content.reads:
+        raise CannotOpen(f"{identity.name!r} could publish on topic {topic!r} in epoch {epoch}, and not read")
+    return content
+
+
+class PayloadClient(RegisteredSide):
+    def way(self, realm: EntityRealm, topic: str, identity: Identity, broker: str) -> Sealed:
+        return Sealed(topic, identity, broker)
+
+    def inbox(self, reader: Reader) -> PayloadInbox:
+        return PayloadInbox(reader)
+
+    def desk(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+_SIDE: Final = PayloadClient()
+CLIENT: Final[ClientSide] = _SIDE
