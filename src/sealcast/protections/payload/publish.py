@@ -29,8 +29,8 @@ class EventSealer(Unpicklable):
         pad: int,
         key_bits: int,
     ) -> None:
-        """`secret` is its own part of the content key. `hidden` attributes are sealed with the payload; `pad` is the step
-        in which lengths show."""
+        """`secret` is its own part of the content key. `hidden` attributes are sealed with the payload. Lengths show in
+        steps of `pad` bytes."""
         self.schema, self.epoch = schema, epoch
         self._codec = RecordCodec(schema)
         self._hidden, self._pad = hidden, pad
