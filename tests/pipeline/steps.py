@@ -17,16 +17,18 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
+from sealcast.broker import rulings as ruling
+from sealcast.broker.columns import REFUSED, RULINGS
 from sealcast.broker.gate import bounds_of
-from sealcast.broker.replay import Windows
-from sealcast.broker.rulings import rule_rows
+from sealcast.broker.replay import CLAIM, Windows
 from sealcast.pipeline import sinks
 from sealcast.pipeline.checkpoints import drop_foreign, initial_windows
 from sealcast.pipeline.sinks import StreamPieces
@@ -83,6 +85,22 @@ class MicroBatches:
             assert found is not None
             return found
         return Windows.unpack(bytes.fromhex(_get(self._state / str(batch - 1))), bounds_of(self._name.open().about))
+
+
+def rule_rows(windows: Windows, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Replay without Spark: all claims of a batch, and the windows of all buckets in one."""
+    given = [row for batch in batches for row in batch.to_pylist()]
+    asked = [row for row in given if row["bucket"] != REFUSED]
+    parts = [np.frombuffer(row["claims"], CLAIM) for row in asked]
+    if not given:
+        return
+    rulings = ruling.rule(windows, np.concatenate([np.empty(0, CLAIM), *parts]), given[0]["settled"])
+    ends = np.cumsum([part.size for part in parts])
+    done = [(row, row["claims"]) for row in given if row["bucket"] == REFUSED]
+    done += [(row, part.tobytes()) for row, part in zip(asked, np.split(rulings, ends[:-1]), strict=False)]
+    for row, packed in done:
+        if packed and not row["again"]:
+            yield pa.RecordBatch.from_pylist([{**row, "rulings": packed}], schema=RULINGS)
 
 
 def rule(

@@ -12,11 +12,13 @@ written to disk and read back twice.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 
 import pyarrow as pa
 
 from sealcast.model.rejection import Reason
+from sealcast.wire.hops import HopPiece
+from sealcast.wire.sealed import SealedPiece
 
 #: What a batch is pinned to (log/offsets.py), in every row: a task knows nothing else of its batch.
 _PINNED: Final = (
@@ -44,7 +46,7 @@ CLAIMS: Final = pa.schema(
 #: The bucket of what was refused before anybody signed for it: it touches no state.
 REFUSED: Final = -1
 
-#: What replay yields and the fused kernel takes: a ruling on every frame of a task (`RULING` of broker/admit.py).
+#: What replay yields and a step's kernel takes: a ruling on every frame of a task (`RULING` of broker/gate.py).
 RULINGS: Final = pa.schema([_TASK, *_PINNED, pa.field("rulings", pa.binary(), nullable=False)])
 
 #: The packed windows of one bucket, as a new query's state begins.
@@ -80,21 +82,8 @@ def ddl(schema: pa.Schema) -> str:
     return ", ".join(f"`{f.name}` {_SPARK_TYPES[f.type]}{'' if f.nullable else ' NOT NULL'}" for f in schema)
 
 
-class Piece(Protocol):
-    """What a row says of a piece, of whatever kind."""
-
-    @property
-    def partition(self) -> int: ...
-    @property
-    def first_offset(self) -> int: ...
-    @property
-    def end_offset(self) -> int: ...
-    @property
-    def counts(self) -> Mapping[str, int]: ...
-
-
 def piece_row(
-    node: str, piece: Piece, data: bytes, pinned: Mapping[str, int], slots: bytes | None = None
+    node: str, piece: SealedPiece | HopPiece, data: bytes, pinned: Mapping[str, int], slots: bytes | None = None
 ) -> pa.RecordBatch:
     """A piece and its encoding as a row of PIECES."""
     row = {

@@ -10,10 +10,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import numpy as np
-import pyarrow as pa
 
 from sealcast.broker.authenticate import authenticate
-from sealcast.broker.columns import REFUSED, RULINGS
+from sealcast.broker.columns import REFUSED
 from sealcast.broker.gate import RULING, Codes, Gate, Rulings
 from sealcast.broker.replay import BUCKETS, CLAIM, Claims, Windows, bucket_of
 from sealcast.log.embedded import EmbeddedTopic
@@ -53,22 +52,6 @@ def rule_frames(
         partition, offset, code = ruling
         codes[partition][offset - first_of[partition]] = code
     return codes
-
-
-def rule_rows(windows: Windows, batches: Sequence[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """`ruled` without Spark: all claims of a batch, and the windows of all buckets in one."""
-    given = [row for batch in batches for row in batch.to_pylist()]
-    asked = [row for row in given if row["bucket"] != REFUSED]
-    parts = [np.frombuffer(row["claims"], CLAIM) for row in asked]
-    if not given:
-        return
-    rulings = rule(windows, np.concatenate([np.empty(0, CLAIM), *parts]), given[0]["settled"])
-    ends = np.cumsum([part.size for part in parts])
-    done = [(row, row["claims"]) for row in given if row["bucket"] == REFUSED]
-    done += [(row, part.tobytes()) for row, part in zip(asked, np.split(rulings, ends[:-1]), strict=False)]
-    for row, packed in done:
-        if packed and not row["again"]:
-            yield pa.RecordBatch.from_pylist([{**row, "rulings": packed}], schema=RULINGS)
 
 
 def claim_rows(

@@ -14,8 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType, TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypedDict
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -37,6 +38,24 @@ from sealcast.trust.layout import FIRST_BROKER
 #: How long a stop waits for the micro-batch at hand. What it interrupts is done again at the next start.
 STOP_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
+
+
+class Options(TypedDict, total=False):
+    """How topics are run. All of it may be left out."""
+
+    #: Drains what there is, and ends.
+    once: bool
+    #: Its session and where that runs; a new one here, without both.
+    spark: SparkSession | None
+    master: str
+    #: The source's options (pipeline/sources.py): what a micro-batch may take.
+    limits: Mapping[str, int] | None
+    #: Spark's processing-time trigger ("1 second"); as soon as there is something, without one.
+    every: str | None
+    metrics: Metrics | None
+    on_batch: Callable[[Batch], None] | None
+    #: One broker; all whose keys are here, without.
+    node: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,11 +107,11 @@ def parallelism(spark: SparkSession) -> dict[str, int]:
 class Pipeline:
     """Running queries. Leaving its block stops them in good order."""
 
-    def __init__(self, spark: SparkSession, metrics: Metrics, on_batch: Callable[[Batch], None] | None) -> None:
-        self.metrics = metrics
+    def __init__(self, spark: SparkSession, options: Options) -> None:
+        self.metrics = options.get("metrics") or Metrics()
         #: Sums over the batches so far; whole when the pipeline has stopped.
         self.totals: Counter[str] = Counter()
-        self._spark = spark
+        self._spark, self._options = spark, options
         self._held = ExitStack()
         self._queries: list[StreamingQuery] = []
         #: What begins when these have ended.
@@ -100,12 +119,11 @@ class Pipeline:
         self._relay: Relay | None = None
         #: Whether a signal ended the wait.
         self.interrupted = False
-        self._on_batch = on_batch
-        listener = metrics.listener(self._count)
+        listener = self.metrics.listener(self._count)
         spark.streams.addListener(listener)
         self._held.callback(spark.streams.removeListener, listener)
 
-    def add(self, query: Query, *, once: bool, limits: Mapping[str, int], every: str | None) -> None:
+    def add(self, query: Query) -> None:
         """One more query, whose steps nobody else may run meanwhile. `once` it begins when those before it in the path
         have ended."""
         steps = [name.open() for name in query.names]
@@ -118,37 +136,28 @@ class Pipeline:
                 break
         drop_foreign(steps[0].checkpoint(query.alone), steps)
 
-        def begin() -> None:
-            with explained():
-                self._queries.append(self._begin(query, steps[0], terms, once, limits, every))
-
-        if once and not query.reads_frames:
-            self._later.append(begin)
+        begin = partial(self._begin, query, steps[0], terms)
+        if self._options.get("once") and not query.reads_frames:
+            self._later.insert(0, begin)  # later steps are added first
         else:
             begin()
 
-    def _begin(
-        self,
-        query: Query,
-        step: OpenStep,
-        terms: Mapping[str, str],
-        once: bool,
-        limits: Mapping[str, int],
-        every: str | None,
-    ) -> StreamingQuery:
-        (_, (max_bytes, _)) = FRAME_LIMITS if query.reads_frames else RECORD_LIMITS
-        options: dict[str, Any] = {max_bytes: step.max_bytes, **parallelism(self._spark), **limits}
-        rows = self._spark.readStream.format("sealcast-input").options(**query.options, **options).load()
+    def _begin(self, query: Query, step: OpenStep, terms: Mapping[str, str]) -> None:
+        (_, (max_bytes, _)), limits = FRAME_LIMITS if query.reads_frames else RECORD_LIMITS, self._options.get("limits")
+        options: dict[str, Any] = {max_bytes: step.max_bytes, **parallelism(self._spark), **(limits or {})}
+        with explained():
+            rows = self._spark.readStream.format("sealcast-input").options(**query.options, **options).load()
         if isinstance(step, FramesStep):
             rows = pieces_of(rows, step, initial_windows(step), int(options["tasks"]))
         writer = rows.observe(OBSERVED, *_counts()).writeStream.format("sealcast-pieces")
         writer = writer.options(**query.options, terms=json.dumps(terms)).queryName(query.title(step.realm.id))
         writer = writer.option("checkpointLocation", str(step.checkpoint(query.alone)))
-        if once:
+        if self._options.get("once"):
             writer = writer.trigger(availableNow=True)
-        elif every is not None:
+        elif (every := self._options.get("every")) is not None:
             writer = writer.trigger(processingTime=every)
-        return writer.start()
+        with explained():
+            self._queries.append(writer.start())
 
     def relay(self, relay: Relay) -> None:
         """Has frames forwarded for as long as this runs."""
@@ -156,8 +165,8 @@ class Pipeline:
 
     def _count(self, batch: Batch) -> None:
         self.totals.update(batch.counts)
-        if self._on_batch is not None:
-            self._on_batch(batch)
+        if (on_batch := self._options.get("on_batch")) is not None:
+            on_batch(batch)
 
     @property
     def running(self) -> bool:

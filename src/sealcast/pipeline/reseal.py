@@ -31,6 +31,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sealcast.broker.deliver import deliver
+from sealcast.broker.gate import Gate
 from sealcast.errors import Corrupt, NotFound, Unavailable
 from sealcast.filters import bits
 from sealcast.groupkeys.naive import Naive
@@ -42,16 +43,13 @@ from sealcast.log.reseals import Resealed
 from sealcast.model.stages import Admitted, FrameProof, Grouped
 from sealcast.pipeline.failures import explained
 from sealcast.primitives import merkle
-from sealcast.primitives.aead import SealingKey
 from sealcast.protections.endpoint.seal import seal
 from sealcast.protections.endpoint.sealer import EndpointSealer
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import StepName
-from sealcast.trust.keys import frames as frame_keys
-from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.realm.changes import RotateTopic
-from sealcast.trust.realm.machine import RealmState, Topic
+from sealcast.trust.realm.machine import Topic
 from sealcast.wire import cbor, frame
 from sealcast.wire import sealed as wire
 from sealcast.wire.sealed import SealedPiece
@@ -154,43 +152,32 @@ def _cursor(topic: FramesStep, name: str, slot: int) -> Cursor:
 class Bench:
     """What resealing needs to know at one version: rights, and keys of all epochs."""
 
-    state: RealmState
-    topic: Topic
-    #: The key that opens what a publisher sealed in an epoch and in one of its boots.
-    frame_key: Callable[[str, int, bytes], SealingKey]
+    gate: Gate
     sealer: EndpointSealer
     #: By slot: who may read.
     allowed: NDArray[np.bool_]
 
 
 def bench(topic: FramesStep, version: int, time_us: int, keys: KeysOf | None = None) -> Bench:
-    state = topic.realm.state(version)
-    about, broker = state.topic(topic.name.topic), topic.realm.broker(topic.name.broker)
+    gate = topic.gate(version)
+    state, about = gate.state, gate.topic
     names = list(state.slots_of(about.name))
     allowed = np.zeros(len(names), np.bool_)
     allowed[list(state.authorised_slots(about.name, time_us))] = True
-    ours, part = _present_keys(topic, state, about, broker, keys), topic.name.broker
+    ours, part = _present_keys(topic, gate, keys), topic.name.broker
     pairs = cache(lambda slot: ours.mailbox_key(names[slot], part))
     sealer = EndpointSealer(about.id, about.epoch, ours.content_root(part), pairs, about.parameters.key_bits)
-    topic_keys, bits_ = cache(lambda epoch: broker.topic_keys(state, about, epoch)), about.parameters.key_bits
-
-    def frame_key(name: str, epoch: int, boot: bytes) -> SealingKey:
-        aad = frame_keys.associated_data(about.id, epoch)
-        return frame_keys.frame_key(topic_keys(epoch).pair_key(name), boot, aad, bits_)
-
-    return Bench(state, about, frame_key, sealer, allowed)
+    return Bench(gate, sealer, allowed)
 
 
-def _present_keys(
-    topic: FramesStep, state: RealmState, about: Topic, broker: BrokerSecrets, keys: KeysOf | None
-) -> TopicKeys:
+def _present_keys(topic: FramesStep, gate: Gate, keys: KeysOf | None) -> TopicKeys:
     """What the broker was handed; for one that was handed nothing, what the administrator gives."""
     try:
-        return broker.topic_keys(state, about)
+        return topic.secrets.topic_keys(gate.state, gate.topic)
     except NotFound:
         if keys is None:
             raise
-        return keys(topic.name.realm, about)
+        return keys(topic.name.realm, gate.topic)
 
 
 def resealed(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> SealedPiece:
@@ -220,7 +207,7 @@ def resealed(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> Seal
         rejections=tuple(piece.rejected),
     )
     sealed = seal(Grouped(admitted, groups, taken, group_of), Naive(), at.sealer)
-    made = deliver(sealed, at.topic.id, at.topic.epoch, at.state.version)
+    made = deliver(sealed, at.gate.topic.id, at.gate.topic.epoch, at.gate.state.version)
     # Who counted the batch counted its admission, too.
     return replace(made, counts={**made.counts, "admitted": piece.counts.get("admitted", 0)})
 
@@ -235,7 +222,7 @@ def _messages(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> lis
 def _opened(proof: FrameProof, data: bytes, at: Bench) -> list[bytes]:
     received = frame.parse(data)
     header = received.header
-    key = at.frame_key(header.publisher, header.epoch, header.boot)
+    key = at.gate.frame_key(header.publisher, header.epoch, header.boot)
     messages = frame.decode_body(
         key.open(received.nonce, received.commitment, received.ciphertext, received.body_aad), header.count
     )

@@ -8,41 +8,23 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypedDict, Unpack
+from typing import Unpack
 
 from pyspark.sql import SparkSession
 
 from sealcast.errors import Misuse
 from sealcast.overlay.relay import Relay, brokers_here
 from sealcast.pipeline.failures import explained
-from sealcast.pipeline.metrics import Batch, Metrics
-from sealcast.pipeline.queries import Pipeline, Query, parallelism, pieces_of
+from sealcast.pipeline.metrics import Metrics
+from sealcast.pipeline.queries import Options, Pipeline, Query, parallelism, pieces_of
 from sealcast.pipeline.session import session
 from sealcast.pipeline.sources import batch_tasks
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.port import broker_side
 from sealcast.protections.steps import StepName
 from sealcast.trust.handles import BrokerRealm
-
-
-class Options(TypedDict, total=False):
-    """How topics are run. All of it may be left out."""
-
-    #: Drains what there is, and ends.
-    once: bool
-    #: Its session and where that runs; a new one here, without both.
-    spark: SparkSession | None
-    master: str
-    #: The source's options (pipeline/sources.py): what a micro-batch may take.
-    limits: Mapping[str, int] | None
-    #: Spark's processing-time trigger ("1 second"); as soon as there is something, without one.
-    every: str | None
-    metrics: Metrics | None
-    on_batch: Callable[[Batch], None] | None
-    #: One broker; all whose keys are here, without.
-    node: str | None
 
 
 def start(realm: str | Path | BrokerRealm, topics: Sequence[str] = (), **options: Unpack[Options]) -> Pipeline:
@@ -53,10 +35,10 @@ def start(realm: str | Path | BrokerRealm, topics: Sequence[str] = (), **options
     opened, once = realm if isinstance(realm, BrokerRealm) else BrokerRealm(realm), options.get("once", False)
     queries = queries_of(opened, topics, options.get("node"))
     spark = options.get("spark") or session(options.get("master", "local[*]"), clients=False)
-    pipeline = Pipeline(spark, options.get("metrics") or Metrics(), options.get("on_batch"))
+    pipeline = Pipeline(spark, options)
     try:
         for query in queries:
-            pipeline.add(query, once=once, limits=options.get("limits") or {}, every=options.get("every"))
+            pipeline.add(query)
         if not once and len(opened.state().brokers()) > 1:
             admitting = dict.fromkeys(query.names[0].broker for query in queries if query.reads_frames)
             pipeline.relay(Relay(opened, list(admitting), topics))
