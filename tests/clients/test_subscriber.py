@@ -12,7 +12,6 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.clients.lag import cursors, lags
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import CannotOpen, Corrupt, Misuse, NotFound, Rejected
@@ -25,6 +24,7 @@ from sealcast.model import Event, OpenedEvent, Position, Schema
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.endpoint.open import Opener
+from sealcast.protections.witness.mailboxes import cursors, lags
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.changes import Right
@@ -328,7 +328,7 @@ def test_all_lags_in_one_pass_are_each_ones_own(delivered: Realm) -> None:
             subscriber.ack()
     paths, slots = delivered.paths.topic("quotes"), delivered.state().slots_of("quotes")
     reader = sealed_reader(paths.root)
-    together = lags(reader, slots, cursors(paths, slots))
+    together = lags(reader, cursors(paths, slots))
     assert together == {name: slot_mailbox(reader, slot, name).lag() for name, slot in slots.items()}
     assert together["alice"] == 2 * len(wanted("alice")) - 3
     assert together["bob"] == 0

@@ -16,7 +16,8 @@ from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.lab.attacks import RATES
 from sealcast.model import Event, OpenedEvent, Schema
-from sealcast.protections.endpoint.audit import Audit, Report
+from sealcast.protections.endpoint.audit import Audit
+from sealcast.protections.witness.report import Report
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.parameters import KeyParameters
 

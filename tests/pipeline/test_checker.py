@@ -29,10 +29,11 @@ from sealcast.model import Event, Schema
 from sealcast.model.stages import Ruled
 from sealcast.primitives import mac
 from sealcast.primitives.secrets import Secret
-from sealcast.protections.endpoint.audit import Audit, Kind, Report
+from sealcast.protections.endpoint.audit import Audit
 from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.frames import FrameSealer
 from sealcast.protections.steps import StepName
+from sealcast.protections.witness.report import Kind, Report
 from sealcast.trust.deployment import Realm
 from sealcast.wire import cbor, sealed
 from sealcast.wire.records import RecordCodec

@@ -27,9 +27,10 @@ from sealcast.pipeline.checkpoints import initial_windows
 from sealcast.pipeline.replay import Replay
 from sealcast.pipeline.run import run, run_batch
 from sealcast.pipeline.sources import Limits, StepsStream
-from sealcast.protections.endpoint.reasons import Reasons, Verdict
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import StepName
+from sealcast.protections.witness.answer import Verdict
+from sealcast.protections.witness.reasons import Reasons
 from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.wire.records import RecordCodec
 from tests.clients.pump import pump

@@ -17,18 +17,21 @@ from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import CannotOpen, Corrupt, Rejected
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.mailbox import slot_mailbox
-from sealcast.log.received import received
+from sealcast.log.piece_reader import sealed_reader
 from sealcast.model import Event, OpenedEvent, Schema
 from sealcast.model.event import Position
 from sealcast.pipeline import reseal
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
-from sealcast.protections.endpoint.audit import Audit, Kind
+from sealcast.protections.endpoint.audit import Audit
 from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.endpoint.open import Opener
-from sealcast.protections.endpoint.reasons import Reasons, Verdict
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import StepName
+from sealcast.protections.witness.answer import Verdict
+from sealcast.protections.witness.mailboxes import received
+from sealcast.protections.witness.reasons import Reasons
+from sealcast.protections.witness.report import Kind
 from sealcast.trust.admin.compromise import respond
 from sealcast.trust.deployment import Realm
 from sealcast.wire import sealed
@@ -161,10 +164,9 @@ def test_every_reader_goes_on_where_it_was(realm: Realm) -> None:
     assert report.ok, report.problems
     with pytest.raises(Rejected, match="was revoked"):
         everything(realm, "mallory")
-    got = received(realm.paths.topic(TOPIC).root, len(FILTERS))
-    by_name = dict(zip(realm.state().slots_of(TOPIC), range(len(FILTERS)), strict=True))
-    assert got[by_name["mallory"]].withdrawn == len(EVERYTHING[::3]) and not got[by_name["mallory"]].deliveries
-    assert got[by_name["carol"]].deliveries == len(before["carol"]) and not got[by_name["carol"]].withdrawn
+    got = received(sealed_reader(realm.paths.topic(TOPIC).root), list(realm.state().slots_of(TOPIC)))
+    assert got["mallory"].withdrawn == len(EVERYTHING[::3]) and not got["mallory"].deliveries
+    assert got["carol"].deliveries == len(before["carol"]) and not got["carol"].withdrawn
 
 
 def test_a_reader_in_the_middle_of_its_mailbox_notices_nothing(realm: Realm) -> None:

@@ -19,7 +19,6 @@ from sealcast.log.ledger import LedgerReader
 from sealcast.log.pieces import Pieces
 from sealcast.model.rejection import Reason, Rejection
 from sealcast.wire import frame, sealed
-from sealcast.wire.sealed import SealedPiece
 
 #: What a piece's word is taken for when the frames before it are gone: any verdict of its kind will do.
 _WORD: Final = {Reason.REPLAY: Verdict.DUPLICATE, Reason.BUDGET: Verdict.EVENTS}
@@ -107,7 +106,7 @@ class History:
         yield np.array(claims, CLAIM), np.array(charged, np.bool_)
 
 
-def believe(codes: Codes, first: int, piece: SealedPiece) -> Codes:
+def believe(codes: Codes, first: int, piece: RefusingPiece) -> Codes:
     """Rulings on a piece's frames from `first` on, with the piece's own word on what was replayed or too much."""
     codes = codes.copy()
     for refused in piece.rejected:

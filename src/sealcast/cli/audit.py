@@ -11,7 +11,7 @@ from sealcast.cli.times import microseconds, moment
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
-    from sealcast.log.received import Received
+    from sealcast.protections.witness.mailboxes import Received
     from sealcast.trust.deployment import Realm
     from sealcast.trust.realm.audit import Held, History, Key, Moment, Span, Subscribed
 
@@ -189,17 +189,16 @@ def _subscription(made: Subscribed) -> dict[str, object]:
 
 def _received(here: Realm, entity: str | None, topic: str | None) -> list[dict[str, Any]]:
     """By the ledgers that are on this machine: what lay and lies there for each, and what was replayed for it."""
-    from sealcast.log.received import Received, received
     from sealcast.log.replays import Replays
+    from sealcast.protections.port import witness_side
+    from sealcast.protections.witness.mailboxes import Received
 
     state, rows = here.state(), list[dict[str, Any]]()
     for name in state.topics if topic is None else [topic]:
-        subscribers = list(state.slots_of(name))
+        witness = witness_side(state.topic(name).protection)
         for broker in state.brokers():
-            paths = here.paths.topic(name, broker)
-            got = {subscribers[slot]: each for slot, each in received(paths.root, len(subscribers)).items()}
-            replayed: dict[str, int] = {}
-            for each in Replays(paths.root).all():
+            got, replayed = witness.received(here, name, broker), dict[str, int]()
+            for each in Replays(here.paths.topic(name, broker).root).all():
                 replayed[each.reader] = replayed.get(each.reader, 0) + each.events
             for who in dict.fromkeys((*got, *replayed)) if entity is None else [entity]:
                 if who in got or who in replayed:

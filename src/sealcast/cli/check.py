@@ -9,7 +9,7 @@ import typer
 from sealcast.cli import talk
 
 if TYPE_CHECKING:
-    from sealcast.protections.endpoint.audit import Report
+    from sealcast.protections.witness.report import Report
 
 app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
 
@@ -35,42 +35,33 @@ def check(
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Check what was delivered: read every frame again, admit it again, ask every filter again, and compare.
+    """Check what was delivered: do again what every broker did, and compare.
 
-    Also verified: the ledger's chain and its authenticity, the digest of every piece, all counts, and that each
-    delivery opens for its receiver. Needs the broker's secrets. Exit code 1 if anything is wrong.
-
-    Of a layered topic nobody can ask the filters again: there every hop is routed again by the table of its time, as
-    far as brokers' keys are here, and mailboxes are checked for order, repetition and signatures. What that leaves open
-    is said.
+    Brokers' ledgers are verified: the chain, its authenticity, the digest of every piece, all counts, the order of
+    deliveries. Where brokers read, every frame is admitted again, every filter is asked again, and each delivery must
+    open for its receiver. Where they do not, every hop is routed again. That needs the brokers' secrets; what could not
+    be judged without them, or at all, is said. Exit code 1 if anything is wrong.
     """
-    from sealcast.cli.layered_audit import LayeredAudit
-    from sealcast.overlay.relay import brokers_here
-    from sealcast.protections.endpoint.audit import Audit
-    from sealcast.trust.layout import FIRST_BROKER
+    from sealcast.protections.port import witness_side
 
     here = talk.open_realm(realm)
     state = here.state()
     names = [state.topic(name).name for name in topics] if topics else sorted(state.topics)
-    audits: list[Audit | LayeredAudit] = [
-        Audit(here, name, broker=broker, by_reference=reference)
+    audits = [
+        audit
         for name in names
-        for broker in brokers_here(here, state)
-        if state.topic(name).protection.brokers_read
-        if broker == FIRST_BROKER or here.paths.topic(name, broker).ledger.exists()
+        for audit in witness_side(state.topic(name).protection).audits(here, name, by_reference=reference)
     ]
-    audits += [LayeredAudit(here, name) for name in names if not state.topic(name).protection.brokers_read]
-    reports: list[Report] = []
-    with talk.progress("checking", sum(audit.frames() for audit in audits)) as bar:
+    reports: dict[str, Report] = {}
+    with talk.progress("checking", sum(audit.size() for audit in audits)) as bar:
         for audit in audits:
-            reports.append(
-                audit.run((lambda frames: None) if bar is None else lambda n: bar.advance(bar.task_ids[0], n))
-            )
+            report = audit.run((lambda done: None) if bar is None else lambda n: bar.advance(bar.task_ids[0], n))
+            reports[report.topic] = report
     if json:
-        talk.emit(_document(reports))
+        talk.emit(_document(list(reports.values())))
     else:
-        _show(reports)
-    if not all(report.ok for report in reports):
+        _show(list(reports.values()))
+    if not all(report.ok for report in reports.values()):
         raise typer.Exit(1)
 
 
@@ -96,13 +87,12 @@ def _show(reports: list[Report]) -> None:
     for report in reports:
         for problem in report.problems:
             talk.say(f"{report.topic}: {problem.kind}: {problem.message}")
-        described = len(report.problems)
-        found = sum(report.found.values())
-        if found > described:
-            talk.say(f"{report.topic}: ... and {found - described:,} more")
+        more = sum(report.found.values()) - len(report.problems)
+        if more:
+            talk.say(f"{report.topic}: ... and {more:,} more")
         if report.waiting:
             talk.note(f"{report.topic}: {report.waiting:,} frames wait for the pipeline: sealcast run --once")
         if report.unchecked:
             talk.note(f"{report.topic}: {report.unchecked:,} frames are no longer kept, and cannot be checked")
-        for gap in getattr(report, "gaps", ()):
+        for gap in report.gaps:
             talk.note(f"{report.topic}: not judged: {gap}")

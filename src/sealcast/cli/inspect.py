@@ -235,7 +235,7 @@ def _first_frame(data: bytes) -> dict[str, object]:
 
 
 def _frame(path: Path) -> Found:
-    from sealcast.cli.status import moment
+    from sealcast.cli.times import moment
     from sealcast.wire import frame
     from sealcast.wire.limits import MAX_FRAME_BYTES
 

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
     from sealcast.model.schema import Schema, Value
     from sealcast.protections.stays import Found, Stays
     from sealcast.protections.steps import OpenStep
+    from sealcast.protections.witness.answer import Answer
+    from sealcast.protections.witness.facts import Facts
+    from sealcast.protections.witness.mailboxes import Received
+    from sealcast.protections.witness.report import Report
     from sealcast.trust.deployment import Realm
     from sealcast.trust.handles import EntityRealm
     from sealcast.trust.keys.identity import Identity
@@ -229,8 +233,54 @@ class BrokerSide:
 # --- witness side -------------------------------------------------------------------------------------
 
 
+class Audit(Protocol):
+    """Some part of a topic to be checked: what its brokers did is done again and compared."""
+
+    def size(self) -> int:
+        """How much there is to do: what `run` reports progress in."""
+
+    def run(self, told: Callable[[int], None]) -> Report:
+        """Adds what it finds to the topic's report; `told` hears how much is done with."""
+
+
+class Party(NamedTuple):
+    """Somebody, or a coalition, and what it learns."""
+
+    who: str
+    learns: Sequence[str]
+    cannot: Sequence[str]
+    #: Of a coalition: who that would be in this topic.
+    here: str = ""
+
+
+class Explanation(NamedTuple):
+    """Whom a protection trusts with what, and what is left knowingly."""
+
+    trusted: str
+    parties: Sequence[Party]
+    left: Sequence[str]
+    coalitions: Sequence[Party] = ()
+
+
 class WitnessSide(Protocol):
-    def why(self, realm: EntityRealm, topic: str, event: Position, subscriber: str) -> Any: ...
+    def audits(self, realm: Realm, topic: str, *, by_reference: bool) -> Sequence[Audit]:
+        """Everything that can be checked here. All of them write into one report, which also says what cannot be
+        judged; `by_reference` asks the slow evaluator, where filters can be asked at all."""
+
+    def why(self, realm: Realm, topic: str, event: Position, subscriber: str) -> Answer:
+        """How far an event came on its way to a subscriber, and why."""
+
+    def status(self, realm: Realm, topic: str) -> Iterator[Facts]:
+        """How the topic stands at each of its brokers."""
+
+    def refusals(self, realm: Realm, topic: str) -> Iterator[Iterator[dict[str, Any]]]:
+        """What each of its brokers refused, newest first within each."""
+
+    def received(self, realm: Realm, topic: str, broker: str) -> Mapping[str, Received]:
+        """Who was sent how much by a broker, by its ledger."""
+
+    def explain(self, state: RealmState, topic: str) -> Explanation:
+        """Who can learn what of the topic."""
 
 
 # --- taking a side ------------------------------------------------------------------------------------

@@ -1,27 +1,17 @@
 """What everyone in one tree learns and does not, in words and with the tree's own names: what `explain` says.
 
-Coalitions are told by the claims of `exposure`, which a drill checks by trying; single parties by what the curious
-brokers of `lab/curious` write down, where tests check that they learn what is said here, and not what is said they
-cannot.
+What coalitions learn follows from the claims of `exposure`, which a drill checks by trying. What single parties learn
+is what the curious brokers of `lab/curious` write down: tests check that they learn what is said here, and nothing that
+they are said not to.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import NamedTuple
 
 from sealcast.protections.layered.exposure import CLAIMS, shared_below, way
 from sealcast.protections.layered.tree import MIN_LAYERS, Path, Tree
-
-
-class Told(NamedTuple):
-    """One party, or one coalition."""
-
-    who: str
-    learns: list[str]
-    cannot: list[str]
-    #: Of a coalition: who that would be in this tree.
-    here: str = ""
+from sealcast.protections.port import Party
 
 
 class Standing:
@@ -37,14 +27,14 @@ class Standing:
 
     # --- single parties -------------------------------------------------------------------------------------------
 
-    def parties(self) -> list[Told]:
+    def parties(self) -> list[Party]:
         """Brokers last: there may be many."""
         return [self._publisher(), self._subscriber(), self._eavesdropper(), *map(self._broker, self.brokers)]
 
-    def _publisher(self) -> Told:
+    def _publisher(self) -> Party:
         near = [name for name in self.subscribers if self.tree.depth(name) <= self.tree.layers]
         seen = f"who stands up to {self.tree.layers} hops below it" + (f", among them {_names(near)}" if near else "")
-        return Told(
+        return Party(
             "a publisher",
             ["its own events", seen],
             [
@@ -54,7 +44,7 @@ class Standing:
             ],
         )
 
-    def _broker(self, name: str) -> Told:
+    def _broker(self, name: str) -> Party:
         tree, r = self.tree, self.tree.layers
         below = [s for s in self.subscribers if name in way(tree, s)]
         learns = [
@@ -87,7 +77,7 @@ class Standing:
             cannot.append("see events, or labels of events, that nobody below it asked for")
         elif self.padded:
             cannot.append("see how many labels an event has: all are padded to the same number")
-        return Told(f"{name} ({self._place(name)})", learns, cannot)
+        return Party(f"{name} ({self._place(name)})", learns, cannot)
 
     def _place(self, name: str) -> str:
         kind = "a root" if self.tree.depth(name) == 1 else "inside"
@@ -96,9 +86,9 @@ class Standing:
         subscribes = ", subscribes itself" if name in self.subscribers else ""
         return f"{kind}, {_count(self.tree.depth(name), 'hop')} below publishers{subscribes}"
 
-    def _subscriber(self) -> Told:
+    def _subscriber(self) -> Party:
         who = f"a subscriber ({len(self.subscribers)} placed)"
-        return Told(
+        return Party(
             who,
             [
                 "events that match one of its own filters, and how many share a frame with them",
@@ -107,13 +97,13 @@ class Standing:
             ["open any other event", "learn what others subscribe to"],
         )
 
-    def _eavesdropper(self) -> Told:
+    def _eavesdropper(self) -> Party:
         claim = CLAIMS["eavesdropper"]
-        return Told(claim.who, list(claim.learns), list(claim.cannot))
+        return Party(claim.who, list(claim.learns), list(claim.cannot))
 
     # --- coalitions -----------------------------------------------------------------------------------------------
 
-    def coalitions(self) -> list[Told]:
+    def coalitions(self) -> list[Party]:
         r, told = self.tree.layers, []
         here = {
             "publisher+root": _names(self._roots()),
@@ -131,7 +121,7 @@ class Standing:
             words = {"r": r, "below": _count(r - 1, "hop")}
             learns, cannot = ([text.format(**words) for text in texts] for texts in (claim.learns, claim.cannot))
             who = "a broker alone" if kind == "r-1 brokers" and r == MIN_LAYERS else claim.who.format(**words)
-            told.append(Told(who, learns, cannot, where))
+            told.append(Party(who, learns, cannot, where))
         return told
 
     def _roots(self) -> list[str]:

@@ -15,17 +15,13 @@ from sealcast.log.cursor import CursorFile
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.offsets import PinnedOffset
 from sealcast.primitives.secrets import Secret
-from sealcast.trust.layout import TopicPaths
 
 
-def contradictions(
-    paths: TopicPaths, ledger: LedgerReader, end: int, reached: PinnedOffset, slots: Mapping[str, int], key: Secret
-) -> Iterator[str]:
-    """What cursors and checkpoint remember of the ledger, its first `end` records, that is not so."""
-    for path in sorted(paths.cursors.glob("*.cursor")) if paths.cursors.is_dir() else ():
+def cursors(directory: Path, ledger: LedgerReader, end: int, slots: Mapping[str, int]) -> Iterator[str]:
+    """What subscribers' cursors remember of the ledger, its first `end` records, that is not so."""
+    for path in sorted(directory.glob("*.cursor")) if directory.is_dir() else ():
         if path.stem in slots:
-            yield from _cursor(CursorFile(paths.cursors, path.stem, slots[path.stem]), path.stem, ledger, end)
-    yield from _checkpoint(paths.checkpoint, reached, key)
+            yield from _cursor(CursorFile(directory, path.stem, slots[path.stem]), path.stem, ledger, end)
 
 
 def _cursor(file: CursorFile, name: str, ledger: LedgerReader, end: int) -> Iterator[str]:
@@ -41,7 +37,8 @@ def _cursor(file: CursorFile, name: str, ledger: LedgerReader, end: int) -> Iter
         yield error.message
 
 
-def _checkpoint(directory: Path, reached: PinnedOffset, key: Secret) -> Iterator[str]:
+def checkpoint(directory: Path, reached: PinnedOffset, key: Secret) -> Iterator[str]:
+    """What Spark's checkpoint remembers of a ledger that goes this far, and that is not so."""
     committed = [int(path.name) for path in (directory / "commits").glob("*") if path.name.isdigit()]
     if not committed:
         return

@@ -1,23 +1,21 @@
 """What should have been delivered of some frames: worked out again, without the index that matched them.
 
 Admission is done again by its numbered checks, at the version that the batch was pinned to, with replay windows that
-are filled again batch by batch (rulings.py). Then every filter is asked
-about every event, one filter at a time: by the vectorised evaluator, or by the reference evaluator event by event,
-which shares nothing with the index and takes a thousand times as long.
+are filled again batch by batch (frames.py). Then every filter is asked about every event, one filter at a time: by the
+vectorised evaluator, or by the reference evaluator event by event, which shares nothing with the index and takes a
+thousand times as long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.broker.admit import admit
-from sealcast.broker.context import gate_at
 from sealcast.broker.gate import Gate
 from sealcast.broker.standing import standings
 from sealcast.filters.check import fit
@@ -27,15 +25,12 @@ from sealcast.filters.tree import Condition
 from sealcast.filters.vector import Evaluator
 from sealcast.model.schema import Schema, Value
 from sealcast.model.stages import Admitted, Ruled
+from sealcast.protections.witness.frames import MAX_VERSIONS
 from sealcast.trust.handles import BrokerRealm
-from sealcast.trust.keys.broker import BrokerSecrets
-from sealcast.trust.realm.machine import RealmState, Topic
+from sealcast.trust.realm.machine import Topic
 from sealcast.trust.realm.templates import Template
 
 Ints = NDArray[np.int64]
-
-#: Versions kept: batches follow each other, and most are pinned to the version of the one before.
-MAX_VERSIONS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,9 +48,7 @@ class Asking:
 class Pinned:
     """The realm at one version, as far as deliveries depend on it."""
 
-    state: RealmState
     topic: Topic
-    gate: Gate
     #: Every distinct filter within its template, with who asked for it: slot, and when it is served.
     filters: tuple[tuple[Condition, Asking], ...]
 
@@ -72,23 +65,19 @@ class Expected:
 class Expectation:
     """Recomputes what a topic should deliver."""
 
-    def __init__(self, realm: BrokerRealm, topic: str, broker: BrokerSecrets, *, by_reference: bool = False) -> None:
-        self._realm = realm
-        self._topic = topic
-        self._broker = broker
+    def __init__(
+        self, realm: BrokerRealm, topic: str, broker: str, gate: Callable[[int], Gate], *, by_reference: bool = False
+    ) -> None:
+        """`gate` has the broker's gate at any version."""
+        self._realm, self._topic, self._broker, self._gate = realm, topic, broker, gate
         self._true = _true_by_reference if by_reference else _true_vectorised
         self._conditions: dict[tuple[bytes, str, str], Condition] = {}
-        self.at = lru_cache(MAX_VERSIONS)(self._pin)
-
-    def newest(self) -> int:
-        """The registry's newest version: nothing can have been pinned to a later one."""
-        return self._realm.registry.version()
+        self._at = lru_cache(MAX_VERSIONS)(self._pin)
 
     def of(self, ruled: Ruled, version: int, time_us: int) -> Expected:
         """What a batch pinned to that version and time should deliver of these frames."""
-        pinned = self.at(version)
-        admitted = admit(ruled, pinned.gate)
-        return Expected(admitted, *self._deliveries(admitted, pinned, time_us))
+        admitted = admit(ruled, self._gate(version))
+        return Expected(admitted, *self._deliveries(admitted, self._at(version), time_us))
 
     def of_those(self, expected: Expected, version: int, time_us: int) -> Expected:
         """Of what should have been delivered, what goes to those who may read at another version and time: what should
@@ -114,14 +103,14 @@ class Expectation:
         state = self._realm.state(version)
         topic = state.topic(self._topic)
         asked: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
-        slots, subscriptions = state.slots_of(topic.name), state.subscriptions_at(topic.name, self._broker.name)
+        slots, subscriptions = state.slots_of(topic.name), state.subscriptions_at(topic.name, self._broker)
         for id, standing in standings(state, topic, subscriptions):
             when = (slots[subscriptions[id].subscriber], standing.from_us, standing.until_us)
             asked.setdefault((standing.filter, standing.template), []).append(when)
         filters = tuple(
             (self._condition(*what, topic.schema), Asking(*np.array(who, np.int64).T)) for what, who in asked.items()
         )
-        return Pinned(state, topic, gate_at(state, topic, self._broker), filters)
+        return Pinned(topic, filters)
 
     def _condition(self, text: str, template: str, schema: Schema) -> Condition:
         name = (schema.digest, text, template)

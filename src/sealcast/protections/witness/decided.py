@@ -1,117 +1,49 @@
-"""Why an event did or did not reach a subscriber: the decisions of its batch, worked out again from what was pinned.
+"""What one broker that reads decided of an event, worked out again for the batch that took it and its pinned version.
 
     published?   is it in the log            admitted?    which of the numbered checks refused it
     processed?   which batch, which version  interested?  each filter of the subscriber, part by part
     authorised?  at that version             sealed?      how, and is it in the subscriber's mailbox
 
 The ledger stores decisions, not rows (decision 7), so nothing here was written down beforehand. It is broker-side
-code: it opens the frame, and so needs the broker's secrets. It needs no Spark.
+code: it opens the frame, and so needs the broker's secrets.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
-from enum import StrEnum
+from functools import cached_property
 from typing import Final
 
 import numpy as np
 
 from sealcast.broker.admit import admit
-from sealcast.broker.context import gate_at
-from sealcast.broker.gate import CHECK, Codes, bounds_of
-from sealcast.broker.history import History, believe
-from sealcast.broker.rulings import received_of, rule_frames
+from sealcast.broker.gate import CHECK
 from sealcast.broker.standing import Standing, standings
 from sealcast.broker.tables import condition
 from sealcast.errors import Corrupt, FrameRejected, NotFound
-from sealcast.filters.explain import Part, explain
+from sealcast.filters.explain import explain
 from sealcast.log.entry import PieceRef
-from sealcast.log.ledger import Committed, LedgerReader
-from sealcast.log.pieces import Pieces
+from sealcast.log.forwarded import BrokerTopic, ForwardedLog
+from sealcast.log.ledger import Committed
+from sealcast.log.piece_reader import sealed_reader
 from sealcast.log.port import Record
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.model.schema import Schema, Value
-from sealcast.model.stages import Ruled
-from sealcast.protections.endpoint.audit_piece import place_of, places
-from sealcast.protections.endpoint.expected import values
+from sealcast.protections.witness.answer import Answer, Batch, Hop, Interest, Sealing, Verdict
+from sealcast.protections.witness.expected import values
+from sealcast.protections.witness.places import place_of, places
+from sealcast.protections.witness.reading import ReadingAudit
 from sealcast.trust.handles import BrokerRealm
-from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import AddSubscription, RemoveSubscription
 from sealcast.trust.realm.machine import RealmState
-from sealcast.wire import frame, sealed
+from sealcast.wire import frame
 from sealcast.wire.frame import Header
 from sealcast.wire.sealed import SealedPiece
 
 _1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-class Verdict(StrEnum):
-    DELIVERED = "delivered"
-    WAITING = "waiting"
-    REFUSED = "refused"
-    NOT_SUBSCRIBED = "not-subscribed"
-    NOT_MATCHED = "not-matched"
-    NOT_AUTHORISED = "not-authorised"
-    #: The ledger does not say what it should: something is broken, or was altered.
-    WRONG = "wrong"
-    #: The frame is no longer kept: what happened is known, and why is not.
-    UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class Interest:
-    """One subscription of the subscriber, and what its filter says of the event."""
-
-    id: str
-    filter: str
-    part: Part
-
-
-@dataclass(frozen=True, slots=True)
-class Batch:
-    record: int
-    query: str
-    number: int
-    version: int
-    committed_at: datetime
-    piece: str
-
-
-@dataclass(frozen=True, slots=True)
-class Sealing:
-    """How the event was sealed, whoever got it."""
-
-    #: `direct`: under the one key used; `content key`: under a key of its own, wrapped under each key used.
-    mode: str
-    encryptions: int
-    readers: int
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """Everything that led to the verdict, as far as the event got."""
-
-    topic: str
-    event: Position
-    subscriber: str
-    verdict: Verdict = Verdict.WAITING
-    because: str = "it is in the log, and no batch has taken it yet"
-    publisher: str | None = None
-    published_at: datetime | None = None
-    sequence: int | None = None
-    batch: Batch | None = None
-    refused: Rejection | None = None
-    attributes: dict[str, Value] | None = None
-    authorised: bool | None = None
-    interests: tuple[Interest, ...] = ()
-    #: Subscriptions that the subscriber has made or ended outside the batch's version.
-    other_times: tuple[str, ...] = ()
-    sealing: Sealing | None = None
-
-    def that(self, verdict: Verdict, because: str) -> Answer:
-        return replace(self, verdict=verdict, because=because)
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,46 +55,80 @@ class _Seen:
     payload: bytes = b""
 
 
-class Reasons:
-    """Answers for one topic."""
+class Decided:
+    """What one broker has of a topic, and decided. Event positions are places in its own log."""
 
-    def __init__(self, realm: BrokerRealm, topic: str) -> None:
-        self._realm = realm
-        self._topic = topic
-        self._broker = realm.broker()
-        about, paths = realm.state().topic(topic), realm.paths.topic(topic)
-        self._log = realm.frames(topic, read_only=True)
-        self._ledger = LedgerReader(paths.ledger, self._broker.journal_key(about.id))
-        self._pieces = Pieces(paths.pieces)
+    def __init__(self, realm: BrokerRealm, topic: str, broker: str) -> None:
+        self._realm, self._topic, self.name = realm, topic, broker
+        self._paths = realm.paths.topic(topic, broker)
+        here, id = realm.paths.broker_key_of(broker).exists(), realm.state().topic(topic).id
+        self._reader = sealed_reader(self._paths.root, key=realm.broker(broker).journal_key(id) if here else None)
+
+    @cached_property
+    def _log(self) -> BrokerTopic:
+        return self._realm.frames(self._topic, self.name, read_only=True)
+
+    @cached_property
+    def _audit(self) -> ReadingAudit:
+        """What does the broker's decisions again: it needs the broker's secrets."""
+        return ReadingAudit(self._realm, self._topic, broker=self.name)
 
     def close(self) -> None:
-        self._log.close()
-        self._ledger.close()
+        self._reader.close()
+        for opened in ("_log", "_audit"):
+            if opened in self.__dict__:
+                getattr(self, opened).close()
+
+    # --- frames of other brokers ------------------------------------------------------------------------
+
+    def place_of(self, event: Position) -> int | None:
+        """Where an event of another broker's stands in this log."""
+        log = self._forwarded(event)
+        if log is None:
+            return None
+        at = bisect_left(range(log.end()), event.offset, lo=log.start(), key=log.origin_of)
+        return at if at < log.end() and log.origin_of(at) == event.offset else None
+
+    def passed(self, event: Position) -> bool:
+        """Whether later ones of that broker's are here."""
+        log = self._forwarded(event)
+        return log is not None and log.next_origin() > event.offset
+
+    def origin_of(self, event: Position) -> int | None:
+        """What this place of the log is at the broker that forwarded it."""
+        log = self._forwarded(event)
+        return None if log is None or not log.start() <= event.offset < log.end() else log.origin_of(event.offset)
+
+    def _forwarded(self, event: Position) -> ForwardedLog | None:
+        known = self._paths.frames(event.partition).is_dir()
+        return self._log.forwarded(event.partition) if known else None
+
+    # --- one event ----------------------------------------------------------------------------------------
 
     def why(self, event: Position, subscriber: str) -> Answer:
-        self._realm.state().entity(subscriber)
-        record = self._record(event)
-        header = _header(record)
-        if header is not None and event.row >= header.count:
-            raise NotFound(
-                f"frame {event.partition}/{event.offset} has events 0 to {header.count - 1}, not {event.row}"
-            )
-        answer = _published(Answer(self._topic, event, subscriber), header)
-        committed = self._batch_of(event)
+        record = self.record(event)
+        answer = _published(Answer(self._topic, event, subscriber, admitted_at=self.name), _header(record))
+        committed = self.batch_of(event)
         if committed is None:
             return answer
-        ref = _ref_of(committed, event)
-        piece = self._piece(ref)
-        answer = replace(answer, batch=_batch(committed, ref), sealing=_sealing(piece, event))
+        _, _, ref = self._reader.find(event.partition, event.offset)
+        if ref is None:
+            text = (
+                f"record {committed.index} of the ledger has taken event {event}, and no piece of it covers its frame"
+            )
+            raise Corrupt(text, hint="see what else is wrong: sealcast check")
+        piece = self._reader.piece(ref)
+        answer = replace(answer, batch=_batch(self.name, committed, ref), sealing=_sealing(piece, event))
         state = self._realm.state(committed.entry.version)
         slot = state.slot_of(self._topic, subscriber)
         delivered = slot is not None and _delivered(piece, slot, event)
+        if delivered:
+            answer = replace(answer, hops=(Hop(self.name, committed.index, state.version, subscriber),))
         if record is None:
             said = "it was delivered" if delivered else "it was not delivered"
-            return answer.that(
-                Verdict.UNKNOWN, f"{said}; its frame is no longer kept, so the reason cannot be worked out"
-            )
-        seen = self._admit(record, event, state, self._ruled(committed, event, piece, state))
+            text = f"{said}; its frame is no longer kept, so the reason cannot be worked out"
+            return answer.that(Verdict.UNKNOWN, text)
+        seen = self._admit(committed, event, piece)
         if committed.resealed is not None and not delivered:
             again = self._realm.state(committed.resealed.version)
             if not again.may_subscribe(self._topic, subscriber, committed.resealed.time_us):
@@ -196,11 +162,9 @@ class Reasons:
             return answer.that(Verdict.WRONG, f"it was {found}, and that is not what filters and rights say")
         if delivered:
             return answer.that(Verdict.DELIVERED, f"{_listed(served)} matched, and {who} may read")
-        if not state.served_at(self._topic, who, FIRST_BROKER):
+        if not state.served_at(self._topic, who, self.name):
             home = state.home_of(self._topic, who)
-            return answer.that(
-                Verdict.NOT_SUBSCRIBED, f"{who} was served by broker {home}, and this is {FIRST_BROKER}'s part"
-            )
+            return answer.that(Verdict.NOT_SUBSCRIBED, f"{who} was served by broker {home} then, not by {self.name}")
         if not interests:
             return answer.that(Verdict.NOT_SUBSCRIBED, f"{who} had no subscription on the topic then")
         if not matched:
@@ -208,26 +172,14 @@ class Reasons:
         why = _unauthorised(state, who) if not authorised else _without_token(state, standing[matched[0]], time_us)
         return answer.that(Verdict.NOT_AUTHORISED, f"{_listed(matched)} matched, but {why}")
 
-    def _ruled(self, committed: Committed, event: Position, piece: SealedPiece, state: RealmState) -> Codes:
-        """What was ruled of the frame: its batch is decided again, with the windows that the batches before it left."""
-        entry, topic = committed.entry, state.topic(self._topic)
-        history = History(self._ledger, self._pieces, self._log, bounds_of(topic))
-        windows = history.windows(committed.index)
-        spans = [
-            (p, max(first, self._log.partition(p).start()), end) for p, first, end in entry.start.ranges(entry.end)
-        ]
-        gate = gate_at(state, topic, self._broker)
-        kept = [span for span in spans if span[1] < span[2]]
-        codes = rule_frames(windows, self._log, kept, gate, entry.end.settled_us)[event.partition]
-        first = next(first for p, first, _ in kept if p == event.partition)
-        code = codes[event.offset - first : event.offset - first + 1]
-        return code if history.knows(entry.start.settled_us) else believe(code, event.offset, piece)
-
-    def _admit(self, record: Record, event: Position, state: RealmState, code: Codes) -> _Seen:
-        """The numbered checks again, for this frame, under the version of its batch."""
-        topic = state.topic(self._topic)
-        ruled = Ruled(received_of(event.partition, [record]), code)
-        admitted = admit(ruled, gate_at(state, topic, self._broker))
+    def _admit(self, committed: Committed, event: Position, piece: SealedPiece) -> _Seen:
+        """The numbered checks again, for this frame, after the batches before its own."""
+        again, version = self._audit, committed.entry.version
+        again.resume(committed)
+        ruled = again.ruled(event.partition, event.offset, event.offset + 1, piece)
+        if ruled is None:
+            raise Corrupt(f"the frame of event {event} cannot be read", hint="see what else is wrong: sealcast check")
+        admitted = admit(ruled, again.gate(version))
         at = np.flatnonzero(admitted.row == event.row)
         if not at.size:
             refused = next(
@@ -237,11 +189,13 @@ class Reasons:
             return _Seen(refused)
         one = int(at[0])
         payload = admitted.messages[one][int(admitted.payload_start[one]) :]
-        return _Seen(None, list(values(admitted, topic.schema))[one], payload)
+        schema = self._realm.state(version).topic(self._topic).schema
+        return _Seen(None, list(values(admitted, schema))[one], payload)
 
     def _standing(self, state: RealmState, subscriber: str) -> dict[str, Standing]:
-        """Of the subscriber's subscriptions, what they were served, and when."""
-        mine = {s.id: s for s in state.subscriptions_of(self._topic) if s.subscriber == subscriber}
+        """Of the subscriber's subscriptions, what they were served here, and when."""
+        here = state.subscriptions_at(self._topic, self.name)
+        mine = {id: subscription for id, subscription in here.items() if subscription.subscriber == subscriber}
         return dict(standings(state, state.topic(self._topic), mine))
 
     def _interests(self, state: RealmState, standing: dict[str, Standing], seen: _Seen) -> tuple[Interest, ...]:
@@ -267,54 +221,36 @@ class Reasons:
 
     # --- finding ------------------------------------------------------------------------------------
 
-    def _record(self, event: Position) -> Record | None:
-        """The frame; None when it is no longer kept, NotFound when there never was one."""
-        if event.partition >= self._log.partitions:
-            raise NotFound(f"topic {self._topic!r} has partitions 0 to {self._log.partitions - 1}")
-        log = self._log.partition(event.partition)
-        if event.offset >= log.end():
+    def record(self, event: Position) -> Record | None:
+        """The frame; None when it is no longer kept, NotFound when there never was one with such an event."""
+        log = self._log.partition(event.partition) if self._paths.frames(event.partition).is_dir() else None
+        if log is None or event.offset >= log.end():
+            frames = log.end() if log is not None else 0
             raise NotFound(
-                f"topic {self._topic!r} has no event {event}: its partition {event.partition} has {log.end()} frames"
+                f"topic {self._topic!r} has no event {event}: partition {event.partition} has {frames} frames"
             )
         if event.offset < log.start():
             return None
-        return next(iter(log.read(event.offset, event.offset + 1)))
+        record = next(iter(log.read(event.offset, event.offset + 1)))
+        header = _header(record)
+        if header is not None and event.row >= header.count:
+            raise NotFound(
+                f"frame {event.partition}/{event.offset} has events 0 to {header.count - 1}, not {event.row}"
+            )
+        return record
 
-    def _batch_of(self, event: Position) -> Committed | None:
-        """The first record that ends behind the event: offsets only grow, so halving finds it."""
-        low, high = 0, self._ledger.end()
-        while low < high:
-            middle = (low + high) // 2
-            ends = self._ledger.at(middle).entry.end.partitions
-            if event.partition < len(ends) and ends[event.partition] > event.offset:
-                high = middle
-            else:
-                low = middle + 1
-        return self._ledger.at(low) if low < self._ledger.end() else None
-
-    def _piece(self, ref: PieceRef) -> SealedPiece:
+    def batch_of(self, event: Position) -> Committed | None:
+        """The record of the batch that took the event."""
         try:
-            return sealed.parse(self._pieces.read(ref.name, ref.digest))
+            return self._reader.record(self._reader.find(event.partition, event.offset)[0])
         except NotFound:
-            raise Corrupt(f"{self._pieces.path(ref.name)} is gone; the ledger names it") from None
-        except FrameRejected as error:
-            raise Corrupt(f"{self._pieces.path(ref.name)} is no piece: {error.message}") from None
+            return None
 
 
-def _ref_of(committed: Committed, event: Position) -> PieceRef:
-    for ref in committed.entry.pieces:
-        if ref.partition == event.partition and ref.first <= event.offset < ref.end:
-            return ref
-    raise Corrupt(
-        f"record {committed.index} of the ledger has taken event {event}, and no piece of it covers its frame",
-        hint="see what else is wrong: sealcast check",
-    )
-
-
-def _batch(committed: Committed, ref: PieceRef) -> Batch:
+def _batch(broker: str, committed: Committed, ref: PieceRef) -> Batch:
     entry = committed.entry
     when = _1970 + timedelta(microseconds=committed.time_us)
-    return Batch(committed.index, entry.query, entry.batch, entry.version, when, ref.name)
+    return Batch(broker, committed.index, entry.query, entry.batch, entry.version, when, ref.name)
 
 
 def _header(record: Record | None) -> Header | None:
@@ -329,7 +265,7 @@ def _published(answer: Answer, header: Header | None) -> Answer:
     if header is None:
         return answer
     when, sequence = _1970 + timedelta(microseconds=header.time), header.sequence + answer.event.row
-    return replace(answer, publisher=header.publisher, published_at=when, sequence=sequence)
+    return replace(answer, publisher=header.publisher, published_at=when, sequence=sequence, epoch=header.epoch)
 
 
 def _event_in(piece: SealedPiece, event: Position) -> int | None:

@@ -1,0 +1,224 @@
+"""The witness side of `layered`: brokers that cannot read are checked hop by hop, and numbers are all that they have.
+
+What is public is read by anyone who has the files. How many rows a broker's table has, and which posts of filters it
+refused, stands in its own log, which its key file opens: where that is not here, it is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, Final
+
+import numpy as np
+
+from sealcast.log.ledger import LedgerReader
+from sealcast.log.piece_reader import PieceReader, hop_reader
+from sealcast.model.event import Position
+from sealcast.protections.layered import trace
+from sealcast.protections.layered.audit import TopicAudit, arriving, available
+from sealcast.protections.layered.filters.posts import PostLog
+from sealcast.protections.layered.filters.table import TableLog
+from sealcast.protections.layered.parties import Standing
+from sealcast.protections.layered.standing import layering_of
+from sealcast.protections.layered.tree import Tree
+from sealcast.protections.port import Audit, Explanation, Party, WitnessSide
+from sealcast.protections.witness import facts, mailboxes
+from sealcast.protections.witness.answer import Answer
+from sealcast.protections.witness.facts import Tally
+from sealcast.protections.witness.mailboxes import Found, Ints, Received
+from sealcast.protections.witness.sides import Witness
+from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import BrokerRealm
+from sealcast.trust.layout import TopicPaths
+from sealcast.trust.realm.state import RealmState
+from sealcast.wire.hops import HopPiece
+
+#: Stands for whoever publishes; no entity has such a name.
+_ON_TOP: Final = "(publisher)"
+
+
+class LayeredWitness(Witness[HopPiece]):
+    def audits(self, realm: Realm, topic: str, *, by_reference: bool) -> Sequence[Audit]:
+        return [TopicAudit(realm, topic)]
+
+    def why(self, realm: Realm, topic: str, event: Position, subscriber: str) -> Answer:
+        return trace.why(realm, topic, event, subscriber)
+
+    # --- how it stands --------------------------------------------------------------------------------
+
+    def brokers(self, state: RealmState, topic: str) -> Sequence[str]:
+        return state.overlay(topic).downwards()
+
+    def reader(self, paths: TopicPaths) -> PieceReader[HopPiece]:
+        return hop_reader(paths.hops.root)
+
+    def lags(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[HopPiece]) -> dict[str, int]:
+        state, cursors = realm.state(), realm.paths.topic(topic, broker).hops
+        names = state.overlay(topic).subscribers(broker)
+        return mailboxes.lags(reader, mailboxes.cursors(cursors, dict.fromkeys(names, 0)), _found(state, names))
+
+    def received(self, realm: BrokerRealm, topic: str, broker: str) -> Mapping[str, Received]:
+        state = realm.state()
+        names = list(state.entities)
+        with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
+            return mailboxes.received(reader, names, _found(state, names))
+
+    def refusals(self, realm: BrokerRealm, topic: str) -> Iterator[Iterator[dict[str, Any]]]:
+        yield from super().refusals(realm, topic)
+        for node in self.brokers(realm.state(), topic):
+            with closing(hop_reader(realm.paths.topic(topic, node).root)) as admitted:
+                yield facts.refusals(admitted, topic, node)
+            yield _refused_posts(realm, topic, node)
+
+    def describe(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[HopPiece]) -> dict[str, Any]:
+        state, admitted = realm.state(), dict[str, Any]()
+        overlay, tally = state.overlay(topic), Tally.of(reader.ledger)
+        parent = overlay.parents[broker]
+        if parent is None:
+            with LedgerReader(realm.paths.topic(topic, broker).ledger) as ledger:
+                admitted = facts.admission(realm, topic, broker, ledger)
+        return {
+            "place": ", a root" if parent is None else f", below {parent!r}",
+            "parent": parent,
+            # Who wants what is not known: neither to the realm nor to this broker.
+            "subscriptions": None,
+            "authorised": sum(state.may_subscribe(topic, name) for name in overlay.subscribers(broker)),
+            **admitted,
+            "hops": {
+                "batches": tally.batches,
+                "last_batch_at": facts.moment(tally.last_us),
+                "waiting_records": tally.waiting(available(realm, topic, broker)),
+                "events": tally.counts["matched"],
+                "deliveries": tally.counts["deliveries"],
+                "encryptions": tally.counts["encryptions"],
+                "rejected": tally.rejected,
+                "per_second": tally.per_second("matched"),
+            },
+            "filters": _filters(realm, topic, broker),
+        }
+
+    def rows(self, found: Mapping[str, Any]) -> list[tuple[str, object]]:
+        hops, filters = found["hops"], found["filters"]
+        rows = "" if filters["rows"] is None else f"{filters['rows']:,} rows, "
+        waiting = f"{hops['waiting_records']:,} records of the broker above, {filters['waiting']:,} filter posts"
+        return [
+            *(facts.admission_rows(found) if "frames" in found else ()),
+            ("hop batches", facts.batches(hops)),
+            ("waiting", waiting),
+            ("handed on", "{events:,} events, {deliveries:,} of them to subscribers here".format(**hops)),
+            ("refused here", facts.reasons(hops["rejected"])),
+            ("table", f"{rows}version {filters['version']:,}; posts refused: {facts.reasons(filters['refused'])}"),
+            ("subscribers", "{subscribers:,}, {authorised:,} may read".format(**found)),
+        ]
+
+    # --- who learns what ------------------------------------------------------------------------------
+
+    def explain(self, state: RealmState, topic: str) -> Explanation:
+        about, overlay = state.topic(topic), state.overlay(topic)
+        layering = layering_of(state, topic)
+        # Trees of publishers differ in who stands on top; a publisher that subscribes is in the others' trees.
+        tree = Tree(_ON_TOP, overlay.parents_for(_ON_TOP), layering.layers)
+        standing = Standing(tree, overlay.parents.keys(), overlay.places.keys(), padded=layering.padded)
+        publisher, *others = standing.parties()
+        announced = len(state.publishers_of(topic))
+        parties = [
+            publisher._replace(who=f"a publisher ({announced} announced for epoch {about.epoch})"),
+            *others,
+            Party(
+                "whoever reads the disk, backups or the network, without secrets/ and entities/",
+                [
+                    "what an eavesdropper on every link learns",
+                    "the registry: names, public keys, rights, who stands where",
+                ],
+                [
+                    "read filters, labels or payloads",
+                    "alter anything unnoticed: frames are signed, ledgers are chained",
+                ],
+            ),
+        ]
+        trusted = (
+            f"nobody with filters or events ({layering.layers} layers in {layering.group}, {len(overlay.parents)} "
+            "nodes). Brokers are trusted to route honestly, and not to form one of the coalitions below"
+        )
+        live = [e.name for e in state.entities.values() if not e.revoked and e.name not in overlay.parents]
+        able = sum(state.may_publish(topic, name) for name in live)
+        return Explanation(trusted, parties, _left(able), standing.coalitions())
+
+
+WITNESS: Final[WitnessSide] = LayeredWitness()
+
+
+def _found(state: RealmState, names: Sequence[str]) -> Found:
+    """How much each of these finds in a hop piece."""
+    numbers = {name: number for number, name in enumerate(names)}
+
+    def found(piece: HopPiece, skip: Ints) -> tuple[Ints, Ints]:
+        here = [(numbers[name], name) for name in piece.recipients if name in numbers]
+        counts = [len(arriving(state, piece, name, int(skip[number]))) for number, name in here]
+        return np.array([number for number, _ in here], np.int64), np.array(counts, np.int64)
+
+    return found
+
+
+def _filters(realm: BrokerRealm, topic: str, node: str) -> dict[str, Any]:
+    posts, count = realm.paths.topic(topic, node).filter_posts, 0
+    if posts.is_dir():
+        with PostLog(posts) as waits:
+            count = max(0, waits.end() - waits.taken())
+    log = _table_log(realm, topic, node)
+    if log is None:
+        return {"waiting": count, "version": 0, "rows": None, "refused": None}
+    try:
+        fold = log.fold()
+        return {"waiting": count, "version": fold.version, "rows": len(fold), "refused": dict(fold.refused)}
+    finally:
+        log.close()
+
+
+def _refused_posts(realm: BrokerRealm, topic: str, node: str) -> Iterator[dict[str, Any]]:
+    """Posts of filters that a broker refused, newest first."""
+    log = _table_log(realm, topic, node)
+    if log is None:
+        return
+    try:
+        told = [refusal for turn in log.turns(0) for refusal in turn.told]
+    finally:
+        log.close()
+    for refusal in reversed(told):
+        yield {
+            "at": None,
+            "topic": topic,
+            "broker": node,
+            "partition": None,
+            "offset": refusal.offset,
+            "row": None,
+            "reason": refusal.reason,
+            "events": 0,
+            "detail": f"a filter post of {refusal.sender or 'nobody known'}: {refusal.detail}",
+        }
+
+
+def _table_log(realm: BrokerRealm, topic: str, node: str) -> TableLog | None:
+    return TableLog(realm, topic, realm.broker(node)) if realm.paths.broker_key_of(node).exists() else None
+
+
+def _left(able: int) -> list[str]:
+    return [
+        f"{able} may publish, and subscribers send their filters into the tree of each that does. Any one of them is "
+        "the publisher of the coalitions above, so grant that right to few.",
+        "A broker that knows from elsewhere what is in events learns what its rows are, as it would with a publisher's "
+        "help.",
+        "A process that runs several nodes has the keys of all of them. Run each with its own `sealcast run --node`, "
+        "on a machine of its own; otherwise whoever runs it is `all brokers together` above.",
+        "Encryption is deterministic: equality and frequency show after a layer came off, until the epoch ends.",
+        "Anyone who can guess how often labels occur can guess which row is which. A new epoch does not change "
+        "frequencies.",
+        "An event has the same id and body everywhere, so anyone who watches several links can follow it.",
+        "What a broker hands on lies in one directory for all below it. Anyone who reads there sees which events go to "
+        "the others, and how many tokens each has.",
+        "That an event opens does not say who wrote it. Subscribers verify the publisher's signature.",
+        "Exponentiations take a time that depends on the key. Timing single ones takes access to the broker's machine.",
+        "A subscriber keeps what it was sent. One whose right ended gets nothing from the next batch on.",
+        "Whoever runs the authority can enrol brokers and subscribers of its own, and place them.",
+    ]

@@ -1,0 +1,123 @@
+"""The witness side of a protection, without what differs: what a broker's ledger says is counted in one way."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from typing import Any, Generic, TypeVar
+
+from sealcast.log.piece_reader import Piece, PieceReader, sealed_reader
+from sealcast.model.event import Position
+from sealcast.overlay.relay import brokers_here
+from sealcast.protections.port import Audit
+from sealcast.protections.witness import facts, mailboxes
+from sealcast.protections.witness.answer import Answer
+from sealcast.protections.witness.facts import Facts
+from sealcast.protections.witness.mailboxes import Received
+from sealcast.protections.witness.reading import ReadingAudit
+from sealcast.protections.witness.reasons import Reasons
+from sealcast.protections.witness.report import Report
+from sealcast.trust.handles import BrokerRealm
+from sealcast.trust.layout import FIRST_BROKER, TopicPaths
+from sealcast.trust.realm.state import RealmState
+from sealcast.wire.sealed import SealedPiece
+
+P = TypeVar("P", bound=Piece)
+
+
+class Witness(ABC, Generic[P]):
+    """Status, refusals and what was received, of any protection."""
+
+    @abstractmethod
+    def brokers(self, state: RealmState, topic: str) -> Sequence[str]:
+        """Whose ledgers there are."""
+
+    @abstractmethod
+    def reader(self, paths: TopicPaths) -> PieceReader[P]:
+        """The ledger of a broker that has mailboxes, with its pieces."""
+
+    @abstractmethod
+    def lags(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[P]) -> dict[str, int]:
+        """How far behind everyone is that the broker serves."""
+
+    @abstractmethod
+    def describe(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[P]) -> dict[str, Any]:
+        """What else `status` says of a broker."""
+
+    @abstractmethod
+    def rows(self, found: Mapping[str, Any]) -> list[tuple[str, object]]:
+        """The document of `status` for people, but for its head and the lag."""
+
+    def status(self, realm: BrokerRealm, topic: str) -> Iterator[Facts]:
+        state = realm.state()
+        about = state.topic(topic)
+        for broker in self.brokers(state, topic):
+            with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
+                lag = self.lags(realm, topic, broker, reader)
+                found = {
+                    "topic": topic,
+                    "broker": broker,
+                    "protection": about.protection.name,
+                    "partitions": about.partitions,
+                    "subscribers": len(lag),
+                    **self.describe(realm, topic, broker, reader),
+                    "lag": {"total": sum(lag.values()), "subscribers": lag},
+                }
+            head = ("topic", f"{topic} ({about.protection.name}) at {broker!r}{found.pop('place', '')}")
+            behind = ("lag", f"{sum(lag.values()):,} deliveries not acknowledged")
+            yield Facts(found, [head, *self.rows(found), behind])
+
+    def refusals(self, realm: BrokerRealm, topic: str) -> Iterator[Iterator[dict[str, Any]]]:
+        for broker in self.brokers(realm.state(), topic):
+            with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
+                yield facts.refusals(reader, topic, broker)
+
+
+class ReadingWitness(Witness[SealedPiece]):
+    """Brokers read attributes, match them, and deliver to slots: a protection adds its audit and its explanation."""
+
+    audit: type[ReadingAudit]
+
+    def audits(self, realm: BrokerRealm, topic: str, *, by_reference: bool) -> Sequence[Audit]:
+        report, state = Report(topic), realm.state()
+        here = brokers_here(realm, state)
+        for broker in set(state.serving(topic)).difference(here):
+            report.gap(f"the keys of broker {broker!r} are not here: what it delivered was not checked")
+        ran = [b for b in here if b == FIRST_BROKER or realm.paths.topic(topic, b).ledger.exists()]
+        names = {broker: f"broker {broker!r}: " if len(ran) > 1 else "" for broker in ran}
+        return [
+            self.audit(realm, topic, broker=broker, by_reference=by_reference, report=report, name=name)
+            for broker, name in names.items()
+        ]
+
+    def why(self, realm: BrokerRealm, topic: str, event: Position, subscriber: str) -> Answer:
+        with closing(Reasons(realm, topic)) as reasons:
+            return reasons.why(event, subscriber)
+
+    def brokers(self, state: RealmState, topic: str) -> Sequence[str]:
+        return state.serving(topic)
+
+    def reader(self, paths: TopicPaths) -> PieceReader[SealedPiece]:
+        return sealed_reader(paths.root)
+
+    def lags(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[SealedPiece]) -> dict[str, int]:
+        state, paths = realm.state(), realm.paths.topic(topic, broker)
+        everyone = mailboxes.lags(reader, mailboxes.cursors(paths, state.slots_of(topic)))
+        return {who: count for who, count in everyone.items() if state.served_at(topic, who, broker)}
+
+    def received(self, realm: BrokerRealm, topic: str, broker: str) -> Mapping[str, Received]:
+        with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
+            return mailboxes.received(reader, list(realm.state().slots_of(topic)))
+
+    def describe(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[SealedPiece]) -> dict[str, Any]:
+        state = realm.state()
+        return {
+            "subscriptions": len(state.subscriptions_at(topic, broker)),
+            "authorised": len(list(state.authorised_slots(topic))),
+            **facts.admission(realm, topic, broker, reader.ledger),
+        }
+
+    def rows(self, found: Mapping[str, Any]) -> list[tuple[str, object]]:
+        counts = "{subscriptions:,} of {subscribers:,} subscribers, {authorised:,} may read"
+        return [("subscriptions", counts.format(**found)), *facts.admission_rows(found)]
