@@ -162,7 +162,7 @@ class Layered(Protection):
 
 
 #: A new protection is a class above, a line here, and a room in protections/.
-PROTECTIONS: Final[Mapping[str, type[Protection]]] = {kind.name: kind for kind in (Endpoint, Layered)}
+PROTECTIONS: Final[Mapping[str, type[Protection]]] = {kind.name: kind for kind in (Endpoint, Payload, Layered)}
 DEFAULT_PROTECTION: Final = Endpoint()
 
 
