@@ -64,11 +64,6 @@ class Pasted:
     #: Each command of a console block, with what the document shows and what was printed.
     said: tuple[tuple[str, str, str], ...]
 
-    @property
-    def unlock_key(self) -> Path:
-        """What the shell's user locks its private keys with."""
-        return self.place.parent / ".config" / "sealcast" / "unlock.key"
-
 
 def blocks(document: Path) -> list[Block]:
     """All fenced blocks of a document, whatever their tag."""
