@@ -15,9 +15,11 @@ Whatever is an illustration and not to be typed has another tag.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -97,6 +99,7 @@ def in_a_clone(document: Path) -> bool:
 def paste(document: Path) -> Pasted:
     """Runs the document's blocks. Once for each process: several tests may look at what came out."""
     home = Path(mkdtemp(prefix="sealcast-docs-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)  # not earlier: tests look at what is there afterwards
     place = home / "here"
     place.mkdir()
     path = os.environ["PATH"].split(os.pathsep)
