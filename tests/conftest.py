@@ -45,6 +45,9 @@ HEAVY = (
     "groupkeys/test_plans.py",
     "log/test_damage.py",
     "overlay/test_scenarios.py",
+    "trust/test_administration.py",
+    "trust/test_center_crash.py",
+    "trust/test_handles.py",
     "trust/test_model.py",
 )
 #: Fixtures that start a server, wherever they are used.

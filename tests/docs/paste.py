@@ -15,9 +15,11 @@ Whatever is an illustration and not to be typed has another tag.
 
 from __future__ import annotations
 
+import atexit
 import os
 import re
 import secrets
+import shutil
 import signal
 import subprocess
 import sys
@@ -64,11 +66,6 @@ class Pasted:
     #: Each command of a console block, with what the document shows and what was printed.
     said: tuple[tuple[str, str, str], ...]
 
-    @property
-    def unlock_key(self) -> Path:
-        """What the shell's user locks its private keys with."""
-        return self.place.parent / ".config" / "sealcast" / "unlock.key"
-
 
 def blocks(document: Path) -> list[Block]:
     """All fenced blocks of a document, whatever their tag."""
@@ -102,6 +99,7 @@ def in_a_clone(document: Path) -> bool:
 def paste(document: Path) -> Pasted:
     """Runs the document's blocks. Once for each process: several tests may look at what came out."""
     home = Path(mkdtemp(prefix="sealcast-docs-"))
+    atexit.register(shutil.rmtree, home, ignore_errors=True)  # not earlier: tests look at what is there afterwards
     place = home / "here"
     place.mkdir()
     path = os.environ["PATH"].split(os.pathsep)
