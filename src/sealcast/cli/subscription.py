@@ -231,7 +231,9 @@ def remove(
     """
     from sealcast.clients.realm import unsubscribe
 
-    version = unsubscribe(talk.open_realm(realm), ids, topic, as_)
+    version, troubles = unsubscribe(talk.open_realm(realm), ids, topic, as_)
+    for trouble in troubles:
+        talk.warn(f"ended, but its broker was not told yet: {trouble.message}")
     if json:
         talk.emit({"removed": ids, "version": version})
         return

@@ -95,6 +95,10 @@ class Interest:
 class Interests(Protocol):
     """What one subscriber wants on one topic, stated with its own keys. Close it, or use it in a `with` block."""
 
+    @property
+    def trouble(self) -> SealcastError | None:
+        """Why the broker was not told of the last change yet, if so. It is tried again."""
+
     def add(self, text: str, id: str | None = None) -> Interest:
         """A filter; without an id it gets the subscriber's name and a number. FilterRejected says what this protection
         can express."""

@@ -7,7 +7,7 @@ way the broker learns of them from the registry, and seals for the subscriber's 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Self
+from typing import Final, Self
 
 from sealcast.control import requests
 from sealcast.control.desk import MAX_IDS
@@ -22,13 +22,16 @@ from sealcast.overlay import moves
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.port import Cost, Interest, Interests, Wanted
 from sealcast.protections.stays import Stays, no_subscription
+from sealcast.trust.admin import subscriptions
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import EntityRealm
 from sealcast.wire.sealed import SealedPiece
 
 
 class RegisteredInterests(Unpicklable):
-    """One subscriber's subscriptions on one topic, asked for by itself."""
+    """One subscriber's subscriptions on one topic, asked for by itself. The desk's answer says that they count."""
+
+    trouble: Final = None
 
     def __init__(self, realm: EntityRealm, topic: str, subscriber: str) -> None:
         self._realm, self._topic, self._name = realm, topic, subscriber
@@ -90,8 +93,7 @@ class RegisteredSide:
     def subscribe_many(
         self, realm: Realm, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None
     ) -> list[Interest]:
-        # The administrator's own, whatever kind of handle this is: `clients.realm` comes here.
-        made = Realm.subscribe_many(realm, topic, wanted, broker=broker)
+        made = subscriptions.subscribe_many(realm, topic, wanted, broker=broker)
         return [_interest(realm, subscription) for subscription in made]
 
     def listed(self, realm: EntityRealm, topic: str, subscriber: str | None = None) -> list[Interest]:
