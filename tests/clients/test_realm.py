@@ -43,7 +43,7 @@ def test_subscribing_is_one_act_on_every_topic(realm: sealcast.Realm, topic: str
         own.remove([str(added.id)])
         assert added.id not in ids(own.filters())
     with pytest.raises(FilterRejected):
-        side.cost("price >", SCHEMA)
+        side.vet("price >", SCHEMA)
     with sealcast.Subscriber(realm, topic, as_="bob") as reader:
         assert reader.poll() == [] and reader.lag() == 0 and reader.trouble is None
     with pytest.raises(NotFound, match="no subscription on topic"):

@@ -193,8 +193,11 @@ class ClientSide(Protocol):
         """Another broker serves it; whether the one that it leaves still does. With `abandon`, that one is gone for
         good."""
 
+    def vet(self, text: str, schema: Schema) -> None:
+        """FilterRejected for what is no filter of the schema, and for what this protection cannot express."""
+
     def cost(self, text: str, schema: Schema) -> Cost:
-        """What a filter costs; FilterRejected where this protection cannot express it."""
+        """What a filter costs that was vetted."""
 
     def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> Interests:
         """NotFound where the subscriber's keys are not on this machine."""

@@ -7,7 +7,7 @@ way the broker learns of them from the registry, and seals for the subscriber's 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Self
+from typing import Final
 
 from sealcast.control import requests
 from sealcast.control.desk import MAX_IDS
@@ -15,6 +15,7 @@ from sealcast.control.wallet import Wallet
 from sealcast.errors import SealcastError
 from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
+from sealcast.log.closing import Closing
 from sealcast.log.mailbox import slot_mailbox
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
@@ -28,7 +29,7 @@ from sealcast.trust.handles import EntityRealm
 from sealcast.wire.sealed import SealedPiece
 
 
-class RegisteredInterests(Unpicklable):
+class RegisteredInterests(Closing, Unpicklable):
     """One subscriber's subscriptions on one topic, asked for by itself. The desk's answer says that they count."""
 
     trouble: Final = None
@@ -55,12 +56,6 @@ class RegisteredInterests(Unpicklable):
     def close(self) -> None:
         self._wallet.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
-
 
 class RegisteredSide:
     """What the client sides of such protections share."""
@@ -83,8 +78,10 @@ class RegisteredSide:
         moves.settle(realm, abandon=[(topic, subscriber)] if abandon else ())
         return (topic, subscriber) in moves.moving(realm.state())
 
-    def cost(self, text: str, schema: Schema) -> Cost:
+    def vet(self, text: str, schema: Schema) -> None:
         fit(parse(text), schema)
+
+    def cost(self, text: str, schema: Schema) -> Cost:
         return Cost({}, "")
 
     def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> Interests:
