@@ -94,7 +94,7 @@ def subscribe(
     here.state().entity(subscriber)
     side = side_of(here, topic)
     with talk.about_filter(filter):
-        side.cost(filter, here.state().topic(topic).schema)
+        side.vet(filter, here.state().topic(topic).schema)
         for remark in here.remarks(topic, filter):
             talk.warn(remark)
         if broker is not None or not here.paths.entity_key(subscriber).exists():
@@ -231,7 +231,9 @@ def remove(
     """
     from sealcast.clients.realm import unsubscribe
 
-    version = unsubscribe(talk.open_realm(realm), ids, topic, as_)
+    version, troubles = unsubscribe(talk.open_realm(realm), ids, topic, as_)
+    for trouble in troubles:
+        talk.warn(f"ended, but its broker was not told yet: {trouble.message}")
     if json:
         talk.emit({"removed": ids, "version": version})
         return
@@ -267,7 +269,7 @@ def _checked_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[
             try:
                 wanted.append(_parse(line, as_))
                 subscriber, text, _ = wanted[-1]
-                side.cost(text, schema)
+                side.vet(text, schema)
                 state.require(Right.SUBSCRIBE, topic, subscriber)
             except (Rejected, Misuse) as error:
                 refused.append({"line": number, **error.as_json()})

@@ -11,13 +11,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from sealcast.clients.lanes import Lane
 from sealcast.clients.lanes import partition_of as partition_of
 from sealcast.control.topics import Busy
 from sealcast.control.wallet import Held, Wallet
 from sealcast.errors import EventRejected, Misuse
+from sealcast.log.closing import Closing
 from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, Position
 from sealcast.model.schema import Schema
 from sealcast.protections.frames import FrameSealer
@@ -56,7 +57,7 @@ class Published:
     refusals: list[Refusal]
 
 
-class Publisher:
+class Publisher(Closing):
     """One entity publishing on one topic. Threads may share it; a child process makes its own."""
 
     def __init__(
@@ -138,12 +139,6 @@ class Publisher:
         self._wallet.close()
         for lane in self._lanes:
             lane.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
     # --- inside -------------------------------------------------------------------------------------
 

@@ -7,14 +7,23 @@ states its interests with its own keys, which then have to be on this machine.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
 
-from sealcast.errors import Misuse, NotFound
+from sealcast.errors import Misuse, NotFound, SealcastError
 from sealcast.model.subscription import Subscription
 from sealcast.protections.port import ClientSide, Interest, Wanted, client_side
 from sealcast.trust import deployment
+from sealcast.trust.admin import subscriptions
 
 #: A topic and a subscriber.
 _Owner = tuple[str, str]
+
+
+class Ended(NamedTuple):
+    """What became of ending subscriptions: the version from which on it counts, and why brokers were not told yet."""
+
+    version: int
+    troubles: list[SealcastError]
 
 
 class Realm(deployment.Realm):
@@ -38,7 +47,7 @@ class Realm(deployment.Realm):
 
     def unsubscribe(self, *ids: str) -> int:
         """Ends subscriptions, all of them or none; the version from which on it counts."""
-        return unsubscribe(self, ids)
+        return unsubscribe(self, ids).version
 
 
 def side_of(realm: deployment.Realm, topic: str) -> ClientSide:
@@ -47,9 +56,9 @@ def side_of(realm: deployment.Realm, topic: str) -> ClientSide:
 
 def unsubscribe(
     realm: deployment.Realm, ids: Iterable[str], topic: str | None = None, subscriber: str | None = None
-) -> int:
+) -> Ended:
     """Ends subscriptions, on one topic or of one subscriber if they are named: all of them, or none. Those in the
-    registry are ended there, the others by their subscribers; the version from which on it counts."""
+    registry are ended there, the others by their subscribers."""
     state, ids = realm.state(), list(dict.fromkeys(ids))
     registered = {
         each.id
@@ -58,11 +67,13 @@ def unsubscribe(
         if subscriber in (None, each.subscriber)
     }
     owners = {id: _owner(realm, id, topic, subscriber) for id in ids if id not in registered}
+    troubles = list[SealcastError]()
     for at, who in dict.fromkeys(owners.values()):
         with side_of(realm, at).interests(realm, at, who) as interests:
             interests.remove([id for id, owner in owners.items() if owner == (at, who)])
+            troubles += [interests.trouble] if interests.trouble is not None else []
     ended = [id for id in ids if id in registered]
-    return deployment.Realm.unsubscribe(realm, *ended) if ended else state.version
+    return Ended(subscriptions.unsubscribe(realm, *ended) if ended else state.version, troubles)
 
 
 def _owner(realm: deployment.Realm, id: str, topic: str | None, subscriber: str | None) -> _Owner:

@@ -14,9 +14,10 @@ import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from sealcast.errors import CannotOpen, Misuse, SealcastError
+from sealcast.log.closing import Closing
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.port import DEFAULT_KEY_MEMORY, Ask, Measured, Reader, client_side
@@ -30,7 +31,7 @@ EVENTS_PER_POLL: Final = 1_000
 LOOK_SECONDS: Final = 0.05
 
 
-class Subscriber(Unpicklable):
+class Subscriber(Closing, Unpicklable):
     """One entity's mailbox on one topic. Not shared between threads. Close it, or use it in a `with` block."""
 
     def __init__(
@@ -116,12 +117,6 @@ class Subscriber(Unpicklable):
 
     def close(self) -> None:
         self._inbox.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
     # --- inside -------------------------------------------------------------------------------------
 

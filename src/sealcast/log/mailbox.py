@@ -17,9 +17,8 @@ rank within the part). Where to start (`locate`, the `--from` of `sub`):
 
 from __future__ import annotations
 
-import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,7 +34,6 @@ from sealcast.wire import notifications
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.sealed import SealedPiece
 
-POLL_SECONDS: Final = 0.05
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 #: Of a recipient's deliveries in a piece: their events, and how each is opened.
 Rows = tuple[Sequence[int], Sequence[int]]
@@ -145,19 +143,6 @@ class Mailbox(Generic[P]):
                 here = Cursor(part.entry, part.number, rank)
                 yield Delivery(here, part.committed_us, part.piece, part.events[rank], part.handles[rank])
 
-    def follow(
-        self, start: Cursor | None = None, *, stop: Callable[[], bool], poll_seconds: float = POLL_SECONDS
-    ) -> Iterator[Delivery[P]]:
-        """`deliveries`, and then those of every batch as it is committed, until `stop` says so."""
-        at = self.cursor() if start is None else start
-        while not stop():
-            end = self.reader.end()
-            if end > at.entry:
-                yield from self.deliveries(at, end=end)
-                at = Cursor(end)
-            else:
-                time.sleep(poll_seconds)
-
     def lag(self, start: Cursor | None = None) -> int:
         """How many deliveries wait after the cursor."""
         return sum(len(part.events) - part.skip for part in self._parts(self.cursor() if start is None else start))
@@ -209,15 +194,8 @@ class Mailbox(Generic[P]):
 
     def advance(self, cursor: Cursor) -> bool:
         """Durably: everything before a place is done with. False when it was already."""
-        return self._move(cursor, only_forward=True)
-
-    def seek(self, cursor: Cursor) -> None:
-        """Go to a place that `locate` found, durably, also backwards."""
-        self._move(cursor, only_forward=False)
-
-    def _move(self, cursor: Cursor, *, only_forward: bool) -> bool:
         with self._file.locked():
-            if only_forward and self.cursor() >= cursor:
+            if self.cursor() >= cursor:
                 return False
             self._file.save(Saved(cursor, self._tag_before(cursor)))
             return True

@@ -99,6 +99,10 @@ class Interest:
 class Interests(Protocol):
     """What one subscriber wants on one topic, stated with its own keys. Close it, or use it in a `with` block."""
 
+    @property
+    def trouble(self) -> SealcastError | None:
+        """Why the broker was not told of the last change yet, if so. It is tried again."""
+
     def add(self, text: str, id: str | None = None) -> Interest:
         """A filter; without an id it gets the subscriber's name and a number. FilterRejected says what this protection
         can express."""
@@ -193,8 +197,11 @@ class ClientSide(Protocol):
         """Another broker serves it; whether the one that it leaves still does. With `abandon`, that one is gone for
         good."""
 
+    def vet(self, text: str, schema: Schema) -> None:
+        """FilterRejected for what is no filter of the schema, and for what this protection cannot express."""
+
     def cost(self, text: str, schema: Schema) -> Cost:
-        """What a filter costs; FilterRejected where this protection cannot express it."""
+        """What a filter costs that was vetted."""
 
     def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> Interests:
         """NotFound where the subscriber's keys are not on this machine."""

@@ -7,7 +7,7 @@ way the broker learns of them from the registry, and seals for the subscriber's 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Self
+from typing import Final
 
 from sealcast.control import requests
 from sealcast.control.desk import MAX_IDS
@@ -15,6 +15,7 @@ from sealcast.control.wallet import Wallet
 from sealcast.errors import NotFound, SealcastError
 from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
+from sealcast.log.closing import Closing
 from sealcast.log.mailbox import slot_mailbox
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
@@ -22,14 +23,17 @@ from sealcast.overlay import moves
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.port import Cost, Interest, Interests, Wanted
 from sealcast.protections.stays import Stays, no_subscription
+from sealcast.trust.admin import subscriptions
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.sealed import SealedPiece
 
 
-class RegisteredInterests(Unpicklable):
-    """One subscriber's subscriptions on one topic, asked for by itself."""
+class RegisteredInterests(Closing, Unpicklable):
+    """One subscriber's subscriptions on one topic, asked for by itself. The desk's answer says that they count."""
+
+    trouble: Final = None
 
     def __init__(self, realm: EntityRealm, topic: str, subscriber: str) -> None:
         self._realm, self._topic, self._name = realm, topic, subscriber
@@ -53,12 +57,6 @@ class RegisteredInterests(Unpicklable):
     def close(self) -> None:
         self._wallet.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
-
 
 class RegisteredSide:
     """What the client sides of such protections share."""
@@ -81,8 +79,10 @@ class RegisteredSide:
         moves.settle(realm, abandon=[(topic, subscriber)] if abandon else ())
         return (topic, subscriber) in moves.moving(realm.state())
 
-    def cost(self, text: str, schema: Schema) -> Cost:
+    def vet(self, text: str, schema: Schema) -> None:
         fit(parse(text), schema)
+
+    def cost(self, text: str, schema: Schema) -> Cost:
         return Cost({}, "")
 
     def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> Interests:
@@ -91,8 +91,7 @@ class RegisteredSide:
     def subscribe_many(
         self, realm: Realm, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None
     ) -> list[Interest]:
-        # The administrator's own, whatever kind of handle this is: `clients.realm` comes here.
-        made = Realm.subscribe_many(realm, topic, wanted, broker=broker)
+        made = subscriptions.subscribe_many(realm, topic, wanted, broker=broker)
         return [_interest(realm, subscription) for subscription in made]
 
     def listed(self, realm: EntityRealm, topic: str, subscriber: str | None = None) -> list[Interest]:

@@ -16,9 +16,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import merge
-from typing import Generic, NoReturn, Self
+from itertools import islice
+from typing import Generic, NoReturn
 
 from sealcast.errors import Misuse, NotFound
+from sealcast.log.closing import Closing
 from sealcast.log.cursor import Cursor
 from sealcast.log.mailbox import Delivery, Mailbox
 from sealcast.log.piece_reader import P
@@ -44,7 +46,7 @@ class Found(Generic[P]):
         return self.stay.broker
 
 
-class Stays(Generic[P]):
+class Stays(Closing, Generic[P]):
     """Everything that one subscriber gets on one topic, wherever it was. Close it."""
 
     def __init__(
@@ -97,7 +99,10 @@ class Stays(Generic[P]):
 
     def deliveries(self) -> Iterator[Found[P]]:
         """Everything after what was `passed` that is committed by now."""
-        return self._walk(self._next, again=self._again)
+        for stay in self._readable():
+            if _key(stay) not in self._next:
+                self._next[_key(stay)] = self._begin(stay, again=self._again)
+        return self._walk(self._next)
 
     def passed(self, found: Found[P]) -> None:
         """It was handed out, or given up: what follows comes next."""
@@ -124,7 +129,7 @@ class Stays(Generic[P]):
         stays = self._readable()
         if len(stays) == 1:
             return self.mailbox(stays[0].broker).lag()
-        return sum(1 for _ in self._walk({}, again=False))
+        return sum(1 for _ in self._walk({_key(stay): self._begin(stay, again=False) for stay in stays}))
 
     # --- what is done with --------------------------------------------------------------------------
 
@@ -148,12 +153,6 @@ class Stays(Generic[P]):
         while self._mailboxes:
             self._mailboxes.popitem()[1].close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
-
     # --- inside -------------------------------------------------------------------------------------
 
     def _readable(self) -> list[Stay]:
@@ -162,20 +161,21 @@ class Stays(Generic[P]):
         serving = next(number for number, stay in enumerate(stays) if stay.until is None)
         return stays if self._generation is not None else stays[: serving + 1]
 
-    def _walk(self, places: Place, *, again: bool) -> Iterator[Found[P]]:
+    def _begin(self, stay: Stay, *, again: bool) -> Cursor:
+        """Where a stay is read from: after what was acknowledged, unless it is read `again`."""
+        first = Cursor(stay.first)
+        return first if again else max(self.mailbox(stay.broker).cursor(), first)
+
+    def _walk(self, places: Place) -> Iterator[Found[P]]:
         stays = self._readable()
-        streams = [self._stream(number, stays, places, again=again) for number in range(len(stays))]
-        return merge(*streams, key=self._rank)
+        return merge(*(self._stream(number, stays, places) for number in range(len(stays))), key=self._rank)
 
     def _rank(self, found: Found[P]) -> int:
         return found.number if self._generation is None else self._generation(found.delivery)
 
-    def _stream(self, number: int, stays: Sequence[Stay], places: Place, *, again: bool) -> Iterator[Found[P]]:
+    def _stream(self, number: int, stays: Sequence[Stay], places: Place) -> Iterator[Found[P]]:
         stay = stays[number]
-        mailbox, start = self.mailbox(stay.broker), places.get(_key(stay))
-        if start is None:
-            start = Cursor(stay.first) if again else max(mailbox.cursor(), Cursor(stay.first))
-        for delivery in mailbox.deliveries(start, end=stay.until):
+        for delivery in self.mailbox(stay.broker).deliveries(places[_key(stay)], end=stay.until):
             if not stay.overlaps or _identity(delivery) not in self._before(number, stays):
                 yield Found(number, stay, delivery)
 
@@ -191,11 +191,9 @@ class Stays(Generic[P]):
 
     def _at_ordinal(self, ordinal: int) -> None:
         self._next, left = {}, ordinal
-        for found in self._walk({}, again=True) if ordinal else ():
+        for found in islice(self.deliveries(), ordinal):
             self._next[_key(found.stay)] = found.delivery.after
             left -= 1
-            if not left:
-                break
         if left:
             raise NotFound(f"the mailbox has {ordinal - left} deliveries so far, fewer than {ordinal}")
 

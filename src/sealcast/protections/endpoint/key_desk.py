@@ -20,6 +20,7 @@ What is given is what a handout would have given it: the key itself, or its part
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
@@ -30,11 +31,11 @@ from sealcast.control.service import Answer
 from sealcast.errors import Rejected, Unavailable
 from sealcast.groupkeys.interface import PairKey, TableKey
 from sealcast.log.piece_reader import sealed_reader
-from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.primitives.secrets import Unpicklable
 from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.endpoint.key_requests import KEYS, GivenPart, KeyReply, KeyRequest, parse_request
 from sealcast.protections.endpoint.refs import PieceKeys
-from sealcast.protections.endpoint.sealer import EndpointSealer
+from sealcast.protections.endpoint.sealer import EndpointSealer, sealer_of
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.realm.changes import Right
@@ -91,15 +92,11 @@ class KeyDesk(Unpicklable):
         self._reader.close()
 
     def _load(self, epoch: int) -> EndpointSealer:
-        state = self._realm.state()
-        ours = self._broker.topic_keys(state, self._about, epoch)
-        bits = self._about.parameters.key_bits
-
-        def pair_of_slot(slot: int) -> Secret:
+        def name_of(slot: int) -> str:
             # Slots are never given twice: a newer state says of old ones what an older one did.
-            return ours.mailbox_key(list(self._realm.state().slots_of(self._topic))[slot], self._broker.name)
+            return list(self._realm.state().slots_of(self._topic))[slot]
 
-        return EndpointSealer(self._about.id, epoch, ours.content_root(self._broker.name), pair_of_slot, bits)
+        return sealer_of(self._realm.state(), replace(self._about, epoch=epoch), self._broker, name_of)
 
 
 class KeyRequests(Unpicklable):

@@ -8,10 +8,11 @@ what retention has removed, it asks the broker's desk for (`key_requests`).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Self
+from typing import Final
 
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.desk import MoreOf, desks_at_hand
+from sealcast.log.closing import Closing
 from sealcast.log.mailbox import Delivery, Mailbox
 from sealcast.model.event import Position
 from sealcast.primitives.secrets import Unpicklable
@@ -61,7 +62,7 @@ class MissingKeys:
         opener.keyring.give(parse_reply(ask(request.signed(self._signer))))
 
 
-class AskDesk(Unpicklable):
+class AskDesk(Closing, Unpicklable):
     """A signed key request in, the broker's reply out: what a subscriber asks with, when it has to."""
 
     def __init__(self, realm: EntityRealm, topic: str, as_: str, *, answers: MoreOf | None = None) -> None:
@@ -81,9 +82,3 @@ class AskDesk(Unpicklable):
         if self._correspondent is not None:
             self._correspondent.close()
             self._correspondent = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()

@@ -124,6 +124,9 @@ class LayeredClient:
         realm.place_subscriber(topic, subscriber, to)
         return False
 
+    def vet(self, text: str, schema: Schema) -> None:
+        self.cost(text, schema)
+
     def cost(self, text: str, schema: Schema) -> Cost:
         cost = label_filter(fit(parse(text), schema), schema).cost
         facts = {"labels": cost.labels, "conjunctions": cost.conjunctions}
