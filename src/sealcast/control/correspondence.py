@@ -10,7 +10,7 @@ runs desks only (`control.desk`). Otherwise the service is found through the dis
 from __future__ import annotations
 
 import time
-from typing import Final, Self
+from typing import Final
 
 from sealcast.control.asking import Address, Asker
 from sealcast.control.discovery import embedded
@@ -21,6 +21,7 @@ from sealcast.control.service import Service
 from sealcast.control.serving import AtHand
 from sealcast.control.topics import ControlPlane
 from sealcast.errors import Unavailable
+from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
@@ -30,7 +31,7 @@ Key = tuple[What, str]
 FOUND_FOR_S: Final = 60.0
 
 
-class Correspondent(Unpicklable):
+class Correspondent(Unpicklable, Closing):
     """One entity that asks. Close it: it has a topic of its own for answers, and files open."""
 
     def __init__(self, realm: OpenRealm, identity: Identity, *, at_hand: AtHand | None = None) -> None:
@@ -64,12 +65,6 @@ class Correspondent(Unpicklable):
         self._asker = self._discovery = self._plane = None
         while self._services:
             self._services.popitem()[1].close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
     # --- inside -------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
 from sealcast.control.bodies import Body, Name, that
 from sealcast.control.correspondence import Correspondent, strange
@@ -29,6 +29,7 @@ from sealcast.control.discovery.embedded import RealmDiscovery, nodes
 from sealcast.control.envelopes import Opened
 from sealcast.control.service import Answer
 from sealcast.errors import FrameRejected, NotFound, Rejected, TokenRejected, Unavailable
+from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.overlay import knowledge, moves
 from sealcast.overlay.knowledge import Deliver, Effect, Knowledge, Learnt, Message, Propagate, Refuse, Source
@@ -39,6 +40,7 @@ from sealcast.trust.certificates.revocation import Fetched, RevocationStore
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.realm.changes import DEFAULT_PARAMETERS
 from sealcast.trust.realm.state import RealmState
+from sealcast.trust.tokens import gates
 from sealcast.trust.tokens.claims import Token
 from sealcast.trust.tokens.token import TokenGate, VerifiedTokens
 from sealcast.wire import cbor
@@ -93,7 +95,7 @@ class Move(Body):
     topic: Name
 
 
-class Node(Unpicklable):
+class Node(Unpicklable, Closing):
     """A broker, with its keys at hand."""
 
     def __init__(self, realm: BrokerRealm, name: str, *, at_hand: bool = True) -> None:
@@ -215,9 +217,8 @@ class Node(Unpicklable):
             return None
         state = self._realm.state()
         self._revoked.update(state)
-        centers = [e for e in state.entities.values() if Role.KEY_CENTER in e.roles]
-        known = [der for center in centers for der in (*center.former, center.certificate)]
-        gate = TokenGate(self._realm.trust(state), known, self._revoked.view, self._tokens)
+        centers = gates.center_certificates(state)
+        gate = TokenGate(self._realm.trust(state), centers, self._revoked.view, self._tokens)
         try:
             return gate.learn(token, self._realm.clock(), DEFAULT_PARAMETERS)
         except TokenRejected:
@@ -254,12 +255,6 @@ class Node(Unpicklable):
         if self._asking is not None:
             self._asking.close()
             self._asking = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
 
 def requests_of(realm: BrokerRealm, broker: str) -> More:

@@ -111,11 +111,6 @@ class Authority(Unpicklable):
         """The authority that issues now."""
         return self.authorities[-1]
 
-    @property
-    def root_online(self) -> bool:
-        """Whether the root's key is at hand."""
-        return 0 in self._keys
-
     def trust(self) -> Trust:
         """Whom the realm believes: public, and all that is needed to verify."""
         return Trust(self.root.der, [a.der for a in self.authorities], self.realm_id)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -192,10 +192,6 @@ def parse(raw: bytes) -> RevocationDelta:
         payload,
         signature,
     )
-
-
-def parse_many(raws: Iterable[bytes]) -> list[RevocationDelta]:
-    return [parse(raw) for raw in raws]
 
 
 def _check_body(body: Any) -> None:
