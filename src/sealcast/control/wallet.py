@@ -23,7 +23,7 @@ from typing import Final
 
 from sealcast.control.at_hand import services_at_hand
 from sealcast.control.center import requests
-from sealcast.control.center.requests import Challenge, Credentials, Proof, Wanted
+from sealcast.control.center.requests import Challenge, Credentials, Proof, WantCredentials
 from sealcast.control.correspondence import Correspondent
 from sealcast.errors import CannotOpen, FrameRejected, Rejected, TokenRejected, Unavailable
 from sealcast.log import files
@@ -137,7 +137,9 @@ class Wallet(Unpicklable, Closing):
                 hint=f"the authority issues the next one: sealcast entity renew {self.name}",
             )
         for _ in range(_ROUNDS):
-            reply = self.correspondent.ask_center(center, requests.CREDENTIALS, Wanted(topic, right).to_bytes())
+            reply = self.correspondent.ask_center(
+                center, requests.CREDENTIALS, WantCredentials(topic, right).to_bytes()
+            )
             if reply.message.kind != requests.CHALLENGE:
                 return self._take(topic, right, reply.message.body)
             self._prove(center, reply.message.body)
