@@ -8,6 +8,7 @@ from pathlib import Path
 from sealcast.control.discovery import embedded
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.restrictions import Restrictions
+from sealcast.control.running import Running
 from sealcast.trust.deployment import Realm
 from tests.cli.shell import sealcast
 
@@ -69,10 +70,19 @@ def test_one_node_that_is_left_is_enough(home: Path) -> None:
     assert [(t["topic"], t["nodes"]) for t in shown] == [("quotes", ["discovery-2"])]
 
 
+def test_a_node_that_lost_its_store_has_everything_again_once_it_is_served(home: Path) -> None:
+    assert found("*", "--as", "alice") == ["quotes"]
+    shutil.rmtree(home / "discovery" / "discovery-1")
+    with Running(Realm(home), ["discovery-1"]) as running:
+        running.start()
+    shown = sealcast("topic", "find", "*", "--as", "alice", "--json").document["topics"]
+    assert [(t["topic"], t["nodes"]) for t in shown] == [("quotes", ["discovery-1", "discovery-2"])]
+
+
 def test_services_are_found_by_who_may(home: Path) -> None:
     realm = Realm(home)
     center = realm.center().identity
-    alone = Restrictions.names("alice")
+    alone = Restrictions.parse("name=alice")
     for topic in (bytes(16), bytes([7]) * 16):
         spread = embedded.advertise_service(realm, What.KEY_CENTER, center, topic, restrictions=alone)
         assert spread is not None and len(spread.done) == 2
@@ -96,6 +106,7 @@ def test_advertisements_are_renewed_before_they_end(home: Path) -> None:
     assert embedded.renew_topics(realm, center) == ["quotes"]
     realm.renew("discovery-1")
     assert embedded.renew_topics(realm, center) == []
+    assert sealcast("maintain", "--json").document["advertised"] == [], "upkeep looks for what is due"
 
 
 def test_a_revoked_entity_finds_nothing(home: Path) -> None:

@@ -107,7 +107,7 @@ def test_a_broker_alone_holds_no_keys_but_its_own(world: LayeredWorld, tmp_path:
         staged = [above.sink.write(above.source.read(task)) for task in above.source.partitions(above.start, end)]
     own, others = held_by(world, ours), [*held_by(world, root), *held_by(world, other)]
     # What a file holds, and nobody needs once the rest is derived from it.
-    others += [BrokerSecrets.load(world.realm.paths.broker_key_of(n.broker))._journal.reveal() for n in (root, other)]
+    others += [BrokerSecrets.load(world.realm.paths.broker_key_of(n.broker))._secret.reveal() for n in (root, other)]
     done = hop_reader(world.realm.paths.topic(TOPIC, ours.broker).hops.root)
     alone = ("--node", ours.broker, "--master", "local[1]")
     driver = Driver(world.realm.paths.root, log=tmp_path / "log", command=True, options=alone, script=script)

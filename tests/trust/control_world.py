@@ -11,8 +11,8 @@ from sealcast.control.budgets import Budgets
 from sealcast.control.discovery.bootstrap import NodeAddress
 from sealcast.control.discovery.client import Discovery
 from sealcast.control.discovery.node import DiscoveryNode
-from sealcast.control.discovery.store import Store
-from sealcast.control.envelopes import Opened, Party, Recipient
+from sealcast.control.discovery.store import AdvertisementStore
+from sealcast.control.envelopes import Party, ProvenMessage, Recipient
 from sealcast.control.journal import Journal
 from sealcast.control.service import Answer, Handler, Noise, Service
 from sealcast.control.topics import ControlPlane
@@ -96,7 +96,7 @@ class Echo:
     def __init__(self) -> None:
         self.handled: Counter[bytes] = Counter()
 
-    def handle(self, request: Opened, now_us: int, /) -> Answer:
+    def handle(self, request: ProvenMessage, now_us: int, /) -> Answer:
         self.handled[request.message.body] += 1
         return Answer("echoed", request.message.body[::-1])
 
@@ -107,7 +107,7 @@ class Nodes:
     def __init__(self, world: World, directory: Path, names: tuple[str, ...] = ("node-1", "node-2", "node-3")) -> None:
         self.world, self.directory = world, directory
         self.parties = {name: world.party(name, Role.DISCOVERY) for name in names}
-        self.stores: dict[str, Store] = {}
+        self.stores: dict[str, AdvertisementStore] = {}
         self.nodes: dict[str, DiscoveryNode] = {}
         self.services: dict[str, Service] = {}
         self.down: set[str] = set()
@@ -115,7 +115,7 @@ class Nodes:
             self.open(name)
 
     def open(self, name: str) -> None:
-        self.stores[name] = Store(self.directory / "stores" / name / "advertisements.sqlite")
+        self.stores[name] = AdvertisementStore(self.directory / "stores" / name / "advertisements.sqlite")
         self.nodes[name] = DiscoveryNode(self.stores[name], self.world.realm, self.world.verify)
         self.services[name] = self.world.service(self.directory, self.parties[name], self.nodes[name])
 

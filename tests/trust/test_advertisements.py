@@ -15,7 +15,7 @@ from sealcast.control.discovery.advertisements import Advertisement, Advertiseme
 from sealcast.control.discovery.node import DiscoveryNode
 from sealcast.control.discovery.queries import Matcher, Query
 from sealcast.control.discovery.restrictions import Restrictions
-from sealcast.control.discovery.store import Store
+from sealcast.control.discovery.store import AdvertisementStore
 from sealcast.control.envelopes import Party
 from sealcast.errors import Corrupt, FilterRejected, Misuse
 from sealcast.trust.certificates.certificate import Role
@@ -38,7 +38,7 @@ def _clock() -> None:
 
 @pytest.fixture
 def node(tmp_path: Path) -> DiscoveryNode:
-    return DiscoveryNode(Store(tmp_path / "one.sqlite"), REALM, WORLD.verify)
+    return DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify)
 
 
 def signed(about: Advertisement, owner: Party = ALICE) -> bytes:
@@ -112,7 +112,7 @@ def test_an_owner_cannot_sign_what_nobody_would_take(about: Advertisement) -> No
 def test_the_newest_counts_in_whatever_order_they_come(tmp_path: Path) -> None:
     versions = [signed(topic(sequence=n, tags={"version": str(n)})) for n in (1, 2, 3)]
     for i, order in enumerate(itertools.permutations(versions)):
-        node = DiscoveryNode(Store(tmp_path / f"{i}.sqlite"), REALM, WORLD.verify)
+        node = DiscoveryNode(AdvertisementStore(tmp_path / f"{i}.sqlite"), REALM, WORLD.verify)
         for data in order:
             try:
                 node.keep(data, WORLD.now)
@@ -155,7 +155,7 @@ def test_a_topic_has_one_owner(tmp_path: Path, node: DiscoveryNode) -> None:
         node.keep(signed(topic(sequence=9), MALLORY), WORLD.now)
     assert refused.value.reason is AdvertisementReason.OWNER
     # Where a registry says whose it is, coming first is no help.
-    known = DiscoveryNode(Store(tmp_path / "known.sqlite"), REALM, WORLD.verify, known=Registered())
+    known = DiscoveryNode(AdvertisementStore(tmp_path / "known.sqlite"), REALM, WORLD.verify, known=Registered())
     with pytest.raises(AdvertisementRejected) as refused:
         known.keep(signed(topic(), MALLORY), WORLD.now)
     assert refused.value.reason is AdvertisementReason.OWNER
@@ -163,7 +163,7 @@ def test_a_topic_has_one_owner(tmp_path: Path, node: DiscoveryNode) -> None:
 
 
 def test_room_is_bounded_for_each_and_for_all(tmp_path: Path) -> None:
-    node = DiscoveryNode(Store(tmp_path / "small.sqlite"), REALM, WORLD.verify, max_each=3, max_all=5)
+    node = DiscoveryNode(AdvertisementStore(tmp_path / "small.sqlite"), REALM, WORLD.verify, max_each=3, max_all=5)
     for i in range(3):
         node.keep(signed(topic(f"alice.{i}")), WORLD.now)
     with pytest.raises(AdvertisementRejected) as refused:
@@ -189,20 +189,23 @@ def test_what_has_expired_is_gone(node: DiscoveryNode) -> None:
 
 
 def test_a_store_remembers_and_two_processes_share_one(tmp_path: Path) -> None:
-    first = DiscoveryNode(Store(tmp_path / "one.sqlite"), REALM, WORLD.verify)
-    second = DiscoveryNode(Store(tmp_path / "one.sqlite"), REALM, WORLD.verify)
+    first = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify)
+    second = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify)
     first.keep(signed(topic("a")), WORLD.now)
     assert seen(second, "*", ALICE) == ["a"]
     second.keep(signed(topic("b")), WORLD.now)
     assert seen(first, "*", ALICE) == ["a", "b"]
-    assert seen(DiscoveryNode(Store(tmp_path / "one.sqlite"), REALM, WORLD.verify), "*", ALICE) == ["a", "b"]
+    assert seen(DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify), "*", ALICE) == [
+        "a",
+        "b",
+    ]
     assert (tmp_path / "one.sqlite").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_damaged_store_is_named(tmp_path: Path) -> None:
     (tmp_path / "bad.sqlite").write_bytes(b"not a database at all, whatever its name says" * 100)
     with pytest.raises(Corrupt, match=r"bad\.sqlite"):
-        Store(tmp_path / "bad.sqlite")
+        AdvertisementStore(tmp_path / "bad.sqlite")
 
 
 # --- restrictions -------------------------------------------------------------------------------------
@@ -254,7 +257,7 @@ def test_restrictions_that_say_nothing_are_refused(text: str) -> None:
 
 
 def test_rights_are_asked_for_at_the_moment_of_asking(tmp_path: Path) -> None:
-    node = DiscoveryNode(Store(tmp_path / "one.sqlite"), REALM, WORLD.verify, known=Registered())
+    node = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify, known=Registered())
     for about in (topic(restrictions="right=publish"), topic("unknown", restrictions=Restrictions.authorised())):
         node.keep(signed(about), WORLD.now)
     assert seen(node, "*", MALLORY) == ["market.nyse"]
@@ -271,7 +274,7 @@ def test_rights_are_asked_for_at_the_moment_of_asking(tmp_path: Path) -> None:
 
 def test_a_thousand_names_fit(node: DiscoveryNode) -> None:
     names = tuple(f"subscriber-{i:04}" for i in range(1_024))
-    node.keep(signed(topic(restrictions=Restrictions.names(*names))), WORLD.now)
+    node.keep(signed(topic(restrictions=Restrictions.parse(f"name={','.join(names)}"))), WORLD.now)
     assert seen(node, "*", WORLD.party("subscriber-1023")) == ["market.nyse"]
     assert seen(node, "*", MALLORY) == []
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.control.asking import Address
-from sealcast.control.envelopes import MAX_ENVELOPE_BYTES, Message, Opened, Party, seal
+from sealcast.control.asking import ServiceAddress
+from sealcast.control.envelopes import MAX_ENVELOPE_BYTES, Message, Party, ProvenMessage, seal
 from sealcast.control.journal import Journal
 from sealcast.control.service import MAX_SENT, Answer, Service, ServiceRefused
 from sealcast.control.topics import Busy, ControlPlane, new_topic_id
@@ -28,8 +28,8 @@ def _clock() -> None:
     WORLD.now = 1_800_000_000_000_000
 
 
-def at(service: Service, party: Party = CENTER) -> Callable[[], Address]:
-    return lambda: Address(service.topic, WORLD.recipient(party))
+def at(service: Service, party: Party = CENTER) -> Callable[[], ServiceAddress]:
+    return lambda: ServiceAddress(service.topic, WORLD.recipient(party))
 
 
 def turn(service: Service) -> Callable[[], object]:
@@ -90,7 +90,7 @@ def test_a_queue_is_bounded_for_all_and_for_each_origin(tmp_path: Path) -> None:
     # A quarter each: no origin has the queue for itself, and the fifth finds it full.
     assert took == {f"origin {i}": 4 for i in range(4)}
     planes[4].take(topic, 8)
-    assert planes[4].queued(topic) == 8
+    assert len(planes[4].read(topic, 8)) == 8
     planes[4].post(topic, b"x")
 
 
@@ -139,7 +139,7 @@ def test_ask_and_be_answered(tmp_path: Path) -> None:
 class Refusing:
     kinds = frozenset({"no", "away", "twice"})
 
-    def handle(self, request: Opened, now_us: int, /) -> Answer:
+    def handle(self, request: ProvenMessage, now_us: int, /) -> Answer:
         errors: dict[str, SealcastError] = {
             "no": Rejected("you may not", hint="ask another"),
             "away": Unavailable("the disk is full"),
@@ -164,7 +164,9 @@ def test_nobody_answers(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match="no answer"):
         asker.ask(at(service), "echo", b"", turn=lambda: None, attempts=2)
     with pytest.raises(Unavailable, match="no such control topic"):
-        asker.ask(lambda: Address(new_topic_id(), WORLD.recipient(CENTER)), "echo", b"", turn=lambda: None, attempts=2)
+        asker.ask(
+            lambda: ServiceAddress(new_topic_id(), WORLD.recipient(CENTER)), "echo", b"", turn=lambda: None, attempts=2
+        )
 
 
 def test_a_forged_answer_is_passed_over(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from sealcast.control import requests as ask
 from sealcast.control.at_hand import services_at_hand
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.desk import DeskReason, ListTopics, Renew, Subscribe, Topics, Unsubscribe, desk_service
-from sealcast.control.envelopes import Opened
+from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer, ServiceRefused
 from sealcast.control.wallet import Wallet
 from sealcast.errors import Rejected, Unavailable
@@ -210,7 +210,7 @@ def test_requests_come_back_as_they_were_written() -> None:
 
 
 def test_a_desk_learns_further_kinds_of_request(world: World) -> None:
-    def echo(request: Opened, now_us: int, /) -> Answer:
+    def echo(request: ProvenMessage, now_us: int, /) -> Answer:
         if not request.message.body:
             raise Rejected("nothing to echo")
         return Answer("echo", request.message.body)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sealcast.control.asking import Address
+from sealcast.control.asking import ServiceAddress
 from sealcast.control.discovery import advertisements, bootstrap
 from sealcast.control.discovery.advertisements import Advertisement, What
 from sealcast.control.discovery.bootstrap import NodeAddress
@@ -17,8 +17,8 @@ from sealcast.control.discovery.client import Discovery, Found
 from sealcast.control.discovery.node import FIND, DiscoveryNode
 from sealcast.control.discovery.queries import Matcher, Query
 from sealcast.control.discovery.restrictions import Restrictions
-from sealcast.control.discovery.store import Store
-from sealcast.control.envelopes import Message, Opened, Party, open_reply, seal
+from sealcast.control.discovery.store import AdvertisementStore
+from sealcast.control.envelopes import Message, Party, ProvenMessage, open_reply, seal
 from sealcast.control.service import Answer, Noise, ServiceRefused
 from sealcast.control.topics import ControlPlane
 from sealcast.errors import Corrupt, Misuse, NotFound, Rejected, Unavailable
@@ -90,7 +90,7 @@ def test_unauthorised_and_not_there_are_one_answer(nodes: Nodes) -> None:
 
 def test_a_query_costs_the_same_whatever_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work is counted: how many advertisements are looked at, for permission and for a match."""
-    node = DiscoveryNode(Store(tmp_path / "one.sqlite"), REALM, WORLD.verify)
+    node = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify)
     for i in range(20):
         restrictions = "open" if i % 4 == 0 else "name=alice"
         node.keep(signed(topic(f"place.{i}", restrictions=restrictions)), WORLD.now)
@@ -232,7 +232,7 @@ def test_a_node_that_lies_is_not_believed(nodes: Nodes, monkeypatch: pytest.Monk
     lies = [bent.make(CAST) for bent in itertools.islice(BENT.values(), 0, None, 9)]
     wrong = signed(topic("not.asked"))
 
-    def lying(self: DiscoveryNode, request: Opened, now_us: int) -> Any:
+    def lying(self: DiscoveryNode, request: ProvenMessage, now_us: int) -> Any:
         return Answer("discovery/found", cbor.encode([[*lies, wrong, signed(topic("market.a"))], False]))
 
     monkeypatch.setattr(DiscoveryNode, "handle", lying)
@@ -287,14 +287,14 @@ def test_a_key_center_under_flood_is_found_where_it_went(nodes: Nodes) -> None:
                 now_us,
                 now_us + HOUR,
                 control_topic=control_topic,
-                restrictions=Restrictions.names("alice"),
+                restrictions=Restrictions.parse("name=alice"),
             )
         )
 
     center = WORLD.service(nodes.directory, CENTER, Echo(), announce=announce, noise=Noise(posts=30, stay_us=SECOND))
     old = center.topic
     where = nodes.client(ALICE).service(What.KEY_CENTER, "center")
-    assert where() == Address(old, WORLD.recipient(CENTER))
+    assert where() == ServiceAddress(old, WORLD.recipient(CENTER))
     with pytest.raises(NotFound):
         nodes.client(MALLORY).service(What.KEY_CENTER, "center")()
 

@@ -18,13 +18,13 @@ from sealcast.control import envelopes
 from sealcast.control.discovery import advertisements
 from sealcast.control.discovery.advertisements import AdvertisementRejected
 from sealcast.control.envelopes import (
+    Direction,
     EnvelopeReason,
     EnvelopeRejected,
     Message,
-    Opened,
     Party,
+    ProvenMessage,
     Recipient,
-    Way,
     open_reply,
     open_request,
     seal,
@@ -43,11 +43,11 @@ KINDS = frozenset({"echo"})
 BENT = bent_envelopes(CAST)
 
 
-def opened(data: bytes, me: Party = CENTER) -> Opened:
+def opened(data: bytes, me: Party = CENTER) -> ProvenMessage:
     return open_request(data, me, REALM, WORLD.verify, WORLD.now, KINDS)
 
 
-def reply_opened(data: bytes, asked: Message, of: str = "center") -> Opened:
+def reply_opened(data: bytes, asked: Message, of: str = "center") -> ProvenMessage:
     return open_reply(data, ALICE, REALM, WORLD.verify, WORLD.now, asked, of)
 
 
@@ -162,7 +162,7 @@ def test_nobody_signs_as_another() -> None:
 def test_a_reply_answers_one_question_of_one_asker() -> None:
     asked = request()
     answer = asked.reply("echoed", b"answer", WORLD.now)
-    assert asked.way is Way.REQUEST and answer.way is Way.REPLY
+    assert asked.way is Direction.REQUEST and answer.way is Direction.REPLY
     good = seal(CENTER, REALM, to(ALICE), answer)
     assert reply_opened(good, asked).message.body == b"answer"
     cases = [

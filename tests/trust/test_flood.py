@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from sealcast.control.asking import Address
+from sealcast.control.asking import ServiceAddress
 from sealcast.control.budgets import Allowance, Budgets
 from sealcast.control.envelopes import MAX_ENVELOPE_BYTES, Message, Party, seal
 from sealcast.control.journal import Journal
@@ -33,8 +33,8 @@ def _clock() -> None:
     WORLD.now = 1_800_000_000_000_000
 
 
-def at(service: Service, party: Party = CENTER) -> Callable[[], Address]:
-    return lambda: Address(service.topic, WORLD.recipient(party))
+def at(service: Service, party: Party = CENTER) -> Callable[[], ServiceAddress]:
+    return lambda: ServiceAddress(service.topic, WORLD.recipient(party))
 
 
 def turn(service: Service) -> Callable[[], object]:
@@ -182,7 +182,7 @@ def test_under_flood_it_moves_and_honest_askers_find_it(tmp_path: Path) -> None:
             service.move(WORLD.now)
         service.serve_once(WORLD.now)
 
-    reply = asker.ask(lambda: Address(places[-1], WORLD.recipient(CENTER)), "echo", b"abc", turn=moves)
+    reply = asker.ask(lambda: ServiceAddress(places[-1], WORLD.recipient(CENTER)), "echo", b"abc", turn=moves)
     assert reply.message.body == b"cba"
     assert len(places) == 2 and service.topic == places[1] != old
     with pytest.raises(NotFound):
@@ -288,15 +288,6 @@ def test_another_process_posts(tmp_path: Path) -> None:
     command = [sys.executable, "-c", _SERVE, str(tmp_path), service.topic.hex()]
     subprocess.run(command, input=lines, text=True, check=True, timeout=60)
     assert service.serve_once(WORLD.now).answered == 3
-
-
-def test_serve_goes_on_until_it_is_stopped(tmp_path: Path) -> None:
-    service, plane = WORLD.service(tmp_path, CENTER, Echo()), ControlPlane(tmp_path, origin="alice")
-    topic = plane.create(reply=True)
-    plane.post(service.topic, asked(ALICE, b"abc", topic))
-    turns = iter(range(3))
-    service.serve(lambda: next(turns, None) is None, idle_s=0, clock=WORLD.clock)
-    assert len(plane.read(topic, 0)) == 1
 
 
 def test_a_service_that_never_started_says_so(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from sealcast.control import envelopes
 from sealcast.control import requests as ask
 from sealcast.control.center import requests, rules
 from sealcast.control.center.proofs import MAX_MISSED, ProofRecords
-from sealcast.control.center.requests import Authorise, Challenge, Credentials, Proof, Register, Rotate, Wanted
+from sealcast.control.center.requests import Authorise, Challenge, Credentials, Proof, Register, Rotate, WantCredentials
 from sealcast.control.center.rules import CenterReason, CenterRejected
 from sealcast.control.center.service import KeyCenter
 from sealcast.control.correspondence import Correspondent
@@ -239,7 +239,7 @@ def test_rights_terms_and_templates_come_back_in_the_token(world: World, owner: 
 
 
 def credentials(asker: Correspondent, topic: str, right: Right = Right.SUBSCRIBE) -> Credentials:
-    reply = asker.ask_center("center", requests.CREDENTIALS, Wanted(topic, right).to_bytes())
+    reply = asker.ask_center("center", requests.CREDENTIALS, WantCredentials(topic, right).to_bytes())
     assert reply.message.kind == requests.CREDENTIALS
     return Credentials.from_bytes(reply.message.body)
 
@@ -284,7 +284,7 @@ def test_keys_that_the_registry_does_not_know_are_nobodys(world: World, owner: C
     """A certificate is not enough: the name must be enrolled, with the keys that the certificate is about."""
     ask.authorise(owner, "center", "orders", "alice", BOTH)
     _, center = world.center()
-    asked = world.opened("alice", requests.CREDENTIALS, Wanted("orders", Right.PUBLISH).to_bytes())
+    asked = world.opened("alice", requests.CREDENTIALS, WantCredentials("orders", Right.PUBLISH).to_bytes())
     center.handle(asked, world.now)
     for other in (
         replace(asked.sender, name="stranger"),
@@ -334,7 +334,7 @@ def test_an_answer_opens_for_who_asked_alone(world: World, owner: Correspondent)
     service, center = world.center()
     plane, alice, mallory = service._plane, world.party("alice"), world.party("mallory")
     answers = plane.create(reply=True)
-    body = Wanted("orders", Right.SUBSCRIBE).to_bytes()
+    body = WantCredentials("orders", Right.SUBSCRIBE).to_bytes()
     data, question = envelope(world, alice, requests.CREDENTIALS, body, answers)
     plane.post(service.topic, data)
     service.serve_once(world.now)
@@ -369,7 +369,7 @@ def test_nobody_asks_in_anothers_name(world: World, owner: Correspondent) -> Non
     service, center = world.center()
     plane, alice, mallory = service._plane, world.party("alice"), world.party("mallory")
     answers = plane.create(reply=True)
-    body = Wanted("orders", Right.SUBSCRIBE).to_bytes()
+    body = WantCredentials("orders", Right.SUBSCRIBE).to_bytes()
     # Alice's certificate, mallory's signature; then alice's name and mallory's certificate.
     forged, hers = (
         Party("alice", alice.certificate, mallory.signer, mallory.kem),
@@ -396,7 +396,7 @@ def test_ten_times_the_honest_rate_of_noise(world: World, owner: Correspondent) 
     service, center = world.center()
     plane = service._plane
     flood = ControlPlane(world.realm.paths.root, origin="somewhere else")
-    answers, body = plane.create(reply=True), Wanted("orders", Right.SUBSCRIBE).to_bytes()
+    answers, body = plane.create(reply=True), WantCredentials("orders", Right.SUBSCRIBE).to_bytes()
     alice, honest, noise, counted = world.party("alice"), 0, 0, 0
     seen: dict[str, int] = {}
     for _ in range(12):
@@ -504,7 +504,7 @@ def challenging(world: World) -> Correspondent:
 
 
 def challenge(asker: Correspondent) -> Challenge:
-    reply = asker.ask_center("center", requests.CREDENTIALS, Wanted("orders", Right.SUBSCRIBE).to_bytes())
+    reply = asker.ask_center("center", requests.CREDENTIALS, WantCredentials("orders", Right.SUBSCRIBE).to_bytes())
     assert reply.message.kind == requests.CHALLENGE
     return Challenge.from_bytes(reply.message.body)
 

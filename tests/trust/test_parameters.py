@@ -18,7 +18,7 @@ def test_defaults_are_the_strongest_key_and_what_the_spine_did() -> None:
     made = KeyParameters()
     assert (made.algorithm, made.key_bits, made.token_hash) == ("AES-GCM", 256, "sha-256")
     assert made.max_skew_us == 300 * 1_000_000
-    assert made.key_bytes == 32
+    assert made.key_bits == 256
 
 
 @pytest.mark.parametrize("bits", [128, 192, 256])
@@ -26,7 +26,7 @@ def test_defaults_are_the_strongest_key_and_what_the_spine_did() -> None:
 def test_every_size_and_hash_of_the_paper(bits: int, hash: str) -> None:
     """SHA-1, the paper's default, is gone."""
     made = KeyParameters.parse({"key_bits": bits, "token_hash": hash})
-    assert (made.key_bytes * 8, made.token_hash) == (bits, hash)
+    assert (made.key_bits, made.token_hash) == (bits, hash)
     assert KeyParameters.parse(json.loads(json.dumps(made.to_json()))) == made
 
 

@@ -136,46 +136,6 @@ def test_no_glob_takes_long() -> None:
     assert template.admits_topic("a" * 63 + "b")
 
 
-@settings(max_examples=300)
-@given(GLOBS, GLOBS, st.lists(NAMES, max_size=12))
-def test_a_glob_that_covers_another_admits_all_of_its_topics(glob: str, other: str, names: list[str]) -> None:
-    wide, narrow = Template.parse(glob), Template.parse(other)
-    if wide.covers(narrow):
-        # Names of the narrow one, made by filling its stars, beside random ones.
-        filled = [narrow.topics.replace("*", n) for n in (*names, "")]
-        assert all(wide.admits_topic(n) for n in (*names, *filled) if narrow.admits_topic(n))
-
-
-@pytest.mark.parametrize(
-    ("wide", "narrow", "covers"),
-    [
-        ("*", "anything", True),
-        ("market.*", "market.us.*; a=1", True),
-        ("a*c", "a*b*c", True),
-        ("a*b*c", "a*c", False),
-        ("market.*", "market*", False),
-        ("quotes", "quotes", True),
-        ("quotes", "*", False),
-        ("Sports=NBA, Team=*", "Sports=NBA, Team=NYK", True),
-        ("Sports=NBA, Team=*", "Team=*, Sports=NBA, x=1", True),
-        ("Sports=NBA, Team=NYK", "Sports=NBA, Team=*", False),
-        ("Sports=NBA, Team=*", "Sports=NBA", False),
-        ("Sports=NBA", "Sports='NBA'", True),
-        ("*", "Sports=NBA", True),
-        ("Sports=NBA", "*", False),
-        ("d=1", "d=1.00", False),  # not known without a schema
-    ],
-)
-def test_covers(wide: str, narrow: str, covers: bool) -> None:
-    assert Template.parse(wide).covers(Template.parse(narrow)) is covers
-
-
-def test_with_a_schema_two_spellings_of_one_value_are_one() -> None:
-    assert Template.parse("d=1").covers(Template.parse("d=1.00"), SCHEMA)
-    assert Template.parse("b=TRUE").covers(Template.parse("b=true"), SCHEMA)
-    assert not Template.parse("s=1").covers(Template.parse("s=1.00"), SCHEMA)
-
-
 # --- events ---------------------------------------------------------------------------------------
 
 
@@ -267,19 +227,6 @@ def test_reference_tree_and_vector_agree(tags: dict[str, str | None], events: li
     condition = template.condition(SCHEMA)
     assert [evaluate(condition, e) is True for e in events] == expected
     assert template.admits_rows(columns_of(SCHEMA, events), SCHEMA).tolist() == expected
-
-
-@settings(max_examples=200)
-@given(TAGS, TAGS, st.lists(EVENTS, max_size=8))
-def test_what_covers_admits_at_least_as_much(
-    wide: dict[str, str | None], narrow: dict[str, str | None], events: list[dict[str, Value]]
-) -> None:
-    first, second = (Template("*", tuple(Tag(n, v) for n, v in t.items())) for t in (wide, narrow))
-    for schema in (None, SCHEMA):
-        if first.covers(second, schema):
-            assert all(first.admits(e) for e in events if second.admits(e))
-    assert first.covers(first) and EVERYTHING.covers(first)
-    assert first.covers(Template("quotes", first.tags))
 
 
 @settings(max_examples=200)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from sealcast.errors import TokenRejected
 from sealcast.trust.realm.changes import Right
-from sealcast.trust.tokens.token import Presented, Token, TokenGate, VerifiedTokens
+from sealcast.trust.tokens.token import Token, TokenGate, VerifiedTokens
 from tests.trust import token_world as world
 from tests.trust.token_judge import judged, verify
 from tests.trust.token_world import NOW, SECOND, frame_key, gate, mint, topic
@@ -20,32 +19,31 @@ REFUSED = table.refused()
 ALICE = frame_key("alice")
 
 
-def shown(token: bytes, **changed: Any) -> Presented:
-    return replace(Presented(token, NOW, ALICE, "alice"), **changed)
+def shown(here: TokenGate, token: bytes, **shown: Any) -> Token | TokenRejected:
+    """What a gate says of a token that alice shows, unless somebody else does, at another time."""
+    holder_key, holder, at_us = shown.get("holder_key", ALICE), shown.get("holder", "alice"), shown.get("at_us", NOW)
+    try:
+        return here.verify(token, topic(), at_us, Right.PUBLISH, holder_key, holder=holder)
+    except TokenRejected as error:
+        return error
 
 
 def test_a_batch_verifies_every_distinct_token_once() -> None:
     here = gate()
     batch = [mint(id=bytes([i % 5]) * 16) for i in range(1000)]
-    found = here.verify_many([shown(t) for t in batch], topic(), Right.PUBLISH)
+    found = [shown(here, token) for token in batch]
     assert here.tokens.verifications == 5
     assert [t.claims.id for t in found if isinstance(t, Token)] == [bytes([i % 5]) * 16 for i in range(1000)]
     forged = table.flipped(len(table.GOOD) - 1, 1)
-    refused = here.verify_many([shown(forged)] * 100, topic(), Right.PUBLISH)
+    refused = [shown(here, forged) for _ in range(100)]
     assert [e.reason for e in refused if isinstance(e, TokenRejected)] == ["signature"] * 100
     assert here.tokens.verifications == 6, "a bad one is verified once, too"
 
 
 def test_a_batch_is_judged_one_by_one_and_in_order() -> None:
     cases = [c for c in REFUSED if not {"topic", "revoked", "need"} & set(c)]
-    found = gate().verify_many(
-        [
-            Presented(c["token"], c.get("at_us", NOW), c.get("holder_key", ALICE), c.get("holder", "alice"))
-            for c in [*cases, {"token": table.GOOD}]
-        ],
-        topic(),
-        Right.PUBLISH,
-    )
+    here = gate()
+    found = [shown(here, **c) for c in [*cases, {"token": table.GOOD}]]
     assert [e.reason for e in found[:-1] if isinstance(e, TokenRejected)] == [c["reason"] for c in cases]
     assert isinstance(found[-1], Token)
 

@@ -158,27 +158,6 @@ def test_the_same_claims_give_the_same_bytes() -> None:
     assert mint() != mint(id=bytes(16))
 
 
-def test_an_id_is_fresh_where_none_is_given() -> None:
-    center = world.PARSED["center"]
-    made = [
-        tokens.Claims.of(
-            center,
-            world.ALICE,
-            world.TOPIC,
-            template=Template.parse("*"),
-            rights=[Right.PUBLISH],
-            epoch=1,
-            not_before_us=NOW + 1,
-            expires_us=NOW + 2 * SECOND - 1,
-            issued_us=NOW,
-        )
-        for _ in range(2)
-    ]
-    assert made[0].id != made[1].id
-    assert made[0].not_before_us == NOW + SECOND, "never a moment longer than was granted"
-    assert made[0].expires_us == NOW + SECOND
-
-
 @pytest.mark.parametrize(
     "changed",
     [

@@ -136,16 +136,22 @@ BOB = certificates.parse(issue("bob", FIRST, {Role.ENTITY}))
 
 def claims(**changed: Any) -> Claims:
     """Good ones, with what a case changes."""
-    made = Claims.of(
-        PARSED["center"],
-        ALICE,
-        TOPIC,
+    center, second = PARSED["center"], NOW // SECOND
+    made = Claims(
+        issuer=center.name,
+        issuer_certificate=center.fingerprint,
+        subject=ALICE.name,
+        subject_certificate=ALICE.fingerprint,
+        subject_serial=ALICE.serial,
+        holder_key=ALICE.verify_key,
+        realm=center.realm,
+        topic=TOPIC,
         template=Template.parse("Sports=NBA, Team=*"),
-        rights={Right.PUBLISH},
+        rights=frozenset({Right.PUBLISH}),
         epoch=3,
-        not_before_us=NOW - 3600 * SECOND,
-        expires_us=NOW + 3600 * SECOND,
-        issued_us=NOW - 3600 * SECOND,
+        not_before=second - 3600,
+        expires=second + 3600,
+        issued=second - 3600,
         id=seeded("cti")[:16],
     )
     return replace(made, **changed)

@@ -13,7 +13,7 @@ from sealcast.errors import Misuse
 if TYPE_CHECKING:
     from sealcast.protections.witness.mailboxes import Received
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.realm.audit import Held, History, Key, Moment, Span, Subscribed
+    from sealcast.trust.realm.audit import History, KeyHeld, Moment, RightHeld, Span, Subscribed
 
 app = typer.Typer(**talk.SETTINGS)
 
@@ -104,7 +104,7 @@ def _point(found: History, text: str, option: str) -> tuple[int, int]:
 # --- as people read it --------------------------------------------------------------------------------
 
 
-def _row(held: Held) -> tuple[object, ...]:
+def _row(held: RightHeld) -> tuple[object, ...]:
     until = held.until_us
     template = "" if held.term.template == "*" else f", for {held.term.template}"
     return (
@@ -118,7 +118,7 @@ def _row(held: Held) -> tuple[object, ...]:
     )
 
 
-def _end(held: Held) -> str:
+def _end(held: RightHeld) -> str:
     if held.span.until is not None and held.until_us == held.span.until.at_us:
         return f"version {held.span.until.version}, {held.span.until.what}"
     return "" if held.until_us is None else "its term"
@@ -142,7 +142,7 @@ def _moment(at: Moment | None) -> dict[str, object] | None:
     return None if at is None else {"version": at.version, "time": moment(at.at_us), "change": at.what}
 
 
-def _right(held: Held) -> dict[str, object]:
+def _right(held: RightHeld) -> dict[str, object]:
     until = held.until_us
     return {
         "entity": held.entity,
@@ -157,7 +157,7 @@ def _right(held: Held) -> dict[str, object]:
     }
 
 
-def _key(key: Key) -> dict[str, object]:
+def _key(key: KeyHeld) -> dict[str, object]:
     about = {"entity": key.entity, "topic": key.topic, "epoch": key.epoch}
     return about | {"issued": _moment(key.issued), "epoch_ended": _moment(key.ended)}
 

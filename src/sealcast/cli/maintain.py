@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from sealcast.cli import talk
-from sealcast.errors import SealcastError
+from sealcast.errors import Rejected, SealcastError, Unavailable
 
 if TYPE_CHECKING:
     from sealcast.cli.epochs import Messages
@@ -34,18 +34,19 @@ def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> N
 
     here = talk.open_realm(realm)
     done = here.maintain(messages(here))
-    said = list(_said(here))
+    said, advertised = list(_said(here)), _advertised(here)
     if json:
         tokens = {"tokens": dict(done.tokens), "told": len(said)}
         layers = {
             "layer_keys": {"announced": dict(done.announced), "forgotten": dict(done.forgotten)},
             "removed_nodes": {topic: list(names) for topic, names in done.mended.items()},
         }
-        talk.emit({"certificates": list(done.certificates), "rotated": dict(done.rotated), **tokens, **layers})
+        found = {"advertised": advertised}
+        talk.emit({"certificates": list(done.certificates), "rotated": dict(done.rotated), **tokens, **layers, **found})
         return
-    for line in (*_lines(done), *said):
+    for line in (*_lines(done), *said, *(f"topic {topic!r} was advertised again" for topic in advertised)):
         talk.say(line)
-    if not done and not said:
+    if not done and not said and not advertised:
         talk.note("nothing is due")
 
 
@@ -91,6 +92,22 @@ def _said(realm: Realm) -> Iterator[str]:
                 talk.warn(f"{name!r} could not tell its broker what it wants on topic {topic!r}: {done.message}")
             elif done:
                 yield f"topic {topic!r}: the broker of {name!r} was told what it wants"
+
+
+def _advertised(here: Realm) -> list[str]:
+    """Topics whose owners' keys are here, and whose advertisements have had half of their life: advertised again."""
+    from sealcast.cli.offers import at_hand
+    from sealcast.control.discovery.embedded import nodes, owner_of, renew_topics
+
+    owners = {owner_of(found.topic) for found in here.state().topics.values()} if nodes(here) else set()
+    present = [identity for name in sorted(owners) if (identity := at_hand(here, name)) is not None]
+    renewed = list[str]()
+    for identity in present:
+        try:
+            renewed += renew_topics(here, identity)
+        except (Rejected, Unavailable) as error:
+            talk.warn(f"topics of {identity.name!r} were not advertised again: {error.message}")
+    return renewed
 
 
 def _lines(done: Maintained) -> Iterator[str]:

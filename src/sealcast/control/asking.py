@@ -14,7 +14,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from sealcast.control.envelopes import EnvelopeRejected, Message, Opened, Party, Recipient, Verify, open_reply, seal
+from sealcast.control.envelopes import (
+    EnvelopeRejected,
+    Message,
+    Party,
+    ProvenMessage,
+    Recipient,
+    Verify,
+    open_reply,
+    seal,
+)
 from sealcast.control.service import Turn, unwrap
 from sealcast.control.topics import Busy, ControlPlane
 from sealcast.errors import NotFound, Unavailable
@@ -30,7 +39,7 @@ _ENOUGH: Final = 128
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class ServiceAddress:
     """Where a service listens, and to whom what is posted there is sealed."""
 
     topic: bytes
@@ -58,13 +67,13 @@ class Asker(Closing):
 
     def ask(
         self,
-        where: Callable[[], Address],
+        where: Callable[[], ServiceAddress],
         kind: str,
         body: bytes,
         *,
         turn: Callable[[], object] | None = None,
         attempts: int = ATTEMPTS,
-    ) -> Opened:
+    ) -> ProvenMessage:
         """The answer, proven; ServiceRefused when it is no; Unavailable when there is none.
 
         `where` is asked again before every further attempt: a service that moved is found where it is now.
@@ -91,7 +100,9 @@ class Asker(Closing):
             hint="is the service running? In an embedded realm its key must be readable here",
         )
 
-    def _answer(self, topic: bytes, question: Message, of: str, turn: Callable[[], object] | None) -> Opened | None:
+    def _answer(
+        self, topic: bytes, question: Message, of: str, turn: Callable[[], object] | None
+    ) -> ProvenMessage | None:
         """The first post on our topic that is a proven answer to the question."""
         until, turns = time.monotonic() + self._patience_s, 0
         while True:

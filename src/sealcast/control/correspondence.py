@@ -10,17 +10,18 @@ runs desks only (`control.desk`). Otherwise the service is found through the dis
 from __future__ import annotations
 
 import time
-from typing import Final, Self
+from typing import Final
 
-from sealcast.control.asking import Address, Asker
+from sealcast.control.asking import Asker, ServiceAddress
 from sealcast.control.discovery import embedded
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.embedded import RealmDiscovery
-from sealcast.control.envelopes import Opened, Recipient
+from sealcast.control.envelopes import ProvenMessage, Recipient
 from sealcast.control.service import Service
 from sealcast.control.serving import AtHand
 from sealcast.control.topics import ControlPlane
 from sealcast.errors import Unavailable
+from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
@@ -30,7 +31,7 @@ Key = tuple[What, str]
 FOUND_FOR_S: Final = 60.0
 
 
-class Correspondent(Unpicklable):
+class Correspondent(Unpicklable, Closing):
     """One entity that asks. Close it: it has a topic of its own for answers, and files open."""
 
     def __init__(self, realm: OpenRealm, identity: Identity, *, at_hand: AtHand | None = None) -> None:
@@ -40,17 +41,17 @@ class Correspondent(Unpicklable):
         self._asker: Asker | None = None
         self._discovery: RealmDiscovery | None = None
         self._services: dict[Key, Service] = {}
-        self._found: dict[Key, tuple[float, Address]] = {}
+        self._found: dict[Key, tuple[float, ServiceAddress]] = {}
 
     @property
     def name(self) -> str:
         return self._identity.name
 
-    def ask_center(self, center: str, kind: str, body: bytes) -> Opened:
+    def ask_center(self, center: str, kind: str, body: bytes) -> ProvenMessage:
         """A key center's answer; ServiceRefused when it is no."""
         return self._ask((What.KEY_CENTER, center), kind, body)
 
-    def ask_broker(self, broker: str, kind: str, body: bytes) -> Opened:
+    def ask_broker(self, broker: str, kind: str, body: bytes) -> ProvenMessage:
         """A broker's answer; ServiceRefused when it is no."""
         return self._ask((What.BROKER, broker), kind, body)
 
@@ -65,33 +66,27 @@ class Correspondent(Unpicklable):
         while self._services:
             self._services.popitem()[1].close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
-
     # --- inside -------------------------------------------------------------------------------------
 
-    def _ask(self, whom: Key, kind: str, body: bytes) -> Opened:
+    def _ask(self, whom: Key, kind: str, body: bytes) -> ProvenMessage:
         service = self._service(whom)
         if service is None:
             return self._ask_elsewhere(whom, kind, body)
         recipient = Recipient(whom[1], self._realm.state().entity(whom[1]).kem_public)
         return self._here().ask(
-            lambda: Address(service.topic, recipient),
+            lambda: ServiceAddress(service.topic, recipient),
             kind,
             body,
             turn=lambda: service.serve_once(self._realm.clock()),
         )
 
-    def _ask_elsewhere(self, whom: Key, kind: str, body: bytes) -> Opened:
+    def _ask_elsewhere(self, whom: Key, kind: str, body: bytes) -> ProvenMessage:
         if self._discovery is None:
             self._discovery = RealmDiscovery(self._realm, self._identity)
         find = self._discovery.client.service(*whom)
         first = True
 
-        def where() -> Address:
+        def where() -> ServiceAddress:
             nonlocal first
             known, again = self._found.get(whom), not first
             first = False
@@ -118,6 +113,6 @@ class Correspondent(Unpicklable):
         return known
 
 
-def strange(reply: Opened) -> Unavailable:
+def strange(reply: ProvenMessage) -> Unavailable:
     """For an answer whose body is not what its kind says."""
     return Unavailable(f"{reply.sender.name!r} answers in a way that this release does not know")

@@ -16,7 +16,7 @@ from sealcast.errors import Corrupt, Unavailable
 from sealcast.log import files
 
 
-class Database:
+class ServiceDatabase:
     """One file. Threads may share it; a child process makes its own."""
 
     def __init__(self, path: Path, schema: str, *, format: int, hint: str = "restore it from a copy") -> None:

@@ -23,9 +23,9 @@ from sealcast.control.bodies import MAX_NAME, MAX_NAMES, Body, Name, Names, bina
 from sealcast.control.budgets import Allowance
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
-from sealcast.control.envelopes import Opened
+from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer, Service
-from sealcast.control.serving import AtHand, listening
+from sealcast.control.serving import AtHand, listening, settle
 from sealcast.errors import FrameRejected, ReasonedRejection
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust import vetting
@@ -85,7 +85,7 @@ class DeskRejected(ReasonedRejection[DeskReason]):
 FilterText = Annotated[str, that(lambda value: isinstance(value, str) and len(value) <= MAX_FILTER_CHARACTERS)]
 NameOrNone = Annotated[str, that(lambda value: isinstance(value, str) and len(value.encode()) <= MAX_NAME)]
 Flag = Annotated[bool, that(lambda value: isinstance(value, bool))]
-Token = Annotated[bytes, that(lambda value: isinstance(value, bytes))]
+TokenBytes = Annotated[bytes, that(lambda value: isinstance(value, bytes))]
 
 
 _TOPICS: Final = rows(MAX_IDS, text(MAX_NAME), binary(16, 16), text(MAX_NAME), natural(MAX_EPOCH))
@@ -99,7 +99,7 @@ class Subscribe(Body):
     topic: Name
     filter: FilterText
     id: Name
-    token: Token
+    token: TokenBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ class Renew(Body):
     MAX_ITEMS = MAX_IDS + 16
     topic: Name
     ids: Names
-    token: Token
+    token: TokenBytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +260,7 @@ def _own(id: str, subscriber: str, state: RealmState) -> bool:
 
 # --- the desk at work ---------------------------------------------------------------------------------
 
-More = Mapping[str, Callable[[Opened, int], Answer]]
+More = Mapping[str, Callable[[ProvenMessage, int], Answer]]
 #: What a broker of that name is asked besides.
 MoreOf = Callable[[str], More]
 
@@ -276,20 +276,15 @@ class Desk(Unpicklable):
     def kinds(self) -> frozenset[str]:
         return frozenset(_BODIES) | frozenset(self._more)
 
-    def handle(self, request: Opened, now_us: int, /) -> Answer:
+    def handle(self, request: ProvenMessage, now_us: int, /) -> Answer:
         message = request.message
         if message.kind in self._more:
             return self._more[message.kind](request, now_us)
-        made: list[Decision] = []
 
-        def decided(state: RealmState) -> tuple[Change, ...]:
-            made[:] = [decide(message.kind, message.body, request.sender, state, now_us, self._tokens)]
-            return made[0].changes
+        def decided(state: RealmState) -> Decision:
+            return decide(message.kind, message.body, request.sender, state, now_us, self._tokens)
 
-        # Decided again in the transaction, on a state that nobody changes in between.
-        if decided(self._realm.state()):
-            self._realm.registry.transact(decided)
-        return made[0].answer
+        return settle(self._realm, decided).answer
 
 
 def desk_service(

@@ -35,15 +35,15 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import Any, Final, Protocol
 
-from sealcast.control import signed
-from sealcast.control.signed import SignedReason, SignedRejected
 from sealcast.errors import CannotOpen, FrameRejected, Misuse, ReasonedRejection
 from sealcast.primitives import hpke
 from sealcast.primitives.encoding import joined
 from sealcast.primitives.hpke import KemKey
 from sealcast.primitives.p256 import SigningKey
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.trust.certificates import signed
 from sealcast.trust.certificates.certificate import Certificate
+from sealcast.trust.certificates.signed import SignedReason, SignedRejected
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_TIME_MICROS
 
@@ -68,7 +68,7 @@ _KIND, _RECIPIENT, _KEY, _ID, _TIME, _REPLY_TOPIC, _BODY = range(1, 8)
 _FIELDS: Final = frozenset({_KIND, _RECIPIENT, _KEY, _ID, _TIME, _REPLY_TOPIC, _BODY})
 
 
-class Way(IntEnum):
+class Direction(IntEnum):
     """Which way an envelope goes."""
 
     REQUEST = 1
@@ -156,12 +156,12 @@ class Message:
         return Message(kind, body, self.request_id, at_us)
 
     @property
-    def way(self) -> Way:
-        return Way.REPLY if self.reply_topic is None else Way.REQUEST
+    def way(self) -> Direction:
+        return Direction.REPLY if self.reply_topic is None else Direction.REQUEST
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class ProvenMessage:
     """A message and who sent it, proven."""
 
     sender: Certificate
@@ -217,9 +217,9 @@ def open_request(
     at_us: int,
     kinds: frozenset[str],
     window: Window = DEFAULT_WINDOW,
-) -> Opened:
+) -> ProvenMessage:
     """A request to `me`: checks 1 to 13. Whether it came before (14) is for who remembers: `control.Service`."""
-    opened = _open(data, Way.REQUEST, me, realm, verify, at_us)
+    opened = _open(data, Direction.REQUEST, me, realm, verify, at_us)
     # (11) Only what this service knows.
     if opened.message.kind not in kinds:
         raise _no(EnvelopeReason.KIND, f"{me.name!r} is not asked for {opened.message.kind!r}")
@@ -236,9 +236,9 @@ def open_reply(
     asked: Message,
     of: str,
     window: Window = DEFAULT_WINDOW,
-) -> Opened:
+) -> ProvenMessage:
     """The reply of `of` to `asked`: checks 1 to 13, and that it is an answer to this question (15)."""
-    opened = _open(data, Way.REPLY, me, realm, verify, at_us)
+    opened = _open(data, Direction.REPLY, me, realm, verify, at_us)
     _check_time(opened.message.time_us, at_us, window)
     # (15) By whom it was asked of, and to this question: an old answer, or another service's, is none.
     if opened.sender.name != of:
@@ -248,7 +248,7 @@ def open_reply(
     return opened
 
 
-def _open(data: bytes, way: Way, me: Party, realm: bytes, verify: Verify, at_us: int) -> Opened:
+def _open(data: bytes, way: Direction, me: Party, realm: bytes, verify: Verify, at_us: int) -> ProvenMessage:
     sealed = _outside(data, way)
     to, bound = Recipient(me.name, me.kem.public), _bound(way, realm)
     # (5) Sealed to this key, under this name, in this realm, this way.
@@ -266,10 +266,10 @@ def _open(data: bytes, way: Way, me: Party, realm: bytes, verify: Verify, at_us:
     if fields[_RECIPIENT] != to.name or fields[_KEY] != to.kem_public:
         raise _no(EnvelopeReason.RECIPIENT, f"this was meant for {fields[_RECIPIENT]!r}")
     message = Message(fields[_KIND], fields[_BODY], fields[_ID], fields[_TIME], fields[_REPLY_TOPIC])
-    return Opened(proven.signer, message)
+    return ProvenMessage(proven.signer, message)
 
 
-def _outside(data: bytes, way: Way) -> bytes:
+def _outside(data: bytes, way: Direction) -> bytes:
     # (1) Before anything is read.
     if len(data) > MAX_ENVELOPE_BYTES:
         raise _no(EnvelopeReason.SIZE, f"{len(data)} bytes; an envelope has at most {MAX_ENVELOPE_BYTES}")
@@ -291,7 +291,7 @@ def _outside(data: bytes, way: Way) -> bytes:
     return parts[3]
 
 
-def _payload(payload: bytes, way: Way) -> dict[int, Any]:
+def _payload(payload: bytes, way: Direction) -> dict[int, Any]:
     # (9) Exactly the fields there are, each of its type and size.
     try:
         fields = cbor.decode(payload, max_bytes=MAX_OPENED_BYTES, max_depth=1, max_items=32)
@@ -307,7 +307,7 @@ class _Refuse(Protocol):
     def __call__(self, why: str, /) -> Exception: ...
 
 
-def _check_fields(fields: dict[int, Any], way: Way, refuse: _Refuse) -> None:
+def _check_fields(fields: dict[int, Any], way: Direction, refuse: _Refuse) -> None:
     """The same for who seals (Misuse) and who opens (EnvelopeRejected)."""
     for label, most in ((_KIND, MAX_KIND_BYTES), (_RECIPIENT, MAX_NAME_BYTES)):
         text = fields[label]
@@ -319,9 +319,9 @@ def _check_fields(fields: dict[int, Any], way: Way, refuse: _Refuse) -> None:
     if not _is_int(fields[_TIME]) or not 0 <= fields[_TIME] <= MAX_TIME_MICROS:
         raise refuse("a time is in microseconds since 1970")
     topic = fields[_REPLY_TOPIC]
-    if way is Way.REPLY and topic is not None:
+    if way is Direction.REPLY and topic is not None:
         raise refuse("a reply is not replied to")
-    if way is Way.REQUEST and (not isinstance(topic, bytes) or len(topic) != ID_BYTES):
+    if way is Direction.REQUEST and (not isinstance(topic, bytes) or len(topic) != ID_BYTES):
         raise refuse(f"a request names a reply topic of {ID_BYTES} bytes")
     if not isinstance(fields[_BODY], bytes):
         raise refuse("a body is bytes")
@@ -362,7 +362,7 @@ def _unpadded(opened: bytes) -> bytes:
     return inside
 
 
-def _bound(way: Way, realm: bytes) -> bytes:
+def _bound(way: Direction, realm: bytes) -> bytes:
     return joined((_PURPOSE, way.name.lower().encode(), realm))
 
 

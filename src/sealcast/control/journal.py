@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from sealcast.control.database import Database
+from sealcast.control.database import ServiceDatabase
 from sealcast.errors import Corrupt
 from sealcast.log import files
 
@@ -75,7 +75,7 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.db = Database(path, _SCHEMA, format=FORMAT)
+        self.db = ServiceDatabase(path, _SCHEMA, format=FORMAT)
         self._lock = files.FileLock(path.with_suffix(".lock"))
 
     @contextmanager

@@ -15,7 +15,7 @@ from sealcast.control.center import requests
 from sealcast.control.center.requests import Authorise, Deauthorise, Register, Rotate
 from sealcast.control.correspondence import Correspondent, strange
 from sealcast.control.desk import DeskReason, Renew, Subscribe, Unsubscribe
-from sealcast.control.envelopes import Opened
+from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import ServiceRefused
 from sealcast.control.wallet import Wallet
 from sealcast.errors import FrameRejected, NotFound
@@ -121,7 +121,7 @@ def serving_broker(state: RealmState, topic: str) -> str:
     raise NotFound(f"no broker serves topic {topic!r}", hint=f"let one: sealcast topic serve {topic} BROKER")
 
 
-def _number(reply: Opened) -> int:
+def _number(reply: ProvenMessage) -> int:
     try:
         return number_in(reply.message.body, reply.message.kind)
     except FrameRejected:

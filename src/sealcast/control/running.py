@@ -16,6 +16,7 @@ from sealcast.control.center.service import FOUND_BY, KeyCenter, center_here
 from sealcast.control.desk import MoreOf, desk_here
 from sealcast.control.discovery import embedded
 from sealcast.control.discovery.advertisements import What
+from sealcast.control.discovery.node import DiscoveryNode
 from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.service import Service, Turn
 from sealcast.control.topics import ControlPlane
@@ -37,6 +38,7 @@ class Served:
     name: str
     service: Service
     center: KeyCenter | None = None
+    node: DiscoveryNode | None = None
     counts: Counter[str] = field(default_factory=Counter)
 
     def turn(self, now_us: int) -> Turn:
@@ -80,8 +82,11 @@ class Running(Closing, Unpicklable):
         for served in self.services:
             # Also where it has listened before: it may have been run a turn at a time until now, unadvertised. Where
             # discovery nodes listen, the realm's mark says.
-            if served.what is not What.DISCOVERY:
+            if served.node is None:
                 served.service.announce(self._realm.clock())
+            elif served.node.empty:
+                # New, or its store was lost: the other nodes have what it should have.
+                embedded.heal(self._realm, served.name, served.node)
 
     def turn(self) -> int:
         """One turn each; how many posts were taken."""
@@ -129,5 +134,5 @@ class Running(Closing, Unpicklable):
         path = self._realm.paths.discovery_key(name)
         if not path.exists():
             return None
-        node, _ = embedded.node_service(self._realm, Identity.load(path, name))
-        return Served(what, name, node)
+        service, node = embedded.node_service(self._realm, Identity.load(path, name))
+        return Served(what, name, service, node=node)

@@ -17,7 +17,6 @@ and drops the old topic with all that is queued there. Who may find it finds it,
 
 from __future__ import annotations
 
-import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -29,8 +28,8 @@ from sealcast.control.envelopes import (
     EnvelopeReason,
     EnvelopeRejected,
     Message,
-    Opened,
     Party,
+    ProvenMessage,
     Recipient,
     Verify,
     Window,
@@ -67,7 +66,7 @@ class Handler(Protocol):
     def kinds(self) -> frozenset[str]:
         """The kinds of request it knows."""
 
-    def handle(self, request: Opened, now_us: int, /) -> Answer:
+    def handle(self, request: ProvenMessage, now_us: int, /) -> Answer:
         """The answer; SealcastError becomes the answer that says why not."""
 
 
@@ -176,15 +175,6 @@ class Service:
             self._recent.popleft()
         noise, every = (sum(turn[i] for turn in self._recent) for i in (1, 2))
         return noise >= self._noise.posts and 2 * noise > every
-
-    def serve(self, stop: Callable[[], bool], *, idle_s: float = 0.05, clock: Callable[[], int] | None = None) -> None:
-        """Turn after turn until `stop`; moves when it wants to."""
-        now = clock or (lambda: time.time_ns() // 1000)
-        self._plane.sweep()
-        self.start(now())
-        while not stop():
-            if not self.take_turn(now()).taken:
-                time.sleep(idle_s)
 
     def take_turn(self, now_us: int) -> Turn:
         """`serve_once`, and then `move` if it wants to."""
@@ -298,7 +288,7 @@ class _Taken:
             return
         self._proven(post, request)
 
-    def _proven(self, post: Posted, request: Opened) -> None:
+    def _proven(self, post: Posted, request: ProvenMessage) -> None:
         s, now, sender = self._service, self._now, request.sender.name
         key = (sender, request.message.request_id)
         before = self.answers.get(key) or s._journal.find(*key)
@@ -345,7 +335,7 @@ class _Taken:
         self._remembered[None] += 1
         return True
 
-    def _answer(self, request: Opened, answer: Answer) -> None:
+    def _answer(self, request: ProvenMessage, answer: Answer) -> None:
         s, message = self._service, request.message
         reply: Message = message.reply(answer.kind, answer.body, self._now)
         sealed = seal(s._me, s._realm, Recipient.of(request.sender), reply)
@@ -384,7 +374,7 @@ def _refusal(error: SealcastError) -> Answer:
     return Answer(REFUSED, cbor.encode(words))
 
 
-def unwrap(reply: Opened) -> Opened:
+def unwrap(reply: ProvenMessage) -> ProvenMessage:
     """The reply, unless it says why not: then ServiceRefused."""
     if reply.message.kind != REFUSED:
         return reply

@@ -8,7 +8,7 @@ and asking every discovery node on the way would be asking for what is in its ha
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol, TypeVar
 
 from sealcast.control.budgets import Allowance, Budgets
 from sealcast.control.discovery import embedded
@@ -18,12 +18,38 @@ from sealcast.control.service import SENDER_ALLOWANCE, Handler, Service
 from sealcast.control.topics import ControlPlane
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
+from sealcast.trust.realm.changes import Change
+from sealcast.trust.realm.state import RealmState
 
 ANNOUNCE_EVERY_US: Final = DEFAULT_LIFETIME_US // 4
 
 
 #: Opens a service whose keys are on this machine, so that whoever asks it takes its turns; None for one elsewhere.
 AtHand = Callable[[What, str], Service | None]
+
+
+class Decided(Protocol):
+    """What a service decides about a request, whatever else it says of it: what is to change."""
+
+    @property
+    def changes(self) -> tuple[Change, ...]: ...
+
+
+D = TypeVar("D", bound=Decided)
+
+
+def settle(realm: OpenRealm, decide: Callable[[RealmState], D]) -> D:
+    """What is decided on the newest state. What changes something is decided again inside the transaction, on a state
+    that nobody changes in between; most requests change nothing, and only read."""
+    made = [decide(realm.state())]
+
+    def changes(state: RealmState) -> tuple[Change, ...]:
+        made[0] = decide(state)
+        return made[0].changes
+
+    if made[0].changes:
+        realm.registry.transact(changes)
+    return made[0]
 
 
 def listening(

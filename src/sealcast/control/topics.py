@@ -175,11 +175,6 @@ class ControlPlane(Closing):
     def end(self, topic: bytes) -> int:
         return self._log(topic, must_exist=True).end()
 
-    def queued(self, topic: bytes) -> int:
-        """How many posts its listener has not taken yet."""
-        log = self._log(topic, must_exist=True)
-        return log.end() - max(self._taken(topic), log.start())
-
     def take(self, topic: bytes, offset: int) -> None:
         """Its listener needs nothing before `offset` any more: there is room in the queue, and files can go."""
         log = self._log(topic, must_exist=True)

@@ -19,14 +19,15 @@ import hashlib
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Self
+from typing import Final
 
 from sealcast.control.at_hand import services_at_hand
 from sealcast.control.center import requests
-from sealcast.control.center.requests import Challenge, Credentials, Proof, Wanted
+from sealcast.control.center.requests import Challenge, Credentials, Proof, WantCredentials
 from sealcast.control.correspondence import Correspondent
 from sealcast.errors import CannotOpen, FrameRejected, Rejected, TokenRejected, Unavailable
 from sealcast.log import files
+from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
@@ -81,7 +82,7 @@ class Held:
         return 2 * now_us >= self.claims.not_before_us + self.claims.expires_us
 
 
-class Wallet(Unpicklable):
+class Wallet(Unpicklable, Closing):
     """One entity's. Not shared between threads; close it, for the topic on which it hears answers."""
 
     def __init__(
@@ -136,7 +137,9 @@ class Wallet(Unpicklable):
                 hint=f"the authority issues the next one: sealcast entity renew {self.name}",
             )
         for _ in range(_ROUNDS):
-            reply = self.correspondent.ask_center(center, requests.CREDENTIALS, Wanted(topic, right).to_bytes())
+            reply = self.correspondent.ask_center(
+                center, requests.CREDENTIALS, WantCredentials(topic, right).to_bytes()
+            )
             if reply.message.kind != requests.CHALLENGE:
                 return self._take(topic, right, reply.message.body)
             self._prove(center, reply.message.body)
@@ -166,12 +169,6 @@ class Wallet(Unpicklable):
         if self._correspondent is not None:
             self._correspondent.close()
             self._correspondent = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
     # --- inside -------------------------------------------------------------------------------------
 

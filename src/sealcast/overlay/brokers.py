@@ -19,19 +19,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Self
+from typing import Annotated, Final
 
 from sealcast.control.bodies import Body, Name, that
 from sealcast.control.correspondence import Correspondent, strange
 from sealcast.control.desk import DONE, TOPICS, ListTopics, More, Topics, desks_at_hand
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.embedded import RealmDiscovery, nodes
-from sealcast.control.envelopes import Opened
+from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer
 from sealcast.errors import FrameRejected, NotFound, Rejected, TokenRejected, Unavailable
+from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.overlay import knowledge, moves
-from sealcast.overlay.knowledge import Deliver, Effect, Knowledge, Learnt, Message, Propagate, Refuse, Source
+from sealcast.overlay.knowledge import Deliver, Effect, Knowledge, Learnt, Propagate, Refuse, Source, TopicMessage
 from sealcast.overlay.memory import KnowledgeStore
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates.certificate import Certificate, Role
@@ -39,6 +40,7 @@ from sealcast.trust.certificates.revocation import Fetched, RevocationStore
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.realm.changes import DEFAULT_PARAMETERS
 from sealcast.trust.realm.state import RealmState
+from sealcast.trust.tokens import gates
 from sealcast.trust.tokens.claims import Token
 from sealcast.trust.tokens.token import TokenGate, VerifiedTokens
 from sealcast.wire import cbor
@@ -86,14 +88,14 @@ class PlainTopic(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class Move(Body):
+class MoveHere(Body):
     """A topic that a subscriber wants to be served on by this broker."""
 
     KIND = MOVE
     topic: Name
 
 
-class Node(Unpicklable):
+class Node(Unpicklable, Closing):
     """A broker, with its keys at hand."""
 
     def __init__(self, realm: BrokerRealm, name: str, *, at_hand: bool = True) -> None:
@@ -145,7 +147,7 @@ class Node(Unpicklable):
             after = found.page[-1][0]
         return len(self.known.secure) - before
 
-    def publish(self, message: Message) -> tuple[Effect, ...]:
+    def publish(self, message: TopicMessage) -> tuple[Effect, ...]:
         """What an entity publishes here; it goes on to the other brokers where the rules say so."""
         return self._take(message, None)
 
@@ -161,28 +163,30 @@ class Node(Unpicklable):
             MOVE: self._move,
         }
 
-    def _message(self, request: Opened, now_us: int) -> Answer:
+    def _message(self, request: ProvenMessage, now_us: int) -> Answer:
         if Role.BROKER not in request.sender.roles:
             raise Rejected(f"{request.sender.name!r} is no broker", hint="entities publish: plain/publish")
         sent = Forwarded.from_bytes(request.message.body)
-        effects = self._take(Message(sent.topic, sent.body, sent.token), request.sender.name)
+        effects = self._take(TopicMessage(sent.topic, sent.body, sent.token), request.sender.name)
         told = next((effect for effect in effects if isinstance(effect, Refuse)), None)
         return Answer(TAKEN, cbor.encode([])) if told is None else Answer(SECURE, cbor.encode([told.topic]))
 
-    def _publish(self, request: Opened, now_us: int) -> Answer:
+    def _publish(self, request: ProvenMessage, now_us: int) -> Answer:
         wanted = PlainPublish.from_bytes(request.message.body)
-        if any(isinstance(effect, knowledge.Discard) for effect in self.publish(Message(wanted.topic, wanted.body))):
+        if any(
+            isinstance(effect, knowledge.Discard) for effect in self.publish(TopicMessage(wanted.topic, wanted.body))
+        ):
             raise Rejected("this topic is secure: what has no token is discarded", hint="publish it with a token")
         return Answer(PLAIN_DONE, cbor.encode([]))
 
-    def _plain(self, request: Opened, rule: Callable[[Knowledge, bytes, str], knowledge.Step]) -> Answer:
+    def _plain(self, request: ProvenMessage, rule: Callable[[Knowledge, bytes, str], knowledge.Outcome]) -> Answer:
         topic = PlainTopic.from_bytes(request.message.body).topic
         self.store.update(lambda known: rule(known, topic, request.sender.name))
         return Answer(PLAIN_DONE, cbor.encode([]))
 
-    def _move(self, request: Opened, now_us: int) -> Answer:
+    def _move(self, request: ProvenMessage, now_us: int) -> Answer:
         """A subscriber comes to this broker, by its own signed word."""
-        topic, state = Move.from_bytes(request.message.body).topic, self._realm.state()
+        topic, state = MoveHere.from_bytes(request.message.body).topic, self._realm.state()
         if topic not in state.topics:
             raise Rejected(f"there is no topic {topic!r}")
         if state.home_of(topic, request.sender.name) != self.name:
@@ -191,7 +195,7 @@ class Node(Unpicklable):
 
     # --- inside -------------------------------------------------------------------------------------
 
-    def _take(self, message: Message, sender: str | None) -> tuple[Effect, ...]:
+    def _take(self, message: TopicMessage, sender: str | None) -> tuple[Effect, ...]:
         valid = self._valid(message.token)
         effects = self.store.update(lambda known: knowledge.take(known, message, sender, valid))
         for effect in effects:
@@ -215,15 +219,14 @@ class Node(Unpicklable):
             return None
         state = self._realm.state()
         self._revoked.update(state)
-        centers = [e for e in state.entities.values() if Role.KEY_CENTER in e.roles]
-        known = [der for center in centers for der in (*center.former, center.certificate)]
-        gate = TokenGate(self._realm.trust(state), known, self._revoked.view, self._tokens)
+        centers = gates.center_certificates(state)
+        gate = TokenGate(self._realm.trust(state), centers, self._revoked.view, self._tokens)
         try:
             return gate.learn(token, self._realm.clock(), DEFAULT_PARAMETERS)
         except TokenRejected:
             return None
 
-    def _propagate(self, message: Message) -> None:
+    def _propagate(self, message: TopicMessage) -> None:
         """To every other broker. One that is away misses it: nobody promised anything of plain topics."""
         body = Forwarded(message.topic, message.body, message.token).to_bytes()
         for peer in self.peers():
@@ -240,7 +243,7 @@ class Node(Unpicklable):
     def _learn_error(self, sender: Certificate, topic: bytes) -> None:
         self.store.update(lambda known: knowledge.learn_error(known, sender, topic))
 
-    def _ask(self, broker: str, kind: str, body: bytes) -> Opened:
+    def _ask(self, broker: str, kind: str, body: bytes) -> ProvenMessage:
         if self._asking is None:
             me = self._realm.broker(self.name).identity
             desks = desks_at_hand(self._realm, self._more_of) if self._at_hand else None
@@ -254,12 +257,6 @@ class Node(Unpicklable):
         if self._asking is not None:
             self._asking.close()
             self._asking = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
 
 def requests_of(realm: BrokerRealm, broker: str) -> More:

@@ -59,7 +59,7 @@ class Learnt:
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class TopicMessage:
     """Something for a topic, with its publisher's token or, on what may be a plain topic, without."""
 
     topic: bytes
@@ -78,7 +78,7 @@ class Message:
 class Admit:
     """On to admission: a token alone admits nothing."""
 
-    message: Message
+    message: TopicMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,14 +86,14 @@ class Deliver:
     """To these plain subscriptions."""
 
     subscribers: tuple[str, ...]
-    message: Message
+    message: TopicMessage
 
 
 @dataclass(frozen=True, slots=True)
 class Propagate:
     """To the other brokers. They do not pass it on: only its origin does."""
 
-    message: Message
+    message: TopicMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,7 +125,7 @@ class Knowledge:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Outcome:
     """What is known then, and what is to be done."""
 
     knowledge: Knowledge
@@ -135,26 +135,26 @@ class Step:
 # --- learning -----------------------------------------------------------------------------------------
 
 
-def learn(known: Knowledge, topics: Iterable[bytes], how: Learnt) -> Step:
+def learn(known: Knowledge, topics: Iterable[bytes], how: Learnt) -> Outcome:
     """These topics are secure: their plain subscriptions end here."""
     fresh = [topic for topic in dict.fromkeys(topics) if topic not in known.secure]
     if not fresh:
-        return Step(known)
+        return Outcome(known)
     plain = {topic: names for topic, names in known.plain.items() if topic not in fresh}
-    return Step(Knowledge({**known.secure, **dict.fromkeys(fresh, how)}, plain))
+    return Outcome(Knowledge({**known.secure, **dict.fromkeys(fresh, how)}, plain))
 
 
-def learn_list(known: Knowledge, sender: Certificate, topics: Iterable[bytes]) -> Step:
+def learn_list(known: Knowledge, sender: Certificate, topics: Iterable[bytes]) -> Outcome:
     """The list of the broker that one connects to. Rejected when it is nobody's who may say so."""
     return _by_word(known, sender, topics, Source.LIST)
 
 
-def learn_error(known: Knowledge, sender: Certificate, topic: bytes) -> Step:
+def learn_error(known: Knowledge, sender: Certificate, topic: bytes) -> Outcome:
     """The error of a broker that knows the topic."""
     return _by_word(known, sender, (topic,), Source.ERROR)
 
 
-def _by_word(known: Knowledge, sender: Certificate, topics: Iterable[bytes], source: Source) -> Step:
+def _by_word(known: Knowledge, sender: Certificate, topics: Iterable[bytes], source: Source) -> Outcome:
     if Role.BROKER not in sender.roles:
         raise Rejected(f"{sender.name!r} is no broker: what it says of topics is not taken for true")
     given = list(dict.fromkeys(topics))
@@ -168,7 +168,7 @@ def _by_word(known: Knowledge, sender: Certificate, topics: Iterable[bytes], sou
 # --- messages -----------------------------------------------------------------------------------------
 
 
-def take(known: Knowledge, message: Message, sender: str | None, valid: Token | None) -> Step:
+def take(known: Knowledge, message: TopicMessage, sender: str | None, valid: Token | None) -> Outcome:
     """A message from another broker, or from an entity (no `sender`); `valid` is its token, if a gate took it for one
     (`TokenGate.learn`)."""
     if valid is not None and valid.claims.topic == message.topic:
@@ -176,16 +176,16 @@ def take(known: Knowledge, message: Message, sender: str | None, valid: Token | 
         return replace(step, effects=(*step.effects, Admit(message)))
     if message.token or known.is_secure(message.topic):
         back = (Refuse(sender, message.topic),) if sender is not None and known.is_secure(message.topic) else ()
-        return Step(known, (Discard(message.topic), *back))
+        return Outcome(known, (Discard(message.topic), *back))
     plain = known.plain.get(message.topic, ())
     deliver = (Deliver(plain, message),) if plain else ()
-    return Step(known, (*deliver, *((Propagate(message),) if sender is None else ())))
+    return Outcome(known, (*deliver, *((Propagate(message),) if sender is None else ())))
 
 
 # --- subscriptions ------------------------------------------------------------------------------------
 
 
-def subscribe(known: Knowledge, topic: bytes, subscriber: str) -> Step:
+def subscribe(known: Knowledge, topic: bytes, subscriber: str) -> Outcome:
     """A subscription without a token: TokenRejected where one is needed."""
     if len(topic) != TOPIC_BYTES:
         raise Rejected(f"a topic is named by {TOPIC_BYTES} bytes")
@@ -197,13 +197,13 @@ def subscribe(known: Knowledge, topic: bytes, subscriber: str) -> Step:
         )
     names = known.plain.get(topic, ())
     if subscriber in names:
-        return Step(known)
+        return Outcome(known)
     if len(names) >= MAX_PLAIN_EACH or sum(map(len, known.plain.values())) >= MAX_PLAIN:
         raise Rejected("this broker keeps no more subscriptions without tokens", hint="try another broker")
-    return Step(replace(known, plain={**known.plain, topic: (*names, subscriber)}))
+    return Outcome(replace(known, plain={**known.plain, topic: (*names, subscriber)}))
 
 
-def unsubscribe(known: Knowledge, topic: bytes, subscriber: str) -> Step:
+def unsubscribe(known: Knowledge, topic: bytes, subscriber: str) -> Outcome:
     names = tuple(name for name in known.plain.get(topic, ()) if name != subscriber)
     rest = {other: kept for other, kept in known.plain.items() if other != topic}
-    return Step(replace(known, plain={**rest, topic: names} if names else rest))
+    return Outcome(replace(known, plain={**rest, topic: names} if names else rest))

@@ -12,7 +12,7 @@ from typing import Final
 
 from sealcast.errors import Corrupt, FrameRejected
 from sealcast.log import files
-from sealcast.overlay.knowledge import Effect, Knowledge, Learnt, Source, Step
+from sealcast.overlay.knowledge import Effect, Knowledge, Learnt, Outcome, Source
 from sealcast.wire import cbor
 
 FORMAT: Final = 1
@@ -42,7 +42,7 @@ class KnowledgeStore:
         except (FrameRejected, ValueError, TypeError, KeyError):
             raise self._corrupt() from None
 
-    def update(self, rule: Callable[[Knowledge], Step]) -> tuple[Effect, ...]:
+    def update(self, rule: Callable[[Knowledge], Outcome]) -> tuple[Effect, ...]:
         """What a rule says is to be done; what it knows then is durable before this returns."""
         with files.locked(self.path.with_suffix(".lock")):
             before = self.read()

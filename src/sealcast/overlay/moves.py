@@ -18,7 +18,7 @@ from contextlib import ExitStack
 
 from sealcast.errors import Misuse
 from sealcast.log.ledger import LedgerReader
-from sealcast.overlay.parts import Part
+from sealcast.overlay.parts import BrokerPart
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.realm.changes import AttachSubscriber, Change, SettleSubscriber
 from sealcast.trust.realm.state import RealmState
@@ -101,7 +101,7 @@ def settlement(
     before, home = stays[:-1], stays[-1]
     with ExitStack() as held:
         served = {broker for _, broker in state.topic_state(topic).topic_keys}
-        parts = {name: held.enter_context(Part(realm, topic, name)) for name in served}
+        parts = {name: held.enter_context(BrokerPart(realm, topic, name)) for name in served}
         brokers = state.brokers()
         each = state.topic(topic).partitions
         new, left = parts[home.broker], parts[before[-1].broker]
@@ -128,14 +128,14 @@ def settlement(
         return SettleSubscriber(topic, subscriber, max(records, before[-1].first), tuple(overlaps))
 
 
-def _begin(origin: Part, stay: Stay, partition: int) -> int:
+def _begin(origin: BrokerPart, stay: Stay, partition: int) -> int:
     """From where on all that an origin admits is sent to the broker of a stay."""
     if stay.broker == origin.broker:
         return 0
     return origin.starts(stay.since)[partition - origin.log.own.start]
 
 
-def _overlap(part: Part, stay: Stay, cut: dict[int, int], records: int) -> int:
+def _overlap(part: BrokerPart, stay: Stay, cut: dict[int, int], records: int) -> int:
     """The first record of a stay that took a frame from beyond the cut; its end, when none did."""
     until = records if stay.until is None else stay.until
     limits = {partition: part.index_of(partition, origin) for partition, origin in cut.items()}

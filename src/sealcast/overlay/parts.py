@@ -21,7 +21,7 @@ from sealcast.wire import sealed
 _WHOLE_FRAME = -1
 
 
-class Part(Closing):
+class BrokerPart(Closing):
     """One broker's part of a topic. Opening its log repairs what a crash left, as any writer does."""
 
     def __init__(self, realm: OpenRealm, topic: str, broker: str) -> None:

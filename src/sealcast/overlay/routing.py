@@ -22,7 +22,7 @@ from typing import Final, Protocol
 from sealcast.errors import Misuse
 from sealcast.log.closing import Closing
 from sealcast.log.forwarded import BrokerTopic
-from sealcast.overlay.parts import Part
+from sealcast.overlay.parts import BrokerPart
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.realm.state import RealmState
@@ -95,7 +95,7 @@ class Forwarder(Closing):
 
     def __init__(self, realm: OpenRealm, origin: str, topics: Sequence[str] = ()) -> None:
         self._realm, self._origin, self._topics = realm, origin, tuple(topics)
-        self._parts: dict[str, Part] = {}
+        self._parts: dict[str, BrokerPart] = {}
         self._destinations: dict[Link, Destination] = {}
         #: Where each link is, by partition of the origin: only so that nothing is looked at twice.
         self._reached: dict[tuple[Link, int], int] = {}
@@ -122,9 +122,9 @@ class Forwarder(Closing):
                 self._reached[link, partition] = end
         return sent
 
-    def _part(self, topic: str) -> Part:
+    def _part(self, topic: str) -> BrokerPart:
         if topic not in self._parts:
-            self._parts[topic] = Part(self._realm, topic, self._origin)
+            self._parts[topic] = BrokerPart(self._realm, topic, self._origin)
         return self._parts[topic]
 
     def _destination(self, link: Link) -> Destination:
@@ -142,12 +142,12 @@ class Forwarder(Closing):
 
 def waiting(realm: OpenRealm, link: Link, version: int) -> int:
     """Frames that were admitted and did not go over a link yet."""
-    with Part(realm, link.topic, link.origin) as part, realm.frames(link.topic, link.destination) as log:
+    with BrokerPart(realm, link.topic, link.origin) as part, realm.frames(link.topic, link.destination) as log:
         starts = zip(part.log.own, part.starts(version), strict=True)
         return sum(sum(1 for _ in part.admitted(p, max(b, log.forwarded(p).next_origin()))) for p, b in starts)
 
 
-def _send(part: Part, destination: Destination, partition: int, first: int, end: int) -> int:
+def _send(part: BrokerPart, destination: Destination, partition: int, first: int, end: int) -> int:
     held, size, sent = list[tuple[int, bytes]](), 0, 0
     for record in part.admitted(partition, first):
         if record.offset >= end:

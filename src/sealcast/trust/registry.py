@@ -86,10 +86,6 @@ class Registry:
         with self._lock:
             return self._store().read(read)
 
-    def subscription_table(self, topic: str, version: int | None = None) -> list[tuple[str, int, str]]:
-        """(id, slot, filter) of the topic's live subscriptions, in the order of their bits."""
-        return self.state(version).subscription_table(topic)
-
     def changes(self, start: int = 1, end: int | None = None) -> Iterator[tuple[int, int, Change]]:
         """(version, time in microseconds, change), from version `start` to `end`, both included."""
         known, last = start - 1, 2**62 if end is None else end

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from sealcast.control.database import Database
+from sealcast.control.database import ServiceDatabase
 
 #: Challenges missed in a row, late or by a wrong answer, after which no more tokens are given.
 MAX_MISSED: Final = 3
@@ -75,7 +75,7 @@ class ProofRecords:
     """One center's. Rows are of entities that may use a topic: as many as were authorised, at most."""
 
     def __init__(self, path: Path) -> None:
-        self._db = Database(path, _SCHEMA, format=FORMAT)
+        self._db = ServiceDatabase(path, _SCHEMA, format=FORMAT)
 
     def get(self, topic: bytes, entity: str) -> ProofRecord:
         row = self._db.row(

@@ -152,7 +152,7 @@ class Rotate(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted(Body):
+class WantCredentials(Body):
     """A token and the keys that go with it."""
 
     KIND = CREDENTIALS

@@ -41,7 +41,7 @@ from sealcast.control.center.requests import (
     Proof,
     Register,
     Rotate,
-    Wanted,
+    WantCredentials,
 )
 from sealcast.control.service import Answer
 from sealcast.errors import FilterRejected, FrameRejected, Misuse, ParameterRejected, ReasonedRejection, SchemaRejected
@@ -91,7 +91,7 @@ class CenterRejected(ReasonedRejection[CenterReason]):
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class ToRemember:
     """What the center is to remember of an entity on a topic."""
 
     topic: bytes
@@ -105,7 +105,7 @@ class Decision:
 
     answer: Answer | CenterRejected
     changes: tuple[Change, ...] = ()
-    known: Known | None = None
+    known: ToRemember | None = None
 
 
 RecordOf = Callable[[bytes, str], ProofRecord]
@@ -145,7 +145,7 @@ class Rules(Unpicklable):
                 _rule(Authorise, self._authorise),
                 _rule(Deauthorise, self._deauthorise),
                 _rule(Rotate, self._rotate),
-                _rule(Wanted, self._credentials),
+                _rule(WantCredentials, self._credentials),
                 _rule(Proof, self._prove),
             ]
         )
@@ -219,7 +219,7 @@ class Rules(Unpicklable):
         after = apply(state, grant)
         # Whoever decides anew about an entity takes back what its silence had cost it.
         missed = self._proofs(about.id, wanted.entity).missed
-        known = Known(about.id, wanted.entity, NOTHING_KNOWN) if missed else None
+        known = ToRemember(about.id, wanted.entity, NOTHING_KNOWN) if missed else None
         keys = self._issuer.missing_pair_keys(after, wanted.topic, [wanted.entity])
         if state.terms_of(wanted.topic, wanted.entity) == after.terms_of(wanted.topic, wanted.entity):
             return Decision(_done(state.version + len(keys)), tuple(keys), known)
@@ -290,7 +290,7 @@ class Rules(Unpicklable):
 
     # --- everyone's ------------------------------------------------------------------------------
 
-    def _credentials(self, wanted: Wanted, who: Entity, state: RealmState, now_us: int) -> Decision:
+    def _credentials(self, wanted: WantCredentials, who: Entity, state: RealmState, now_us: int) -> Decision:
         about = self._authorised(wanted, who, state, now_us)
         every = about.parameters.challenge_every_s
         record = self._proofs(about.id, who.name)
@@ -311,7 +311,7 @@ class Rules(Unpicklable):
         made = Credentials(token, about.epoch, keys)
         return Decision(Answer(requests.CREDENTIALS, made.to_bytes()), tuple(changes))
 
-    def _authorised(self, wanted: Wanted, who: Entity, state: RealmState, now_us: int) -> Topic:
+    def _authorised(self, wanted: WantCredentials, who: Entity, state: RealmState, now_us: int) -> Topic:
         # (8)
         if not state.may(wanted.right, wanted.topic, who.name):
             raise _no(
@@ -335,7 +335,7 @@ class Rules(Unpicklable):
     def _challenge(self, about: Topic, entity: str, record: ProofRecord, now_us: int) -> Decision:
         within = about.parameters.challenge_within_s
         after = record.challenge(os.urandom(requests.NONCE_BYTES), within, now_us)
-        known = None if after == record else Known(about.id, entity, after)
+        known = None if after == record else ToRemember(about.id, entity, after)
         if after.suspended:
             refusal = _no(CenterReason.SUSPENDED, f"{entity!r} has missed {after.missed} challenges in a row")
             return Decision(refusal, known=known)
@@ -353,14 +353,14 @@ class Rules(Unpicklable):
         if not record.nonce or record.nonce != proof.nonce:
             raise _no(CenterReason.CHALLENGE, "no such challenge is open", "ask for a token: it comes with another")
         # (13)
-        failed = Known(about.id, who.name, record.failed())
+        failed = ToRemember(about.id, who.name, record.failed())
         if now_us > record.before_us:
             return Decision(_no(CenterReason.LATE, "the challenge was answered too late", "ask again"), known=failed)
         # (14)
         signed = requests.challenged(self._realm, self.name, about.name, proof.nonce)
         if not VerifyKey(who.verify_key).verify(signed, proof.signature):
             return Decision(_no(CenterReason.PROOF, f"{who.name!r} did not sign this challenge"), known=failed)
-        return Decision(_done(state.version), known=Known(about.id, who.name, record.answered(now_us)))
+        return Decision(_done(state.version), known=ToRemember(about.id, who.name, record.answered(now_us)))
 
 
 def _enrolled(state: RealmState, sender: Certificate) -> Entity:

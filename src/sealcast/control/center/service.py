@@ -1,13 +1,12 @@
 """A key center at work: decides in transactions of the registry, and listens on a control topic.
 
 Most of what it is asked changes nothing: a token is minted from what was decided before, and only read. What changes
-something is decided again inside the transaction, on the newest state, which nobody changes in between: a center that
-is killed has decided or has not.
+something is one transaction: a center that is killed has decided or has not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from sealcast.control.center.proofs import ProofRecords
@@ -15,9 +14,9 @@ from sealcast.control.center.requests import CENTER_KINDS
 from sealcast.control.center.rules import Decision, Rules
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.restrictions import Restrictions
-from sealcast.control.envelopes import Opened
+from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer, Service
-from sealcast.control.serving import listening
+from sealcast.control.serving import listening, settle
 from sealcast.errors import Rejected
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates.certificate import Role
@@ -42,30 +41,18 @@ class KeyCenter(Unpicklable):
     def kinds(self) -> frozenset[str]:
         return CENTER_KINDS
 
-    def handle(self, request: Opened, now_us: int, /) -> Answer:
+    def handle(self, request: ProvenMessage, now_us: int, /) -> Answer:
         message = request.message
 
         def decide(state: RealmState) -> Decision:
             return self._rules.decide(message.kind, message.body, request.sender, state, now_us)
 
-        decision = decide(self._realm.state())
-        if decision.changes:
-            decision = self._transact(decide)
+        decision = settle(self._realm, decide)
         if decision.known is not None:
             self._proofs.put(decision.known.topic, decision.known.entity, decision.known.record)
         if isinstance(decision.answer, Rejected):
             raise decision.answer
         return decision.answer
-
-    def _transact(self, decide: Callable[[RealmState], Decision]) -> Decision:
-        made: list[Decision] = []
-
-        def changes(state: RealmState) -> tuple[Change, ...]:
-            made[:] = [decide(state)]
-            return made[0].changes
-
-        self._realm.registry.transact(changes)
-        return made[0]
 
     def rotate_due(self, now_us: int, messages: Mapping[str, int]) -> dict[str, str]:
         """New keys for its topics whose keys are too old, or have sealed too much; the topics, with the reason."""

@@ -1,6 +1,6 @@
 """Advertisements: what is there, whose it is, and who may find it; signed by its owner and by nobody else.
 
-    COSE_Sign1 by the owner's identity key (`control.signed`), external aad: "sealcast advertisement 1" and the realm
+    COSE_Sign1 by the owner's identity key (`signed`), external aad: "sealcast advertisement 1" and the realm
       payload {1: id, 2: what, 3: path, 4: tags, 5: schema, 6: control topic, 7: restrictions,
                8: sequence, 9: issued, 10: expires, 11: withdrawn}
 
@@ -32,14 +32,14 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
-from sealcast.control import signed
 from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
 from sealcast.control.envelopes import Party, Verify
-from sealcast.control.signed import SignedReason, SignedRejected
 from sealcast.errors import FrameRejected, Misuse, ReasonedRejection, SchemaRejected
 from sealcast.model.schema import Schema
 from sealcast.primitives.encoding import joined
+from sealcast.trust.certificates import signed
 from sealcast.trust.certificates.certificate import Certificate, Role
+from sealcast.trust.certificates.signed import SignedReason, SignedRejected
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_TIME_MICROS
 
@@ -174,7 +174,7 @@ def verify(data: bytes, realm: bytes, trusted: Verify, at_us: int) -> Advertised
 
 def stored(data: bytes, certificate: Certificate) -> Advertised:
     """One that was verified when it was stored: read again, not verified again."""
-    return Advertised(certificate, _from_cbor(signed.payload_in(data)), data)
+    return Advertised(certificate, _from_cbor(signed.apart(data).payload), data)
 
 
 # --- the payload --------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from sealcast.control.asking import Address, Asker
+from sealcast.control.asking import Asker, ServiceAddress
 from sealcast.control.discovery import advertisements
 from sealcast.control.discovery.advertisements import Advertised, Advertisement, AdvertisementRejected, What
 from sealcast.control.discovery.bootstrap import NodeAddress
@@ -120,10 +120,10 @@ class Discovery:
         ]
         return sorted(found, key=lambda f: (f.about.path, f.owner, f.about.id))
 
-    def service(self, what: What, owner: str | None = None) -> Callable[[], Address]:
+    def service(self, what: What, owner: str | None = None) -> Callable[[], ServiceAddress]:
         """Where a service listens, found anew each time it is asked for: for `Asker.ask`."""
 
-        def where() -> Address:
+        def where() -> ServiceAddress:
             offers = [f for f in self.find("*", what) if owner in (None, f.owner)]
             if not offers:
                 whose = f"{what} {owner!r}" if owner is not None else what
@@ -131,7 +131,7 @@ class Discovery:
             newest = max(offers, key=lambda f: f.about.sequence)
             topic = newest.about.control_topic
             assert topic is not None  # a service says where it listens: check 6
-            return Address(topic, Recipient.of(newest.advertised.owner))
+            return ServiceAddress(topic, Recipient.of(newest.advertised.owner))
 
         return where
 
@@ -193,7 +193,7 @@ class Discovery:
         raise Unavailable(f"discovery node {node!r} answers in a way that this release does not know")
 
     def _ask(self, name: str, kind: str, body: bytes) -> bytes:
-        def where() -> Address:
+        def where() -> ServiceAddress:
             node = next((n for n in self._nodes() if n.name == name), None)
             if node is None:
                 raise NotFound(f"discovery node {name!r} is no longer listed")
@@ -201,7 +201,7 @@ class Discovery:
             holder = self._asker.verify(node.certificate, self._asker.clock())
             if holder.name != name or Role.DISCOVERY not in holder.roles:
                 raise Rejected(f"the certificate listed for {name!r} is no discovery node's of that name")
-            return Address(node.topic, Recipient.of(holder))
+            return ServiceAddress(node.topic, Recipient.of(holder))
 
         return self._asker.ask(where, kind, body, turn=self._turn_of(name)).message.body
 

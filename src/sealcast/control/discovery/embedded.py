@@ -27,7 +27,7 @@ from sealcast.control.discovery.bootstrap import NodeAddress
 from sealcast.control.discovery.client import Discovery, Spread
 from sealcast.control.discovery.node import DiscoveryNode
 from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
-from sealcast.control.discovery.store import Store
+from sealcast.control.discovery.store import AdvertisementStore
 from sealcast.control.envelopes import Party, Verify, Window
 from sealcast.control.journal import Journal
 from sealcast.control.service import Service
@@ -122,7 +122,7 @@ def node_service(realm: OpenRealm, identity: Identity) -> tuple[Service, Discove
     """A discovery node and its service, ready to `start`; whenever it moves, the realm's mark says where to."""
     me = party(realm, identity)
     verify = verifier(realm)
-    node = DiscoveryNode(Store(store_path(realm.paths, me.name)), realm.id, verify, known=_Decided(realm))
+    node = DiscoveryNode(AdvertisementStore(store_path(realm.paths, me.name)), realm.id, verify, known=_Decided(realm))
 
     def announce(topic: bytes, now_us: int) -> None:
         bootstrap.write(realm.paths.mark, [NodeAddress(me.name, topic, me.certificate)])
@@ -203,6 +203,13 @@ class RealmDiscovery:
 
     def __exit__(self, kind: object, error: object, trace: object) -> None:
         self.close()
+
+
+def heal(realm: OpenRealm, name: str, node: DiscoveryNode) -> int:
+    """Has a node that is new, or has lost its store, keep what the other nodes have; how much it took in."""
+    identity = Identity.load(realm.paths.discovery_key(name), name)
+    with RealmDiscovery(realm, identity) as discovery:
+        return discovery.heal(node)
 
 
 def advertise_topic(

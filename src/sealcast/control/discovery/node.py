@@ -26,11 +26,11 @@ from sealcast.control.discovery.advertisements import (
 )
 from sealcast.control.discovery.queries import MAX_ANSWERS, Matcher, Query
 from sealcast.control.discovery.restrictions import NO_RIGHTS
-from sealcast.control.discovery.store import Store
-from sealcast.control.envelopes import MAX_BODY_BYTES, Opened, Verify
+from sealcast.control.discovery.store import AdvertisementStore
+from sealcast.control.envelopes import MAX_BODY_BYTES, ProvenMessage, Verify
 from sealcast.control.service import Answer
-from sealcast.control.signed import certificate_in
 from sealcast.errors import FrameRejected, Misuse
+from sealcast.trust.certificates import signed
 from sealcast.trust.certificates.certificate import Certificate, Role, parse
 from sealcast.trust.realm.changes import Right
 from sealcast.wire import cbor
@@ -82,7 +82,7 @@ class DiscoveryNode:
 
     def __init__(
         self,
-        store: Store,
+        store: AdvertisementStore,
         realm: bytes,
         verify: Verify,
         *,
@@ -103,7 +103,7 @@ class DiscoveryNode:
         #: asker's certificate -> what it may find, of change `_read_to`
         self._views: OrderedDict[bytes, tuple[int, list[Advertised]]] = OrderedDict()
 
-    def handle(self, request: Opened, now_us: int, /) -> Answer:
+    def handle(self, request: ProvenMessage, now_us: int, /) -> Answer:
         body, asker = request.message.body, request.sender
         match request.message.kind:
             case "discovery/advertise":
@@ -113,6 +113,11 @@ class DiscoveryNode:
                 return Answer(FOUND, cbor.encode([[a.data for a in found], more]))
             case _:
                 return Answer(CHANGES, cbor.encode(self.pull(body, asker)))
+
+    @property
+    def empty(self) -> bool:
+        """Whether it never kept anything."""
+        return not self._store.last_change()
 
     # --- keeping ---------------------------------------------------------------------------------
 
@@ -201,7 +206,7 @@ class DiscoveryNode:
     def _refresh(self, now_us: int) -> None:
         """Take in what was kept since, by whichever process; let go of what has expired."""
         for change, data in self._store.since(self._read_to):
-            self._take_in(stored(data, parse(certificate_in(data))))
+            self._take_in(stored(data, parse(signed.apart(data).certificate)))
             self._read_to = change
             self._views.clear()
         if not self._ends or self._ends[0][0] > now_us:

@@ -36,7 +36,7 @@ _NUMBER: Final = re.compile(r"[1-9][0-9]{0,39}", re.ASCII)
 _HEX: Final = re.compile(r"(?:[0-9a-f]{2}){16,64}", re.ASCII)
 
 
-class Credential(StrEnum):
+class CertificateField(StrEnum):
     """What of a certificate a condition is about."""
 
     NAME = "name"
@@ -48,12 +48,12 @@ class Credential(StrEnum):
 
 
 _VALUES: Final = {
-    Credential.NAME: _NAME,
-    Credential.ROLE: re.compile("|".join(map(re.escape, Role))),
-    Credential.SERIAL: _NUMBER,
-    Credential.ISSUER: _HEX,
-    Credential.KEY: _HEX,
-    Credential.RIGHT: re.compile("|".join(map(re.escape, Right))),
+    CertificateField.NAME: _NAME,
+    CertificateField.ROLE: re.compile("|".join(map(re.escape, Role))),
+    CertificateField.SERIAL: _NUMBER,
+    CertificateField.ISSUER: _HEX,
+    CertificateField.KEY: _HEX,
+    CertificateField.RIGHT: re.compile("|".join(map(re.escape, Right))),
 }
 
 
@@ -61,7 +61,7 @@ _VALUES: Final = {
 class Condition:
     """One of these values."""
 
-    credential: Credential
+    credential: CertificateField
     values: tuple[str, ...]
 
     def __post_init__(self) -> None:
@@ -73,17 +73,17 @@ class Condition:
 
     def holds(self, holder: Certificate, rights: frozenset[Right]) -> bool:
         match self.credential:
-            case Credential.NAME:
+            case CertificateField.NAME:
                 return any(_named(value, holder.name) for value in self.values)
-            case Credential.ROLE:
+            case CertificateField.ROLE:
                 return not holder.roles.isdisjoint(map(Role, self.values))
-            case Credential.SERIAL:
+            case CertificateField.SERIAL:
                 return str(holder.serial) in self.values
-            case Credential.ISSUER:
+            case CertificateField.ISSUER:
                 return holder.issuer.hex() in self.values
-            case Credential.KEY:
+            case CertificateField.KEY:
                 return holder.identity_key.hex() in self.values
-            case Credential.RIGHT:
+            case CertificateField.RIGHT:
                 return not rights.isdisjoint(map(Right, self.values))
 
     def __str__(self) -> str:
@@ -113,19 +113,14 @@ class Restrictions:
         return cls(tuple(alternatives))
 
     @classmethod
-    def names(cls, *names: str) -> Restrictions:
-        """Only these entities."""
-        return cls(((Condition(Credential.NAME, names),),))
-
-    @classmethod
     def authorised(cls) -> Restrictions:
         """Only who may publish or subscribe, at the moment of asking."""
-        return cls(((Condition(Credential.RIGHT, tuple(map(str, Right))),),))
+        return cls(((Condition(CertificateField.RIGHT, tuple(map(str, Right))),),))
 
     @classmethod
     def roles(cls, *roles: Role) -> Restrictions:
         """Only who has one of these roles."""
-        return cls(((Condition(Credential.ROLE, tuple(map(str, roles))),),))
+        return cls(((Condition(CertificateField.ROLE, tuple(map(str, roles))),),))
 
     def permits(self, holder: Certificate, rights: frozenset[Right] = NO_RIGHTS) -> bool:
         """Whether the holder of this certificate, which was verified, may find what is restricted so.
@@ -139,7 +134,7 @@ class Restrictions:
     @property
     def asks_for_rights(self) -> bool:
         """Whether what the realm has granted decides."""
-        return any(c.credential is Credential.RIGHT for each in self.alternatives or () for c in each)
+        return any(c.credential is CertificateField.RIGHT for each in self.alternatives or () for c in each)
 
     def to_cbor(self) -> Any:
         if self.alternatives is None:
@@ -172,10 +167,11 @@ def _named(pattern: str, name: str) -> bool:
 def _condition(text: str) -> Condition:
     credential, equals, values = text.partition("=")
     try:
-        about = Credential(credential.strip())
+        about = CertificateField(credential.strip())
     except ValueError:
         raise Misuse(
-            f"{text.strip()[:80]!r} is no condition", hint=f"write {OPEN}, or NAME=VALUE of {', '.join(Credential)}"
+            f"{text.strip()[:80]!r} is no condition",
+            hint=f"write {OPEN}, or NAME=VALUE of {', '.join(CertificateField)}",
         ) from None
     return Condition(about, tuple(value.strip() for value in values.split(",")) if equals else ())
 
@@ -184,4 +180,4 @@ def _from_cbor(body: Any) -> Condition:
     credential, values = body
     if not isinstance(credential, str) or not isinstance(values, list) or not all(isinstance(v, str) for v in values):
         raise TypeError
-    return Condition(Credential(credential), tuple(values))
+    return Condition(CertificateField(credential), tuple(values))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Final
 
-from sealcast.control.database import Database
+from sealcast.control.database import ServiceDatabase
 
 FORMAT: Final = 1
 _SCHEMA: Final = """
@@ -23,11 +23,11 @@ INSERT INTO counter SELECT 0 WHERE NOT EXISTS (SELECT 1 FROM counter);
 """
 
 
-class Store:
+class AdvertisementStore:
     """The file of one node."""
 
     def __init__(self, path: Path) -> None:
-        self._db = Database(path, _SCHEMA, format=FORMAT, hint="remove it: the other nodes have what it had")
+        self._db = ServiceDatabase(path, _SCHEMA, format=FORMAT, hint="remove it: the other nodes have what it had")
 
     def put(self, owner: str, id: bytes, sequence: int, expires_us: int, data: bytes) -> int:
         """Keep it, unless one that is as new is kept already; the number of the newest change."""

@@ -26,7 +26,7 @@ from typing import Final
 
 from sealcast.control.budgets import Allowance, Budgets
 from sealcast.control.desk import More
-from sealcast.control.envelopes import Opened
+from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer
 from sealcast.errors import Rejected, Unavailable
 from sealcast.groupkeys.interface import PairKey, TableKey
@@ -107,7 +107,7 @@ class KeyRequests(Unpicklable):
         self._broker: BrokerSecrets | None = None
         self._desks: dict[str, KeyDesk] = {}
 
-    def handle(self, request: Opened, now_us: int, /) -> Answer:
+    def handle(self, request: ProvenMessage, now_us: int, /) -> Answer:
         state, data = self._realm.state(), request.message.body
         asked = parse_request(data, lambda name: VerifyKey(state.entity(name).verify_key))
         if asked.entity != request.sender.name:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from sealcast.errors import Misuse
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.certificates import certificate as certificates
-from sealcast.trust.certificates.authority import LIFETIME_US, Authority, Wanted
+from sealcast.trust.certificates.authority import LIFETIME_US, Authority, CertificateWanted
 from sealcast.trust.certificates.certificate import Certificate, Trust
 from sealcast.trust.certificates.lists import Cause
 from sealcast.trust.certificates.revocation import RevocationLog
@@ -142,7 +142,9 @@ def enrolments(
     for name in names:
         # The rules come first: a name they refuse must not become a file name.
         rehearsal.apply(EnrolEntity(name, bytes(KEY_BYTES), bytes(KEY_BYTES), (role,), b"rehearsed"))
-    wanted = [Wanted(i.name, i.public_keys, frozenset({role})) for i in private_keys(realm.paths, role, names)]
+    wanted = [
+        CertificateWanted(i.name, i.public_keys, frozenset({role})) for i in private_keys(realm.paths, role, names)
+    ]
     issued = authority.issue_many(wanted, realm.clock(), lifetime_us)
     return [*successors(authority, state), *(enrolment(certificate, role) for certificate in issued)]
 
@@ -165,7 +167,7 @@ def private_keys(paths: Layout, role: Role, names: Sequence[str]) -> list[Identi
 
 def renewals(authority: Authority, due: Iterable[Entity], now: int, lifetime_us: int) -> list[Change]:
     """The next certificate of each, for the same keys and roles, as changes."""
-    wanted = [Wanted(who.name, certificates.parse(who.certificate).keys, who.roles) for who in due]
+    wanted = [CertificateWanted(who.name, certificates.parse(who.certificate).keys, who.roles) for who in due]
     issued = authority.issue_many(wanted, now, lifetime_us)
     return [RenewCertificate(c.name, c.der, c.serial, c.not_after_us) for c in issued]
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from sealcast.errors import Misuse
 from sealcast.log import files
 from sealcast.trust.admin.entities import enrolment, private_keys
-from sealcast.trust.certificates.authority import Authority, Wanted
+from sealcast.trust.certificates.authority import Authority, CertificateWanted
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import FIRST_BROKER, FIRST_CENTER, FIRST_DISCOVERY_NODES, Layout, Mark
@@ -49,7 +49,7 @@ def _holders(paths: Layout) -> list[tuple[Identity, Role]]:
 
 
 def _first_changes(authority: Authority, holders: list[tuple[Identity, Role]], now: int) -> list[Change]:
-    wanted = [Wanted(who.name, who.public_keys, frozenset({role})) for who, role in holders]
+    wanted = [CertificateWanted(who.name, who.public_keys, frozenset({role})) for who, role in holders]
     issued = authority.issue_many(wanted, now)
     founding = FoundRealm(authority.realm_id, authority.root.der, tuple(a.der for a in authority.authorities))
     return [founding, *(enrolment(c, role) for c, (_, role) in zip(issued, holders, strict=True))]

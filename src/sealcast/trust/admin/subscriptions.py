@@ -18,7 +18,7 @@ from sealcast.trust.realm.changes import AddSubscription, AttachSubscriber, Chan
 from sealcast.trust.realm.machine import RealmState
 
 #: A subscription as it is asked for: subscriber, filter, and an id or None.
-Wanted = tuple[str, str, str | None]
+SubscriptionWanted = tuple[str, str, str | None]
 
 
 def subscribe(
@@ -29,7 +29,7 @@ def subscribe(
 
 
 def subscribe_many(
-    realm: Handle, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None
+    realm: Handle, topic: str, wanted: Sequence[SubscriptionWanted], *, broker: str | None = None
 ) -> list[Subscription]:
     """(subscriber, filter, id or None) each: all of them, or none. Whoever is new on the topic is at `broker`."""
     now, issuer, made = realm.clock(), realm.issuer(), list[Subscription]()
@@ -91,7 +91,7 @@ def unsubscribe(realm: Handle, *ids: str) -> int:
     return realm.registry.apply_many([RemoveSubscription(id) for id in ids])
 
 
-def _with_ids(state: RealmState, topic: str, wanted: Sequence[Wanted]) -> Iterator[Subscription]:
+def _with_ids(state: RealmState, topic: str, wanted: Sequence[SubscriptionWanted]) -> Iterator[Subscription]:
     """Those without an id get the subscriber's name and the next number that was never given."""
     numbers: dict[str, int] = {}
     taken: Mapping[str, object] = state.subscription_topics

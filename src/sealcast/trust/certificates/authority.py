@@ -57,7 +57,7 @@ _RANDOM_BITS: Final = 8 * (SERIAL_BYTES - 2)
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class CertificateWanted:
     """A certificate to be issued."""
 
     name: str
@@ -111,11 +111,6 @@ class Authority(Unpicklable):
         """The authority that issues now."""
         return self.authorities[-1]
 
-    @property
-    def root_online(self) -> bool:
-        """Whether the root's key is at hand."""
-        return 0 in self._keys
-
     def trust(self) -> Trust:
         """Whom the realm believes: public, and all that is needed to verify."""
         return Trust(self.root.der, [a.der for a in self.authorities], self.realm_id)
@@ -129,9 +124,11 @@ class Authority(Unpicklable):
         lifetime_us: int = LIFETIME_US,
     ) -> Certificate:
         """A certificate for an entity and its three public keys."""
-        return self.issue_many([Wanted(name, keys, frozenset(roles))], at_us, lifetime_us)[0]
+        return self.issue_many([CertificateWanted(name, keys, frozenset(roles))], at_us, lifetime_us)[0]
 
-    def issue_many(self, wanted: Sequence[Wanted], at_us: int, lifetime_us: int = LIFETIME_US) -> list[Certificate]:
+    def issue_many(
+        self, wanted: Sequence[CertificateWanted], at_us: int, lifetime_us: int = LIFETIME_US
+    ) -> list[Certificate]:
         """All of them, or none. None outlives its issuer."""
         issuer, number = self.issuing, profile.generation(self.issuing)
         signer = self._key(number)
@@ -151,7 +148,7 @@ class Authority(Unpicklable):
         drawn = _serials(number, len(wanted))
         return [self._issue(signer, one, serial, at_us, until) for one, serial in zip(wanted, drawn, strict=True)]
 
-    def _issue(self, signer: SigningKey, one: Wanted, serial: int, at_us: int, until_us: int) -> Certificate:
+    def _issue(self, signer: SigningKey, one: CertificateWanted, serial: int, at_us: int, until_us: int) -> Certificate:
         issuer, keys, public = self.issuing, one.keys, VerifyKey(one.keys.identity)
         profile.check_keys(False, keys.verify_key, keys.kem_public)
         extension = profile.encode_extension(one.roles, keys.verify_key, keys.kem_public)

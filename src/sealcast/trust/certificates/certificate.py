@@ -42,7 +42,7 @@ __all__ = [
     "Certificate",
     "CertificateReason",
     "PublicKeys",
-    "Revoked",
+    "RevocationList",
     "Role",
     "Trust",
     "generation",
@@ -55,7 +55,7 @@ __all__ = [
 REMEMBERED: Final = 4096
 
 
-class Revoked(Protocol):
+class RevocationList(Protocol):
     """What `Trust` asks of a list of revoked certificates; `trust.certificates.revocation.RevocationView` is one."""
 
     def is_revoked(self, serial: int) -> bool: ...
@@ -115,7 +115,7 @@ class Trust:
         return _Authority(found, parsed, issuer)
 
     def verify(
-        self, der: bytes, at_us: int, revoked: Revoked, *, role: Role | None = None, name: str | None = None
+        self, der: bytes, at_us: int, revoked: RevocationList, *, role: Role | None = None, name: str | None = None
     ) -> Certificate:
         """What the certificate says, if it counts at that time; CertificateRejected, with a reason for each check.
 
@@ -154,7 +154,7 @@ class Trust:
         self._remembered[parsed.der] = known
         return known
 
-    def verify_authority(self, der: bytes, at_us: int, revoked: Revoked) -> Certificate:
+    def verify_authority(self, der: bytes, at_us: int, revoked: RevocationList) -> Certificate:
         """The same for an authority's own certificate, known before or not: for what authorities sign themselves."""
         authority = next((a for a in self._authorities.values() if a.parsed.der == der), None)
         authority = authority or self._authority(der)
@@ -174,7 +174,7 @@ class Trust:
             raise refused(CertificateReason.SERIAL, f"{found.name!r}: its serial number is not its issuer's to give")
         return issuer
 
-    def _check_chain(self, issuer: _Authority, realm: bytes, at_us: int, revoked: Revoked) -> None:
+    def _check_chain(self, issuer: _Authority, realm: bytes, at_us: int, revoked: RevocationList) -> None:
         for below, authority in enumerate(_upwards(issuer)):
             about = authority.certificate
             # (13) authorities below this one, its holder not counted

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
@@ -20,9 +20,11 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from sealcast.errors import FrameRejected, Misuse, RevocationRejected
-from sealcast.primitives.p256 import SIGNATURE_BYTES, SigningKey, VerifyKey
-from sealcast.trust.certificates.certificate import MAX_CERTIFICATE_BYTES, REALM_BYTES, SERIAL_BYTES, Certificate
-from sealcast.wire import cbor, cose
+from sealcast.primitives.p256 import SigningKey
+from sealcast.trust.certificates import signed
+from sealcast.trust.certificates.certificate import REALM_BYTES, SERIAL_BYTES, Certificate
+from sealcast.trust.certificates.signed import SignedReason, SignedRejected
+from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_TIME_MICROS
 
 DIGEST_BYTES: Final = 32
@@ -32,8 +34,6 @@ MAX_NUMBER: Final = 2**63 - 1
 #: What the first delta follows.
 BEGINNING: Final = bytes(DIGEST_BYTES)
 
-_X5CHAIN: Final = 33
-_ES256: Final = -7
 #: Says what the signature is for: it counts as nothing else.
 _BOUND: Final = b"sealcast/1 revocation list"
 _DELTA, _BASE = 1, 2
@@ -126,8 +126,7 @@ def sign_base(
 
 def signed_by(given: RevocationDelta, signer: Certificate) -> bool:
     """Whether the holder of that certificate signed this list."""
-    message = cose.sig_structure(_protected(given.signer_der), _BOUND, given.payload)
-    return VerifyKey(signer.identity_key).verify(message, given.signature)
+    return signed.signed_by(signer, signed.SignedParts(given.signer_der, given.payload, given.signature), _BOUND)
 
 
 def _sign(
@@ -142,38 +141,21 @@ def _sign(
     payload = cbor.encode(
         {_KIND: kind, _REALM: certificate.realm, _NUMBER: number, _LINK: link, _TIME: at_us, **columns(entries)}
     )
-    protected = _protected(certificate.der)
-    signature = signer.sign(cose.sig_structure(protected, _BOUND, payload))
-    message = [protected, {}, payload, signature]
-    raw = cbor.encode(cbor.Tag(cose.TAG_SIGN1, message))
-    return RevocationDelta(
-        raw, kind == _BASE, certificate.realm, number, link, at_us, dict(entries), certificate.der, payload, signature
-    )
+    return parse(signed.sign(signer, certificate.der, payload, _BOUND))
 
 
 def parse(raw: bytes) -> RevocationDelta:
     """Take a list apart: checks (1) to (3). RevocationRejected when it is not exactly one of ours."""
-    # (1) its shape
+    # (1) its shape, (2) its algorithm, which is not negotiated
     try:
-        message = cbor.decode(raw, max_bytes=MAX_LIST_BYTES, max_depth=4, tags=frozenset({cose.TAG_SIGN1}))
-        parts = message.value if isinstance(message, cbor.Tag) else None
-        if not isinstance(parts, list) or len(parts) != 4 or not all(isinstance(parts[i], bytes) for i in (0, 2, 3)):
-            raise _malformed("it is no signed message")
-        protected, unprotected, payload, signature = parts
-        header = cbor.decode(protected, max_bytes=2 * MAX_CERTIFICATE_BYTES, max_depth=1)
+        certificate, payload, signature = signed.apart(raw, MAX_LIST_BYTES)
         body = cbor.decode(payload, max_bytes=MAX_LIST_BYTES, max_depth=2)
     except FrameRejected as error:
         raise _malformed(error.message) from None
-    if not isinstance(header, dict) or set(header) != {cose.LABEL_ALGORITHM, _X5CHAIN} or unprotected != {}:
-        raise _malformed("its header names the algorithm and the signer's certificate, nothing else")
-    # (2) its algorithm, which is not negotiated
-    if header[cose.LABEL_ALGORITHM] != _ES256:
-        raise refused(RevocationReason.ALGORITHM, "a revocation list is signed with ES256")
-    certificate = header[_X5CHAIN]
-    if not isinstance(certificate, bytes) or len(certificate) > MAX_CERTIFICATE_BYTES:
-        raise _malformed("its signer's certificate does not travel along")
-    if len(signature) != SIGNATURE_BYTES:
-        raise _malformed(f"its signature has {len(signature)} bytes")
+    except SignedRejected as error:
+        if error.reason is SignedReason.ALGORITHM:
+            raise refused(RevocationReason.ALGORITHM, "a revocation list is signed with ES256") from None
+        raise _malformed(error.message) from None
     _check_body(body)
     # (3) its entries
     whole = body[_KIND] == _BASE
@@ -192,10 +174,6 @@ def parse(raw: bytes) -> RevocationDelta:
         payload,
         signature,
     )
-
-
-def parse_many(raws: Iterable[bytes]) -> list[RevocationDelta]:
-    return [parse(raw) for raw in raws]
 
 
 def _check_body(body: Any) -> None:
@@ -238,10 +216,6 @@ def read_columns(body: Mapping[int, Any]) -> dict[int, Revoked]:
         raise refused(RevocationReason.ENTRIES, "an entry has a time out of range")
     known = [_CAUSES_BY_CODE[code] for code in causes]
     return dict(zip((int.from_bytes(one, "big") for one in cut), map(Revoked, known, stamps), strict=True))
-
-
-def _protected(certificate: bytes) -> bytes:
-    return cbor.encode({cose.LABEL_ALGORITHM: _ES256, _X5CHAIN: certificate})
 
 
 def refused(reason: RevocationReason, message: str, hint: str | None = None) -> RevocationRejected:

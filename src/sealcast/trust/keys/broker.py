@@ -6,53 +6,31 @@ it (`PublishTopicKey`), so that it knows the topics it serves, in the epochs it 
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Final
+from typing import Self
 
-from sealcast.errors import CannotOpen, Corrupt, Misuse, NotFound
+from sealcast.errors import CannotOpen, NotFound
 from sealcast.primitives import kdf
-from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
-from sealcast.trust.keys.identity import Identity
+from sealcast.primitives.secrets import KEY_BYTES, Secret
+from sealcast.trust.keys.holder import HolderSecrets
 from sealcast.trust.keys.topic_keys import TOPIC_KEY_INFO, TopicKeys, place
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
-from sealcast.trust.vault import keyfile
-
-KIND: Final = "sealcast broker"
 
 
-class BrokerSecrets(Unpicklable):
-    """What the end-point broker of paper 000 is trusted with. It crosses no process boundary: load it where it is."""
+class BrokerSecrets(HolderSecrets):
+    """What the end-point broker of paper 000 is trusted with."""
 
-    __slots__ = ("_journal", "identity")
+    __slots__ = ()
 
-    def __init__(self, identity: Identity, journal: Secret) -> None:
-        self.identity = identity
-        self._journal = journal
-
-    @property
-    def name(self) -> str:
-        return self.identity.name
+    KIND = "sealcast broker"
+    FIELD = "journal"
+    CALLED = "broker"
+    ELSEWHERE = "run this where the realm was made, or copy the file there for the broker alone"
 
     @classmethod
-    def generate(cls, name: str = FIRST_BROKER) -> BrokerSecrets:
-        return cls(Identity.generate(name), Secret.random())
-
-    @classmethod
-    def load(cls, path: Path) -> BrokerSecrets:
-        missing = NotFound(
-            f"the broker's secrets are not here ({path} does not exist)",
-            hint="run this where the realm was made, or copy the file there for the broker alone",
-        )
-        body = keyfile.read(path, KIND, missing)
-        try:
-            return cls(Identity.from_fields(body, path), Secret(bytes.fromhex(body["journal"])))
-        except (KeyError, ValueError, TypeError, Misuse):
-            raise Corrupt(f"{path} does not hold a broker's secrets", hint="restore it from a copy") from None
-
-    def save(self, path: Path) -> None:
-        keyfile.write(path, KIND, {**self.identity.fields(), "journal": self._journal.reveal().hex()})
+    def generate(cls, name: str = FIRST_BROKER) -> Self:
+        return super().generate(name)
 
     def topic_keys(self, state: RealmState, topic: Topic, epoch: int | None = None) -> TopicKeys:
         """The keys of a topic in an epoch (the current one, unless another is named), if they were handed to it."""
@@ -76,4 +54,4 @@ class BrokerSecrets(Unpicklable):
 
     def journal_key(self, topic_id: bytes) -> Secret:
         """Authenticates a topic's ledger and offset journal: who cannot forge it cannot rewrite what was delivered."""
-        return kdf.derive(self._journal, b"journal", topic_id)
+        return kdf.derive(self._secret, b"journal", topic_id)

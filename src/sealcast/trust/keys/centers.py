@@ -6,52 +6,29 @@ also those of epochs long past. What it decides is for `key_center`; here is wha
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Final
+from typing import Self
 
-from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.errors import Misuse
 from sealcast.primitives import kdf
-from sealcast.primitives.secrets import Secret, Unpicklable
-from sealcast.trust.keys.identity import Identity
+from sealcast.trust.keys.holder import HolderSecrets
 from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.layout import FIRST_CENTER
 from sealcast.trust.realm.topics import Topic
-from sealcast.trust.vault import keyfile
-
-KIND: Final = "sealcast key center"
 
 
-class CenterSecrets(Unpicklable):
+class CenterSecrets(HolderSecrets):
     """What a key center is trusted with: whoever has it can read its topics and let anyone in."""
 
-    __slots__ = ("_master", "identity")
+    __slots__ = ()
 
-    def __init__(self, identity: Identity, master: Secret) -> None:
-        self.identity = identity
-        self._master = master
-
-    @property
-    def name(self) -> str:
-        return self.identity.name
+    KIND = "sealcast key center"
+    FIELD = "master"
+    CALLED = "key center"
+    ELSEWHERE = "run this where the realm was made, or ask the center over its topic"
 
     @classmethod
-    def generate(cls, name: str = FIRST_CENTER) -> CenterSecrets:
-        return cls(Identity.generate(name), Secret.random())
-
-    @classmethod
-    def load(cls, path: Path) -> CenterSecrets:
-        missing = NotFound(
-            f"the key center's secrets are not here ({path} does not exist)",
-            hint="run this where the realm was made, or ask the center over its topic",
-        )
-        body = keyfile.read(path, KIND, missing)
-        try:
-            return cls(Identity.from_fields(body, path), Secret(bytes.fromhex(body["master"])))
-        except (KeyError, ValueError, TypeError, Misuse):
-            raise Corrupt(f"{path} does not hold a key center's secrets", hint="restore it from a copy") from None
-
-    def save(self, path: Path) -> None:
-        keyfile.write(path, KIND, {**self.identity.fields(), "master": self._master.reveal().hex()})
+    def generate(cls, name: str = FIRST_CENTER) -> Self:
+        return super().generate(name)
 
     def topic_keys(self, topic: Topic, epoch: int | None = None) -> TopicKeys:
         """The keys of one of its topics in an epoch (the current one, unless another is named)."""
@@ -63,6 +40,6 @@ class CenterSecrets(Unpicklable):
                 f"the key of topic {topic.name!r} in epoch {epoch} was another center's: "
                 f"{self.name!r} manages the topic since epoch {topic.center_since}"
             )
-        key = kdf.derive(self._master, b"topic key", topic.id, epoch.to_bytes(8, "big"))
-        content = kdf.derive(self._master, b"content key", topic.id, epoch.to_bytes(8, "big"))
+        key = kdf.derive(self._secret, b"topic key", topic.id, epoch.to_bytes(8, "big"))
+        content = kdf.derive(self._secret, b"content key", topic.id, epoch.to_bytes(8, "big"))
         return TopicKeys(topic.id, epoch, key, content)

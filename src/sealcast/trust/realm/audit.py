@@ -57,7 +57,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class RightHeld:
     """A right of an entity on a topic."""
 
     entity: str
@@ -84,7 +84,7 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
+class KeyHeld:
     """A pair key that was sealed to an entity: of one topic, in one epoch, which ended with the next."""
 
     entity: str
@@ -115,7 +115,7 @@ class Subscribed:
 
 
 @dataclass(frozen=True, slots=True)
-class Revoked:
+class EndedEntity:
     """An entity that was ended."""
 
     entity: str
@@ -126,10 +126,10 @@ class Revoked:
 class History:
     """Everything that was and is, in the order in which it began."""
 
-    rights: list[Held] = field(default_factory=list)
-    keys: list[Key] = field(default_factory=list)
+    rights: list[RightHeld] = field(default_factory=list)
+    keys: list[KeyHeld] = field(default_factory=list)
     subscriptions: list[Subscribed] = field(default_factory=list)
-    revoked: list[Revoked] = field(default_factory=list)
+    revoked: list[EndedEntity] = field(default_factory=list)
     #: Of every change: its time. Version n is at place n - 1.
     times: list[int] = field(default_factory=list)
 
@@ -161,8 +161,8 @@ class _Historian:
         self._names: list[str] = []
         self._topics: list[str] = []
         self._done = History()
-        self._rights: dict[tuple[str, str, Right], Held] = {}
-        self._keys: dict[tuple[str, str], Key] = {}
+        self._rights: dict[tuple[str, str, Right], RightHeld] = {}
+        self._keys: dict[tuple[str, str], KeyHeld] = {}
         self._subscriptions: dict[str, Subscribed] = {}
 
     def take(self, version: int, at_us: int, change: Change) -> None:
@@ -183,11 +183,11 @@ class _Historian:
             case RevokeEntity():
                 self._settle(((topic, change.name) for topic in self._topics), now)
                 if self._wanted(change.name):
-                    self._done.revoked.append(Revoked(change.name, now))
+                    self._done.revoked.append(EndedEntity(change.name, now))
             case RotateTopic():
                 self._end_keys(change.topic, now)
             case PublishPairKey() if self._wanted(change.entity, change.topic):
-                self._keys[change.topic, change.entity] = Key(change.entity, change.topic, change.epoch, now)
+                self._keys[change.topic, change.entity] = KeyHeld(change.entity, change.topic, change.epoch, now)
             case AddSubscription() if self._wanted(change.subscriber, change.topic):
                 tokens = () if change.credential is None else (TokenHeld(Span(now), change.credential),)
                 made = Subscribed(change.id, change.subscriber, change.topic, change.filter, Span(now), tokens)
@@ -229,7 +229,7 @@ class _Historian:
                     self._done.rights.append(ended)
                     del self._rights[topic, name, right]
                 if term is not None:
-                    self._rights[topic, name, right] = Held(name, topic, right, Span(now), term, why)
+                    self._rights[topic, name, right] = RightHeld(name, topic, right, Span(now), term, why)
 
     def _terms(self, topic: str, name: str) -> Terms:
         who = self._fold.entity(name)

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar, Final, get_args, get_type_hints
 
 from sealcast.errors import Corrupt, Misuse, ParameterRejected, SchemaRejected
 from sealcast.model import protection as protections
@@ -333,32 +333,7 @@ Change = (
     | AnnounceLayerKey
 )
 
-_KINDS: Final[Mapping[str, type[Change]]] = {
-    str(c.kind): c
-    for c in (
-        FoundRealm,
-        AddAuthority,
-        EnrolEntity,
-        RenewCertificate,
-        RevokeCertificates,
-        RevokeEntity,
-        CreateTopic,
-        RotateTopic,
-        PublishTopicKey,
-        PublishPairKey,
-        Grant,
-        Revoke,
-        AddSubscription,
-        RenewSubscription,
-        RemoveSubscription,
-        AttachSubscriber,
-        SettleSubscriber,
-        PlaceNode,
-        RemoveNode,
-        PlaceSubscriber,
-        AnnounceLayerKey,
-    )
-}
+_KINDS: Final[Mapping[str, type[Change]]] = {str(change.kind): change for change in get_args(Change)}
 
 
 # --- as JSON ------------------------------------------------------------------------------------------
@@ -373,9 +348,7 @@ def from_json(kind: str, body: Mapping[str, Any]) -> Change:
     """The change that was stored, or Corrupt: nothing but `to_json` ever wrote one."""
     try:
         cls = _KINDS[kind]
-        decoders = _DECODERS.get(kind)
-        if decoders is None:
-            return cls(**body)
+        decoders = _DECODERS[kind]
         if "layering" in body:  # as releases before 0.2 stored it: one decision in two fields
             body = {k: v for k, v in body.items() if k != "layering"} | {
                 "protection": {"name": body["protection"], **(body["layering"] or {})}
@@ -405,48 +378,28 @@ def _plain(value: object) -> object:
             return value
 
 
-def _rights(body: list[str]) -> tuple[Right, ...]:
-    return tuple(Right(r) for r in body)
-
-
-def _roles(body: list[str]) -> tuple[Role, ...]:
-    return tuple(Role(r) for r in body)
-
-
-def _many(body: list[str]) -> tuple[bytes, ...]:
-    return tuple(map(bytes.fromhex, body))
-
-
 def _credential(body: dict[str, Any] | None) -> Credential | None:
     if body is None:
         return None
     return Credential(**body | {"token": bytes.fromhex(body["token"]), "center": bytes.fromhex(body["center"])})
 
 
+#: How a field of a type that JSON does not have is read back.
+_READ: Final[Mapping[Any, Callable[[Any], Any]]] = {
+    bytes: bytes.fromhex,
+    tuple[bytes, ...]: lambda body: tuple(map(bytes.fromhex, body)),
+    tuple[Right, ...]: lambda body: tuple(map(Right, body)),
+    tuple[Role, ...]: lambda body: tuple(map(Role, body)),
+    tuple[str, ...]: tuple,
+    tuple[int, ...]: tuple,
+    Access: Access,
+    Schema: Schema.from_json,
+    KeyParameters: KeyParameters.parse,
+    Protection: protections.from_json,
+    Credential: _credential,
+    Credential | None: _credential,
+}
 _DECODERS: Final[Mapping[str, Mapping[str, Callable[[Any], Any]]]] = {
-    "found-realm": {"id": bytes.fromhex, "root": bytes.fromhex, "authorities": _many},
-    "add-authority": {"certificate": bytes.fromhex},
-    "enrol-entity": {
-        "verify_key": bytes.fromhex,
-        "kem_public": bytes.fromhex,
-        "roles": _roles,
-        "certificate": bytes.fromhex,
-    },
-    "renew-certificate": {"certificate": bytes.fromhex},
-    "revoke-certificates": {"delta": bytes.fromhex},
-    "create-topic": {
-        "id": bytes.fromhex,
-        "schema": Schema.from_json,
-        "access": Access,
-        "parameters": KeyParameters.parse,
-        "protection": protections.from_json,
-    },
-    "publish-topic-key": {"sealed": bytes.fromhex},
-    "publish-pair-key": {"sealed": bytes.fromhex},
-    "grant": {"rights": _rights},
-    "revoke": {"rights": _rights},
-    "add-subscription": {"credential": _credential},
-    "renew-subscription": {"ids": tuple, "credential": _credential},
-    "settle-subscriber": {"overlaps": tuple},
-    "announce-layer-key": {"announcement": bytes.fromhex},
+    kind: {name: _READ[hint] for name, hint in get_type_hints(change).items() if hint in _READ}
+    for kind, change in _KINDS.items()
 }

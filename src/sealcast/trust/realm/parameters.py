@@ -107,10 +107,6 @@ class KeyParameters:
             )
 
     @property
-    def key_bytes(self) -> int:
-        return self.key_bits // 8
-
-    @property
     def max_skew_us(self) -> int:
         return self.max_skew_s * 1_000_000
 

@@ -133,16 +133,6 @@ class Template:
 
     # --- order --------------------------------------------------------------------------------------
 
-    def covers(self, other: Template, schema: Schema | None = None) -> bool:
-        """Whether everything that `other` admits is admitted here. Sound: a True is certain.
-
-        Without a schema, equal values in two spellings (1 and 1.0) are not known to be equal.
-        """
-        if not _glob_covers(self.topics, other.topics):
-            return False
-        theirs = {tag.name: tag for tag in other.tags}
-        return all(tag.name in theirs and _tag_covers(tag, theirs[tag.name], schema) for tag in self.tags)
-
     def meet(self, other: Template, schema: Schema) -> Template | None:
         """The template for what both are for, of topics that are this one's; None when no event is."""
         found = {tag.name: tag for tag in self.tags}
@@ -228,11 +218,6 @@ def _glob_matches(glob: str, name: str) -> bool:
     return True
 
 
-def _glob_covers(glob: str, other: str) -> bool:
-    """A star of `other` stands for anything, so only a star can take it: it is matched as a character of its own."""
-    return _glob_matches(glob, other.replace(ANY, "\0"))
-
-
 # --- tags ---------------------------------------------------------------------------------------------
 
 
@@ -251,10 +236,10 @@ def _fitted(tags: tuple[Tag, ...], schema: Schema) -> Condition:
     return fit(_tree(tags), schema)
 
 
-def _tag_covers(tag: Tag, other: Tag, schema: Schema | None) -> bool:
+def _tag_covers(tag: Tag, other: Tag, schema: Schema) -> bool:
     if tag.value is None or tag.value == other.value:
         return True
-    if other.value is None or schema is None:
+    if other.value is None:
         return False
     mine, theirs = _fitted((tag,), schema), _fitted((other,), schema)
     return mine == theirs

@@ -7,7 +7,6 @@ from typing import Final
 
 from alembic import command
 from alembic.config import Config
-from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
 STEPS: Final = Path(__file__).parent / "migrations"
@@ -16,11 +15,6 @@ STEPS: Final = Path(__file__).parent / "migrations"
 def upgrade(connection: Connection, to: str = "head") -> None:
     """All steps that are missing. The caller commits, so that all of them are made or none is."""
     command.upgrade(_config(connection), to)
-
-
-def revisions() -> list[str]:
-    """Every revision that there is a step to, oldest first."""
-    return [step.revision for step in ScriptDirectory.from_config(_config(None)).walk_revisions()][::-1]
 
 
 def _config(connection: Connection | None) -> Config:

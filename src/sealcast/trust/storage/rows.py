@@ -22,7 +22,7 @@ _BETWEEN: Final = (
 )
 
 
-class Change(NamedTuple):
+class ChangeRow(NamedTuple):
     """A row of `changes`."""
 
     version: int
@@ -50,15 +50,15 @@ class Rows:
         """The version of the last change, 0 if there is none."""
         return int(self._connection.execute(_NEWEST).scalar_one())
 
-    def between(self, known: int, last: int) -> Sequence[Change]:
+    def between(self, known: int, last: int) -> Sequence[ChangeRow]:
         """Changes after version `known` up to `last`, in order; no more than AT_ONCE of them."""
         # SQLAlchemy's rows are tuples with these names.
-        return cast(Sequence[Change], self._connection.execute(_BETWEEN, {"known": known, "last": last}).all())
+        return cast(Sequence[ChangeRow], self._connection.execute(_BETWEEN, {"known": known, "last": last}).all())
 
     def add(self, rows: Sequence[tuple[int, int, str, str, bytes]]) -> None:
         if rows:
             self._connection.execute(
-                schema.changes.insert(), [dict(zip(Change._fields, row, strict=True)) for row in rows]
+                schema.changes.insert(), [dict(zip(ChangeRow._fields, row, strict=True)) for row in rows]
             )
 
     def owner(self) -> Owner | None:

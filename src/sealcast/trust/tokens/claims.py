@@ -19,9 +19,7 @@ private use (RFC 8392, section 9.1). Here nothing is verified, and no key is nee
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, Final
@@ -30,7 +28,7 @@ from sealcast.errors import FilterRejected, FrameRejected, Misuse, TokenRejected
 from sealcast.model.names import NAME
 from sealcast.primitives.p256 import SIGNATURE_BYTES, Hash
 from sealcast.primitives.sign import PUBLIC_BYTES
-from sealcast.trust.certificates.certificate import REALM_BYTES, SERIAL_BYTES, Certificate
+from sealcast.trust.certificates.certificate import REALM_BYTES, SERIAL_BYTES
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.templates import Template
 from sealcast.trust.tokens.reasons import TokenReason, refused
@@ -104,40 +102,6 @@ class Claims:
     expires: int
     issued: int
     id: bytes
-
-    @classmethod
-    def of(
-        cls,
-        center: Certificate,
-        subject: Certificate,
-        topic: bytes,
-        *,
-        template: Template,
-        rights: Iterable[Right],
-        epoch: int,
-        not_before_us: int,
-        expires_us: int,
-        issued_us: int,
-        id: bytes | None = None,
-    ) -> Claims:
-        """Of two certificates and a grant. A token has whole seconds: it is never valid longer than was granted."""
-        return cls(
-            center.name,
-            center.fingerprint,
-            subject.name,
-            subject.fingerprint,
-            subject.serial,
-            subject.verify_key,
-            center.realm,
-            topic,
-            template,
-            frozenset(rights),
-            epoch,
-            -(-not_before_us // MICROS),
-            expires_us // MICROS,
-            issued_us // MICROS,
-            os.urandom(ID_BYTES) if id is None else id,
-        )
 
     @property
     def not_before_us(self) -> int:

@@ -48,15 +48,21 @@ def _gate(known: _Known) -> TokenGate:
 
 def gate(founding: FoundRealm | None, centers: Iterable[Entity], revoked: RevocationView) -> TokenGate:
     """Takes tokens of these key centers: signed under their certificates, or under those before that still count."""
-    known = tuple(der for center in centers for der in (*center.former, center.certificate))
-    return _gate(_Known(founding, known, revoked.digest, revoked))
+    return _gate(_Known(founding, _certificates(centers), revoked.digest, revoked))
 
 
 def gate_of(state: RealmState, tokens: VerifiedTokens | None = None) -> TokenGate:
     """The gate of all key centers of a realm, as of this state; `tokens` outlives it where given."""
-    centers = [e for e in state.entities.values() if Role.KEY_CENTER in e.roles]
-    known = tuple(der for center in centers for der in (*center.former, center.certificate))
-    return TokenGate(trust_of(state.founding), known, state.revoked, tokens)
+    return TokenGate(trust_of(state.founding), center_certificates(state), state.revoked, tokens)
+
+
+def center_certificates(state: RealmState) -> tuple[bytes, ...]:
+    """The certificates of all key centers that a realm ever had, also those that were renewed since."""
+    return _certificates(e for e in state.entities.values() if Role.KEY_CENTER in e.roles)
+
+
+def _certificates(centers: Iterable[Entity]) -> tuple[bytes, ...]:
+    return tuple(der for center in centers for der in (*center.former, center.certificate))
 
 
 def credential(data: bytes, token: Token) -> Credential:

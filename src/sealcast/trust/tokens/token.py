@@ -19,17 +19,18 @@ the revocation number stays the same.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from sealcast.errors import CertificateRejected, FilterRejected, TokenRejected
-from sealcast.model.schema import Schema
 from sealcast.primitives.p256 import Hash, SigningKey, VerifyKey
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates.certificate import Certificate, CertificateReason, Role, Trust
+from sealcast.trust.certificates.revocation import RevocationView
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.parameters import KeyParameters
+from sealcast.trust.realm.topics import Topic
 from sealcast.trust.tokens.claims import (
     CONTEXT,
     Claims,
@@ -46,8 +47,6 @@ from sealcast.wire import cose
 
 __all__ = [
     "Claims",
-    "Presented",
-    "SecureTopic",
     "Token",
     "TokenGate",
     "TokenReason",
@@ -56,41 +55,6 @@ __all__ = [
     "mint",
     "parse",
 ]
-
-
-class SecureTopic(Protocol):
-    """What the gate asks of a topic; `trust.realm.topics.Topic` is one."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def id(self) -> bytes: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def schema(self) -> Schema: ...
-    @property
-    def center(self) -> str: ...
-    @property
-    def parameters(self) -> KeyParameters: ...
-    def epoch_admissible(self, epoch: int, log_time_us: int) -> bool: ...
-
-
-class Revocations(certificates.Revoked, Protocol):
-    """What the gate asks of the list of revoked certificates; `trust.certificates.revocation.RevocationView` is one."""
-
-    @property
-    def number(self) -> int: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Presented:
-    """A token as it came: when, and with the key (and name) of whoever signed what it came with."""
-
-    token: bytes
-    at_us: int
-    holder_key: bytes
-    holder: str | None = None
 
 
 def mint(signer: SigningKey, claims: Claims, hash: Hash | str) -> bytes:
@@ -117,7 +81,7 @@ class TokenGate:
     __slots__ = ("_centers", "_found", "_number", "_revoked", "_tokens", "_trust")
 
     def __init__(
-        self, trust: Trust, centers: Iterable[bytes], revoked: Revocations, tokens: VerifiedTokens | None = None
+        self, trust: Trust, centers: Iterable[bytes], revoked: RevocationView, tokens: VerifiedTokens | None = None
     ) -> None:
         """`centers` are the certificates of the realm's key centers; `tokens` outlives the gate where one is given."""
         self._trust = trust
@@ -134,7 +98,7 @@ class TokenGate:
     def verify(
         self,
         data: bytes,
-        topic: SecureTopic,
+        topic: Topic,
         at_us: int,
         need: Right,
         holder_key: bytes,
@@ -183,18 +147,6 @@ class TokenGate:
         self._check_signature(token, self._center(token.claims, at_us))
         _check_time(token.claims, parameters, at_us)
         return token
-
-    def verify_many(
-        self, presented: Sequence[Presented], topic: SecureTopic, need: Right
-    ) -> list[Token | TokenRejected]:
-        """`verify` for a batch, in its order, refusals in their places: one signature verified a distinct token."""
-        return [self._one(shown, topic, need) for shown in presented]
-
-    def _one(self, shown: Presented, topic: SecureTopic, need: Right) -> Token | TokenRejected:
-        try:
-            return self.verify(shown.token, topic, shown.at_us, need, shown.holder_key, holder=shown.holder)
-        except TokenRejected as error:
-            return error
 
     # --- the checks, in their order -----------------------------------------------------------------
 
@@ -295,7 +247,7 @@ _CENTER_REASONS: Final = {
 }
 
 
-def _check_topic(token: Token, topic: SecureTopic) -> None:
+def _check_topic(token: Token, topic: Topic) -> None:
     # (12) this topic
     if token.claims.topic != topic.id:
         raise refused(
@@ -324,7 +276,7 @@ def _check_time(claims: Claims, parameters: KeyParameters, at_us: int) -> None:
         raise refused(TokenReason.LIFETIME, f"it is valid for {life} s, {parameters.token_lifetime_s} s are allowed")
 
 
-def _check_template(claims: Claims, topic: SecureTopic) -> None:
+def _check_template(claims: Claims, topic: Topic) -> None:
     # (26) a topic of its template
     if not claims.template.admits_topic(topic.name):
         raise refused(
@@ -343,7 +295,7 @@ def _check_template(claims: Claims, topic: SecureTopic) -> None:
         ) from None
 
 
-def _check_epoch(claims: Claims, topic: SecureTopic, at_us: int) -> None:
+def _check_epoch(claims: Claims, topic: Topic, at_us: int) -> None:
     # (32), (33) the epoch that is, or for its grace the one that was
     if claims.epoch > topic.epoch:
         raise refused(

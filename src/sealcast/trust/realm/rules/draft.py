@@ -23,7 +23,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class Table(Generic[K, V]):
+class DraftTable(Generic[K, V]):
     """A dictionary shared with a state until it is first written to."""
 
     __slots__ = ("_own", "read")
@@ -60,17 +60,17 @@ class TopicTables:
 
     def __init__(self, base: TopicState) -> None:
         self.topic = base.topic
-        self.terms = Table(base.terms)
-        self.slots = Table(base.slots)
-        self.subscriptions = Table(base.subscriptions)
-        self.credentials = Table(base.credentials)
-        self.topic_keys = Table(base.topic_keys)
-        self.pair_keys = Table(base.pair_keys)
-        self.stays = Table(base.stays)
-        self.nodes = Table(base.nodes)
-        self.places = Table(base.places)
+        self.terms = DraftTable(base.terms)
+        self.slots = DraftTable(base.slots)
+        self.subscriptions = DraftTable(base.subscriptions)
+        self.credentials = DraftTable(base.credentials)
+        self.topic_keys = DraftTable(base.topic_keys)
+        self.pair_keys = DraftTable(base.pair_keys)
+        self.stays = DraftTable(base.stays)
+        self.nodes = DraftTable(base.nodes)
+        self.places = DraftTable(base.places)
         self.moves = base.moves
-        self.layer_keys = Table(base.layer_keys)
+        self.layer_keys = DraftTable(base.layer_keys)
 
     def terms_of(self, who: Entity) -> Terms:
         return terms_in(self.terms.read, self.topic, who.name, who.member)
@@ -102,14 +102,14 @@ class Draft:
 
     def __init__(self, state: RealmState = EMPTY) -> None:
         self.version = state.version
-        self.entities = Table(state.entities)
-        self.topics = Table(state.topics)
-        self.owners = Table(state.subscription_topics)
+        self.entities = DraftTable(state.entities)
+        self.topics = DraftTable(state.topics)
+        self.owners = DraftTable(state.subscription_topics)
         self.founding = state.founding
         #: The newest revocation list, its entries apart; and the one before, for whoever verifies the newest.
         self.last_list = self.list_before = state.revoked
-        self.entries = Table(state.revoked.entries)
-        self.lists = Table(state.revocation_lists)
+        self.entries = DraftTable(state.revoked.entries)
+        self.lists = DraftTable(state.revocation_lists)
         #: Topics written to since the last `state()`.
         self.open: dict[str, TopicTables] = {}
 

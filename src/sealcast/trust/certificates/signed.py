@@ -1,4 +1,4 @@
-"""What an entity says, signed with its identity key: one form for envelopes and advertisements.
+"""What somebody says, signed with its identity key: one form for envelopes, advertisements and revocation lists.
 
     18([protected {1: -7, 33: certificate}, {}, payload, signature])          COSE_Sign1 (RFC 9052), ES256
 
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from sealcast.errors import CertificateRejected, FrameRejected, ReasonedRejection
 from sealcast.primitives.p256 import SIGNATURE_BYTES, SigningKey, VerifyKey
@@ -41,6 +41,14 @@ class SignedRejected(ReasonedRejection[SignedReason]):
     code = "signed"
 
 
+class SignedParts(NamedTuple):
+    """Something signed, taken apart: the certificate that it names, what it says, and the signature."""
+
+    certificate: bytes
+    payload: bytes
+    signature: bytes
+
+
 @dataclass(frozen=True, slots=True)
 class Proven:
     """A payload and who signed it."""
@@ -58,29 +66,26 @@ def sign(signer: SigningKey, certificate: bytes, payload: bytes, bound: bytes) -
 
 def verify(data: bytes, bound: bytes, trusted: Callable[[bytes, int], Certificate], at_us: int) -> Proven:
     """The payload, if the certificate is to be trusted at `at_us` and its key made the signature."""
-    certificate, protected, payload, signature = _apart(data)
+    parts = apart(data)
     try:
-        who = trusted(certificate, at_us)
+        who = trusted(parts.certificate, at_us)
     except CertificateRejected as error:
         raise SignedRejected(SignedReason.CERTIFICATE, f"the signer's certificate: {error.message}") from error
-    if not VerifyKey(who.identity_key).verify(sig_structure(protected, bound, payload), signature):
+    if not signed_by(who, parts, bound):
         raise SignedRejected(SignedReason.SIGNATURE, f"this was not signed by {who.name!r} for this purpose")
-    return Proven(who, payload)
+    return Proven(who, parts.payload)
 
 
-def certificate_in(data: bytes) -> bytes:
-    """The certificate that something signed names; nothing is verified."""
-    return _apart(data)[0]
+def signed_by(who: Certificate, parts: SignedParts, bound: bytes) -> bool:
+    """Whether the holder of that certificate signed this, for this purpose."""
+    message = sig_structure(_protected(parts.certificate), bound, parts.payload)
+    return VerifyKey(who.identity_key).verify(message, parts.signature)
 
 
-def payload_in(data: bytes) -> bytes:
-    """The payload of something that was verified before."""
-    return _apart(data)[2]
-
-
-def _apart(data: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+def apart(data: bytes, max_bytes: int = MAX_SIGNED_BYTES) -> SignedParts:
+    """Something signed, taken apart; nothing is verified."""
     try:
-        message = cbor.decode(data, max_bytes=MAX_SIGNED_BYTES, max_depth=3, max_items=16, tags=frozenset({TAG_SIGN1}))
+        message = cbor.decode(data, max_bytes=max_bytes, max_depth=3, max_items=16, tags=frozenset({TAG_SIGN1}))
         parts = message.value if isinstance(message, cbor.Tag) else None
         if not isinstance(parts, list) or len(parts) != 4 or parts[1] != {}:
             raise cbor.refused("a signed message is an array of four, and nothing in it is unprotected")
@@ -99,7 +104,7 @@ def _apart(data: bytes) -> tuple[bytes, bytes, bytes, bytes]:
         raise SignedRejected(SignedReason.FORM, f"a certificate has 1 to {MAX_CERTIFICATE_BYTES} bytes")
     if len(signature) != SIGNATURE_BYTES:
         raise SignedRejected(SignedReason.SIGNATURE, f"an ES256 signature has {SIGNATURE_BYTES} bytes")
-    return certificate, protected, payload, signature
+    return SignedParts(certificate, payload, signature)
 
 
 def _protected(certificate: bytes) -> bytes:
