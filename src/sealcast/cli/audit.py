@@ -105,14 +105,10 @@ def _point(found: History, text: str, option: str) -> tuple[int, int]:
 
 
 def _row(held: Held) -> tuple[object, ...]:
-    until = held.until_us
     template = "" if held.term.template == "*" else f", for {held.term.template}"
+    shown = _right(held)
     return (
-        held.entity,
-        held.topic,
-        str(held.right),
-        moment(held.from_us),
-        "" if until is None else moment(until),
+        *(shown[name] or "" for name in ("entity", "topic", "right", "from", "until")),
         f"{held.why}{template} (version {held.span.since.version}, {held.span.since.what})",
         _end(held),
     )

@@ -12,7 +12,6 @@ from sealcast.cli import talk, times
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
-    from sealcast.trust.certificates.authority import Authority
     from sealcast.trust.certificates.certificate import Certificate
     from sealcast.trust.deployment import Realm
     from sealcast.trust.realm.state import RealmState
@@ -29,8 +28,8 @@ def show(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
     """
     here = talk.open_realm(realm)
     state = here.state()
-    trust, now = here.trust(state), here.clock()
-    chain = [_describe(each, here, state, now) for each in (trust.root, *trust.intermediates)]
+    trust = here.trust(state)
+    chain = [_describe(here, each) for each in (trust.root, *trust.intermediates)]
     lists = {
         "number": state.revoked.number,
         "revoked": len(state.revoked.entries),
@@ -60,10 +59,8 @@ def succeed(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> No
     """
     here = talk.open_realm(realm)
     made = here.succeed_authority()
-    if json:
-        talk.emit(_describe(made, here, here.state(), here.clock()))
-        return
-    talk.say(f"{made.name!r} issues from now on, until {times.moment(made.not_after_us)}")
+    said = f"{made.name!r} issues from now on, until {times.moment(made.not_after_us)}"
+    talk.answer(json, _describe(here, made), said)
 
 
 @app.command(epilog="Example: sealcast authority replace")
@@ -77,25 +74,23 @@ def replace(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> No
     here = talk.open_realm(realm)
     done = here.replace_authority()
     gone = [each.name for each in done.revoked]
-    if json:
-        made = _describe(done.made, here, here.state(), here.clock())
-        talk.emit({"made": made, "revoked": gone, "renewed": done.certificates, "version": done.version})
-        return
-    talk.say(f"{done.made.name!r} issues from now on; revoked: {', '.join(gone)}; renewed: {done.certificates}")
+    made = {"made": _describe(here, done.made), "revoked": gone}
+    talk.answer(
+        json,
+        {**made, "renewed": done.certificates, "version": done.version},
+        f"{done.made.name!r} issues from now on; revoked: {', '.join(gone)}; renewed: {done.certificates}",
+    )
 
 
 @app.command(epilog="Example: sealcast authority crl --pem --out market.crl")
 def crl(
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to write it [default: stdout].")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write it [default: stdout].")] = None,
     number: Annotated[
         int | None,
         typer.Option("--authority", metavar="N", min=0, help="Whose list; 0 is the root's [default: the newest's]."),
     ] = None,
     since: Annotated[
-        int | None,
-        typer.Option("--since", metavar="N", min=0, help="Only what was revoked after list N: a delta CRL."),
+        int | None, typer.Option(metavar="N", min=0, help="Only what was revoked after list N: a delta CRL.")
     ] = None,
     pem: Annotated[bool, typer.Option("--pem", help="As text (PEM) instead of bytes (DER).")] = False,
     realm: talk.RealmOption = None,
@@ -112,7 +107,8 @@ def crl(
     if json and out is None:
         raise Misuse("--json says what was written: name a file for the list", hint="add --out FILE")
     here = talk.open_realm(realm)
-    authority = _up_to_date(here)
+    authority = here.authority()
+    authority.lists.update(here.state())
     if number is not None and number > len(authority.authorities):
         raise Misuse(
             f"there is no authority {number}", hint=f"there are {len(authority.authorities)}: sealcast authority show"
@@ -124,11 +120,9 @@ def crl(
         return
     files.replace_file(out.absolute(), data)
     listed, base, entries = x509_lists.crl_serials(der)
-    if json:
-        talk.emit({"file": str(out), "number": listed, "base": base, "entries": len(entries), "bytes": len(data)})
-        return
+    document = {"file": str(out), "number": listed, "base": base, "entries": len(entries), "bytes": len(data)}
     kind = f"list {listed}" if base is None else f"what list {listed} adds to list {base}"
-    talk.say(f"{kind}, {len(entries)} revoked, in {out}")
+    talk.answer(json, document, f"{kind}, {len(entries)} revoked, in {out}")
 
 
 def _print(data: bytes, text: bool) -> None:
@@ -141,24 +135,17 @@ def _print(data: bytes, text: bool) -> None:
         sys.stdout.buffer.flush()
 
 
-def _up_to_date(here: Realm) -> Authority:
-    """The authority, knowing what the registry says is revoked."""
-    authority = here.authority()
-    authority.lists.update(here.state())
-    return authority
-
-
-def _describe(one: Certificate, here: Realm, state: RealmState, now: int) -> dict[str, object]:
+def _describe(here: Realm, one: Certificate) -> dict[str, object]:
     from sealcast.trust.certificates import certificate as certificates
     from sealcast.trust.certificates.authority_files import key_path
 
-    number = certificates.generation(one)
+    number, state = certificates.generation(one), here.state()
     authorities = [each.serial for each in here.trust(state).intermediates]
     serials = [*authorities, *(s for who in state.entities.values() for s in who.serials)]
     return {
         "name": one.name,
         "number": number,
-        "standing": _standing(one, state, now),
+        "standing": _standing(one, state, here.clock()),
         "from": times.moment(one.not_before_us),
         "until": times.moment(one.not_after_us),
         "issued": sum(certificates.issued_by(s) == number for s in serials),

@@ -24,7 +24,7 @@ def compromise(
         typer.Option(metavar="NAME", help="Of a key center: the one that takes its topics [default: any other]."),
     ] = None,
     others: Annotated[
-        int, typer.Option("--others", metavar="N", min=0, help="How many others try what they can, before and after.")
+        int, typer.Option(metavar="N", min=0, help="How many others try what they can, before and after.")
     ] = 20,
     master: Annotated[
         str, typer.Option(metavar="MASTER", help="Where Spark runs, if there is much to seal again.")
@@ -102,20 +102,20 @@ def _say(report: Report) -> None:
     else:
         talk.say(
             f"{report.entity!r} is revoked by list {done.list}, at version {done.version}; "
-            f"{_counted(len(plan.subscriptions), 'subscription')} ended"
+            f"{talk.counted(len(plan.subscriptions), 'subscription')} ended"
         )
     for each in plan.topics:
         moved = f", managed by {each.center!r} now" if each.center else ""
         talk.say(f"topic {each.topic!r} is in epoch {each.epoch + 1} ({each.why}){moved}")
     if plan.topics:
         talk.say(
-            f"{_counted(done.pair_keys, 'new pair key')}, {_counted(done.tokens, 'new token')} "
+            f"{talk.counted(done.pair_keys, 'new pair key')}, {talk.counted(done.tokens, 'new token')} "
             "for those who may still use them"
         )
     for again in report.resealed:
         kept = f"; {again.kept} stay as they are, their frames are no longer kept" if again.kept else ""
         talk.say(
-            f"topic {again.topic!r}: {_counted(again.pieces, 'piece')} sealed again, for {again.deliveries} "
+            f"topic {again.topic!r}: {talk.counted(again.pieces, 'piece')} sealed again, for {again.deliveries} "
             f"deliver{'ies' if again.deliveries != 1 else 'y'}, and {again.removed} removed{kept}"
         )
     for topic, subscriber, broker in report.moved:
@@ -126,7 +126,3 @@ def _say(report: Report) -> None:
         talk.warn(f"the keys of {report.entity!r} are not on this machine: nobody tried them")
     columns = ["entity", "topic", "opened before", "opened after", "publishes before", "publishes after"]
     talk.table(columns, list(rows(report.before, report.after)), "nobody has anything to try")
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"

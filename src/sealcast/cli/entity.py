@@ -47,20 +47,14 @@ def enrol(
     else:
         raise typer.BadParameter("who runs the realm is enrolled one at a time, and the authority is made with it")
     state = here.state()
-    if json:
-        talk.emit({"entities": [_describe(state, e) | {"keys": str(path(e.name))} for e in made]})
-        return
-    for entity in made:
-        talk.say(f"{role} {entity.name!r} enrolled, its keys in {path(entity.name)}")
+    document = {"entities": [_describe(state, e) | {"keys": str(path(e.name))} for e in made]}
+    talk.answer(json, document, *(f"{role} {e.name!r} enrolled, its keys in {path(e.name)}" for e in made))
 
 
 @app.command("list", epilog="Example: sealcast entity list")
 def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
     """List everyone who was ever enrolled."""
     state = talk.open_realm(realm).state()
-    if json:
-        talk.emit({"entities": [_describe(state, e) for e in state.entities.values()]})
-        return
     rows = [
         (
             e.name,
@@ -72,11 +66,9 @@ def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None
         )
         for e in state.entities.values()
     ]
-    talk.table(
-        ["entity", "standing", "roles", "certified until", "subscribed topics", "verify key"],
-        rows,
-        "nobody yet: sealcast entity enrol NAME",
-    )
+    document = {"entities": [_describe(state, e) for e in state.entities.values()]}
+    columns = ["entity", "standing", "roles", "certified until", "subscribed topics", "verify key"]
+    talk.answer_table(json, document, columns, rows, "nobody yet: sealcast entity enrol NAME")
 
 
 @app.command(epilog="Example: sealcast entity renew --due")
@@ -95,13 +87,8 @@ def renew(
     here = talk.open_realm(realm)
     renewed = here.renew_due(names or None, at_half_life=due)
     state = here.state()
-    if json:
-        talk.emit({"entities": [_describe(state, e) for e in renewed]})
-        return
-    for entity in renewed:
-        talk.say(f"{entity.name!r} has a certificate until {moment(entity.expires_us)}")
-    if not renewed:
-        talk.note("nothing is due")
+    said = (f"{entity.name!r} has a certificate until {moment(entity.expires_us)}" for entity in renewed)
+    talk.answer(json, {"entities": [_describe(state, e) for e in renewed]}, *said, empty="nothing is due")
 
 
 @app.command(epilog="Example: sealcast entity revoke mallory --cause key-compromise")
@@ -118,11 +105,9 @@ def revoke(
     """
     here = talk.open_realm(realm)
     version = here.revoke_entity(name, cause)
-    if json:
-        state = here.state()
-        talk.emit(_describe(state, state.entity(name)))
-        return
-    talk.say(f"entity {name!r} revoked at version {version}; the next batch goes by it")
+    state = here.state()
+    said = f"entity {name!r} revoked at version {version}; the next batch goes by it"
+    talk.answer(json, _describe(state, state.entity(name)), said)
 
 
 def _describe(state: RealmState, entity: Entity) -> dict[str, object]:

@@ -34,10 +34,8 @@ def init(
     from sealcast.trust.deployment import Realm
 
     realm = Realm.create(directory, name, registry=registry)
-    if json:
-        document = {"realm": str(realm.paths.root), "name": realm.name, "id": realm.id.hex()}
-        root = realm.trust().root.fingerprint.hex()
-        talk.emit({**document, "root": root, "registry": str(realm.registry.address)})
-        return
-    talk.say(f"realm {realm.name!r} made in {realm.paths.root}")
-    talk.note(f"next: cd {directory} && sealcast topic create NAME --schema FILE")
+    document = {"realm": str(realm.paths.root), "name": realm.name, "id": realm.id.hex()}
+    document |= {"root": realm.trust().root.fingerprint.hex(), "registry": str(realm.registry.address)}
+    talk.answer(json, document, f"realm {realm.name!r} made in {realm.paths.root}")
+    if not json:
+        talk.note(f"next: cd {directory} && sealcast topic create NAME --schema FILE")

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json as jsonlib
 import sqlite3
 import stat
+from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -118,23 +120,19 @@ def _log(path: Path) -> Found:
 def _ledger(path: Path) -> Found:
     from sealcast.log.ledger import LedgerReader
 
-    reader = LedgerReader(path)
-    try:
-        records, last, totals = reader.verify(), reader.last(), dict[str, int]()
+    with LedgerReader(path) as reader:
+        records, last, totals = reader.verify(), reader.last(), Counter[str]()
         for committed in reader.entries():
-            for name, count in committed.entry.counts.items():
-                totals[name] = totals.get(name, 0) + count
+            totals.update(committed.entry.counts)
         return _result(
             "a topic's ledger",
             batches=records,
             whole="yes: chained, and every batch starts where the one before ended (tags need the broker's key)",
             handled_up_to=str(last.entry.end) if last else "nothing yet",
-            counts=totals,
+            counts=dict(totals),
             reveals="which frames each batch handled, under which version, and how many events and deliveries",
             hides="events; and it cannot be rewritten without the broker's journal key",
         )
-    finally:
-        reader.close()
 
 
 # --- files ------------------------------------------------------------------------------------------------
@@ -173,13 +171,12 @@ def _key_file(path: Path) -> Found:
     if kind == unlock.KIND:
         opens = "every private key that was sealed under it, to whoever has those files too"
         return _result("an unlock key", mode=shown, reveals=opens, hides="nothing; it is not shown here")
-    lock = keyfile.look(path).lock
     owner = {"entity": path.stem} if kind == "sealcast entity" else {}
     return _result(
         _KEY_FILES.get(kind, f"private keys ({kind})"),
         **owner,
         mode=shown,
-        sealed_under="a passphrase" if lock.by == "passphrase" else f"unlock key {lock.id.hex()}",
+        sealed_under=str(keyfile.look(path).lock),
         reveals="that it is there, and what unlocks it",
         hides="its keys, from whoever has not also what unlocks it",
     )
@@ -205,13 +202,10 @@ def _segment(path: Path) -> Found:
     from sealcast.log.layout import SEGMENT_MAGIC
     from sealcast.log.segment import Segment
 
-    segment = Segment(path.parent, int(path.stem))
-    try:
+    with closing(Segment(path.parent, int(path.stem))) as segment:
         records, first = 0, b""
         for step in segment.walk(segment.begin, segment.size()):
             first, records = first or step.data, records + 1
-    finally:
-        segment.close()
     return _result(
         "a segment of a log",
         format=SEGMENT_MAGIC.decode(),

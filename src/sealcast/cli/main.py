@@ -111,13 +111,7 @@ class LazyCommands(TyperGroup):
                 formatter.write_dl([(name.ljust(width), command.summary) for name, command in commands.items()])
 
 
-app = typer.Typer(
-    cls=LazyCommands,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = typer.Typer(cls=LazyCommands, **{**talk.SETTINGS, "add_completion": True})
 
 
 def _version(asked: bool) -> None:
@@ -130,7 +124,7 @@ def _version(asked: bool) -> None:
 
 @app.callback(epilog="Try: sealcast demo")
 def _root(
-    realm: Annotated[Path | None, typer.Option("--realm", metavar="DIR", help="The realm, for any command.")] = None,
+    realm: Annotated[Path | None, typer.Option(metavar="DIR", help="The realm, for any command.")] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,

@@ -30,23 +30,20 @@ def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> N
     A pipeline that runs does it by itself. Where none does, run it now and then, once an hour say: tokens live a day
     unless their topic says otherwise, and a subscription ends with its token. It does what the secrets here allow.
     """
-    from sealcast.cli.epochs import messages
+    from sealcast.cli.epochs import Messages
 
     here = talk.open_realm(realm)
-    done = here.maintain(messages(here))
+    done = here.maintain(Messages(here).counts())
     said = list(_said(here))
-    if json:
-        tokens = {"tokens": dict(done.tokens), "told": len(said)}
-        layers = {
-            "layer_keys": {"announced": dict(done.announced), "forgotten": dict(done.forgotten)},
-            "removed_nodes": {topic: list(names) for topic, names in done.mended.items()},
-        }
-        talk.emit({"certificates": list(done.certificates), "rotated": dict(done.rotated), **tokens, **layers})
-        return
-    for line in (*_lines(done), *said):
-        talk.say(line)
-    if not done and not said:
-        talk.note("nothing is due")
+    document = {
+        "certificates": list(done.certificates),
+        "rotated": dict(done.rotated),
+        "tokens": dict(done.tokens),
+        "told": len(said),
+        "layer_keys": {"announced": dict(done.announced), "forgotten": dict(done.forgotten)},
+        "removed_nodes": {topic: list(names) for topic, names in done.mended.items()},
+    }
+    talk.answer(json, document, *_lines(done), *said, empty="nothing is due")
 
 
 @contextmanager
@@ -98,10 +95,10 @@ def _lines(done: Maintained) -> Iterator[str]:
     for topic, why in done.rotated.items():
         yield f"topic {topic!r} has new keys: {why}"
     for topic, count in done.tokens.items():
-        yield f"topic {topic!r}: new tokens for {count} subscriber{'s' if count != 1 else ''}"
+        yield f"topic {topic!r}: new tokens for {talk.counted(count, 'subscriber')}"
     for topic, names in done.mended.items():
         yield f"topic {topic!r}: {', '.join(names)} left the overlay, being revoked; those below moved up"
     for topic, count in done.announced.items():
-        yield f"topic {topic!r}: {count} agreement key{'s' if count != 1 else ''} announced"
+        yield f"topic {topic!r}: {talk.counted(count, 'agreement key')} announced"
     for topic, count in done.forgotten.items():
-        yield f"topic {topic!r}: {count} old agreement key{'s' if count != 1 else ''} forgotten"
+        yield f"topic {topic!r}: {talk.counted(count, 'old agreement key')} forgotten"

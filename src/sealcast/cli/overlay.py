@@ -43,12 +43,9 @@ def add(
     here = talk.open_realm(realm)
     before = here.state().overlay(topic).generation
     made = here.place_node(topic, broker, under=under)
-    state = here.state()
-    if json:
-        talk.emit(forest.as_json(made, state, topic))
-        return
-    talk.say(f"broker {broker!r} stands {'as a root' if under is None else f'below {under!r}'} of topic {topic!r}")
-    _say_generation(made, before)
+    said = f"broker {broker!r} stands {'as a root' if under is None else f'below {under!r}'} of topic {topic!r}"
+    talk.answer(json, forest.as_json(made, here.state(), topic), said)
+    _note_generation(made, before, json)
 
 
 @app.command(epilog="Example: sealcast overlay remove quotes paris")
@@ -65,11 +62,9 @@ def remove(
     here = talk.open_realm(realm)
     before = here.state().overlay(topic).generation
     made = here.remove_node(topic, broker)
-    if json:
-        talk.emit(forest.as_json(made, here.state(), topic))
-        return
-    talk.say(f"broker {broker!r} has left the overlay of topic {topic!r}")
-    _say_generation(made, before)
+    said = f"broker {broker!r} has left the overlay of topic {topic!r}"
+    talk.answer(json, forest.as_json(made, here.state(), topic), said)
+    _note_generation(made, before, json)
 
 
 @app.command(epilog="Example: sealcast overlay place quotes alice --at quotes-node-2")
@@ -92,13 +87,11 @@ def place(
     where = here.place_subscriber(topic, subscriber, at)
     state = here.state()
     made, layers = state.overlay(topic), require_overlay(state.topic(topic)).depth
-    if json:
-        talk.emit({"topic": topic, "subscriber": subscriber, "at": where, "depth": made.depth(subscriber)})
-        return
-    talk.say(f"{subscriber!r} stands below broker {where!r} of topic {topic!r}")
-    if (hops := made.depth(subscriber)) < layers:
+    hops, said = made.depth(subscriber), f"{subscriber!r} stands below broker {where!r} of topic {topic!r}"
+    talk.answer(json, {"topic": topic, "subscriber": subscriber, "at": where, "depth": hops}, said)
+    if hops < layers and not json:
         talk.warn(f"it is {hops} hops from publishers: of the topic's {layers} layers, that many count for it")
-    _say_generation(made, before)
+    _note_generation(made, before, json)
 
 
 @app.command(epilog="Example: sealcast overlay show quotes --svg overlay.svg")
@@ -207,6 +200,6 @@ def refuse_blind(topic: Topic, what: str) -> None:
         )
 
 
-def _say_generation(made: Overlay, before: int) -> None:
-    if made.generation != before:
+def _note_generation(made: Overlay, before: int, as_json: bool) -> None:
+    if made.generation != before and not as_json:
         talk.note(f"generation {made.generation} of the overlay has begun: keys and filters follow by themselves")

@@ -16,18 +16,12 @@ def show(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
     Reads every change and checks that each is chained to the one before and obeys the rules.
     """
     registry = talk.open_realm(realm).registry
-    revision, version = registry.revision(), registry.state().version
+    found = {"registry": str(registry.address), "schema": registry.revision(), "version": registry.state().version}
     if json:
-        talk.emit({"registry": str(registry.address), "schema": revision, "version": version, "whole": True})
-        return
-    talk.pairs(
-        [
-            ("registry", registry.address),
-            ("schema", revision),
-            ("version", version),
-            ("whole", "yes: every change is chained to the one before, and obeys the rules"),
-        ]
-    )
+        talk.emit({**found, "whole": True})
+    else:
+        whole = "yes: every change is chained to the one before, and obeys the rules"
+        talk.pairs([*found.items(), ("whole", whole)])
 
 
 @app.command(epilog="Example: sealcast registry migrate")
@@ -39,9 +33,6 @@ def migrate(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> No
     """
     registry = talk.open_realm(realm).registry
     before, after = registry.migrate(), registry.revision()
-    if json:
-        talk.emit({"registry": str(registry.address), "from": before, "to": after})
-        return
-    talk.say(
-        f"{registry.address} " + (f"is at {after} already" if before == after else f"went from {before} to {after}")
-    )
+    said = f"is at {after} already" if before == after else f"went from {before} to {after}"
+    document = {"registry": str(registry.address), "from": before, "to": after}
+    talk.answer(json, document, f"{registry.address} {said}")

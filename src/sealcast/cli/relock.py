@@ -40,9 +40,5 @@ def relock(
     if to is not None and len(files) > 1:
         raise Misuse("--to makes one file, and several were named", hint="relock them one at a time")
     locks = {file: keyfile.relock(file, to, by) for file in files}
-    if json:
-        talk.emit({"files": [{"file": str(to or file), "lock": lock.as_json()} for file, lock in locks.items()]})
-        return
-    for file, lock in locks.items():
-        what = "a passphrase" if lock.by == By.PASSPHRASE else f"unlock key {lock.id.hex()}"
-        talk.say(f"{to or file} is locked by {what}")
+    document = {"files": [{"file": str(to or file), "lock": lock.as_json()} for file, lock in locks.items()]}
+    talk.answer(json, document, *(f"{to or file} is locked by {lock}" for file, lock in locks.items()))

@@ -24,16 +24,15 @@ def run(
     topics: Annotated[
         list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated.")
     ] = None,
-    master: Annotated[str, typer.Option("--master", metavar="URL", help="Where Spark runs.")] = "local[*]",
+    master: Annotated[str, typer.Option(metavar="URL", help="Where Spark runs.")] = "local[*]",
     every: Annotated[
-        str | None, typer.Option("--every", metavar="TIME", help='Batches no closer than this, e.g. "5 seconds".')
+        str | None, typer.Option(metavar="TIME", help='Batches no closer than this, e.g. "5 seconds".')
     ] = None,
     node: Annotated[
-        str | None,
-        typer.Option("--node", metavar="BROKER", help="Run this broker alone [default: all whose keys are here]."),
+        str | None, typer.Option(metavar="BROKER", help="Run this broker alone [default: all whose keys are here].")
     ] = None,
     prometheus: Annotated[
-        int | None, typer.Option("--prometheus", metavar="PORT", help="Serve metrics on this port of the loopback.")
+        int | None, typer.Option(metavar="PORT", help="Serve metrics on this port of the loopback.")
     ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
@@ -73,14 +72,12 @@ def run(
         )
     shown.end()
     document = {**totals, "batches": shown.batches, "seconds": round(time.monotonic() - begin, 3)}
-    if json:
-        talk.emit(document)
-        return
     refused = sum(n for name, n in totals.items() if name.startswith("rejected"))
-    talk.say(
+    said = (
         f"{totals.get('admitted', 0):,} events admitted, {refused:,} refused, {totals.get('matched', 0):,} matched, "
         f"{totals.get('deliveries', 0):,} deliveries, {totals.get('encryptions', 0):,} encryptions"
     )
+    talk.answer(json, document, said)
 
 
 class _Shown:

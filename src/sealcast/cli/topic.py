@@ -29,11 +29,10 @@ _SCHEMA_HELP = (
 @app.command(epilog="Example: sealcast topic create quotes --schema quotes.json")
 def create(
     name: Annotated[str, typer.Argument(help="A new name.")],
-    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help=_SCHEMA_HELP)],
+    schema: Annotated[str, typer.Option(metavar="FILE", help=_SCHEMA_HELP)],
     partitions: Annotated[int, typer.Option(help="Publishers are spread over them; order is kept per publisher.")] = 1,
     protection: Annotated[
-        str,
-        typer.Option(help="How much brokers may know: endpoint (all), layered (they route what they cannot read)."),
+        str, typer.Option(help="How much brokers may know: endpoint (all), layered (they route what they cannot read).")
     ] = "endpoint",
     access: Annotated[
         str,
@@ -107,13 +106,10 @@ def create(
         fan_out=fan_out,
     )
     state = here.state()
-    if json:
-        talk.emit(describe(state, state.topic_state(name)))
-        return
-    talk.say(f"topic {name!r} created ({access}, {partitions} partition{'s' if partitions != 1 else ''})")
+    lines = [f"topic {name!r} created ({access}, {talk.counted(partitions, 'partition')})"]
     if wanted.overlay:
-        count = len(state.overlay(name).parents)
-        talk.say(f"{wanted.summary}; {count} brokers: sealcast overlay show {name}")
+        lines.append(f"{wanted.summary}; {len(state.overlay(name).parents)} brokers: sealcast overlay show {name}")
+    talk.answer(json, describe(state, state.topic_state(name)), *lines)
 
 
 app.command(epilog="Example: sealcast topic register orders --schema quotes.json --as alice --set key_bits=192")(
@@ -190,10 +186,7 @@ def advertise(
         done = offers.withdraw(here, name, entity)
     else:
         done = offers.advertise(here, name, entity, tag or [], restrict, live)
-    if json:
-        talk.emit(done)
-        return
-    talk.say(f"topic {name!r} {'withdrawn' if withdraw else 'advertised'} by {entity!r}")
+    talk.answer(json, done, f"topic {name!r} {'withdrawn' if withdraw else 'advertised'} by {entity!r}")
 
 
 @app.command(epilog="Example: sealcast topic show quotes")
@@ -278,9 +271,6 @@ def _terms(terms: Terms) -> tuple[str, str, str]:
 
 
 def _show_many(state: RealmState, found: list[TopicState], json: bool, empty: str) -> None:
-    if json:
-        talk.emit({"topics": [describe(state, t) for t in found]})
-        return
     rows = [
         (
             t.topic.name,
@@ -292,7 +282,8 @@ def _show_many(state: RealmState, found: list[TopicState], json: bool, empty: st
         )
         for t in found
     ]
-    talk.table(["topic", "protection", "access", "partitions", "subscriptions", "attributes"], rows, empty)
+    columns = ["topic", "protection", "access", "partitions", "subscriptions", "attributes"]
+    talk.answer_table(json, {"topics": [describe(state, t) for t in found]}, columns, rows, empty)
 
 
 def _attribute(attribute: Attribute) -> str:
