@@ -23,8 +23,8 @@ app = typer.Typer(help="The realm's authority: its root, its chain, its revocati
 def show(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
     """Show whom the realm believes: the root, the authorities under it, and what was revoked.
 
-    Compare the root's fingerprint by another way than this one (read it out on the telephone) before you rely on it.
-    All of it is public; the last column says which private keys are on this machine.
+    Before you rely on the root's fingerprint, compare it over another channel, such as the telephone. Everything shown
+    is public. The last column says which private keys are on this machine.
     """
     here = talk.open_realm(realm)
     state = here.state()
@@ -52,10 +52,10 @@ def show(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
 
 @app.command(epilog="Example: sealcast authority succeed")
 def succeed(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
-    """Make the next authority under the root: it issues from now on.
+    """Make the next authority under the root, which issues certificates from now on.
 
-    Do it when half of the present one's life is over. Certificates that were issued before stay as they are. It needs
-    the root's key, secrets/authority/root.key: bring it back for this, and take it away again.
+    Do this when half of the present authority's life is over. Certificates that were issued before stay valid. This
+    needs the root's key, secrets/authority/root.key: bring it back for this command, and take it away again.
     """
     here = talk.open_realm(realm)
     made = here.succeed_authority()
@@ -67,9 +67,9 @@ def succeed(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> No
 def replace(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
     """Replace an authority whose key is lost, or known to others.
 
-    The next authority is made, everyone gets a certificate from it for the keys they have, live subscriptions get new
-    tokens, and the root revokes the authority before: all at once. Whatever else that key signed is refused from then
-    on. It needs the root's key, secrets/authority/root.key.
+    In one step, the next authority is made, everyone gets a certificate from it for the keys they have, live
+    subscriptions get new tokens, and the root revokes the previous authority. Whatever else its key signed is refused
+    from then on. This needs the root's key, secrets/authority/root.key.
     """
     here = talk.open_realm(realm)
     done = here.replace_authority()
@@ -87,25 +87,31 @@ def crl(
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write it [default: stdout].")] = None,
     number: Annotated[
         int | None,
-        typer.Option("--authority", metavar="N", min=0, help="Whose list; 0 is the root's [default: the newest's]."),
+        typer.Option(
+            "--authority",
+            metavar="N",
+            min=0,
+            help="Whose list to export; 0 is the root's [default: the newest].",
+        ),
     ] = None,
     since: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Only what was revoked after list N: a delta CRL.")
+        int | None, typer.Option(metavar="N", min=0, help="Export only what was revoked after list N: a delta CRL.")
     ] = None,
-    pem: Annotated[bool, typer.Option("--pem", help="As text (PEM) instead of bytes (DER).")] = False,
+    pem: Annotated[bool, typer.Option("--pem", help="Write text (PEM) instead of bytes (DER).")] = False,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
     """Export a revocation list as an X.509 CRL (RFC 5280), for other tools.
 
-    Each authority signs a list of its own, about what it issued: a verifier that asks about the whole chain wants the
-    root's as well (--authority 0), whose key must be on this machine then. Sealcast itself goes by its own lists.
+    Each authority signs a list of its own, about the certificates that it issued. A verifier that checks the whole
+    chain also wants the root's list (--authority 0); for that, the root's key must be on this machine. Sealcast itself
+    uses its own lists.
     """
     from sealcast.log import files
     from sealcast.primitives import x509_lists
 
     if json and out is None:
-        raise Misuse("--json says what was written: name a file for the list", hint="add --out FILE")
+        raise Misuse("--json describes a list that was written to a file", hint="add --out FILE")
     here = talk.open_realm(realm)
     authority = here.authority()
     authority.lists.update(here.state())
@@ -129,7 +135,7 @@ def _print(data: bytes, text: bool) -> None:
     if text:
         talk.say(data.decode().rstrip())
     elif sys.stdout.isatty():
-        raise Misuse("a list in DER is no text for a terminal", hint="add --pem, or --out FILE")
+        raise Misuse("a list in DER is not text, and cannot be shown on a terminal", hint="add --pem, or --out FILE")
     else:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()

@@ -19,18 +19,18 @@ app = typer.Typer(help="Add, list and show end-point brokers.", **talk.SETTINGS)
 def add(
     name: Annotated[str, typer.Argument(metavar="BROKER", help="A new name.")],
     serve: Annotated[
-        list[str] | None, typer.Option(metavar="TOPIC", help="A topic that it serves; may be repeated.")
+        list[str] | None, typer.Option(metavar="TOPIC", help="A topic that it serves; can be repeated.")
     ] = None,
     join: Annotated[
-        str | None, typer.Option(metavar="BROKER", help="Whose list of secure topics it takes over.")
+        str | None, typer.Option(metavar="BROKER", help="The broker whose list of secure topics it takes over.")
     ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Add a broker: its keys in a file of its own, its certificate, and the keys of the topics that it serves.
+    """Add a broker with a key file of its own, a certificate, and the keys of the topics that it serves.
 
-    Publishers publish at one broker and subscribers are at one; events reach subscribers at all of them. A running
-    `sealcast run` takes a new broker in when it is started again; `sealcast run --node BROKER` runs it alone.
+    Each publisher and each subscriber is at one broker; events reach subscribers at all of them. Start a running
+    `sealcast run` again to include the new broker, or run it alone with `sealcast run --node BROKER`.
     """
     from sealcast.overlay.brokers import Node
     from sealcast.trust.layout import FIRST_BROKER
@@ -70,7 +70,7 @@ def show(
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Show a broker: what it serves, where it forwards to and what waits, what it knows of topics, who is moving."""
+    """Show a broker: what it serves, where it forwards to, what waits, which topics it knows, and who is moving."""
     from sealcast.overlay.memory import KnowledgeStore
     from sealcast.overlay.routing import links, waiting
 
@@ -93,8 +93,8 @@ def show(
         [
             ("broker", f"{name} (number {document['number']}{', revoked' if document['revoked'] else ''})"),
             ("serves", ", ".join(document["serves"]) or "nothing"),
-            ("subscribers", f"{document['subscribers']}, {document['moving']} of them on their way"),
-            *((f"forwards {e['topic']}", f"to {e['to']}, {e['waiting']} frames wait") for e in document["links"]),
+            ("subscribers", f"{document['subscribers']}, {document['moving']} of them moving"),
+            *((f"forwards {e['topic']}", f"to {e['to']}, {e['waiting']} frames waiting") for e in document["links"]),
             *(("knows", f"{e['topic'] or e['id']} is secure: {e['source']}, {e['by']}") for e in document["knows"]),
         ]
     )

@@ -23,10 +23,10 @@ def doctor(
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Try everything that Sealcast needs of this machine; say what is missing and what to do about it.
+    """Try everything that Sealcast needs of this machine, and say what is missing and what to do about it.
 
-    Looks at the realm too, if there is one, else at the working directory, where one could be made. Exit code 1 if
-    something would not work.
+    This also looks at the realm, or at the working directory if there is no realm. The exit code is 1 if something
+    would not work.
     """
     from sealcast.pipeline.fitness import Finding, Level, examine
 

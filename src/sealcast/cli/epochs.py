@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 def rotate(
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]", help="Topics to rotate now.")] = None,
     due: Annotated[
-        bool, typer.Option("--due", help="Rotate every topic whose key is too old or has sealed enough.")
+        bool, typer.Option("--due", help="Rotate every topic whose key is too old or has sealed enough messages.")
     ] = False,
     as_: owners.OwnerOption = None,
     realm: talk.RealmOption = None,
@@ -25,15 +25,16 @@ def rotate(
 ) -> None:
     """Start a new epoch: new keys for the topic's brokers and for all who may use it.
 
-    What was sealed before stays readable for those who could read it. Publishers that have not heard of it yet are
-    admitted for the topic's grace. With --due, the limits are the topic's own: --key-lifetime and --messages-per-key.
+    Events that were sealed before stay readable for those who could read them. Publishers that still use the old epoch
+    are admitted during the topic's grace period. With --due, each topic's own limits count: --key-lifetime and
+    --messages-per-key of `sealcast topic create`.
     """
     from sealcast.control import requests
 
     if bool(topics) == due:
-        raise typer.BadParameter("name topics, or say --due")
+        raise typer.BadParameter("name topics, or give --due")
     if as_ is not None and due:
-        raise typer.BadParameter("an owner names the topics: their key center sees to what is due")
+        raise typer.BadParameter("an owner names the topics; their key center rotates what is due")
     here = talk.open_realm(realm)
     reasons = here.rotate_due(counts=Messages(here).counts()) if due else dict.fromkeys(topics or (), "asked for")
     if as_ is not None:

@@ -34,10 +34,10 @@ def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file or a directory of a realm, or a copied one.")],
     json: talk.JsonOption = False,
 ) -> None:
-    """Say what an artefact is, check that it is whole, and say what it reveals. No key is ever shown.
+    """Say what a file or directory is, check that it is whole, and say what it reveals. No key is ever shown.
 
-    Knows realms, registries, key files, kept tokens, frame logs and their segments, single frames, ledgers, sealed
-    pieces, hop pieces and cursors. Nothing here needs a key: it is what anyone who has the file can learn.
+    This knows realms, registries, key files, kept tokens, frame logs and their segments, single frames, ledgers, sealed
+    pieces, hop pieces and cursors. It needs no key: it shows what anyone who has the file can learn.
     """
     found = look(file)
     if json:
@@ -58,7 +58,7 @@ def look(path: Path) -> Found:
         for name, looker in _DIRECTORIES.items():
             if any(path.glob(name)):
                 return looker(path)
-        raise Rejected(f"{path} is a directory, but no realm, log or ledger", hint="name a file in it")
+        raise Rejected(f"{path} is a directory, but not a realm, a log or a ledger", hint="name a file in it")
     with path.open("rb") as file:
         head = file.read(_HEAD)
     for mark, looker in _FILES:
@@ -67,7 +67,8 @@ def look(path: Path) -> Found:
     if path.suffix == ".idx" or path.name == "frontier":
         return _result("a log's own bookkeeping", reveals="offsets and sizes", hides="everything else")
     raise Rejected(
-        f"{path} is nothing that Sealcast writes", hint="frames, pieces, logs, ledgers, key files and registries are"
+        f"{path} is not a file that Sealcast writes",
+        hint="name a frame, a piece, a log, a ledger, a key file or a registry",
     )
 
 
@@ -92,8 +93,8 @@ def _realm(path: Path) -> Found:
         entities=len(state.entities),
         has_broker_secrets=realm.paths.broker_key.exists(),
         has_keys_of=sorted(p.stem for p in realm.paths.entities.glob("*.key")),
-        reveals="all that its files do",
-        hides="events and private keys, from whoever has not also what unlocks its key files",
+        reveals="everything that its files reveal",
+        hides="events and private keys, from whoever cannot also unlock its key files",
     )
 
 
@@ -144,7 +145,7 @@ def _registry(path: Path) -> Found:
 
     with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True) as connection:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            raise Rejected(f"{path} is an SQLite database, but no registry of Sealcast")
+            raise Rejected(f"{path} is an SQLite database, but not a registry of Sealcast")
     state = Registry(path).state()
     return _result(
         "a realm's registry",
@@ -177,8 +178,8 @@ def _key_file(path: Path) -> Found:
         **owner,
         mode=shown,
         sealed_under=str(keyfile.look(path).lock),
-        reveals="that it is there, and what unlocks it",
-        hides="its keys, from whoever has not also what unlocks it",
+        reveals="that it exists, and what unlocks it",
+        hides="its keys, from whoever cannot also unlock it",
     )
 
 
@@ -186,7 +187,7 @@ def _plain_json(path: Path) -> Found:
     try:
         body = jsonlib.loads(path.read_bytes())
     except ValueError:
-        raise Rejected(f"{path} is damaged, or nothing that Sealcast writes") from None
+        raise Rejected(f"{path} is damaged, or not a file that Sealcast writes") from None
     if isinstance(body, dict) and {"cursor", "slot", "tag"} <= set(body):
         place = dict(zip(("batch", "piece", "delivery"), body["cursor"], strict=False))
         facts = {"subscriber": path.stem, "slot": body["slot"], "next": place}
@@ -195,7 +196,7 @@ def _plain_json(path: Path) -> Found:
         )
     if isinstance(body, dict) and {"format", "name", "id", "root"} == set(body) - {"registry", "discovery"}:
         return _result("a realm's mark", **body, reveals="the realm's name and id", hides="nothing")
-    raise Rejected(f"{path} is JSON, but nothing that Sealcast writes")
+    raise Rejected(f"{path} is JSON, but not a file that Sealcast writes")
 
 
 def _segment(path: Path) -> Found:

@@ -18,7 +18,7 @@ app = typer.Typer(help="The papers' tables and figures again.", **talk.SETTINGS)
 
 @app.command("list", epilog="Example: sealcast lab list")
 def list_(json: talk.JsonOption = False) -> None:
-    """List the experiments: one a table or figure of a paper."""
+    """List the experiments: one for each table or figure of a paper."""
     from sealcast.lab.experiments import EXPERIMENTS
 
     rows = [(name, experiment.summary) for name, experiment in EXPERIMENTS.items()]
@@ -28,14 +28,14 @@ def list_(json: talk.JsonOption = False) -> None:
 
 @app.command(epilog="Example: sealcast lab run opyrchal/table1 --quick")
 def run(
-    experiment: Annotated[str, typer.Argument(metavar="ID", help="Which: see `sealcast lab list`.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Seconds instead of minutes, on smaller numbers.")] = False,
+    experiment: Annotated[str, typer.Argument(metavar="ID", help="An experiment: see `sealcast lab list`.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Use smaller numbers: seconds, not minutes.")] = False,
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the rows (Parquet) and the figure (PNG) there.")
     ] = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Run an experiment on Spark, beside what the paper printed. To disagree with the paper is a result, too."""
+    """Run an experiment on Spark, and show the paper's numbers beside. To disagree with the paper is a result, too."""
     from sealcast.lab.experiments import find
 
     chosen = find(experiment)
@@ -73,28 +73,28 @@ def groupkeys(
             metavar="NAME", help="naive, simple, build-up, clustered, clustered-popular, key-tree, or ours: mosaic."
         ),
     ],
-    groups: Annotated[Path, typer.Option(metavar="FILE", help="A hexadecimal group a line, bit i = subscriber i.")],
-    subscribers: Annotated[int, typer.Option(metavar="N", min=1, help="How many there are.")],
-    cache: Annotated[int, typer.Option(metavar="C", min=0, help="Entries at the broker.")],
+    groups: Annotated[Path, typer.Option(metavar="FILE", help="A hexadecimal group per line; bit i is subscriber i.")],
+    subscribers: Annotated[int, typer.Option(metavar="N", min=1, help="How many subscribers there are.")],
+    cache: Annotated[int, typer.Option(metavar="C", min=0, help="How many keys the broker can hold.")],
     clusters: Annotated[
         str | None,
         typer.Option(
             metavar="K|full-tables|tuned",
-            help="How many: a number, as many as fill tables, or tried on the warm-up [default: the paper's rule].",
+            help="A number, as many as fill the tables, or tuned on the warm-up [default: the paper's rule].",
         ),
     ] = None,
     clustering: Annotated[
-        str, typer.Option(metavar="NAME", help="Who goes together: id, random, or similarity in warm-up.")
+        str, typer.Option(metavar="NAME", help="How subscribers are put together: id, random, or similarity.")
     ] = "id",
     policy: Annotated[
-        str, typer.Option(metavar="NAME", help="What a full cache keeps: lru, frequency or tinylfu.")
+        str, typer.Option(metavar="NAME", help="Which keys a full cache keeps: lru, frequency or tinylfu.")
     ] = "lru",
-    warmup: Annotated[int, typer.Option(metavar="W", min=0, help="Events that are not counted.")] = 0,
-    arity: Annotated[int, typer.Option(metavar="D", min=2, help="Children a node of a key tree.")] = 2,
-    trees: Annotated[int, typer.Option(metavar="T", min=1, help="Key trees, of which each group uses the best.")] = 1,
+    warmup: Annotated[int, typer.Option(metavar="W", min=0, help="How many events at the start are not counted.")] = 0,
+    arity: Annotated[int, typer.Option(metavar="D", min=2, help="How many children a node of a key tree has.")] = 2,
+    trees: Annotated[int, typer.Option(metavar="T", min=1, help="Key trees to choose from, for each group.")] = 1,
     json: talk.JsonOption = False,
 ) -> None:
-    """Count the encryptions that a group key algorithm needs for the groups of a file, one event a line.
+    """Count the encryptions that a group key algorithm needs for the groups of a file, one event per line.
 
     A hit costs one encryption, a miss as many as the group (or the part of it in a cluster) has members.
     """

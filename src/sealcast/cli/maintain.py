@@ -25,10 +25,11 @@ app = typer.Typer(**talk.SETTINGS)
 
 @app.command(no_args_is_help=False, epilog="Example: sealcast maintain --json")
 def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
-    """Do what is due: renew certificates and tokens that have had half of their life, replace keys that are worn out.
+    """Do what is due: renew certificates and tokens past half of their life, and replace keys that are worn out.
 
-    A pipeline that runs does it by itself. Where none does, run it now and then, once an hour say: tokens live a day
-    unless their topic says otherwise, and a subscription ends with its token. It does what the secrets here allow.
+    A running pipeline does this by itself. Where no pipeline runs, run this now and then, such as once an hour: tokens
+    live for a day unless their topic says otherwise, and a subscription ends with its token. This command can only do
+    what the secrets on this machine allow.
     """
     from sealcast.cli.epochs import Messages
 
@@ -97,7 +98,7 @@ def _lines(done: Maintained) -> Iterator[str]:
     for topic, count in done.tokens.items():
         yield f"topic {topic!r}: new tokens for {talk.counted(count, 'subscriber')}"
     for topic, names in done.mended.items():
-        yield f"topic {topic!r}: {', '.join(names)} left the overlay, being revoked; those below moved up"
+        yield f"topic {topic!r}: {', '.join(names)} left the overlay because they are revoked; those below moved up"
     for topic, count in done.announced.items():
         yield f"topic {topic!r}: {talk.counted(count, 'agreement key')} announced"
     for topic, count in done.forgotten.items():

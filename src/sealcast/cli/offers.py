@@ -36,7 +36,7 @@ def find(here: Realm, text: str, entity: str, what: str, json: bool) -> None:
     from sealcast.control.discovery.queries import Matcher
 
     if what not in (*What, "any"):
-        raise Misuse(f"--what is one of {', '.join(What)}, any; not {what!r}")
+        raise Misuse(f"--what takes one of {', '.join(What)}, any; not {what!r}")
     with talk.about_filter(text):
         Matcher.parse(text)
     advertise_new(here, lambda owner: at_hand(here, owner))

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 OwnerOption = Annotated[
     str | None,
-    typer.Option("--as", metavar="OWNER", help="The topic's owner, who asks its key center [default: administrator]."),
+    typer.Option("--as", metavar="OWNER", help="Ask as the topic's owner [default: act as administrator]."),
 ]
 
 
@@ -28,21 +28,21 @@ def register(
     name: Annotated[str, typer.Argument(help="A new name.")],
     schema: Annotated[str, typer.Option(metavar="FILE", help="The topic's attributes, as JSON.")],
     as_: talk.AsOption,
-    center: Annotated[str, typer.Option(help="The key center that is to manage it.")] = "center",
-    partitions: Annotated[int, typer.Option(help="Of its log.")] = 1,
-    access: Annotated[str, typer.Option(help="granted: who was granted it; members: everyone.")] = "granted",
+    center: Annotated[str, typer.Option(help="The key center that will manage it.")] = "center",
+    partitions: Annotated[int, typer.Option(help="How many partitions its log has.")] = 1,
+    access: Annotated[str, typer.Option(help="granted: those with a right; members: everyone.")] = "granted",
     given: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PARAMETER=VALUE", help="A key parameter, e.g. key_bits=192; may be repeated."),
+        typer.Option("--set", metavar="PARAMETER=VALUE", help="A key parameter: key_bits=192; can be repeated."),
     ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Register a topic of one's own with a key center: its owner then decides who may use it.
+    """Register a topic of your own with a key center. Its owner then decides who may use it.
 
-    The request is signed by the owner and travels over the center's control topic. Parameters are those of
-    docs/trust/tokens.md (algorithm, key_bits, token_hash, key_lifetime_s, challenge_every_s, ...); the center refuses
-    what cannot be, by its name.
+    The request is signed by the owner and travels over the center's control topic. The parameters are listed in
+    docs/trust/tokens.md (algorithm, key_bits, token_hash, key_lifetime_s, challenge_every_s, ...). The center names
+    those that it refuses.
     """
     from sealcast.cli.topic import read_schema
     from sealcast.control.requests import register_topic

@@ -24,17 +24,17 @@ def keys(
     subscriptions: SubscriptionsFile,
     events: EventsFile,
     memory: Annotated[
-        str, typer.Option(metavar="SIZE", help="What the broker may keep: bytes, or 500kB, 2MB, 1.5MiB.")
+        str, typer.Option(metavar="SIZE", help="How much memory the broker may use: bytes, or 500kB, 2MB, 1.5MiB.")
     ],
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer events and settings: seconds instead of minutes.")
+        bool, typer.Option("--quick", help="Try fewer events and settings: seconds instead of minutes.")
     ] = False,
     json: talk.JsonOption = False,
 ) -> None:
-    """Choose a group key algorithm and its parameters, by trying them on your events and subscriptions.
+    """Choose a group key algorithm and its parameters by trying them on your events and subscriptions.
 
-    Every subscription counts as a subscriber of its own. Events are matched as the pipeline matches them; every setting
-    that fits in the memory is a task on Spark. Nothing is sealed and nothing is written.
+    Every subscription counts as a subscriber of its own. Events are matched as the pipeline matches them, and every
+    setting that fits into the memory is tried in a task on Spark. Nothing is sealed and nothing is written.
     """
     from sealcast.lab.match_input import read
     from sealcast.lab.plan import advise, parse_memory, workload

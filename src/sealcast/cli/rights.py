@@ -26,14 +26,14 @@ def grant(
     entity: str,
     rights: Rights,
     span: Annotated[
-        str | None, typer.Option("--for", metavar="SPAN", help="For so long: 12h, 30d [default: for good].")
+        str | None, typer.Option("--for", metavar="SPAN", help="How long it lasts: 12h, 30d [default: for good].")
     ] = None,
     start: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="From this time on, UTC [default: now].")
+        str | None, typer.Option("--from", metavar="TIME", help="When the right begins, in UTC [default: now].")
     ] = None,
-    until: Annotated[str | None, typer.Option(metavar="TIME", help="Until this time, UTC.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="When the right ends, in UTC.")] = None,
     template: Annotated[
-        str, typer.Option(metavar="TEMPLATE", help="For these events only: 'symbol=IBM, venue=*' [default: all].")
+        str, typer.Option(metavar="TEMPLATE", help="Only for events like these: 'symbol=IBM, venue=*' [default: all].")
     ] = "*",
     as_: owners.OwnerOption = None,
     realm: talk.RealmOption = None,
@@ -41,13 +41,13 @@ def grant(
 ) -> None:
     """Give an entity rights on a topic, and the key it needs to use them.
 
-    A right that it has already gets the new terms. With a template, what it publishes must satisfy it, and what it
-    reads is what satisfies it.
+    A right that it already has gets the new terms. With a template, it can publish and read only events that satisfy
+    the template.
     """
     from sealcast.control import requests
 
     if span is not None and until is not None:
-        raise typer.BadParameter("--for and --until are two ways to say the same: give one")
+        raise typer.BadParameter("--for and --until say the same thing in two ways: give only one")
     here = talk.open_realm(realm)
     begins = times.microseconds(start, "--from") if start is not None else 0
     ends = times.microseconds(until, "--until") if until is not None else None
@@ -76,7 +76,7 @@ def revoke(
 ) -> None:
     """Take an entity's rights on a topic away, from the next batch on.
 
-    Its subscriptions stay and sleep until the right comes back. To end an entity on every topic, see
+    Its subscriptions stay, but deliver nothing until the right comes back. To revoke an entity on every topic, see
     `sealcast entity revoke`.
     """
     from sealcast.control import requests

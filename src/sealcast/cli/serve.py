@@ -27,20 +27,20 @@ TROUBLE_S: Final = 1.0
 @app.command(epilog="Example: sealcast serve --realm market")
 def serve(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME...]", help="Key centers, brokers, discovery nodes.")
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Which key centers, brokers and discovery nodes.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Answer everything that is queued, and stop.")] = False,
     restrict: Annotated[
-        str | None, typer.Option(metavar="WHO", help='Who may find key centers, e.g. "name=desk-* | role=broker".')
+        str | None, typer.Option(metavar="WHO", help='Who may find key centers, such as "name=desk-* | role=broker".')
     ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
     """Answer requests for tokens, keys, subscriptions and advertisements, until Ctrl-C.
 
-    In a realm whose keys are all in its directory nobody has to: commands that ask a service take its turn themselves.
-    It is for realms whose centers and brokers keep their keys to themselves. Keys of topics are replaced on schedule.
-    A server that is killed leaves nothing half done, and answers what was asked meanwhile when it is started again.
+    You do not need this in a realm whose keys are all in its directory: there, commands answer their own requests. It
+    is for realms whose key centers and brokers keep their keys to themselves. It replaces topics' keys on schedule.
+    A server that is killed leaves nothing half done. When it is started again, it answers what was asked meanwhile.
     """
     from sealcast.cli.epochs import Messages
     from sealcast.control.center.service import FOUND_BY

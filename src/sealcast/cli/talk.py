@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 RealmOption = Annotated[
     Path | None,
     typer.Option(
-        "--realm", metavar="DIR", help="The realm [default: SEALCAST_REALM, or around the working directory]."
+        "--realm", metavar="DIR", help="The realm's directory [default: SEALCAST_REALM, or the one around you]."
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-AsOption = Annotated[str, typer.Option("--as", metavar="ENTITY", help="Who does it: an enrolled entity.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+AsOption = Annotated[str, typer.Option("--as", metavar="ENTITY", help="The enrolled entity that does this.")]
 
 #: What `typer.Typer` and its commands are made with, everywhere.
 SETTINGS: Final[dict[str, Any]] = {
@@ -246,7 +246,7 @@ def json_trouble(error: Exception) -> str:
     """What is wrong with a line that is not JSON, and where in it."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg[:1].lower()}{error.msg[1:]} at character {error.pos}"
-    return "it nests too deep" if isinstance(error, RecursionError) else str(error)
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def from_os_error(error: OSError) -> Unavailable:

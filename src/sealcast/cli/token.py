@@ -31,16 +31,17 @@ _BASE64: Final = re.compile(rb"\s*[A-Za-z0-9+/_-]+={0,2}\s*")
 @app.command(epilog="Example: sealcast token inspect alice.token --realm market")
 def inspect(
     file: Annotated[
-        str, typer.Argument(metavar="FILE|-", help="The token: as it is, or as hexadecimal or base64 text.")
+        str, typer.Argument(metavar="FILE|-", help="The token, in bytes or as hexadecimal or base64 text.")
     ],
     at: Annotated[str | None, typer.Option(metavar="TIME", help="Judge it as of this time [default: now].")] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Show a token's claims, and put it before the checks of the realm, if one is found.
+    """Show a token's claims, and check whether the realm accepts it, if one is found.
 
-    It is judged as if its owner showed it, on the topic that it is for. Exit code 1 if it is no token or the realm
-    refuses it: the reason names the check that failed. A token is not secret: without its owner's key it is no use.
+    The token is judged as if its owner showed it, on the topic that it is for. The exit code is 1 if this is not a
+    token, or if the realm refuses it; the reason names the check that failed. A token is not secret: it is of no use
+    without its owner's key.
     """
     from sealcast.trust.deployment import now_us
     from sealcast.trust.tokens import token as tokens
@@ -63,14 +64,14 @@ def request(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     as_: talk.AsOption,
     right: Annotated[str, typer.Option(metavar="RIGHT", help="publish or subscribe.")] = "publish",
-    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the token there, as it is.")] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the token into this file.")] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
     """Ask a topic's key center for a new token and the key that goes with it, and keep both for the entity's clients.
 
     The request is signed by the entity, travels over the center's control topic, and is answered for that entity alone.
-    Clients ask by themselves when they need to: this shows what they get, and why not if they do not.
+    Clients ask for tokens by themselves. This shows what they get, or why they get none.
     """
     from sealcast.control.wallet import Wallet
     from sealcast.trust.realm.changes import Right
