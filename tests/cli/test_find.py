@@ -48,7 +48,7 @@ REFUSED = [
     (("find", "=x"), "NAME=VALUE"),
     (("advertise", "quotes", "--as", "alice"), "is advertised by its owner, 'center'"),
     (("advertise", "quotes", "--as", "center", "--restrict", "age=7"), "is no condition"),
-    (("advertise", "quotes", "--as", "center", "--tag", "venue"), "is no tag"),
+    (("advertise", "quotes", "--as", "center", "--tag", "venue"), "is not a tag"),
     (("advertise", "quotes", "--as", "center", "--live", "soon"), "span of time"),
     (("advertise", "nothing", "--as", "center"), "there is no topic 'nothing'"),
 ]

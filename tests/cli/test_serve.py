@@ -51,7 +51,7 @@ def test_what_is_kept_can_be_inspected(home: Path) -> None:
         (("serve", "castle", "--once"), 1, "no service 'castle' can run here"),
         (("serve", "--once", "--restrict", "age=7"), 1, "is no condition"),
         (("topic", "register", "x", "--schema", "schema.json", "--as", "alice", "--set", "key_bits=7"), 1, "key_bits"),
-        (("topic", "register", "x", "--schema", "schema.json", "--as", "alice", "--set", "what"), 1, "no parameter"),
+        (("topic", "register", "x", "--schema", "schema.json", "--as", "alice", "--set", "what"), 1, "not a parameter"),
         (("topic", "register", "quotes", "--schema", "schema.json", "--as", "alice"), 1, "exists already"),
         (("grant", "quotes", "bob", "publish", "--as", "alice"), 1, "only who registered a topic decides"),
         (("revoke", "quotes", "bob", "publish", "--as", "alice"), 1, "only who registered a topic decides"),

@@ -20,25 +20,25 @@ app = typer.Typer(**talk.SETTINGS)
 
 @app.command(epilog="Example: sealcast audit --topic quotes --at 2026-08-01T09:30:00Z", no_args_is_help=False)
 def audit(
-    entity: Annotated[str | None, typer.Option(metavar="NAME", help="Of this entity alone.")] = None,
-    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Of this topic alone.")] = None,
+    entity: Annotated[str | None, typer.Option(metavar="NAME", help="Show this entity alone.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Show this topic alone.")] = None,
     at: Annotated[
-        str | None, typer.Option(metavar="TIME|VERSION", help="What was so then: a time, or a version of the registry.")
+        str | None, typer.Option(metavar="TIME|VERSION", help="Show what held at a time, or at a registry version.")
     ] = None,
     since: Annotated[
-        str | None, typer.Option(metavar="TIME|VERSION", help="Only what was still so then, or began later.")
+        str | None, typer.Option(metavar="TIME|VERSION", help="Show only what still held then, or began later.")
     ] = None,
     received: Annotated[
-        bool, typer.Option("--received", help="Also who was sent how much, by the topics' ledgers.")
+        bool, typer.Option("--received", help="Also show who was sent how much, by the topics' ledgers.")
     ] = False,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Who could read and publish what, when and why: every right as a span of time, and the changes that began and
+    """Show who could read and publish what, when and why: every right as a span of time, and the changes that began and
     ended it.
 
-    With --json also the keys and tokens that went with it: an entity can open what was sealed in the epochs of which it
-    has a key, if it gets at the sealed bytes, and a subscription lives by its tokens.
+    With --json, the keys and tokens that went with it are shown, too. An entity that gets hold of sealed bytes can open
+    what was sealed in the epochs whose keys it has. A subscription lives as long as its tokens.
     """
     from sealcast.trust.realm.audit import history
 
@@ -105,14 +105,10 @@ def _point(found: History, text: str, option: str) -> tuple[int, int]:
 
 
 def _row(held: RightHeld) -> tuple[object, ...]:
-    until = held.until_us
     template = "" if held.term.template == "*" else f", for {held.term.template}"
+    shown = _right(held)
     return (
-        held.entity,
-        held.topic,
-        str(held.right),
-        moment(held.from_us),
-        "" if until is None else moment(until),
+        *(shown[name] or "" for name in ("entity", "topic", "right", "from", "until")),
         f"{held.why}{template} (version {held.span.since.version}, {held.span.since.what})",
         _end(held),
     )

@@ -12,7 +12,6 @@ from sealcast.cli import talk, times
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
-    from sealcast.trust.certificates.authority import Authority
     from sealcast.trust.certificates.certificate import Certificate
     from sealcast.trust.deployment import Realm
     from sealcast.trust.realm.state import RealmState
@@ -24,13 +23,13 @@ app = typer.Typer(help="The realm's authority: its root, its chain, its revocati
 def show(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
     """Show whom the realm believes: the root, the authorities under it, and what was revoked.
 
-    Compare the root's fingerprint by another way than this one (read it out on the telephone) before you rely on it.
-    All of it is public; the last column says which private keys are on this machine.
+    Before you rely on the root's fingerprint, compare it over another channel, such as the telephone. Everything shown
+    is public. The last column says which private keys are on this machine.
     """
     here = talk.open_realm(realm)
     state = here.state()
-    trust, now = here.trust(state), here.clock()
-    chain = [_describe(each, here, state, now) for each in (trust.root, *trust.intermediates)]
+    trust = here.trust(state)
+    chain = [_describe(here, each) for each in (trust.root, *trust.intermediates)]
     lists = {
         "number": state.revoked.number,
         "revoked": len(state.revoked.entries),
@@ -53,66 +52,69 @@ def show(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
 
 @app.command(epilog="Example: sealcast authority succeed")
 def succeed(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
-    """Make the next authority under the root: it issues from now on.
+    """Make the next authority under the root, which issues certificates from now on.
 
-    Do it when half of the present one's life is over. Certificates that were issued before stay as they are. It needs
-    the root's key, secrets/authority/root.key: bring it back for this, and take it away again.
+    Do this when half of the present authority's life is over. Certificates that were issued before stay valid. This
+    needs the root's key, secrets/authority/root.key: bring it back for this command, and take it away again.
     """
     here = talk.open_realm(realm)
     made = here.succeed_authority()
-    if json:
-        talk.emit(_describe(made, here, here.state(), here.clock()))
-        return
-    talk.say(f"{made.name!r} issues from now on, until {times.moment(made.not_after_us)}")
+    said = f"{made.name!r} issues from now on, until {times.moment(made.not_after_us)}"
+    talk.answer(json, _describe(here, made), said)
 
 
 @app.command(epilog="Example: sealcast authority replace")
 def replace(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
     """Replace an authority whose key is lost, or known to others.
 
-    The next authority is made, everyone gets a certificate from it for the keys they have, live subscriptions get new
-    tokens, and the root revokes the authority before: all at once. Whatever else that key signed is refused from then
-    on. It needs the root's key, secrets/authority/root.key.
+    In one step, the next authority is made, everyone gets a certificate from it for the keys they have, live
+    subscriptions get new tokens, and the root revokes the previous authority. Whatever else its key signed is refused
+    from then on. This needs the root's key, secrets/authority/root.key.
     """
     here = talk.open_realm(realm)
     done = here.replace_authority()
     gone = [each.name for each in done.revoked]
-    if json:
-        made = _describe(done.made, here, here.state(), here.clock())
-        talk.emit({"made": made, "revoked": gone, "renewed": done.certificates, "version": done.version})
-        return
-    talk.say(f"{done.made.name!r} issues from now on; revoked: {', '.join(gone)}; renewed: {done.certificates}")
+    made = {"made": _describe(here, done.made), "revoked": gone}
+    talk.answer(
+        json,
+        {**made, "renewed": done.certificates, "version": done.version},
+        f"{done.made.name!r} issues from now on; revoked: {', '.join(gone)}; renewed: {done.certificates}",
+    )
 
 
 @app.command(epilog="Example: sealcast authority crl --pem --out market.crl")
 def crl(
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Where to write it [default: stdout].")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Where to write it [default: stdout].")] = None,
     number: Annotated[
         int | None,
-        typer.Option("--authority", metavar="N", min=0, help="Whose list; 0 is the root's [default: the newest's]."),
+        typer.Option(
+            "--authority",
+            metavar="N",
+            min=0,
+            help="Whose list to export; 0 is the root's [default: the newest].",
+        ),
     ] = None,
     since: Annotated[
-        int | None,
-        typer.Option("--since", metavar="N", min=0, help="Only what was revoked after list N: a delta CRL."),
+        int | None, typer.Option(metavar="N", min=0, help="Export only what was revoked after list N: a delta CRL.")
     ] = None,
-    pem: Annotated[bool, typer.Option("--pem", help="As text (PEM) instead of bytes (DER).")] = False,
+    pem: Annotated[bool, typer.Option("--pem", help="Write text (PEM) instead of bytes (DER).")] = False,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
     """Export a revocation list as an X.509 CRL (RFC 5280), for other tools.
 
-    Each authority signs a list of its own, about what it issued: a verifier that asks about the whole chain wants the
-    root's as well (--authority 0), whose key must be on this machine then. Sealcast itself goes by its own lists.
+    Each authority signs a list of its own, about the certificates that it issued. A verifier that checks the whole
+    chain also wants the root's list (--authority 0); for that, the root's key must be on this machine. Sealcast itself
+    uses its own lists.
     """
     from sealcast.log import files
     from sealcast.primitives import x509_lists
 
     if json and out is None:
-        raise Misuse("--json says what was written: name a file for the list", hint="add --out FILE")
+        raise Misuse("--json describes a list that was written to a file", hint="add --out FILE")
     here = talk.open_realm(realm)
-    authority = _up_to_date(here)
+    authority = here.authority()
+    authority.lists.update(here.state())
     if number is not None and number > len(authority.authorities):
         raise Misuse(
             f"there is no authority {number}", hint=f"there are {len(authority.authorities)}: sealcast authority show"
@@ -124,41 +126,32 @@ def crl(
         return
     files.replace_file(out.absolute(), data)
     listed, base, entries = x509_lists.crl_serials(der)
-    if json:
-        talk.emit({"file": str(out), "number": listed, "base": base, "entries": len(entries), "bytes": len(data)})
-        return
+    document = {"file": str(out), "number": listed, "base": base, "entries": len(entries), "bytes": len(data)}
     kind = f"list {listed}" if base is None else f"what list {listed} adds to list {base}"
-    talk.say(f"{kind}, {len(entries)} revoked, in {out}")
+    talk.answer(json, document, f"{kind}, {len(entries)} revoked, in {out}")
 
 
 def _print(data: bytes, text: bool) -> None:
     if text:
         talk.say(data.decode().rstrip())
     elif sys.stdout.isatty():
-        raise Misuse("a list in DER is no text for a terminal", hint="add --pem, or --out FILE")
+        raise Misuse("a list in DER is not text, and cannot be shown on a terminal", hint="add --pem, or --out FILE")
     else:
         sys.stdout.buffer.write(data)
         sys.stdout.buffer.flush()
 
 
-def _up_to_date(here: Realm) -> Authority:
-    """The authority, knowing what the registry says is revoked."""
-    authority = here.authority()
-    authority.lists.update(here.state())
-    return authority
-
-
-def _describe(one: Certificate, here: Realm, state: RealmState, now: int) -> dict[str, object]:
+def _describe(here: Realm, one: Certificate) -> dict[str, object]:
     from sealcast.trust.certificates import certificate as certificates
     from sealcast.trust.certificates.authority_files import key_path
 
-    number = certificates.generation(one)
+    number, state = certificates.generation(one), here.state()
     authorities = [each.serial for each in here.trust(state).intermediates]
     serials = [*authorities, *(s for who in state.entities.values() for s in who.serials)]
     return {
         "name": one.name,
         "number": number,
-        "standing": _standing(one, state, now),
+        "standing": _standing(one, state, here.clock()),
         "from": times.moment(one.not_before_us),
         "until": times.moment(one.not_after_us),
         "issued": sum(certificates.issued_by(s) == number for s in serials),

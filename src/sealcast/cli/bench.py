@@ -33,18 +33,14 @@ def bench(
         for row in rows(name):
             talk.note(f"  {row.name}: {row.ratio:.3g}")
             measured.append((name, row))
-    if json:
-        documents = [
-            {"suite": name, "rows": [row.as_json() for of, row in measured if of == name]}
-            for name in dict.fromkeys(of for of, _ in measured)
-        ]
-        talk.emit(documents[0] if suite is not None else documents)
-        return
-    talk.table(
-        ["suite", "row", "ratio", "ours", "reference", "unit", "reference is"],
-        [
-            (of, row.name, f"{row.ratio:.3g}", f"{row.ours:.4g}", f"{row.reference:.4g}", row.unit, row.reference_name)
-            for of, row in measured
-        ],
-        "nothing was measured",
-    )
+    documents = [
+        {"suite": name, "rows": [row.as_json() for of, row in measured if of == name]}
+        for name in dict.fromkeys(of for of, _ in measured)
+    ]
+    shown = [
+        (of, row.name, f"{row.ratio:.3g}", f"{row.ours:.4g}", f"{row.reference:.4g}", row.unit, row.reference_name)
+        for of, row in measured
+    ]
+    columns = ["suite", "row", "ratio", "ours", "reference", "unit", "reference is"]
+    document = documents[0] if suite is not None else documents
+    talk.answer_table(json, document, columns, shown, "nothing was measured")

@@ -19,18 +19,18 @@ app = typer.Typer(help="Add, list and show end-point brokers.", **talk.SETTINGS)
 def add(
     name: Annotated[str, typer.Argument(metavar="BROKER", help="A new name.")],
     serve: Annotated[
-        list[str] | None, typer.Option("--serve", metavar="TOPIC", help="A topic that it serves; may be repeated.")
+        list[str] | None, typer.Option(metavar="TOPIC", help="A topic that it serves; can be repeated.")
     ] = None,
     join: Annotated[
-        str | None, typer.Option("--join", metavar="BROKER", help="Whose list of secure topics it takes over.")
+        str | None, typer.Option(metavar="BROKER", help="The broker whose list of secure topics it takes over.")
     ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Add a broker: its keys in a file of its own, its certificate, and the keys of the topics that it serves.
+    """Add a broker with a key file of its own, a certificate, and the keys of the topics that it serves.
 
-    Publishers publish at one broker and subscribers are at one; events reach subscribers at all of them. A running
-    `sealcast run` takes a new broker in when it is started again; `sealcast run --node BROKER` runs it alone.
+    Each publisher and each subscriber is at one broker; events reach subscribers at all of them. Start a running
+    `sealcast run` again to include the new broker, or run it alone with `sealcast run --node BROKER`.
     """
     from sealcast.overlay.brokers import Node
     from sealcast.trust.layout import FIRST_BROKER
@@ -41,14 +41,11 @@ def add(
     with Node(here, name) as node:
         learnt = node.join(through) if through is not None else 0
     described = _described(here, here.state(), name)
-    if json:
-        talk.emit({**described, "learnt": learnt})
-        return
-    talk.say(f"broker {name!r} added; its keys are in {here.paths.broker_key_of(name)}")
     serving = ", ".join(described["serves"]) or "no topic yet: sealcast topic serve TOPIC " + name
-    talk.say(f"it serves {serving}")
+    lines = [f"broker {name!r} added; its keys are in {here.paths.broker_key_of(name)}", f"it serves {serving}"]
     if through is not None:
-        talk.say(f"it knows {len(node.known.secure)} secure topics, {learnt} of them from {through!r}")
+        lines.append(f"it knows {len(node.known.secure)} secure topics, {learnt} of them from {through!r}")
+    talk.answer(json, {**described, "learnt": learnt}, *lines)
 
 
 @app.command("list", epilog="Example: sealcast broker list --json")
@@ -57,16 +54,14 @@ def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None
     here = talk.open_realm(realm)
     state = here.state()
     found = [_described(here, state, name) for name in state.brokers()]
-    if json:
-        talk.emit({"brokers": found})
-        return
     rows = [
         (b["number"], b["name"], "yes" if b["keys_here"] else "no", ", ".join(b["serves"]) or "-", b["subscribers"])
         if not b["revoked"]
         else (b["number"], b["name"], "revoked", "-", b["subscribers"])
         for b in found
     ]
-    talk.table(["number", "name", "keys here", "serves", "subscribers"], rows, "no brokers")
+    columns = ["number", "name", "keys here", "serves", "subscribers"]
+    talk.answer_table(json, {"brokers": found}, columns, rows, "no brokers")
 
 
 @app.command(epilog="Example: sealcast broker show paris")
@@ -75,19 +70,22 @@ def show(
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Show a broker: what it serves, where it forwards to and what waits, what it knows of topics, who is moving."""
+    """Show a broker: what it serves, where it forwards to, what waits, which topics it knows, and who is moving."""
     from sealcast.overlay.memory import KnowledgeStore
+    from sealcast.overlay.routing import links, waiting
 
     here = talk.open_realm(realm)
     state = here.state()
-    known = KnowledgeStore(here.paths.broker(name) / "knowledge").read() if name in state.brokers() else None
-    document = {**_described(here, state, name), "links": _links(here, state, name), "knows": []}
+    document = _described(here, state, name)
+    document["links"] = [
+        {"topic": link.topic, "to": link.destination, "waiting": waiting(here, link, version)}
+        for link, version in links(state, name).items()
+    ]
     names = {found.topic.id: topic for topic, found in state.topics.items()}
-    if known is not None:
-        document["knows"] = [
-            {"topic": names.get(topic), "id": topic.hex(), "source": str(how.source), "by": how.by}
-            for topic, how in known.secure.items()
-        ]
+    document["knows"] = [
+        {"topic": names.get(topic), "id": topic.hex(), "source": str(how.source), "by": how.by}
+        for topic, how in KnowledgeStore(here.paths.broker(name) / "knowledge").read().secure.items()
+    ]
     if json:
         talk.emit(document)
         return
@@ -95,8 +93,8 @@ def show(
         [
             ("broker", f"{name} (number {document['number']}{', revoked' if document['revoked'] else ''})"),
             ("serves", ", ".join(document["serves"]) or "nothing"),
-            ("subscribers", f"{document['subscribers']}, {document['moving']} of them on their way"),
-            *((f"forwards {e['topic']}", f"to {e['to']}, {e['waiting']} frames wait") for e in document["links"]),
+            ("subscribers", f"{document['subscribers']}, {document['moving']} of them moving"),
+            *((f"forwards {e['topic']}", f"to {e['to']}, {e['waiting']} frames waiting") for e in document["links"]),
             *(("knows", f"{e['topic'] or e['id']} is secure: {e['source']}, {e['by']}") for e in document["knows"]),
         ]
     )
@@ -120,12 +118,3 @@ def _described(here: Realm, state: RealmState, name: str) -> dict[str, Any]:
         "subscribers": len(there),
         "moving": sum(sum(stay.until is None for stay in stays) > 1 for stays in there),
     }
-
-
-def _links(here: Realm, state: RealmState, name: str) -> list[dict[str, Any]]:
-    from sealcast.overlay.routing import links, waiting
-
-    return [
-        {"topic": link.topic, "to": link.destination, "waiting": waiting(here, link, version)}
-        for link, version in links(state, name).items()
-    ]

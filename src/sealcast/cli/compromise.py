@@ -1,4 +1,4 @@
-"""sealcast compromise: what to do at once when somebody's keys may be in wrong hands."""
+"""sealcast compromise: respond at once when somebody's keys may be in the wrong hands."""
 
 from __future__ import annotations
 
@@ -18,30 +18,29 @@ app = typer.Typer(**talk.SETTINGS)
 @app.command(epilog="Example: sealcast compromise mallory")
 def compromise(
     entity: Annotated[str, typer.Argument(metavar="ENTITY", help="An entity, a broker or a key center.")],
-    cause: Annotated[Cause, typer.Option(help="What the revocation list says.")] = Cause.KEY_COMPROMISE,
+    cause: Annotated[Cause, typer.Option(help="The cause that the revocation list gives.")] = Cause.KEY_COMPROMISE,
     center: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Of a key center: the one that takes its topics [default: any other]."),
+        str | None, typer.Option(metavar="NAME", help="For a key center: the one that takes its topics [default: any].")
     ] = None,
     others: Annotated[
-        int, typer.Option("--others", metavar="N", min=0, help="How many others try what they can, before and after.")
+        int, typer.Option(metavar="N", min=0, help="How many others try what they can do, before and after.")
     ] = 20,
     master: Annotated[
-        str, typer.Option(metavar="MASTER", help="Where Spark runs, if there is much to seal again.")
+        str, typer.Option(metavar="MASTER", help="Where Spark runs, if it is needed to seal again.")
     ] = "local[*]",
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
     """Respond to a compromise: revoke, give new keys to everybody else, and seal again what waits to be read.
 
-    In one transaction the entity's certificates are revoked, its subscriptions end, and every topic it could use gets a
-    new epoch, with new keys and tokens for all who may still use it. What was delivered before and can be opened with
-    the old keys is sealed again under the new ones, for those who may still read, and the old pieces are removed:
-    nobody loses an event or gets one twice. Before and after, everybody really tries what it can do: the table.
+    In one transaction, the entity's certificates are revoked, its subscriptions end, and every topic that it could use
+    gets a new epoch, with new keys and tokens for all who may still use it. Deliveries that the old keys can open are
+    sealed again under the new ones, for those who may still read them, and the old pieces are removed. Nobody loses an
+    event or gets one twice. Before and after, everybody really tries what it can do; the table shows the results.
 
-    Interrupted, run it again: it goes on. A key center's topics move to another center; one is made if there is none.
-    Those whom a broker served move to the others that serve their topics; what it had taken and not sealed yet does not
-    reach them.
+    If this command is interrupted, run it again: it continues. A key center's topics move to another center, which is
+    made if there is none. Subscribers of a compromised broker move to other brokers that serve their topics; events
+    that it had admitted but not sealed yet do not reach them.
     """
     from sealcast.lab.drill import drill
     from sealcast.pipeline.session import session
@@ -53,7 +52,7 @@ def compromise(
     else:
         _say(report)
     if report.over is False or not report.unharmed:
-        talk.warn("not everything is as it should be: see the table; run it again if batches were under way")
+        talk.warn("something is not as it should be: see the table, and run this again if batches were under way")
         raise typer.Exit(1)
 
 
@@ -98,24 +97,24 @@ def _say(report: Report) -> None:
 
     done, plan = report.response, report.response.plan
     if plan.done:
-        talk.say(f"{report.entity!r} is revoked, and has no key that counts (version {done.version})")
+        talk.say(f"{report.entity!r} is revoked, and none of its keys is valid (version {done.version})")
     else:
         talk.say(
             f"{report.entity!r} is revoked by list {done.list}, at version {done.version}; "
-            f"{_counted(len(plan.subscriptions), 'subscription')} ended"
+            f"{talk.counted(len(plan.subscriptions), 'subscription')} ended"
         )
     for each in plan.topics:
         moved = f", managed by {each.center!r} now" if each.center else ""
         talk.say(f"topic {each.topic!r} is in epoch {each.epoch + 1} ({each.why}){moved}")
     if plan.topics:
         talk.say(
-            f"{_counted(done.pair_keys, 'new pair key')}, {_counted(done.tokens, 'new token')} "
+            f"{talk.counted(done.pair_keys, 'new pair key')}, {talk.counted(done.tokens, 'new token')} "
             "for those who may still use them"
         )
     for again in report.resealed:
-        kept = f"; {again.kept} stay as they are, their frames are no longer kept" if again.kept else ""
+        kept = f"; {again.kept} stay as they are, because their frames are no longer kept" if again.kept else ""
         talk.say(
-            f"topic {again.topic!r}: {_counted(again.pieces, 'piece')} sealed again, for {again.deliveries} "
+            f"topic {again.topic!r}: {talk.counted(again.pieces, 'piece')} sealed again, for {again.deliveries} "
             f"deliver{'ies' if again.deliveries != 1 else 'y'}, and {again.removed} removed{kept}"
         )
     for topic, subscriber, broker in report.moved:
@@ -123,10 +122,6 @@ def _say(report: Report) -> None:
     for topic in done.unserved:
         talk.warn(f"no broker has the new key of topic {topic!r}: sealcast topic serve {topic} BROKER")
     if report.untried:
-        talk.warn(f"the keys of {report.entity!r} are not on this machine: nobody tried them")
+        talk.warn(f"the keys of {report.entity!r} are not on this machine, so nobody tried them")
     columns = ["entity", "topic", "opened before", "opened after", "publishes before", "publishes after"]
     talk.table(columns, list(rows(report.before, report.after)), "nobody has anything to try")
-
-
-def _counted(number: int, what: str) -> str:
-    return f"{number} {what}{'s' * (number != 1)}"

@@ -24,13 +24,13 @@ SHOWN_DESKS = 10
 def demo(
     events: Annotated[int, typer.Option(min=100, max=1_000_000, help="Events that the exchanges publish.")] = 12_000,
     desks: Annotated[int, typer.Option(min=1, max=5_000, help="Subscribers, each with a filter of its own.")] = 300,
-    seed: Annotated[int, typer.Option(help="Another seed, another day.")] = 2026,
+    seed: Annotated[int, typer.Option(help="The seed of the day's events; another one makes another day.")] = 2026,
     json: talk.JsonOption = False,
 ) -> None:
-    """A day of market data in miniature: published, sealed, delivered and opened, with attackers at the door.
+    """Run a day of market data in miniature: published, sealed, delivered and opened, with attackers at the door.
 
-    Everything is real: Spark's streaming job, the durable log, every key. It runs in a temporary realm that is gone
-    afterwards. At the end: who got what, what it cost, what was refused and why, and what outsiders could open.
+    Everything is real: Spark's streaming job, the durable log, every key. It runs in a temporary realm that is removed
+    afterwards. The report shows who got what, what it cost, what was refused and why, and what outsiders could open.
     """
     from sealcast.lab import scratch
     from sealcast.lab.demo import Day, Size

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from sealcast.cli import talk
-from sealcast.errors import NotFound
 
 if TYPE_CHECKING:
     from sealcast.pipeline.fitness import Finding
@@ -25,15 +23,15 @@ def doctor(
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Try everything that Sealcast needs of this machine; say what is missing and what to do about it.
+    """Try everything that Sealcast needs of this machine, and say what is missing and what to do about it.
 
-    Looks at the realm too, if there is one, else at the working directory, where one could be made. Exit code 1 if
-    something would not work.
+    This also looks at the realm, or at the working directory if there is no realm. The exit code is 1 if something
+    would not work.
     """
-    from sealcast.pipeline.fitness import Level, examine
+    from sealcast.pipeline.fitness import Finding, Level, examine
 
-    findings: list[Finding] = []
-    for finding in examine(_directory(realm), spark=spark, told=_waiting):
+    around, findings = talk.realm_around(realm), list[Finding]()
+    for finding in examine(None if around is None else around.paths.root, spark=spark, told=_waiting):
         findings.append(finding)
         if not json:
             _show(finding)
@@ -45,16 +43,6 @@ def doctor(
         talk.say("\nthis machine is fit" if fit else "\nthis machine is not fit yet")
     if not fit:
         raise typer.Exit(1)
-
-
-def _directory(given: Path | None) -> Path | None:
-    """The realm's directory; none is no fault, unless one was named."""
-    try:
-        return talk.open_realm(given).paths.root
-    except NotFound:
-        if given is not None:
-            raise
-        return None
 
 
 def _waiting(check: str) -> None:

@@ -21,18 +21,18 @@ Name = Annotated[str, typer.Argument(metavar="NAME")]
 
 @app.command(epilog="Example: sealcast entity enrol nyse alice bob")
 def enrol(
-    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="New names; never ones that were used before.")],
+    names: Annotated[list[str], typer.Argument(metavar="NAME...", help="New names, which were never used before.")],
     role: Annotated[
-        Role, typer.Option(help="What it is here: entity, or broker, key-center or discovery, who run the realm.")
+        Role, typer.Option(help="Its role: entity; or broker, key-center or discovery, which run the realm.")
     ] = Role.ENTITY,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Enrol entities: each gets its keys (to be known by, to sign with, to receive by), and a certificate for them.
+    """Enrol entities: each gets keys to identify itself, to sign and to receive, and a certificate for them.
 
-    The private keys go to entities/NAME.key (of those who run the realm, to secrets/), sealed under your unlock key;
-    `sealcast relock` makes a copy that you can give to its owner. All names are enrolled, or none. A new broker serves
-    no topic yet: see `sealcast topic serve`.
+    The private keys go to entities/NAME.key, or to secrets/ for those who run the realm, sealed under your unlock key.
+    `sealcast relock` makes a copy that you can give to its owner. Either all names are enrolled, or none. A new broker
+    serves no topic yet: see `sealcast topic serve`.
     """
     here = talk.open_realm(realm)
     add = {
@@ -45,22 +45,16 @@ def enrol(
     elif role in add and len(names) == 1:
         made, path = [add[role][0](names[0])], add[role][1]
     else:
-        raise typer.BadParameter("who runs the realm is enrolled one at a time, and the authority is made with it")
+        raise typer.BadParameter("enrol those who run the realm one at a time; its authority is made with it")
     state = here.state()
-    if json:
-        talk.emit({"entities": [_describe(state, e) | {"keys": str(path(e.name))} for e in made]})
-        return
-    for entity in made:
-        talk.say(f"{role} {entity.name!r} enrolled, its keys in {path(entity.name)}")
+    document = {"entities": [_describe(state, e) | {"keys": str(path(e.name))} for e in made]}
+    talk.answer(json, document, *(f"{role} {e.name!r} enrolled, its keys in {path(e.name)}" for e in made))
 
 
 @app.command("list", epilog="Example: sealcast entity list")
 def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
     """List everyone who was ever enrolled."""
     state = talk.open_realm(realm).state()
-    if json:
-        talk.emit({"entities": [_describe(state, e) for e in state.entities.values()]})
-        return
     rows = [
         (
             e.name,
@@ -72,57 +66,48 @@ def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None
         )
         for e in state.entities.values()
     ]
-    talk.table(
-        ["entity", "standing", "roles", "certified until", "subscribed topics", "verify key"],
-        rows,
-        "nobody yet: sealcast entity enrol NAME",
-    )
+    document = {"entities": [_describe(state, e) for e in state.entities.values()]}
+    columns = ["entity", "standing", "roles", "certified until", "subscribed topics", "verify key"]
+    talk.answer_table(json, document, columns, rows, "nobody yet: sealcast entity enrol NAME")
 
 
 @app.command(epilog="Example: sealcast entity renew --due")
 def renew(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Whose certificates.")] = None,
-    due: Annotated[bool, typer.Option("--due", help="All whose half of life is over.")] = False,
+    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Whose certificates to renew.")] = None,
+    due: Annotated[bool, typer.Option("--due", help="Renew all that are past half of their life.")] = False,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
     """Give entities their next certificates, for the keys and roles that they have.
 
-    Certificates live 90 days. Renew them at half-life: `sealcast entity renew --due`, once a day, does.
+    Certificates live for 90 days. To renew them at half of their life, run `sealcast entity renew --due` once a day.
     """
     if bool(names) == due:
-        raise typer.BadParameter("name entities, or say --due")
+        raise typer.BadParameter("name entities, or give --due")
     here = talk.open_realm(realm)
     renewed = here.renew_due(names or None, at_half_life=due)
     state = here.state()
-    if json:
-        talk.emit({"entities": [_describe(state, e) for e in renewed]})
-        return
-    for entity in renewed:
-        talk.say(f"{entity.name!r} has a certificate until {moment(entity.expires_us)}")
-    if not renewed:
-        talk.note("nothing is due")
+    said = (f"{entity.name!r} has a certificate until {moment(entity.expires_us)}" for entity in renewed)
+    talk.answer(json, {"entities": [_describe(state, e) for e in renewed]}, *said, empty="nothing is due")
 
 
 @app.command(epilog="Example: sealcast entity revoke mallory --cause key-compromise")
 def revoke(
     name: Name,
-    cause: Annotated[Cause, typer.Option(help="What the revocation list says.")] = Cause.UNSPECIFIED,
+    cause: Annotated[Cause, typer.Option(help="The cause that the revocation list gives.")] = Cause.UNSPECIFIED,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
     """Revoke an entity for good, on every topic, and its certificate with it.
 
-    From the next batch on nothing it publishes is admitted and nothing is sealed for it. Its name is never given again.
-    To take single rights away, see `sealcast revoke`.
+    From the next batch on, nothing that it publishes is admitted, and nothing is sealed for it. Its name is never used
+    again. To take single rights away, see `sealcast revoke`.
     """
     here = talk.open_realm(realm)
     version = here.revoke_entity(name, cause)
-    if json:
-        state = here.state()
-        talk.emit(_describe(state, state.entity(name)))
-        return
-    talk.say(f"entity {name!r} revoked at version {version}; the next batch goes by it")
+    state = here.state()
+    said = f"entity {name!r} revoked at version {version}, from the next batch on"
+    talk.answer(json, _describe(state, state.entity(name)), said)
 
 
 def _describe(state: RealmState, entity: Entity) -> dict[str, object]:

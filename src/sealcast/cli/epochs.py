@@ -11,13 +11,13 @@ from sealcast.cli.times import moment
 
 if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.realm.machine import RealmState, Topic
+    from sealcast.trust.realm.machine import Topic
 
 
 def rotate(
     topics: Annotated[list[str] | None, typer.Argument(metavar="[TOPIC...]", help="Topics to rotate now.")] = None,
     due: Annotated[
-        bool, typer.Option("--due", help="Rotate every topic whose key is too old or has sealed enough.")
+        bool, typer.Option("--due", help="Rotate every topic whose key is too old or has sealed enough messages.")
     ] = False,
     as_: owners.OwnerOption = None,
     realm: talk.RealmOption = None,
@@ -25,28 +25,32 @@ def rotate(
 ) -> None:
     """Start a new epoch: new keys for the topic's brokers and for all who may use it.
 
-    What was sealed before stays readable for those who could read it. Publishers that have not heard of it yet are
-    admitted for the topic's grace. With --due, the limits are the topic's own: --key-lifetime and --messages-per-key.
+    Events that were sealed before stay readable for those who could read them. Publishers that still use the old epoch
+    are admitted during the topic's grace period. With --due, each topic's own limits count: --key-lifetime and
+    --messages-per-key of `sealcast topic create`.
     """
+    from sealcast.control import requests
+
     if bool(topics) == due:
-        raise typer.BadParameter("name topics, or say --due")
+        raise typer.BadParameter("name topics, or give --due")
     if as_ is not None and due:
-        raise typer.BadParameter("an owner names the topics: their key center sees to what is due")
+        raise typer.BadParameter("an owner names the topics; their key center rotates what is due")
     here = talk.open_realm(realm)
-    reasons = here.rotate_due(counts=messages(here)) if due else dict.fromkeys(topics or (), "asked for")
+    reasons = here.rotate_due(counts=Messages(here).counts()) if due else dict.fromkeys(topics or (), "asked for")
     if as_ is not None:
-        owners.rotate(here, as_, list(reasons))
+        with owners.asking(here, as_) as owner:
+            for about in map(here.state().topic, reasons):
+                requests.rotate(owner, about.center, about.name, about.epoch)
     elif not due:
         here.rotate_many(list(reasons))
     state = here.state()
-    if json:
-        talk.emit({"rotated": [_described(state, name, why) for name, why in reasons.items()]})
-        return
-    for name, why in reasons.items():
-        about = state.topic(name)
-        talk.say(f"topic {name!r} is in epoch {about.epoch} since {moment(about.epoch_starts[-1])}: {why}")
-    if not reasons:
-        talk.note("nothing is due")
+    topics_now = ((state.topic(name), why) for name, why in reasons.items())
+    rotated = [
+        {"topic": about.name, "epoch": about.epoch, "since": moment(about.epoch_starts[-1]), "why": why}
+        for about, why in topics_now
+    ]
+    said = ("topic {topic!r} is in epoch {epoch} since {since}: {why}".format(**each) for each in rotated)
+    talk.answer(json, {"rotated": rotated}, *said, empty="nothing is due")
 
 
 def serve(
@@ -58,10 +62,11 @@ def serve(
     """Let a broker serve a topic: its key center hands it the topic's key, sealed to it alone."""
     state = talk.open_realm(realm).serve(topic, broker)
     epochs = sorted(epoch for epoch, name in state.topic_state(topic).topic_keys if name == broker)
-    if json:
-        talk.emit({"topic": topic, "broker": broker, "epochs": epochs, "version": state.version})
-        return
-    talk.say(f"broker {broker!r} has the key of topic {topic!r} in epoch {', '.join(map(str, epochs))}")
+    talk.answer(
+        json,
+        {"topic": topic, "broker": broker, "epochs": epochs, "version": state.version},
+        f"broker {broker!r} has the key of topic {topic!r} in epoch {', '.join(map(str, epochs))}",
+    )
 
 
 class Messages:
@@ -85,8 +90,7 @@ class Messages:
     def _sealed(self, topic: Topic, broker: str) -> int:
         from sealcast.log.ledger import LedgerReader
 
-        ledger = LedgerReader(self._here.paths.topic(topic.name, broker).ledger)
-        try:
+        with LedgerReader(self._here.paths.topic(topic.name, broker).ledger) as ledger:
             epoch, first, count = self._read.get((topic.name, broker), (0, 0, 0))
             if epoch != topic.epoch:
                 first, count = ledger.index_at(topic.epoch_starts[-1]), 0
@@ -95,15 +99,3 @@ class Messages:
             count += sum(piece.events for pieces in records for piece in pieces)
             self._read[topic.name, broker] = topic.epoch, end, count
             return count
-        finally:
-            ledger.close()
-
-
-def messages(here: Realm) -> dict[str, int]:
-    """`Messages`, asked once."""
-    return Messages(here).counts()
-
-
-def _described(state: RealmState, name: str, why: str) -> dict[str, object]:
-    about = state.topic(name)
-    return {"topic": name, "epoch": about.epoch, "since": moment(about.epoch_starts[-1]), "why": why}

@@ -12,24 +12,17 @@ import typer
 
 from sealcast.cli import talk
 
-app = typer.Typer(help="Try filters on cases.", **talk.SETTINGS)
-
-
-@app.callback()
-def _group() -> None:
-    """Try filters on cases."""
+app = talk.group("Try filters on cases.")
 
 
 @app.command("eval", epilog="Example: sealcast filter eval --cases cases.jsonl")
 def eval_(
-    cases: Annotated[
-        str, typer.Option("--cases", metavar="FILE", help='A line each {"filter", "attributes"}; - is stdin.')
-    ],
-    json: Annotated[bool, typer.Option("--json", help="Nothing changes: it is always JSON Lines.")] = False,
+    cases: Annotated[str, typer.Option(metavar="FILE", help='A case per line: {"filter", "attributes"}; - is stdin.')],
+    json: Annotated[bool, typer.Option("--json", help="Changes nothing: the output is always JSON Lines.")] = False,
 ) -> None:
-    """Evaluate filters, one case a line, and answer a line each: {"result": true|false|null} or {"error": {...}}.
+    """Evaluate filters, one case per line, and print a line for each: {"result": true|false|null} or {"error": {...}}.
 
-    null is SQL's unknown. There is no schema here: types come from the values, and an absent attribute is NULL.
+    A result of null is SQL's unknown. There is no schema: types come from the values, and an absent attribute is NULL.
     """
     from sealcast.filters.cases import evaluate_cases
 

@@ -15,29 +15,27 @@ app = typer.Typer(**talk.SETTINGS)
 @app.command(epilog="Example: sealcast init market && cd market")
 def init(
     directory: Annotated[Path, typer.Argument(metavar="DIR", help="A new or empty directory.")],
-    name: Annotated[str | None, typer.Option(help="What to call it [default: the directory's name].")] = None,
+    name: Annotated[str | None, typer.Option(help="The realm's name [default: the directory's name].")] = None,
     registry: Annotated[
         str | None,
         typer.Option(metavar="URL", help="Keep the registry on PostgreSQL: postgresql://USER@HOST/DATABASE."),
     ] = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Make a new realm: its registry, its authority, a key center, a broker, two discovery nodes, and room for topics.
+    """Make a new realm: its registry, its authority, a key center, a broker and two discovery nodes.
 
-    Everything lies in DIR. `secrets/` is theirs and `entities/` holds private keys: both are readable by you alone, and
-    sealed under an unlock key that is kept elsewhere (`sealcast doctor` says where). The rest is public, or sealed.
-    The root's key, secrets/authority/root.key, is needed for the next authority only: take it offline.
+    Everything lies in DIR. `secrets/` and `entities/` hold private keys: only you can read them, and they are sealed
+    under an unlock key that is kept elsewhere (`sealcast doctor` says where). Everything else is public or sealed. The
+    root's key, secrets/authority/root.key, is needed only to make the next authority: take it offline.
 
-    A registry that several machines share is a PostgreSQL database. Its URL is written down, so it has no password:
-    that comes from PGPASSFILE, from PGPASSWORD, or with a whole URL in SEALCAST_REGISTRY_URL.
+    A registry that several machines share is a PostgreSQL database. Its URL is written into the realm without a
+    password: that comes from PGPASSFILE, from PGPASSWORD, or with a whole URL in SEALCAST_REGISTRY_URL.
     """
     from sealcast.trust.deployment import Realm
 
     realm = Realm.create(directory, name, registry=registry)
-    if json:
-        document = {"realm": str(realm.paths.root), "name": realm.name, "id": realm.id.hex()}
-        root = realm.trust().root.fingerprint.hex()
-        talk.emit({**document, "root": root, "registry": str(realm.registry.address)})
-        return
-    talk.say(f"realm {realm.name!r} made in {realm.paths.root}")
-    talk.note(f"next: cd {directory} && sealcast topic create NAME --schema FILE")
+    document = {"realm": str(realm.paths.root), "name": realm.name, "id": realm.id.hex()}
+    document |= {"root": realm.trust().root.fingerprint.hex(), "registry": str(realm.registry.address)}
+    talk.answer(json, document, f"realm {realm.name!r} made in {realm.paths.root}")
+    if not json:
+        talk.note(f"next: cd {directory} && sealcast topic create NAME --schema FILE")

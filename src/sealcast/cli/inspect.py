@@ -5,7 +5,9 @@ from __future__ import annotations
 import json as jsonlib
 import sqlite3
 import stat
+from collections import Counter
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -32,10 +34,10 @@ def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file or a directory of a realm, or a copied one.")],
     json: talk.JsonOption = False,
 ) -> None:
-    """Say what an artefact is, check that it is whole, and say what it reveals. No key is ever shown.
+    """Say what a file or directory is, check that it is whole, and say what it reveals. No key is ever shown.
 
-    Knows realms, registries, key files, kept tokens, frame logs and their segments, single frames, ledgers, sealed
-    pieces, hop pieces and cursors. Nothing here needs a key: it is what anyone who has the file can learn.
+    This knows realms, registries, key files, kept tokens, frame logs and their segments, single frames, ledgers, sealed
+    pieces, hop pieces and cursors. It needs no key: it shows what anyone who has the file can learn.
     """
     found = look(file)
     if json:
@@ -56,7 +58,7 @@ def look(path: Path) -> Found:
         for name, looker in _DIRECTORIES.items():
             if any(path.glob(name)):
                 return looker(path)
-        raise Rejected(f"{path} is a directory, but no realm, log or ledger", hint="name a file in it")
+        raise Rejected(f"{path} is a directory, but not a realm, a log or a ledger", hint="name a file in it")
     with path.open("rb") as file:
         head = file.read(_HEAD)
     for mark, looker in _FILES:
@@ -65,7 +67,8 @@ def look(path: Path) -> Found:
     if path.suffix == ".idx" or path.name == "frontier":
         return _result("a log's own bookkeeping", reveals="offsets and sizes", hides="everything else")
     raise Rejected(
-        f"{path} is nothing that Sealcast writes", hint="frames, pieces, logs, ledgers, key files and registries are"
+        f"{path} is not a file that Sealcast writes",
+        hint="name a frame, a piece, a log, a ledger, a key file or a registry",
     )
 
 
@@ -90,8 +93,8 @@ def _realm(path: Path) -> Found:
         entities=len(state.entities),
         has_broker_secrets=realm.paths.broker_key.exists(),
         has_keys_of=sorted(p.stem for p in realm.paths.entities.glob("*.key")),
-        reveals="all that its files do",
-        hides="events and private keys, from whoever has not also what unlocks its key files",
+        reveals="everything that its files reveal",
+        hides="events and private keys, from whoever cannot also unlock its key files",
     )
 
 
@@ -118,23 +121,19 @@ def _log(path: Path) -> Found:
 def _ledger(path: Path) -> Found:
     from sealcast.log.ledger import LedgerReader
 
-    reader = LedgerReader(path)
-    try:
-        records, last, totals = reader.verify(), reader.last(), dict[str, int]()
+    with LedgerReader(path) as reader:
+        records, last, totals = reader.verify(), reader.last(), Counter[str]()
         for committed in reader.entries():
-            for name, count in committed.entry.counts.items():
-                totals[name] = totals.get(name, 0) + count
+            totals.update(committed.entry.counts)
         return _result(
             "a topic's ledger",
             batches=records,
             whole="yes: chained, and every batch starts where the one before ended (tags need the broker's key)",
             handled_up_to=str(last.entry.end) if last else "nothing yet",
-            counts=totals,
+            counts=dict(totals),
             reveals="which frames each batch handled, under which version, and how many events and deliveries",
             hides="events; and it cannot be rewritten without the broker's journal key",
         )
-    finally:
-        reader.close()
 
 
 # --- files ------------------------------------------------------------------------------------------------
@@ -146,7 +145,7 @@ def _registry(path: Path) -> Found:
 
     with sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True) as connection:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-            raise Rejected(f"{path} is an SQLite database, but no registry of Sealcast")
+            raise Rejected(f"{path} is an SQLite database, but not a registry of Sealcast")
     state = Registry(path).state()
     return _result(
         "a realm's registry",
@@ -173,15 +172,14 @@ def _key_file(path: Path) -> Found:
     if kind == unlock.KIND:
         opens = "every private key that was sealed under it, to whoever has those files too"
         return _result("an unlock key", mode=shown, reveals=opens, hides="nothing; it is not shown here")
-    lock = keyfile.look(path).lock
     owner = {"entity": path.stem} if kind == "sealcast entity" else {}
     return _result(
         _KEY_FILES.get(kind, f"private keys ({kind})"),
         **owner,
         mode=shown,
-        sealed_under="a passphrase" if lock.by == "passphrase" else f"unlock key {lock.id.hex()}",
-        reveals="that it is there, and what unlocks it",
-        hides="its keys, from whoever has not also what unlocks it",
+        sealed_under=str(keyfile.look(path).lock),
+        reveals="that it exists, and what unlocks it",
+        hides="its keys, from whoever cannot also unlock it",
     )
 
 
@@ -189,7 +187,7 @@ def _plain_json(path: Path) -> Found:
     try:
         body = jsonlib.loads(path.read_bytes())
     except ValueError:
-        raise Rejected(f"{path} is damaged, or nothing that Sealcast writes") from None
+        raise Rejected(f"{path} is damaged, or not a file that Sealcast writes") from None
     if isinstance(body, dict) and {"cursor", "slot", "tag"} <= set(body):
         place = dict(zip(("batch", "piece", "delivery"), body["cursor"], strict=False))
         facts = {"subscriber": path.stem, "slot": body["slot"], "next": place}
@@ -198,20 +196,17 @@ def _plain_json(path: Path) -> Found:
         )
     if isinstance(body, dict) and {"format", "name", "id", "root"} == set(body) - {"registry", "discovery"}:
         return _result("a realm's mark", **body, reveals="the realm's name and id", hides="nothing")
-    raise Rejected(f"{path} is JSON, but nothing that Sealcast writes")
+    raise Rejected(f"{path} is JSON, but not a file that Sealcast writes")
 
 
 def _segment(path: Path) -> Found:
     from sealcast.log.layout import SEGMENT_MAGIC
     from sealcast.log.segment import Segment
 
-    segment = Segment(path.parent, int(path.stem))
-    try:
+    with closing(Segment(path.parent, int(path.stem))) as segment:
         records, first = 0, b""
         for step in segment.walk(segment.begin, segment.size()):
             first, records = first or step.data, records + 1
-    finally:
-        segment.close()
     return _result(
         "a segment of a log",
         format=SEGMENT_MAGIC.decode(),

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -13,41 +11,35 @@ import typer
 from sealcast.cli import talk
 
 if TYPE_CHECKING:
-    from sealcast.lab.report import Report, Told
+    from sealcast.lab.report import Report
 
 app = typer.Typer(help="The papers' tables and figures again.", **talk.SETTINGS)
 
 
-@app.callback()
-def _group() -> None:
-    """The papers' tables and figures again, and group key algorithms on groups of your own."""
-
-
 @app.command("list", epilog="Example: sealcast lab list")
 def list_(json: talk.JsonOption = False) -> None:
-    """List the experiments: one a table or figure of a paper."""
+    """List the experiments: one for each table or figure of a paper."""
     from sealcast.lab.experiments import EXPERIMENTS
 
-    if json:
-        talk.emit({"experiments": [{"experiment": name, "summary": e.summary} for name, e in EXPERIMENTS.items()]})
-        return
-    talk.table(["experiment", "what it is"], [(name, e.summary) for name, e in EXPERIMENTS.items()], "there are none")
+    rows = [(name, experiment.summary) for name, experiment in EXPERIMENTS.items()]
+    document = {"experiments": [{"experiment": name, "summary": summary} for name, summary in rows]}
+    talk.answer_table(json, document, ["experiment", "what it is"], rows, "there are none")
 
 
 @app.command(epilog="Example: sealcast lab run opyrchal/table1 --quick")
 def run(
-    experiment: Annotated[str, typer.Argument(metavar="ID", help="Which: see `sealcast lab list`.")],
-    quick: Annotated[bool, typer.Option("--quick", help="Seconds instead of minutes, on smaller numbers.")] = False,
+    experiment: Annotated[str, typer.Argument(metavar="ID", help="An experiment: see `sealcast lab list`.")],
+    quick: Annotated[bool, typer.Option("--quick", help="Use smaller numbers: seconds, not minutes.")] = False,
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Write the rows (Parquet) and the figure (PNG) there.")
+        Path | None, typer.Option(metavar="DIR", help="Write the rows (Parquet) and the figure (PNG) there.")
     ] = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Run an experiment on Spark, beside what the paper printed. To disagree with the paper is a result, too."""
+    """Run an experiment on Spark, and show the paper's numbers beside. To disagree with the paper is a result, too."""
     from sealcast.lab.experiments import find
 
     chosen = find(experiment)
-    with _points() as told:
+    with talk.points("points") as told:
         report = chosen.run(quick, told)
     written = report.write(out) if out is not None else []
     if json:
@@ -71,18 +63,6 @@ def _word(value: object) -> object:
     return {True: "yes", False: "no"}[value] if isinstance(value, bool) else value
 
 
-@contextmanager
-def _points() -> Iterator[Told]:
-    """A bar that counts points, in front of a person."""
-    with talk.progress("points", None) as bar:
-
-        def told(done: int, total: int) -> None:
-            if bar is not None:
-                bar.update(bar.task_ids[0], completed=done, total=total)
-
-        yield told
-
-
 @app.command(
     epilog="Example: sealcast lab groupkeys --algorithm clustered --groups groups.txt --subscribers 1000 --cache 10000"
 )
@@ -90,39 +70,31 @@ def groupkeys(
     algorithm: Annotated[
         str,
         typer.Option(
-            "--algorithm",
-            metavar="NAME",
-            help="naive, simple, build-up, clustered, clustered-popular, key-tree, or ours: mosaic.",
+            metavar="NAME", help="naive, simple, build-up, clustered, clustered-popular, key-tree, or ours: mosaic."
         ),
     ],
-    groups: Annotated[
-        Path, typer.Option("--groups", metavar="FILE", help="A hexadecimal group a line, bit i = subscriber i.")
-    ],
-    subscribers: Annotated[int, typer.Option("--subscribers", metavar="N", min=1, help="How many there are.")],
-    cache: Annotated[int, typer.Option("--cache", metavar="C", min=0, help="Entries at the broker.")],
+    groups: Annotated[Path, typer.Option(metavar="FILE", help="A hexadecimal group per line; bit i is subscriber i.")],
+    subscribers: Annotated[int, typer.Option(metavar="N", min=1, help="How many subscribers there are.")],
+    cache: Annotated[int, typer.Option(metavar="C", min=0, help="How many keys the broker can hold.")],
     clusters: Annotated[
         str | None,
         typer.Option(
-            "--clusters",
             metavar="K|full-tables|tuned",
-            help="How many: a number, as many as fill tables, or tried on the warm-up [default: the paper's rule].",
+            help="A number, as many as fill the tables, or tuned on the warm-up [default: the paper's rule].",
         ),
     ] = None,
     clustering: Annotated[
-        str,
-        typer.Option("--clustering", metavar="NAME", help="Who goes together: id, random, or similarity in warm-up."),
+        str, typer.Option(metavar="NAME", help="How subscribers are put together: id, random, or similarity.")
     ] = "id",
     policy: Annotated[
-        str, typer.Option("--policy", metavar="NAME", help="What a full cache keeps: lru, frequency or tinylfu.")
+        str, typer.Option(metavar="NAME", help="Which keys a full cache keeps: lru, frequency or tinylfu.")
     ] = "lru",
-    warmup: Annotated[int, typer.Option("--warmup", metavar="W", min=0, help="Events that are not counted.")] = 0,
-    arity: Annotated[int, typer.Option("--arity", metavar="D", min=2, help="Children a node of a key tree.")] = 2,
-    trees: Annotated[
-        int, typer.Option("--trees", metavar="T", min=1, help="Key trees, of which each group uses the best.")
-    ] = 1,
+    warmup: Annotated[int, typer.Option(metavar="W", min=0, help="How many events at the start are not counted.")] = 0,
+    arity: Annotated[int, typer.Option(metavar="D", min=2, help="How many children a node of a key tree has.")] = 2,
+    trees: Annotated[int, typer.Option(metavar="T", min=1, help="Key trees to choose from, for each group.")] = 1,
     json: talk.JsonOption = False,
 ) -> None:
-    """Count the encryptions that a group key algorithm needs for the groups of a file, one event a line.
+    """Count the encryptions that a group key algorithm needs for the groups of a file, one event per line.
 
     A hit costs one encryption, a miss as many as the group (or the part of it in a cluster) has members.
     """
@@ -146,10 +118,8 @@ def groupkeys(
     if clusters is not None and "clusters" in chosen.options:
         setting = replace(setting, clusters=clusters_by(clusters, algorithm, setting, past))
     result = tally(chosen.make(setting, past), read_groups(groups, subscribers), warmup)
-    if json:
-        talk.emit(result.as_json())
-        return
-    talk.say(
+    said = (
         f"{result.mean:,.3f} encryptions an event: {result.encryptions:,} for {result.events:,} events, "
         f"at most {result.max:,} for one" + (f"; {result.clusters:,} clusters" if result.clusters is not None else "")
     )
+    talk.answer(json, result.as_json(), said)

@@ -36,47 +36,47 @@ class Command(NamedTuple):
 
 COMMANDS: Final[dict[str, dict[str, Command]]] = {
     "Start here": {
-        "demo": Command("demo:app", "the main job end to end, in under a minute"),
-        "doctor": Command("doctor:app", "is this machine fit, and what to do if not"),
+        "demo": Command("demo:app", "run the main job end to end, in under a minute"),
+        "doctor": Command("doctor:app", "check that this machine is fit, and say what to do if it is not"),
     },
     "A realm and who is in it": {
         "init": Command("init:app", "make a new realm"),
         "topic": Command("topic:app", "create, list, show, find and rotate topics"),
         "entity": Command("entity:app", "enrol, list, renew and revoke entities"),
         "broker": Command("broker:app", "add, list and show end-point brokers"),
-        "overlay": Command("overlay:app", "the tree of brokers of a layered topic, as text and as a picture"),
+        "overlay": Command("overlay:app", "build and show the tree of brokers of a layered topic"),
         "grant": Command("rights:grant_app", "give an entity rights on a topic"),
         "revoke": Command("rights:revoke_app", "take an entity's rights on a topic away"),
-        "maintain": Command("maintain:app", "renew certificates and tokens, rotate keys: what is due"),
-        "authority": Command("authority:app", "the root, its authorities, and revocation lists for other tools"),
-        "compromise": Command("compromise:app", "somebody's keys are known: revoke, new keys for all others, proof"),
-        "token": Command("token:app", "ask for a token; what one says, and whether this realm takes it"),
+        "maintain": Command("maintain:app", "renew the certificates and tokens and rotate the keys that are due"),
+        "authority": Command("authority:app", "show and replace authorities, and export revocation lists"),
+        "compromise": Command("compromise:app", "revoke stolen keys, give everybody else new ones, and prove it"),
+        "token": Command("token:app", "ask for a token, or show what one says and whether this realm accepts it"),
         "relock": Command("relock:app", "seal private keys under another lock, to hand them over"),
-        "registry": Command("registry:app", "where the registry is; bring its schema up to date"),
+        "registry": Command("registry:app", "show where the registry is, and bring its schema up to date"),
         "subscription": Command("subscription:app", "add, list, move and remove subscriptions"),
     },
     "Events": {
-        "pub": Command("pub:app", "publish events, one JSON object a line, from stdin"),
-        "sub": Command("sub:app", "open the events a subscriber gets, one JSON object a line"),
-        "replay": Command("replay:app", "a span of the past for a reader, by its rights of now"),
+        "pub": Command("pub:app", "publish events from stdin, one JSON object per line"),
+        "sub": Command("sub:app", "open the events that a subscriber gets, one JSON object per line"),
+        "replay": Command("replay:app", "replay a span of the past for a reader, under its present rights"),
         "run": Command("run:app", "run the pipeline on Spark: admit, match, group, seal, deliver"),
-        "serve": Command("serve:app", "answer for key centers, brokers and discovery nodes"),
+        "serve": Command("serve:app", "answer requests to key centers, brokers and discovery nodes"),
     },
     "What happened, and why": {
-        "status": Command("status:app", "topics, subscriptions, lag, rejections"),
-        "rejected": Command("rejected:app", "what was refused at admission"),
-        "check": Command("check:app", "prove from the ledger: nothing lost, doubled, out of order"),
-        "audit": Command("audit:app", "who could read and publish what, when and why"),
-        "why": Command("why:app", "why an event did or did not reach a subscriber"),
-        "explain": Command("explain:app", "who can learn what under a topic's protection"),
-        "inspect": Command("inspect:app", "what any file of ours is and what it reveals"),
+        "status": Command("status:app", "show topics, subscriptions, lag and rejections"),
+        "rejected": Command("rejected:app", "list what was refused at admission"),
+        "check": Command("check:app", "prove from the ledger that nothing was lost, doubled or reordered"),
+        "audit": Command("audit:app", "show who could read and publish what, when and why"),
+        "why": Command("why:app", "explain why an event did or did not reach a subscriber"),
+        "explain": Command("explain:app", "show who can learn what under a topic's protection"),
+        "inspect": Command("inspect:app", "say what a file of a realm is, and what it reveals"),
     },
     "Workbench": {
         "filter": Command("filter:app", "try filters on cases"),
         "match": Command("match:app", "match events against subscriptions, sealed and opened, in a batch"),
-        "plan": Command("plan:app", "which group key algorithm suits your events and subscriptions"),
-        "lab": Command("lab:app", "the papers' tables and figures again; group keys on your groups"),
-        "bench": Command("bench:app", "measurements, side by side with a reference"),
+        "plan": Command("plan:app", "find the group key algorithm that suits your events and subscriptions"),
+        "lab": Command("lab:app", "make the papers' tables and figures again, and try group keys on your groups"),
+        "bench": Command("bench:app", "measure the hot paths, each side by side with a reference"),
     },
 }
 _TABLE: Final = {name: command for section in COMMANDS.values() for name, command in section.items()}
@@ -111,13 +111,7 @@ class LazyCommands(TyperGroup):
                 formatter.write_dl([(name.ljust(width), command.summary) for name, command in commands.items()])
 
 
-app = typer.Typer(
-    cls=LazyCommands,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    no_args_is_help=True,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+app = typer.Typer(cls=LazyCommands, **{**talk.SETTINGS, "add_completion": True})
 
 
 def _version(asked: bool) -> None:
@@ -130,7 +124,7 @@ def _version(asked: bool) -> None:
 
 @app.callback(epilog="Try: sealcast demo")
 def _root(
-    realm: Annotated[Path | None, typer.Option("--realm", metavar="DIR", help="The realm, for any command.")] = None,
+    realm: Annotated[Path | None, typer.Option(metavar="DIR", help="The realm, for any command.")] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version and exit.")
     ] = False,

@@ -25,29 +25,27 @@ app = typer.Typer(**talk.SETTINGS)
 
 @app.command(no_args_is_help=False, epilog="Example: sealcast maintain --json")
 def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
-    """Do what is due: renew certificates and tokens that have had half of their life, replace keys that are worn out.
+    """Do what is due: renew certificates and tokens past half of their life, and replace keys that are worn out.
 
-    A pipeline that runs does it by itself. Where none does, run it now and then, once an hour say: tokens live a day
-    unless their topic says otherwise, and a subscription ends with its token. It does what the secrets here allow.
+    A running pipeline does this by itself. Where no pipeline runs, run this now and then, such as once an hour: tokens
+    live for a day unless their topic says otherwise, and a subscription ends with its token. This command can only do
+    what the secrets on this machine allow.
     """
-    from sealcast.cli.epochs import messages
 
     here = talk.open_realm(realm)
     done = here.maintain(messages(here))
     said, advertised = list(_said(here)), _advertised(here)
-    if json:
-        tokens = {"tokens": dict(done.tokens), "told": len(said)}
-        layers = {
-            "layer_keys": {"announced": dict(done.announced), "forgotten": dict(done.forgotten)},
-            "removed_nodes": {topic: list(names) for topic, names in done.mended.items()},
-        }
-        found = {"advertised": advertised}
-        talk.emit({"certificates": list(done.certificates), "rotated": dict(done.rotated), **tokens, **layers, **found})
-        return
-    for line in (*_lines(done), *said, *(f"topic {topic!r} was advertised again" for topic in advertised)):
-        talk.say(line)
-    if not done and not said and not advertised:
-        talk.note("nothing is due")
+    document = {
+        "certificates": list(done.certificates),
+        "rotated": dict(done.rotated),
+        "tokens": dict(done.tokens),
+        "told": len(said),
+        "layer_keys": {"announced": dict(done.announced), "forgotten": dict(done.forgotten)},
+        "removed_nodes": {topic: list(names) for topic, names in done.mended.items()},
+        "advertised": advertised,
+    }
+    again = (f"topic {topic!r} was advertised again" for topic in advertised)
+    talk.answer(json, document, *_lines(done), *said, *again, empty="nothing is due")
 
 
 @contextmanager
@@ -116,10 +114,10 @@ def _lines(done: Maintained) -> Iterator[str]:
     for topic, why in done.rotated.items():
         yield f"topic {topic!r} has new keys: {why}"
     for topic, count in done.tokens.items():
-        yield f"topic {topic!r}: new tokens for {count} subscriber{'s' if count != 1 else ''}"
+        yield f"topic {topic!r}: new tokens for {talk.counted(count, 'subscriber')}"
     for topic, names in done.mended.items():
-        yield f"topic {topic!r}: {', '.join(names)} left the overlay, being revoked; those below moved up"
+        yield f"topic {topic!r}: {', '.join(names)} left the overlay because they are revoked; those below moved up"
     for topic, count in done.announced.items():
-        yield f"topic {topic!r}: {count} agreement key{'s' if count != 1 else ''} announced"
+        yield f"topic {topic!r}: {talk.counted(count, 'agreement key')} announced"
     for topic, count in done.forgotten.items():
-        yield f"topic {topic!r}: {count} old agreement key{'s' if count != 1 else ''} forgotten"
+        yield f"topic {topic!r}: {talk.counted(count, 'old agreement key')} forgotten"

@@ -36,21 +36,19 @@ def find(here: Realm, text: str, entity: str, what: str, json: bool) -> None:
     from sealcast.control.discovery.queries import Matcher
 
     if what not in (*What, "any"):
-        raise Misuse(f"--what is one of {', '.join(What)}, any; not {what!r}")
+        raise Misuse(f"--what takes one of {', '.join(What)}, any; not {what!r}")
     with talk.about_filter(text):
         Matcher.parse(text)
     advertise_new(here, lambda owner: at_hand(here, owner))
     with RealmDiscovery(here, holder(here, entity)) as discovery:
         found = discovery.find(text, None if what == "any" else What(what))
-    if json:
-        talk.emit({"as": entity, "query": text, "topics": [_describe(each) for each in found]})
-        return
     rows = [
         (f.about.path, f.about.what, f.owner, _tags(f), _attributes(f), moment(f.about.expires_us), ", ".join(f.nodes))
         for f in found
     ]
     columns = ["path", "what", "owner", "tags", "attributes", "until", "nodes"]
-    talk.table(columns, rows, f"nothing that {entity!r} may find matches {text!r}")
+    document = {"as": entity, "query": text, "topics": [_describe(each) for each in found]}
+    talk.answer_table(json, document, columns, rows, f"nothing that {entity!r} may find matches {text!r}")
 
 
 def advertise(
@@ -66,10 +64,9 @@ def advertise(
             f"topic {topic!r} is advertised by its owner, {owner_of(about)!r}", hint=f"add --as {owner_of(about)}"
         )
     restrictions = None if restrict is None else Restrictions.parse(restrict)
-    spread = advertise_topic(
-        here, about, holder(here, entity),
-        tags=dict(map(_tag, tags)), restrictions=restrictions, lifetime_us=seconds(live, "--live") * 1_000_000,
-    )  # fmt: skip
+    named = dict(talk.named_value(tag, "--tag", "tag") for tag in tags)
+    lifetime_us, owner = seconds(live, "--live") * 1_000_000, holder(here, entity)
+    spread = advertise_topic(here, about, owner, tags=named, restrictions=restrictions, lifetime_us=lifetime_us)
     if spread is None:
         raise Misuse("this realm has no discovery nodes")
     failed = {node: error.message for node, error in spread.failed.items()}
@@ -107,13 +104,6 @@ def at_hand(here: Realm, name: str) -> Identity | None:
     if paths.broker_key_of(name).exists():
         return here.broker(name).identity
     return here.discovery_node(name) if paths.discovery_key(name).exists() else None
-
-
-def _tag(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name.strip() or not equals or not value.strip():
-        raise Misuse(f"{text!r} is no tag", hint="write --tag NAME=VALUE")
-    return name.strip(), value.strip()
 
 
 def _describe(found: Found) -> dict[str, object]:

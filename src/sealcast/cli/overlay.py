@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sealcast.trust.realm.topics import Topic
 
 app = typer.Typer(
-    help="The brokers of a layered topic: which stands below which, and who reads where.", **talk.SETTINGS
+    help="Place the brokers and subscribers of a layered topic in its tree, and show it.", **talk.SETTINGS
 )
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic whose protection is layered.")]
@@ -27,28 +27,25 @@ TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic who
 @app.command(epilog="Example: sealcast overlay add quotes paris --under quotes-node-1")
 def add(
     topic: TopicArgument,
-    broker: Annotated[str, typer.Argument(metavar="BROKER", help="A broker; enrolled, if the name is new.")],
+    broker: Annotated[str, typer.Argument(metavar="BROKER", help="A broker, which is enrolled if its name is new.")],
     under: Annotated[
-        str | None, typer.Option(metavar="BROKER", help="Whom it stands below [default: it is a root].")
+        str | None, typer.Option(metavar="BROKER", help="The broker above it [default: none, it is a root].")
     ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Let a broker join a topic's overlay, or move in it.
+    """Add a broker to a topic's overlay, or move it there.
 
-    A root takes frames in from publishers and is handed the topic's keys for that; the others are handed none. Moving a
-    broker that has anybody below it begins a new generation of the overlay: keys are agreed on anew, and subscribers
-    send their filters again, by themselves.
+    A root takes frames from publishers, and gets the topic's keys for that; the others get none. Moving a broker that
+    has anybody below it begins a new generation of the overlay: keys are agreed on anew, and subscribers send their
+    filters again, without being asked.
     """
     here = talk.open_realm(realm)
     before = here.state().overlay(topic).generation
     made = here.place_node(topic, broker, under=under)
-    state = here.state()
-    if json:
-        talk.emit(forest.as_json(made, state, topic))
-        return
-    talk.say(f"broker {broker!r} stands {'as a root' if under is None else f'below {under!r}'} of topic {topic!r}")
-    _say_generation(made, before)
+    said = f"broker {broker!r} stands {'as a root' if under is None else f'below {under!r}'} of topic {topic!r}"
+    talk.answer(json, forest.as_json(made, here.state(), topic), said)
+    _note_generation(made, before, json)
 
 
 @app.command(epilog="Example: sealcast overlay remove quotes paris")
@@ -58,62 +55,58 @@ def remove(
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Take a broker out of a topic's overlay. Whoever stands below it moves up, to below the one above it.
+    """Take a broker out of a topic's overlay. Whoever stands below it moves up one place.
 
-    Below a root that leaves, brokers become roots; subscribers there are placed anew when they next subscribe.
+    If a root leaves, the brokers below it become roots, and its subscribers are placed anew when they next subscribe.
     """
     here = talk.open_realm(realm)
     before = here.state().overlay(topic).generation
     made = here.remove_node(topic, broker)
-    if json:
-        talk.emit(forest.as_json(made, here.state(), topic))
-        return
-    talk.say(f"broker {broker!r} has left the overlay of topic {topic!r}")
-    _say_generation(made, before)
+    said = f"broker {broker!r} has left the overlay of topic {topic!r}"
+    talk.answer(json, forest.as_json(made, here.state(), topic), said)
+    _note_generation(made, before, json)
 
 
 @app.command(epilog="Example: sealcast overlay place quotes alice --at quotes-node-2")
 def place(
     topic: TopicArgument,
-    subscriber: Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="Who reads.")],
+    subscriber: Annotated[str, typer.Argument(metavar="SUBSCRIBER", help="The entity that subscribes.")],
     at: Annotated[
         str | None,
-        typer.Option(metavar="BROKER", help="The broker it stands below [default: where there is most room]."),
+        typer.Option(metavar="BROKER", help="The broker above it [default: the one with most room]."),
     ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Place a subscriber below a broker. Whoever is not placed is, when it first subscribes.
+    """Place a subscriber below a broker. Without this, a subscriber is placed when it first subscribes.
 
-    Moving one that was placed before begins a new generation of the overlay.
+    Moving a subscriber that was placed before begins a new generation of the overlay.
     """
     here = talk.open_realm(realm)
     before = here.state().overlay(topic).generation
     where = here.place_subscriber(topic, subscriber, at)
     state = here.state()
     made, layers = state.overlay(topic), require_overlay(state.topic(topic)).depth
-    if json:
-        talk.emit({"topic": topic, "subscriber": subscriber, "at": where, "depth": made.depth(subscriber)})
-        return
-    talk.say(f"{subscriber!r} stands below broker {where!r} of topic {topic!r}")
-    if (hops := made.depth(subscriber)) < layers:
-        talk.warn(f"it is {hops} hops from publishers: of the topic's {layers} layers, that many count for it")
-    _say_generation(made, before)
+    hops, said = made.depth(subscriber), f"{subscriber!r} stands below broker {where!r} of topic {topic!r}"
+    talk.answer(json, {"topic": topic, "subscriber": subscriber, "at": where, "depth": hops}, said)
+    if hops < layers and not json:
+        talk.warn(f"it is only {hops} hops from publishers, so only {hops} of the topic's {layers} layers protect it")
+    _note_generation(made, before, json)
 
 
 @app.command(epilog="Example: sealcast overlay show quotes --svg overlay.svg")
 def show(
     topic: TopicArgument,
-    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Draw it into a file, too.")] = None,
+    svg: Annotated[Path | None, typer.Option(metavar="FILE", help="Also draw it into this file.")] = None,
     everyone: Annotated[
-        bool, typer.Option("--all", help=f"Name every subscriber, not {forest.MAX_NAMED} at a broker.")
+        bool, typer.Option("--all", help=f"Name every subscriber, not only {forest.MAX_NAMED} at each broker.")
     ] = False,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Show a topic's overlay as a tree: publishers on top, then roots, brokers, and who reads where.
+    """Show a topic's overlay as a tree: publishers on top, then roots, brokers, and subscribers.
 
-    Depth counts hops from publishers. From as many hops on as the topic has layers, all of them count.
+    Depth is the number of hops from publishers. A subscriber has all layers if its depth is at least their number.
     """
     state = talk.open_realm(realm).state()
     protection, overlay = require_overlay(state.topic(topic)), state.overlay(topic)
@@ -192,7 +185,7 @@ def require_overlay(topic: Topic) -> Protection:
     if not topic.protection.overlay:
         raise Misuse(
             f"topic {topic.name!r} has no overlay: its protection is {topic.protection.name!r}",
-            hint="one that has: sealcast topic create NAME --schema FILE --protection layered",
+            hint="make one that has: sealcast topic create NAME --schema FILE --protection layered",
         )
     return topic.protection
 
@@ -207,6 +200,6 @@ def refuse_blind(topic: Topic, what: str) -> None:
         )
 
 
-def _say_generation(made: Overlay, before: int) -> None:
-    if made.generation != before:
+def _note_generation(made: Overlay, before: int, as_json: bool) -> None:
+    if made.generation != before and not as_json:
         talk.note(f"generation {made.generation} of the overlay has begun: keys and filters follow by themselves")

@@ -6,106 +6,64 @@ center's control topic, and the center decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from sealcast.cli import talk
-from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
     from sealcast.control.correspondence import Correspondent
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.realm.changes import Right
 
 OwnerOption = Annotated[
     str | None,
-    typer.Option("--as", metavar="OWNER", help="The topic's owner, who asks its key center [default: administrator]."),
+    typer.Option("--as", metavar="OWNER", help="Ask as the topic's owner [default: act as administrator]."),
 ]
 
 
 def register(
     name: Annotated[str, typer.Argument(help="A new name.")],
-    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help="The topic's attributes, as JSON.")],
+    schema: Annotated[str, typer.Option(metavar="FILE", help="The topic's attributes, as JSON.")],
     as_: talk.AsOption,
-    center: Annotated[str, typer.Option(help="The key center that is to manage it.")] = "center",
-    partitions: Annotated[int, typer.Option(help="Of its log.")] = 1,
-    access: Annotated[str, typer.Option(help="granted: who was granted it; members: everyone.")] = "granted",
+    center: Annotated[str, typer.Option(help="The key center that will manage it.")] = "center",
+    partitions: Annotated[int, typer.Option(help="How many partitions its log has.")] = 1,
+    access: Annotated[str, typer.Option(help="granted: those with a right; members: everyone.")] = "granted",
     given: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="PARAMETER=VALUE", help="A key parameter, e.g. key_bits=192; may be repeated."),
+        typer.Option("--set", metavar="PARAMETER=VALUE", help="A key parameter: key_bits=192; can be repeated."),
     ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Register a topic of one's own with a key center: its owner then decides who may use it.
+    """Register a topic of your own with a key center. Its owner then decides who may use it.
 
-    The request is signed by the owner and travels over the center's control topic. Parameters are those of
-    docs/trust/tokens.md (algorithm, key_bits, token_hash, key_lifetime_s, challenge_every_s, ...); the center refuses
-    what cannot be, by its name.
+    The request is signed by the owner and travels over the center's control topic. The parameters are listed in
+    docs/trust/tokens.md (algorithm, key_bits, token_hash, key_lifetime_s, challenge_every_s, ...). The center names
+    those that it refuses.
     """
     from sealcast.cli.topic import read_schema
     from sealcast.control.requests import register_topic
 
-    here, parameters = talk.open_realm(realm), dict(map(_parameter, given or ()))
+    here = talk.open_realm(realm)
+    parameters = dict(talk.named_value(text, "--set", "parameter") for text in given or ())
     with asking(here, as_) as owner:
         epoch = register_topic(
             owner, name, read_schema(schema), center=center, partitions=partitions, access=access, parameters=parameters
         )
     about = here.state().topic(name)
-    if json:
-        talk.emit(
-            {
-                "topic": name,
-                "id": about.id.hex(),
-                "owner": as_,
-                "center": center,
-                "access": str(about.access),
-                "epoch": epoch,
-                "parameters": about.parameters.to_json(),
-            }
-        )
-        return
-    talk.say(f"topic {name!r} registered with {center!r}: {as_!r} decides who may use it")
-
-
-def authorise(
-    here: Realm,
-    owner: str,
-    topic: str,
-    entity: str,
-    rights: Sequence[Right],
-    begins: int,
-    ends: int | None,
-    template: str,
-) -> None:
-    """`sealcast grant --as OWNER`."""
-    from sealcast.control import requests
-
-    center = here.state().topic(topic).center
-    with asking(here, owner) as asker:
-        requests.authorise(asker, center, topic, entity, rights, not_before_us=begins, until_us=ends, template=template)
-
-
-def deauthorise(here: Realm, owner: str, topic: str, entity: str, rights: Sequence[Right]) -> None:
-    """`sealcast revoke --as OWNER`."""
-    from sealcast.control import requests
-
-    center = here.state().topic(topic).center
-    with asking(here, owner) as asker:
-        requests.deauthorise(asker, center, topic, entity, rights)
-
-
-def rotate(here: Realm, owner: str, topics: Sequence[str]) -> None:
-    """`sealcast topic rotate --as OWNER`."""
-    from sealcast.control import requests
-
-    state = here.state()
-    with asking(here, owner) as asker:
-        for about in map(state.topic, topics):
-            requests.rotate(asker, about.center, about.name, about.epoch)
+    document = {
+        "topic": name,
+        "id": about.id.hex(),
+        "owner": as_,
+        "center": center,
+        "access": str(about.access),
+        "epoch": epoch,
+        "parameters": about.parameters.to_json(),
+    }
+    talk.answer(json, document, f"topic {name!r} registered with {center!r}: {as_!r} decides who may use it")
 
 
 @contextmanager
@@ -116,10 +74,3 @@ def asking(here: Realm, name: str) -> Iterator[Correspondent]:
 
     with Correspondent(here, here.identity(name), at_hand=services_at_hand(here)) as asker:
         yield asker
-
-
-def _parameter(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not name.strip() or not equals:
-        raise Misuse(f"{text!r} is no parameter", hint="write --set NAME=VALUE, e.g. --set key_bits=192")
-    return name.strip(), value.strip()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,14 +11,8 @@ from sealcast.cli.match import EventsFile, SchemaFile, SubscriptionsFile
 
 if TYPE_CHECKING:
     from sealcast.lab.plan import Advice
-    from sealcast.lab.report import Told
 
-app = typer.Typer(help="What to choose for a workload of your own.", **talk.SETTINGS)
-
-
-@app.callback()
-def _group() -> None:
-    """What to choose for a workload of your own."""
+app = talk.group("What to choose for a workload of your own.")
 
 
 @app.command(
@@ -32,17 +24,17 @@ def keys(
     subscriptions: SubscriptionsFile,
     events: EventsFile,
     memory: Annotated[
-        str, typer.Option("--memory", metavar="SIZE", help="What the broker may keep: bytes, or 500kB, 2MB, 1.5MiB.")
+        str, typer.Option(metavar="SIZE", help="How much memory the broker may use: bytes, or 500kB, 2MB, 1.5MiB.")
     ],
     quick: Annotated[
-        bool, typer.Option("--quick", help="Fewer events and settings: seconds instead of minutes.")
+        bool, typer.Option("--quick", help="Try fewer events and settings: seconds instead of minutes.")
     ] = False,
     json: talk.JsonOption = False,
 ) -> None:
-    """Choose a group key algorithm and its parameters, by trying them on your events and subscriptions.
+    """Choose a group key algorithm and its parameters by trying them on your events and subscriptions.
 
-    Every subscription counts as a subscriber of its own. Events are matched as the pipeline matches them; every setting
-    that fits in the memory is a task on Spark. Nothing is sealed and nothing is written.
+    Every subscription counts as a subscriber of its own. Events are matched as the pipeline matches them, and every
+    setting that fits into the memory is tried in a task on Spark. Nothing is sealed and nothing is written.
     """
     from sealcast.lab.match_input import read
     from sealcast.lab.plan import advise, parse_memory, workload
@@ -52,7 +44,7 @@ def keys(
     for text in inputs.warnings[:20]:
         talk.warn(text)
     work = workload(inputs, quick)
-    with _points() as told:
+    with talk.points("settings") as told:
         advice = advise(work, allowed, quick, told)
     if json:
         talk.emit(advice.as_json())
@@ -61,21 +53,10 @@ def keys(
 
 
 def _show(advice: Advice) -> None:
-    rows = advice.rows()
+    rows, measured = advice.rows(), ("encryptions", "max", "handouts", "keys_per_subscriber", "broker_bytes")
     talk.table(
         ["algorithm", "parameters", "encryptions", "max", "handouts", "keys a subscriber", "broker bytes"],
-        [
-            (
-                row["algorithm"],
-                _words(row["parameters"]),
-                row["encryptions"],
-                row["max"],
-                row["handouts"],
-                row["keys_per_subscriber"],
-                row["broker_bytes"],
-            )
-            for row in rows
-        ],
+        [(row["algorithm"], _words(row["parameters"]), *(row[name] for name in measured)) for row in rows],
         "there is nothing to choose from",
     )
     best = rows[0]
@@ -93,15 +74,3 @@ def _words(parameters: object) -> str:
 
 def _with(parameters: str) -> str:
     return f" with {parameters}" if parameters else ""
-
-
-@contextmanager
-def _points() -> Iterator[Told]:
-    """A bar that counts settings, in front of a person."""
-    with talk.progress("settings", None) as bar:
-
-        def told(done: int, total: int) -> None:
-            if bar is not None:
-                bar.update(bar.task_ids[0], completed=done, total=total)
-
-        yield told

@@ -13,35 +13,27 @@ app = typer.Typer(help="Show the realm's registry, and bring its schema up to da
 def show(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
     """Say where the registry is, which schema it has, and whether it is whole.
 
-    Reads every change and checks that each is chained to the one before and obeys the rules.
+    This reads every change and checks that it is chained to the one before and obeys the rules.
     """
     registry = talk.open_realm(realm).registry
-    revision, version = registry.revision(), registry.state().version
+    found = {"registry": str(registry.address), "schema": registry.revision(), "version": registry.state().version}
     if json:
-        talk.emit({"registry": str(registry.address), "schema": revision, "version": version, "whole": True})
-        return
-    talk.pairs(
-        [
-            ("registry", registry.address),
-            ("schema", revision),
-            ("version", version),
-            ("whole", "yes: every change is chained to the one before, and obeys the rules"),
-        ]
-    )
+        talk.emit({**found, "whole": True})
+    else:
+        whole = "yes: every change is chained to the one before, and obeys the rules"
+        talk.pairs([*found.items(), ("whole", whole)])
 
 
 @app.command(epilog="Example: sealcast registry migrate")
 def migrate(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
     """Bring an older registry's schema to that of this release, in one transaction.
 
-    A file is brought up to date when it is opened. A server's registry waits for this command, because machines that
-    run an older release cannot read it afterwards: update them first. Needs the rights of the tables' owner.
+    A registry in a file is brought up to date when it is opened. A registry on a server waits for this command, because
+    machines that run an older release cannot read it afterwards: update them first. This needs the rights of the
+    tables' owner.
     """
     registry = talk.open_realm(realm).registry
     before, after = registry.migrate(), registry.revision()
-    if json:
-        talk.emit({"registry": str(registry.address), "from": before, "to": after})
-        return
-    talk.say(
-        f"{registry.address} " + (f"is at {after} already" if before == after else f"went from {before} to {after}")
-    )
+    said = f"is at {after} already" if before == after else f"went from {before} to {after}"
+    document = {"registry": str(registry.address), "from": before, "to": after}
+    talk.answer(json, document, f"{registry.address} {said}")

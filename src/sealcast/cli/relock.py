@@ -24,25 +24,22 @@ class By(StrEnum):
 @app.command(epilog="Example: sealcast relock entities/alice.key --by passphrase --to alice.key")
 def relock(
     files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Key files that can be unlocked here.")],
-    by: Annotated[By, typer.Option(help="Lock by a passphrase, or by this user's unlock key.")],
+    by: Annotated[By, typer.Option(help="Lock them with a passphrase, or with your unlock key.")],
     to: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Make a new file [default: change it in place].")
+        Path | None, typer.Option(metavar="FILE", help="Write a new file [default: change the file in place].")
     ] = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Seal private keys anew: under a passphrase to hand them to their owner, or under this user's unlock key.
+    """Seal private keys again: under a passphrase to hand them to their owner, or under your own unlock key.
 
-    Key files are sealed under an unlock key that never leaves its user. To give one away, lock a copy by a passphrase;
-    its owner then locks it by a key of their own. The passphrase is in the file that SEALCAST_PASSPHRASE_FILE names.
+    Key files are sealed under an unlock key that never leaves its user. To give one away, lock a copy with a
+    passphrase; its owner then locks it with a key of their own. The passphrase is read from the file that
+    SEALCAST_PASSPHRASE_FILE names.
     """
     from sealcast.trust.vault import keyfile
 
     if to is not None and len(files) > 1:
-        raise Misuse("--to makes one file, and several were named", hint="relock them one at a time")
+        raise Misuse("--to writes one file, but several were named", hint="relock them one at a time")
     locks = {file: keyfile.relock(file, to, by) for file in files}
-    if json:
-        talk.emit({"files": [{"file": str(to or file), "lock": lock.as_json()} for file, lock in locks.items()]})
-        return
-    for file, lock in locks.items():
-        what = "a passphrase" if lock.by == By.PASSPHRASE else f"unlock key {lock.id.hex()}"
-        talk.say(f"{to or file} is locked by {what}")
+    document = {"files": [{"file": str(to or file), "lock": lock.as_json()} for file, lock in locks.items()]}
+    talk.answer(json, document, *(f"{to or file} is locked by {lock}" for file, lock in locks.items()))

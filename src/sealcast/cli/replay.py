@@ -19,9 +19,9 @@ app = typer.Typer(**talk.SETTINGS)
 def replay(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     as_: talk.AsOption,
-    filter: Annotated[str, typer.Option("--filter", metavar="TEXT", help="What to replay; its right may say less.")],
+    filter: Annotated[str, typer.Option(metavar="TEXT", help="What to replay; its right may say less.")],
     from_: Annotated[str, typer.Option("--from", metavar="TIME", help="What was delivered at this time or later.")],
-    to: Annotated[str | None, typer.Option("--to", metavar="TIME", help="And before this [default: now].")] = None,
+    to: Annotated[str | None, typer.Option(metavar="TIME", help="And before this [default: now].")] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:

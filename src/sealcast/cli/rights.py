@@ -26,14 +26,14 @@ def grant(
     entity: str,
     rights: Rights,
     span: Annotated[
-        str | None, typer.Option("--for", metavar="SPAN", help="For so long: 12h, 30d [default: for good].")
+        str | None, typer.Option("--for", metavar="SPAN", help="How long it lasts: 12h, 30d [default: for good].")
     ] = None,
     start: Annotated[
-        str | None, typer.Option("--from", metavar="TIME", help="From this time on, UTC [default: now].")
+        str | None, typer.Option("--from", metavar="TIME", help="When the right begins, in UTC [default: now].")
     ] = None,
-    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help="Until this time, UTC.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="TIME", help="When the right ends, in UTC.")] = None,
     template: Annotated[
-        str, typer.Option(metavar="TEMPLATE", help="For these events only: 'symbol=IBM, venue=*' [default: all].")
+        str, typer.Option(metavar="TEMPLATE", help="Only for events like these: 'symbol=IBM, venue=*' [default: all].")
     ] = "*",
     as_: owners.OwnerOption = None,
     realm: talk.RealmOption = None,
@@ -41,11 +41,13 @@ def grant(
 ) -> None:
     """Give an entity rights on a topic, and the key it needs to use them.
 
-    A right that it has already gets the new terms. With a template, what it publishes must satisfy it, and what it
-    reads is what satisfies it.
+    A right that it already has gets the new terms. With a template, it can publish and read only events that satisfy
+    the template.
     """
+    from sealcast.control import requests
+
     if span is not None and until is not None:
-        raise typer.BadParameter("--for and --until are two ways to say the same: give one")
+        raise typer.BadParameter("--for and --until say the same thing in two ways: give only one")
     here = talk.open_realm(realm)
     begins = times.microseconds(start, "--from") if start is not None else 0
     ends = times.microseconds(until, "--until") if until is not None else None
@@ -55,7 +57,11 @@ def grant(
         if as_ is None:
             here.grant(topic, entity, rights, not_before_us=begins, until_us=ends, template=template)
         else:
-            owners.authorise(here, as_, topic, entity, rights, begins, ends, template)
+            center = here.state().topic(topic).center
+            with owners.asking(here, as_) as owner:
+                requests.authorise(
+                    owner, center, topic, entity, rights, not_before_us=begins, until_us=ends, template=template
+                )
     _report(here.state(), topic, entity, json)
 
 
@@ -70,24 +76,25 @@ def revoke(
 ) -> None:
     """Take an entity's rights on a topic away, from the next batch on.
 
-    Its subscriptions stay and sleep until the right comes back. To end an entity on every topic, see
+    Its subscriptions stay, but deliver nothing until the right comes back. To revoke an entity on every topic, see
     `sealcast entity revoke`.
     """
+    from sealcast.control import requests
+
     here = talk.open_realm(realm)
     if as_ is None:
         here.revoke(topic, entity, rights)
     else:
-        owners.deauthorise(here, as_, topic, entity, rights)
+        with owners.asking(here, as_) as owner:
+            requests.deauthorise(owner, here.state().topic(topic).center, topic, entity, rights)
     _report(here.state(), topic, entity, json)
 
 
 def _report(state: RealmState, topic: str, entity: str, json: bool) -> None:
     terms = state.terms_of(topic, entity)
     held = [str(r) for r in Right if r in terms]
-    if json:
-        shown = {str(right): term_json(term) for right, term in terms.items()}
-        talk.emit({"topic": topic, "entity": entity, "may": held, "terms": shown, "version": state.version})
-        return
+    shown = {str(right): term_json(term) for right, term in terms.items()}
+    document = {"topic": topic, "entity": entity, "may": held, "terms": shown, "version": state.version}
     # Rights of the same terms in one breath; each limit stands beside the rights that it limits.
     by_limit: dict[str, list[str]] = {}
     for right in held:
@@ -95,7 +102,7 @@ def _report(state: RealmState, topic: str, entity: str, json: bool) -> None:
     may = [
         f"{' and '.join(rights)} on {topic!r}" + (f", {limit}" if limit else "") for limit, rights in by_limit.items()
     ] or [f"do nothing on {topic!r}"]
-    talk.say(f"{entity!r} may {'; '.join(may)} (version {state.version})")
+    talk.answer(json, document, f"{entity!r} may {'; '.join(may)} (version {state.version})")
 
 
 def _limits(term: Term) -> str:

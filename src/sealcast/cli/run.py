@@ -20,20 +20,19 @@ app = typer.Typer(**talk.SETTINGS)
 
 @app.command(epilog="Example: sealcast run --once")
 def run(
-    once: Annotated[bool, typer.Option("--once", help="Handle everything that is there, and stop.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Handle everything that is waiting, and stop.")] = False,
     topics: Annotated[
-        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic; may be repeated.")
+        list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Run only this topic; can be repeated.")
     ] = None,
-    master: Annotated[str, typer.Option("--master", metavar="URL", help="Where Spark runs.")] = "local[*]",
+    master: Annotated[str, typer.Option(metavar="URL", help="Where Spark runs.")] = "local[*]",
     every: Annotated[
-        str | None, typer.Option("--every", metavar="TIME", help='Batches no closer than this, e.g. "5 seconds".')
+        str | None, typer.Option(metavar="TIME", help='The least time between batches, such as "5 seconds".')
     ] = None,
     node: Annotated[
-        str | None,
-        typer.Option("--node", metavar="BROKER", help="Run this broker alone [default: all whose keys are here]."),
+        str | None, typer.Option(metavar="BROKER", help="Run this broker alone [default: all whose keys are here].")
     ] = None,
     prometheus: Annotated[
-        int | None, typer.Option("--prometheus", metavar="PORT", help="Serve metrics on this port of the loopback.")
+        int | None, typer.Option(metavar="PORT", help="Serve metrics on this port of the loopback interface.")
     ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
@@ -41,11 +40,11 @@ def run(
     """Run the pipeline: admit, match, group, seal, deliver, until Ctrl-C, or with --once until all is done.
 
     Subscriptions, rights and revocations that change meanwhile count from the next batch on. A run that was killed
-    goes on where it was: nothing is lost, nothing is delivered twice. What a broker admits it forwards to the others
-    that have subscribers; an event that two brokers handle counts twice. On a layered topic events go from broker to
-    broker, one hop a batch.
+    continues where it stopped: nothing is lost, and nothing is delivered twice. A broker forwards what it admits to
+    the other brokers that have subscribers; an event that two brokers handle counts twice. On a layered topic, events
+    go from broker to broker, one hop per batch.
 
-    With --node no keys are opened but that broker's own: what falls due meanwhile, `sealcast maintain` does elsewhere.
+    With --node, only that broker's own keys are opened. Run `sealcast maintain` elsewhere to renew what falls due.
     """
     here = talk.open_realm(realm) if node is None else talk.open_broker_realm(realm)
     state = here.state()
@@ -73,14 +72,12 @@ def run(
         )
     shown.end()
     document = {**totals, "batches": shown.batches, "seconds": round(time.monotonic() - begin, 3)}
-    if json:
-        talk.emit(document)
-        return
     refused = sum(n for name, n in totals.items() if name.startswith("rejected"))
-    talk.say(
+    said = (
         f"{totals.get('admitted', 0):,} events admitted, {refused:,} refused, {totals.get('matched', 0):,} matched, "
         f"{totals.get('deliveries', 0):,} deliveries, {totals.get('encryptions', 0):,} encryptions"
     )
+    talk.answer(json, document, said)
 
 
 class _Shown:

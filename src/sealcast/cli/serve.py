@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import signal
 import time
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -12,8 +13,8 @@ from sealcast.cli import talk
 from sealcast.errors import Corrupt, Unavailable
 
 if TYPE_CHECKING:
+    from sealcast.cli.epochs import Messages
     from sealcast.control.running import Running
-    from sealcast.trust.deployment import Realm
 
 app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
 
@@ -26,22 +27,22 @@ TROUBLE_S: Final = 1.0
 @app.command(epilog="Example: sealcast serve --realm market")
 def serve(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME...]", help="Key centers, brokers, discovery nodes.")
+        list[str] | None, typer.Argument(metavar="[NAME...]", help="Which key centers, brokers and discovery nodes.")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Answer everything that is queued, and stop.")] = False,
     restrict: Annotated[
-        str | None,
-        typer.Option("--restrict", metavar="WHO", help='Who may find key centers, e.g. "name=desk-* | role=broker".'),
+        str | None, typer.Option(metavar="WHO", help='Who may find key centers, such as "name=desk-* | role=broker".')
     ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
     """Answer requests for tokens, keys, subscriptions and advertisements, until Ctrl-C.
 
-    In a realm whose keys are all in its directory nobody has to: commands that ask a service take its turn themselves.
-    It is for realms whose centers and brokers keep their keys to themselves. Keys of topics are replaced on schedule.
-    A server that is killed leaves nothing half done, and answers what was asked meanwhile when it is started again.
+    You do not need this in a realm whose keys are all in its directory: there, commands answer their own requests. It
+    is for realms whose key centers and brokers keep their keys to themselves. It replaces topics' keys on schedule.
+    A server that is killed leaves nothing half done. When it is started again, it answers what was asked meanwhile.
     """
+    from sealcast.cli.epochs import Messages
     from sealcast.control.center.service import FOUND_BY
     from sealcast.control.discovery.restrictions import Restrictions
     from sealcast.control.running import Running
@@ -56,20 +57,20 @@ def serve(
         running.start()
         for served in running.services:
             talk.note(f"{served.what} {served.name!r} listens on {served.service.topic.hex()}")
-        rotated = running.rotate_due(_messages(here))
+        sealed = Messages(here)
+        rotated = running.rotate_due(sealed.counts())
         if once:
             running.drain()
         else:
             talk.note("serving; Ctrl-C stops in good order")
-            rotated |= _serve(here, running, stop)
-        document = {
-            "services": [
-                {"what": str(s.what), "name": s.name, "topic": s.service.topic.hex(), "counts": dict(s.counts)}
-                for s in running.services
-            ],
-            "rotated": rotated,
-        }
-    _show(document, json)
+            rotated |= _serve(running, sealed, stop)
+        services = [
+            {"what": str(s.what), "name": s.name, "topic": s.service.topic.hex(), "counts": dict(s.counts)}
+            for s in running.services
+        ]
+        rows = [(s.what, s.name, s.counts.get("answered", 0), _others(s.counts)) for s in running.services]
+    columns = ["service", "name", "answered", "otherwise"]
+    talk.answer_table(json, {"services": services, "rotated": rotated}, columns, rows, "nothing was served")
 
 
 class _Stop:
@@ -84,10 +85,7 @@ class _Stop:
         self.asked = True
 
 
-def _serve(here: Realm, running: Running, stop: _Stop) -> dict[str, str]:
-    from sealcast.cli.epochs import Messages
-
-    sealed = Messages(here)
+def _serve(running: Running, sealed: Messages, stop: _Stop) -> dict[str, str]:
     rotated, tick = dict[str, str](), time.monotonic() + TICK_S
     while not stop.asked:
         try:
@@ -111,19 +109,5 @@ def _serve(here: Realm, running: Running, stop: _Stop) -> dict[str, str]:
     return rotated
 
 
-def _messages(here: Realm) -> dict[str, int]:
-    from sealcast.cli.epochs import messages
-
-    return messages(here)
-
-
-def _show(document: dict[str, Any], json: bool) -> None:
-    if json:
-        talk.emit(document)
-        return
-    rows = [(s["what"], s["name"], s["counts"].get("answered", 0), _others(s["counts"])) for s in document["services"]]
-    talk.table(["service", "name", "answered", "otherwise"], rows, "nothing was served")
-
-
-def _others(counts: dict[str, int]) -> str:
+def _others(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{what} {count:,}" for what, count in sorted(counts.items()) if what != "answered")

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sealcast.errors import HINT, FilterRejected, SealcastError, Unavailable
+from sealcast.errors import HINT, FilterRejected, Misuse, NotFound, SealcastError, Unavailable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 RealmOption = Annotated[
     Path | None,
     typer.Option(
-        "--realm", metavar="DIR", help="The realm [default: SEALCAST_REALM, or around the working directory]."
+        "--realm", metavar="DIR", help="The realm's directory [default: SEALCAST_REALM, or the one around you]."
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-AsOption = Annotated[str, typer.Option("--as", metavar="ENTITY", help="Who does it: an enrolled entity.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
+AsOption = Annotated[str, typer.Option("--as", metavar="ENTITY", help="The enrolled entity that does this.")]
 
 #: What `typer.Typer` and its commands are made with, everywhere.
 SETTINGS: Final[dict[str, Any]] = {
@@ -57,7 +57,45 @@ def open_broker_realm(directory: Path | None) -> BrokerRealm:
     return BrokerRealm(directory)
 
 
+def realm_around(directory: Path | None) -> Realm | None:
+    """The realm that was named; without a name, the one around the working directory, if there is one."""
+    try:
+        return open_realm(directory)
+    except NotFound:
+        if directory is not None:
+            raise
+        return None
+
+
+def group(help: str) -> typer.Typer:
+    """Commands under one name, which is part of the command line also when there is only one of them."""
+    app = typer.Typer(help=help, **SETTINGS)
+    app.callback()(lambda: None)
+    return app
+
+
 # --- data ---------------------------------------------------------------------------------------------
+
+
+def answer(as_json: bool, document: object, *lines: str, empty: str | None = None) -> None:
+    """What a command has to say: one JSON document for programs, or lines for people. `empty` stands for no lines."""
+    if as_json:
+        emit(document)
+        return
+    for text in lines:
+        say(text)
+    if not lines and empty is not None:
+        note(empty)
+
+
+def answer_table(
+    as_json: bool, document: object, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str
+) -> None:
+    """What a command has found: one JSON document for programs, or a table for people."""
+    if as_json:
+        emit(document)
+    else:
+        table(columns, rows, empty)
 
 
 def emit(document: object) -> None:
@@ -100,6 +138,11 @@ def pairs(items: Sequence[tuple[str, object]]) -> None:
         say("\n".join([f"{name.ljust(width)}  {first}", *(" " * (width + 2) + more for more in rest)]))
 
 
+def counted(number: int, what: str) -> str:
+    """A number of things, in words: 1 key, 2 keys."""
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
 def console(*, stderr: bool = False) -> Console:
     from rich.console import Console
 
@@ -137,6 +180,18 @@ def progress(what: str, total: int | None) -> Iterator[Progress | None]:
     with Progress(*columns, console=console(stderr=True), transient=True) as bar:
         bar.add_task(what, total=total)
         yield bar
+
+
+@contextmanager
+def points(what: str) -> Iterator[Callable[[int, int], None]]:
+    """A progress bar for work that says by itself how much is done, and of how much."""
+    with progress(what, None) as bar:
+
+        def told(done: int, total: int) -> None:
+            if bar is not None:
+                bar.update(bar.task_ids[0], completed=done, total=total)
+
+        yield told
 
 
 # --- refusals -----------------------------------------------------------------------------------------
@@ -179,11 +234,19 @@ def marked(text: str, at: int) -> str:
     return f"    {clean}\n    {' ' * column}^"
 
 
+def named_value(text: str, option: str, what: str) -> tuple[str, str]:
+    """The two sides of NAME=VALUE, as an option takes them."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not name or not equals or not value:
+        raise Misuse(f"{text!r} is not a {what}", hint=f"write {option} NAME=VALUE")
+    return name, value
+
+
 def json_trouble(error: Exception) -> str:
     """What is wrong with a line that is not JSON, and where in it."""
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg[:1].lower()}{error.msg[1:]} at character {error.pos}"
-    return "it nests too deep" if isinstance(error, RecursionError) else str(error)
+    return "it is nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
 def from_os_error(error: OSError) -> Unavailable:

@@ -6,19 +6,21 @@ import base64
 import binascii
 import re
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
 from sealcast.cli import talk, times
-from sealcast.errors import Misuse, NotFound, TokenRejected, Unavailable
+from sealcast.errors import Misuse, TokenRejected, Unavailable
 
 if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.tokens.token import Token
+    from sealcast.trust.realm.changes import Right
+    from sealcast.trust.tokens.token import Token, TokenReason
 
-app = typer.Typer(**talk.SETTINGS)
+app = typer.Typer(help="Tokens: a key center's signed word on what an entity may do on a topic.", **talk.SETTINGS)
 
 #: A token has 2 KiB at most, and twice that as hexadecimal text; more is read only to be refused by its size.
 _MOST: Final = 1 << 14
@@ -26,26 +28,20 @@ _HEX: Final = re.compile(rb"\s*(?:[0-9a-fA-F]{2}\s*)+")
 _BASE64: Final = re.compile(rb"\s*[A-Za-z0-9+/_-]+={0,2}\s*")
 
 
-@app.callback()
-def _token() -> None:
-    """Tokens: a key center's signed word on what an entity may do on a topic."""
-
-
 @app.command(epilog="Example: sealcast token inspect alice.token --realm market")
 def inspect(
     file: Annotated[
-        str, typer.Argument(metavar="FILE|-", help="The token: as it is, or as hexadecimal or base64 text.")
+        str, typer.Argument(metavar="FILE|-", help="The token, in bytes or as hexadecimal or base64 text.")
     ],
-    at: Annotated[
-        str | None, typer.Option("--at", metavar="TIME", help="Judge it as of this time [default: now].")
-    ] = None,
+    at: Annotated[str | None, typer.Option(metavar="TIME", help="Judge it as of this time [default: now].")] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
-    """Show a token's claims, and put it before the checks of the realm, if one is found.
+    """Show a token's claims, and check whether the realm accepts it, if one is found.
 
-    It is judged as if its owner showed it, on the topic that it is for. Exit code 1 if it is no token or the realm
-    refuses it: the reason names the check that failed. A token is not secret: without its owner's key it is no use.
+    The token is judged as if its owner showed it, on the topic that it is for. The exit code is 1 if this is not a
+    token, or if the realm refuses it; the reason names the check that failed. A token is not secret: it is of no use
+    without its owner's key.
     """
     from sealcast.trust.deployment import now_us
     from sealcast.trust.tokens import token as tokens
@@ -54,7 +50,7 @@ def inspect(
     token = tokens.parse(data)
     moment = now_us() if at is None else times.microseconds(at, "--at")
     found = {"file": file, "bytes": len(data), **_said(token), "at": times.moment(moment)}
-    found |= {"time": _time(token, moment), **_judged(data, token, moment, _around(realm))}
+    found |= {"time": _time(token, moment), **_judged(data, token, moment, talk.realm_around(realm))}
     if json:
         talk.emit(found)
     else:
@@ -67,15 +63,15 @@ def inspect(
 def request(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     as_: talk.AsOption,
-    right: Annotated[str, typer.Option("--right", metavar="RIGHT", help="publish or subscribe.")] = "publish",
-    out: Annotated[Path | None, typer.Option("--out", metavar="FILE", help="Write the token there, as it is.")] = None,
+    right: Annotated[str, typer.Option(metavar="RIGHT", help="publish or subscribe.")] = "publish",
+    out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the token into this file.")] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
     """Ask a topic's key center for a new token and the key that goes with it, and keep both for the entity's clients.
 
     The request is signed by the entity, travels over the center's control topic, and is answered for that entity alone.
-    Clients ask by themselves when they need to: this shows what they get, and why not if they do not.
+    Clients ask for tokens by themselves. This shows what they get, or why they get none.
     """
     from sealcast.control.wallet import Wallet
     from sealcast.trust.realm.changes import Right
@@ -89,15 +85,14 @@ def request(
         held = wallet.ask(topic, Right(right))
     if out is not None:
         out.write_bytes(held.token)
-    if json:
-        said = _said(tokens.parse(held.token))
-        talk.emit({"topic_name": topic, **said, "token": held.token.hex(), "keys": sorted(held.given.pair_keys)})
-        return
-    talk.say(
-        f"{as_!r} may {' and '.join(sorted(map(str, held.claims.rights)))} on {topic!r} in epoch {held.epoch}, "
-        f"{held.claims.template}, until {times.moment(held.claims.expires_us)}"
+    keys = {"token": held.token.hex(), "keys": sorted(held.given.pair_keys)}
+    talk.answer(
+        json,
+        {"topic_name": topic, **_said(tokens.parse(held.token)), **keys},
+        f"{as_!r} may {_words(held.claims.rights)} on {topic!r} in epoch {held.epoch}, "
+        f"{held.claims.template}, until {times.moment(held.claims.expires_us)}",
     )
-    if out is None:
+    if out is None and not json:
         talk.note(f"see it: sealcast token request {topic} --as {as_} --right {right} --out FILE")
 
 
@@ -117,16 +112,6 @@ def _read(file: str) -> bytes:
         except binascii.Error:
             return data
     return data
-
-
-def _around(directory: Path | None) -> Realm | None:
-    """The realm that was named; without a name, the one around here, if there is one."""
-    try:
-        return talk.open_realm(directory)
-    except NotFound:
-        if directory is not None:
-            raise
-        return None
 
 
 def _said(token: Token) -> dict[str, Any]:
@@ -175,30 +160,29 @@ def _judged(data: bytes, token: Token, moment: int, realm: Realm | None) -> dict
     topic = next((t.topic for t in state.topics.values() if t.topic.id == claims.topic), None)
     if topic is None:
         other = claims.realm != realm.id
-        return {
-            "verifies": False,
-            "reason": str(TokenReason.REALM if other else TokenReason.AUDIENCE),
-            "why": f"it is for a topic of another realm than {realm.name!r}" if other else "no topic here has that id",
-            "hint": "ask the realm it was made for: --realm DIR",
-        }
+        why = f"it is for a topic of another realm than {realm.name!r}" if other else "no topic here has that id"
+        reason = TokenReason.REALM if other else TokenReason.AUDIENCE
+        return _refused(reason, why, "ask the realm it was made for: --realm DIR")
     try:
         gate.verify(data, topic, moment, min(claims.rights), claims.holder_key, holder=claims.subject)
     except TokenRejected as error:
-        judged = {"verifies": False, "reason": str(error.reason), "why": error.message, "hint": error.hint}
-        return {**judged, "check": TokenReason(error.reason).step, "topic_name": topic.name}
-    held = state.rights_of(topic.name, claims.subject, moment)
-    if not claims.rights & held:
-        # Brokers go by what was decided since, too: a token that nobody recalled is no right that nobody took away.
-        rights = " and ".join(sorted(map(str, claims.rights)))
-        return {
-            "verifies": False,
-            "reason": str(TokenReason.RIGHT),
-            "why": f"{claims.subject!r} may not {rights} on {topic.name!r} any more, whatever its token says",
-            "hint": f"let it: sealcast grant {topic.name} {claims.subject} {' '.join(sorted(map(str, claims.rights)))}",
-            "check": TokenReason.RIGHT.step,
-            "topic_name": topic.name,
-        }
+        reason = TokenReason(error.reason)
+        return _refused(reason, error.message, error.hint) | {"check": reason.step, "topic_name": topic.name}
+    if not claims.rights & state.rights_of(topic.name, claims.subject, moment):
+        # Brokers also go by what was decided since the token was signed: it does not outlive the right.
+        why = f"{claims.subject!r} may not {_words(claims.rights)} on {topic.name!r} any more, whatever its token says"
+        hint = f"let it: sealcast grant {topic.name} {claims.subject} {' '.join(sorted(map(str, claims.rights)))}"
+        refused = _refused(TokenReason.RIGHT, why, hint)
+        return refused | {"check": TokenReason.RIGHT.step, "topic_name": topic.name}
     return {"verifies": True, "topic_name": topic.name}
+
+
+def _refused(reason: TokenReason, why: str, hint: str | None) -> dict[str, Any]:
+    return {"verifies": False, "reason": str(reason), "why": why, "hint": hint}
+
+
+def _words(rights: Iterable[Right]) -> str:
+    return " and ".join(sorted(map(str, rights)))
 
 
 def _show(found: dict[str, Any]) -> None:

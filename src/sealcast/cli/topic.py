@@ -29,24 +29,27 @@ _SCHEMA_HELP = (
 @app.command(epilog="Example: sealcast topic create quotes --schema quotes.json")
 def create(
     name: Annotated[str, typer.Argument(help="A new name.")],
-    schema: Annotated[str, typer.Option("--schema", metavar="FILE", help=_SCHEMA_HELP)],
-    partitions: Annotated[int, typer.Option(help="Publishers are spread over them; order is kept per publisher.")] = 1,
+    schema: Annotated[str, typer.Option(metavar="FILE", help=_SCHEMA_HELP)],
+    partitions: Annotated[int, typer.Option(help="Publishers spread over them; each one's order is kept.")] = 1,
     protection: Annotated[
-        str,
-        typer.Option(help="How much brokers may know: endpoint (all), layered (they route what they cannot read)."),
+        str, typer.Option(help="How much brokers may know: endpoint (all), layered (they route what they cannot read).")
     ] = "endpoint",
     access: Annotated[
         str,
         typer.Option(help="members: everyone enrolled may publish and subscribe; granted: only who was granted it."),
     ] = "members",
     center: Annotated[str, typer.Option(help="The key center that makes its keys and signs its tokens.")] = "center",
-    owner: Annotated[str, typer.Option(metavar="ENTITY", help="Who decides about it, beside the administrator.")] = "",
-    key_size: Annotated[str, typer.Option(metavar="BITS", help="Of its AES keys: 128, 192 or 256.")] = "256",
-    token_hash: Annotated[str, typer.Option(help="Of its tokens' signatures: sha-256, sha-384, sha-512.")] = "sha-256",
-    key_lifetime: Annotated[str, typer.Option(metavar="SPAN", help="When a key is replaced: by age.")] = "30d",
-    messages_per_key: Annotated[str, typer.Option(metavar="N", help="And by messages sealed.")] = "4294967296",
+    owner: Annotated[
+        str, typer.Option(metavar="ENTITY", help="Who else than the administrator decides about it.")
+    ] = "",
+    key_size: Annotated[str, typer.Option(metavar="BITS", help="The length of its AES keys: 128, 192 or 256.")] = "256",
+    token_hash: Annotated[
+        str, typer.Option(help="The hash that signs its tokens: sha-256, sha-384, sha-512.")
+    ] = "sha-256",
+    key_lifetime: Annotated[str, typer.Option(metavar="SPAN", help="Replace a key after this time.")] = "30d",
+    messages_per_key: Annotated[str, typer.Option(metavar="N", help="Replace a key after N messages.")] = "4294967296",
     token_lifetime: Annotated[str, typer.Option(metavar="SPAN", help="The longest life of a token.")] = "1d",
-    grace: Annotated[str, typer.Option(metavar="SPAN", help="How long frames of the last epoch are taken.")] = "5m",
+    grace: Annotated[str, typer.Option(metavar="SPAN", help="How long the previous epoch's frames count.")] = "5m",
     max_skew: Annotated[str, typer.Option(metavar="SPAN", help="How far clocks may differ.")] = "5m",
     stale_after: Annotated[str, typer.Option(metavar="SPAN", help="Older messages are refused.")] = "1d",
     group_keys: Annotated[
@@ -59,26 +62,24 @@ def create(
     ] = "mosaic",
     layers: Annotated[
         int | None,
-        typer.Option(metavar="R", help="Of a layered topic: so many brokers in a row must collude, 2 to 16."),
+        typer.Option(metavar="R", help="For layered: how many brokers in a row must collude to read, 2 to 16."),
     ] = None,
     group: Annotated[
-        str | None, typer.Option(help="Of a layered topic: secp256k1 (the fast one), modp-2048 or modp-3072.")
+        str | None, typer.Option(help="For layered: secp256k1 (the fast one), modp-2048 or modp-3072.")
     ] = None,
     nodes: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Brokers that a layered topic comes with [default: enough for its layers]."),
+        typer.Option(metavar="N", help="For layered: how many brokers to make [default: enough for its layers]."),
     ] = None,
-    pad: Annotated[
-        bool, typer.Option("--pad", help="Of a layered topic: as many labels on every event, whatever it has.")
-    ] = False,
-    fan_out: Annotated[int | None, typer.Option(metavar="D", help="So many of them below each [default: 2].")] = None,
+    pad: Annotated[bool, typer.Option("--pad", help="For layered: put equally many labels on every event.")] = False,
+    fan_out: Annotated[int | None, typer.Option(metavar="D", help="Brokers below each of them [default: 2].")] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
 
-    Types are int, float, decimal, string, bool and timestamp. Bounds are inclusive. Spans of time are 90s, 15m, 12h,
-    30d, 4w or 1y. A layered topic comes with a tree of brokers (`sealcast overlay show`), or none with --nodes 0.
+    Types are int, float, decimal, string, bool and timestamp. Bounds are inclusive. Spans of time are written 90s, 15m,
+    12h, 30d, 4w or 1y. A layered topic gets a tree of brokers (`sealcast overlay show`), unless you give --nodes 0.
     """
     from sealcast.trust.realm.parameters import KeyParameters
 
@@ -107,13 +108,10 @@ def create(
         fan_out=fan_out,
     )
     state = here.state()
-    if json:
-        talk.emit(describe(state, state.topic_state(name)))
-        return
-    talk.say(f"topic {name!r} created ({access}, {partitions} partition{'s' if partitions != 1 else ''})")
+    lines = [f"topic {name!r} created ({access}, {talk.counted(partitions, 'partition')})"]
     if wanted.overlay:
-        count = len(state.overlay(name).parents)
-        talk.say(f"{wanted.summary}; {count} brokers: sealcast overlay show {name}")
+        lines.append(f"{wanted.summary}; {len(state.overlay(name).parents)} brokers: sealcast overlay show {name}")
+    talk.answer(json, describe(state, state.topic_state(name)), *lines)
 
 
 app.command(epilog="Example: sealcast topic register orders --schema quotes.json --as alice --set key_bits=192")(
@@ -145,8 +143,8 @@ def find(
 ) -> None:
     """Find topics by path, by tags, by the attributes of their schema, or by a word.
 
-    With --as, what that entity may find is asked of every discovery node and verified against its owners' signatures.
-    What it may not find is not there. Without it, all topics of the registry are looked at.
+    With --as, every discovery node is asked for what that entity may find, and the owners' signatures are verified.
+    Without it, all topics of the registry are searched.
     """
     from sealcast.cli import offers
 
@@ -165,9 +163,9 @@ def find(
 )
 def advertise(
     name: Annotated[str, typer.Argument(help="The topic.")],
-    entity: Annotated[str, typer.Option("--as", metavar="ENTITY", help="Its owner; its key center if it has none.")],
+    entity: Annotated[str, typer.Option("--as", metavar="ENTITY", help="The owner; without one, its key center.")],
     tag: Annotated[
-        list[str] | None, typer.Option(metavar="NAME=VALUE", help="To be found by; as many as need be.")
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A tag to find it by; can be repeated.")
     ] = None,
     restrict: Annotated[
         str | None,
@@ -177,8 +175,8 @@ def advertise(
             " [default: open for members, right=publish,subscribe where rights are granted].",
         ),
     ] = None,
-    live: Annotated[str, typer.Option(metavar="SPAN", help="How long it counts: 12h, 30d, 1y.")] = "1y",
-    withdraw: Annotated[bool, typer.Option("--withdraw", help="It can be found no more.")] = False,
+    live: Annotated[str, typer.Option(metavar="SPAN", help="How long the advertisement lasts: 12h, 30d, 1y.")] = "1y",
+    withdraw: Annotated[bool, typer.Option("--withdraw", help="Withdraw the advertisement.")] = False,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
@@ -190,10 +188,7 @@ def advertise(
         done = offers.withdraw(here, name, entity)
     else:
         done = offers.advertise(here, name, entity, tag or [], restrict, live)
-    if json:
-        talk.emit(done)
-        return
-    talk.say(f"topic {name!r} {'withdrawn' if withdraw else 'advertised'} by {entity!r}")
+    talk.answer(json, done, f"topic {name!r} {'withdrawn' if withdraw else 'advertised'} by {entity!r}")
 
 
 @app.command(epilog="Example: sealcast topic show quotes")
@@ -278,9 +273,6 @@ def _terms(terms: Terms) -> tuple[str, str, str]:
 
 
 def _show_many(state: RealmState, found: list[TopicState], json: bool, empty: str) -> None:
-    if json:
-        talk.emit({"topics": [describe(state, t) for t in found]})
-        return
     rows = [
         (
             t.topic.name,
@@ -292,7 +284,8 @@ def _show_many(state: RealmState, found: list[TopicState], json: bool, empty: st
         )
         for t in found
     ]
-    talk.table(["topic", "protection", "access", "partitions", "subscriptions", "attributes"], rows, empty)
+    columns = ["topic", "protection", "access", "partitions", "subscriptions", "attributes"]
+    talk.answer_table(json, {"topics": [describe(state, t) for t in found]}, columns, rows, empty)
 
 
 def _attribute(attribute: Attribute) -> str:

@@ -58,12 +58,8 @@ class CursorFile:
     def locked(self) -> Iterator[None]:
         """Nobody else of this name moves the cursor meanwhile."""
         files.make_directory(self.path.parent)
-        lock = files.FileLock(self.path.with_suffix(".lock"))
-        try:
-            with lock:
-                yield
-        finally:
-            lock.close()
+        with files.locked(self.path.with_suffix(".lock")):
+            yield
 
     def load(self) -> Saved:
         """What was saved last; the very beginning when nothing was."""

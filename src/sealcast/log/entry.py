@@ -157,17 +157,12 @@ def piece_to_cbor(p: PieceRef) -> list[object]:
     return [p.name, p.digest, p.size, p.partition, p.first, p.end, p.events, p.deliveries, p.encryptions, p.slots]
 
 
-def piece_from_cbor(body: object) -> PieceRef:
-    if not isinstance(body, list) or len(body) != 10:
-        raise Misuse("not a piece")
-    numbers: list[int]
-    name, digest, *numbers, slots = body
-    if not isinstance(name, str) or not isinstance(digest, bytes) or not all(map(_natural, numbers)):
-        raise Misuse("not a piece")
-    if slots is not None and not isinstance(slots, bytes):
-        raise Misuse("not a piece")
-    size, partition, first, end, events, deliveries, encryptions = numbers
-    return PieceRef(name, digest, size, partition, first, end, events, deliveries, encryptions, slots)
+def piece_from_cbor(body: Any) -> PieceRef:
+    match body:
+        case [str(), bytes(), *numbers, bytes() | None] if len(numbers) == 7 and all(map(_natural, numbers)):
+            return PieceRef(*body)
+        case _:
+            raise Misuse("not a piece")
 
 
 def _natural(number: object) -> bool:

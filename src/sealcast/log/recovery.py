@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -64,8 +65,7 @@ def _trustworthy(directory: Path, state: State) -> bool:
 
 def _walk_on(directory: Path, mark: Mark, *, may_cut: bool) -> Mark:
     """From a durable mark over whole records to the end of its segment: the log's last, as `_cut` makes sure."""
-    segment = Segment(directory, mark.segment)
-    try:
+    with closing(Segment(directory, mark.segment)) as segment:
         size = segment.size()
         if size < mark.position:
             raise Corrupt(
@@ -82,8 +82,6 @@ def _walk_on(directory: Path, mark: Mark, *, may_cut: bool) -> Mark:
                     hint="restore the file from a copy; the records before this one can be read",
                 ) from damage
         return mark
-    finally:
-        segment.close()
 
 
 def _cut(directory: Path, end: Mark) -> None:
@@ -118,21 +116,20 @@ def _without_frontier(directory: Path, frontier: Frontier, state: State) -> End:
         segments = []
     mark: Mark | None = None
     for first in segments:
-        segment = Segment(directory, first)
-        try:
-            begin = segment.begin
-            if mark is not None and (first, begin.chain) != (mark.offset, mark.chain):
-                raise Corrupt(f"{segment.path}: byte 0: this segment does not follow record {mark.offset - 1}")
-            mark = begin
-            for step in segment.walk(begin, segment.size()):
-                mark = Mark(first, step.offset + 1, step.position, step.time_us, step.chain)
-        except Corrupt as damage:
-            raise Corrupt(
-                f"{damage.message}; {frontier.path.name} is lost too, so this cannot be told from an interrupted write",
-                hint=f"restore {frontier.path.name} or the segment from a copy",
-            ) from damage
-        finally:
-            segment.close()
+        with closing(Segment(directory, first)) as segment:
+            try:
+                begin = segment.begin
+                if mark is not None and (first, begin.chain) != (mark.offset, mark.chain):
+                    raise Corrupt(f"{segment.path}: byte 0: this segment does not follow record {mark.offset - 1}")
+                mark = begin
+                for step in segment.walk(begin, segment.size()):
+                    mark = Mark(first, step.offset + 1, step.position, step.time_us, step.chain)
+            except Corrupt as damage:
+                lost = frontier.path.name
+                raise Corrupt(
+                    f"{damage.message}; {lost} is lost too, so this cannot be told from an interrupted write",
+                    hint=f"restore {lost} or the segment from a copy",
+                ) from damage
     if mark is None:
         mark = begin_segment(directory, Mark(0, 0, 0, 0, secrets.token_bytes(CHAIN_BYTES)))
     else:

@@ -10,8 +10,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
 from pyspark.sql.streaming.listener import (
@@ -24,6 +23,7 @@ from pyspark.sql.streaming.listener import (
 
 from sealcast.broker.columns import COUNTS, REJECTED
 from sealcast.errors import Unavailable
+from sealcast.log.closing import Closing
 
 #: The name under which a query's counts are observed.
 OBSERVED: Final = "sealcast"
@@ -119,7 +119,7 @@ class Metrics:
         return Served(server.server_port, server.shutdown, server.server_close, thread.join)
 
 
-class Served:
+class Served(Closing):
     """A metrics page being served; closed when the block ends."""
 
     def __init__(self, port: int, *closing: Callable[[], None]) -> None:
@@ -130,14 +130,6 @@ class Served:
         for step in self._closing:
             step()
         self._closing = ()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 class _Listener(StreamingQueryListener):

@@ -51,6 +51,9 @@ class Lock:
     salt: bytes = b""
     cost: int = 0
 
+    def __str__(self) -> str:
+        return "a passphrase" if self.by == "passphrase" else f"unlock key {self.id.hex()}"
+
     def as_json(self) -> dict[str, object]:
         body: dict[str, object] = {"by": self.by, "id": self.id.hex()}
         return body if self.by == "key" else {**body, "salt": self.salt.hex(), "cost": self.cost}

@@ -21,11 +21,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Final, Self
+from typing import Final
 
 from sealcast.control.budgets import Allowance, Budgets
 from sealcast.errors import Misuse
 from sealcast.log import files
+from sealcast.log.closing import Closing
 from sealcast.log.port import Record
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters.agreed import LayersOf, agreed_layers
@@ -53,7 +54,7 @@ _SECOND_US: Final = 1_000_000
 _FOR_EVER: Final = 1 << 62
 
 
-class FilterDesk(Unpicklable):
+class FilterDesk(Closing, Unpicklable):
     """One broker's desk for one topic. Processes that run the same one take turns."""
 
     def __init__(
@@ -129,12 +130,6 @@ class FilterDesk(Unpicklable):
         self._posts.close()
         self._log.close()
         self._lock.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
     # --- a turn ---------------------------------------------------------------------------------------
 

@@ -18,11 +18,12 @@ import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol, Self
+from typing import Final, NamedTuple, Protocol
 
 from sealcast.control.topics import Busy
 from sealcast.errors import Misuse
 from sealcast.log import files
+from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.port import Record
 from sealcast.log.segment import list_segments, path_of
@@ -79,7 +80,7 @@ class Numbered(NamedTuple):
     fresh: bool = False
 
 
-class PostLog:
+class PostLog(Closing):
     """The posts to one broker. Any number of processes append; its desk alone takes."""
 
     def __init__(
@@ -137,12 +138,6 @@ class PostLog:
 
     def close(self) -> None:
         self._log.close()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
 
 def signed_posts(topic_id: bytes, sender: Sender, receiver: str, what: Numbered, token: bytes = b"") -> list[bytes]:
