@@ -33,7 +33,7 @@ def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> N
     """
 
     here = talk.open_realm(realm)
-    done = here.maintain(messages(here))
+    done = here.maintain(Messages(here).counts())
     said, advertised = list(_said(here)), _advertised(here)
     document = {
         "certificates": list(done.certificates),
