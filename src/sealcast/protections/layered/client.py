@@ -23,10 +23,12 @@ from sealcast.log.mailbox import Delivery, Mailbox, hop_mailbox
 from sealcast.model.event import OpenedEvent
 from sealcast.model.schema import Schema
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.layered.interests import Interests, Refreshed, homes_of, refresh_all, subscribers_here
+from sealcast.protections.layered.interests import Interests, homes_of
 from sealcast.protections.layered.notifying import Notifying
 from sealcast.protections.layered.open import EventOpener
 from sealcast.protections.layered.standing import Standing
+from sealcast.protections.layered.telling import Refreshed
+from sealcast.protections.layered.together import refresh_all, subscribe_together, subscribers_here
 from sealcast.protections.port import ClientSide, Cost, Interest, Measured, Reader, Wanted
 from sealcast.protections.stays import Found, Stays, no_subscription
 from sealcast.protections.verify import publishers_keys
@@ -135,13 +137,7 @@ class LayeredClient:
     def subscribe_many(
         self, realm: Realm, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None
     ) -> list[Interest]:
-        """Each by its subscriber; of one subscriber all, or none."""
-        made = list[Interest]()
-        for name in dict.fromkeys(subscriber for subscriber, _, _ in wanted):
-            with Interests(realm, topic, name) as interests:
-                own = [(text, id) for subscriber, text, id in wanted if subscriber == name]
-                made += interests.add_many(own, broker=broker)
-        return made
+        return subscribe_together(realm, topic, wanted, broker=broker)
 
     def listed(self, realm: EntityRealm, topic: str, subscriber: str | None = None) -> list[Interest]:
         if subscriber is not None:
