@@ -21,7 +21,8 @@ from sealcast.filters.parse import parse
 from sealcast.model import Event, Position, Schema
 from sealcast.model.protection import Layered
 from sealcast.protections.layered.filters.posts import PostLog
-from sealcast.protections.layered.interests import Interests, refresh_all
+from sealcast.protections.layered.interests import Interests
+from sealcast.protections.layered.together import refresh_all
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
 from sealcast.wire.hops import HopPiece

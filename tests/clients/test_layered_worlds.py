@@ -13,7 +13,7 @@ import pytest
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Misuse
 from sealcast.model.protection import Layered
-from sealcast.protections.layered.interests import refresh_all
+from sealcast.protections.layered.together import refresh_all
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
 from tests.clients.layered_pump import pump

@@ -458,8 +458,8 @@ def test_ids_keep_their_type(ids: tuple[object, ...], kind: pa.DataType) -> None
 
 
 def test_an_unknown_protection_is_refused_with_those_there_are() -> None:
-    with pytest.raises(Misuse, match="no protection 'rot13' here; there is endpoint"):
-        lab.check_protection("rot13")
+    with pytest.raises(Misuse, match="protection is one of endpoint, .*layered.*, not 'rot13'"):
+        lab.protection_named("rot13")
 
 
 # --- the command --------------------------------------------------------------------------------------------

@@ -1,39 +1,46 @@
-"""`match --protection layered` against brute force: one that shares nothing with the product, and the reference
-evaluator. The kernels are those that Spark runs; most worlds drive them by hand, one goes through Spark itself."""
+"""`match` under a protection whose brokers cannot read, against brute force: one that shares nothing with the product,
+the reference evaluator, and `match` under `endpoint`. The steps are those that Spark runs; most worlds drive them by
+hand, one goes through Spark itself."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 from pyspark import cloudpickle
 
-from sealcast.clients.publisher import admissible
-from sealcast.errors import Bug, CannotOpen, FilterRejected, Misuse, SealcastError
+from sealcast.errors import Bug, CannotOpen, FilterRejected, Misuse, Rejected, SealcastError
 from sealcast.filters.check import check
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
-from sealcast.lab import scratch
-from sealcast.lab.layered import nodes as rooms
-from sealcast.lab.layered import pieces, run, stages
-from sealcast.lab.layered.network import PUBLISHER, Network
-from sealcast.lab.layered.nodes import GROUP, Nodes
-from sealcast.lab.match import check_protection, match
+from sealcast.lab import match as lab
+from sealcast.lab import prove, scratch
+from sealcast.lab.match import match, protection_named
 from sealcast.lab.match_input import Asked, Given, Inputs, read
 from sealcast.model import Event, Schema
-from sealcast.protections.layered.messages import Entry, Notification
+from sealcast.model.protection import Layered
+from sealcast.primitives.curve import CURVE
+from sealcast.protections.layered.agreement import layers_for
 from sealcast.protections.layered.route import Broker
-from sealcast.protections.layered.tree import Path as Hops
+from sealcast.protections.layered.tree import Tree, TreeId
+from sealcast.protections.port import DEFAULT_KEY_MEMORY, Inbox, Reader, client_side
+from sealcast.trust.deployment import Realm
+from sealcast.trust.keys.layer_keys import agreement_keys, own_identity
+from sealcast.wire.hops import HopPiece
 from tests.cli.shell import sealcast
+from tests.clients.layered_pump import pump
 from tests.lab.test_match import Says, World, abandoned, pairs, plain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+Tamper = Callable[[HopPiece], HopPiece]
 
 
 class Labelled(World):
@@ -59,7 +66,7 @@ class Labelled(World):
         while len(found) < count:
             text, says = self.condition()
             try:
-                run.in_labels([Asked(0, text)], self.schema)
+                lab.remarks([Asked(0, text)], self.schema, Layered())
             except FilterRejected as error:
                 assert error.kind in ("inexpressible", "limit") and error.hint
             else:
@@ -87,73 +94,46 @@ def truth(inputs: Inputs, asked: Sequence[tuple[str, Says]], happened: Sequence[
 
 
 class Driven:
-    """A run without Spark: the same kernels on the same batches, one after the other."""
+    """Runs without Spark: the same steps of the same brokers, one after the other, and the same opening."""
 
-    def __init__(self, root: Path, inputs: Inputs, layers: int) -> None:
-        self.network = Network(layers, len(inputs.subscriptions))
-        self.nodes = Nodes(root, self.network)
-        self.nodes.create(run.in_labels(inputs.subscriptions, inputs.schema).filters)
-        events = [(n, admissible(inputs.schema, given.event)) for n, given in enumerate(inputs.events)]
-        self.files = run._put(self.nodes, events, inputs.schema)
-        self.schema = inputs.schema.to_json()
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.tamper: Tamper = lambda piece: piece
+        monkeypatch.setattr(lab, "_session", lambda: None)
+        monkeypatch.setattr(lab, "_deliver", lambda spark, realm: pump(realm, lab.TOPIC, self.tamper))
+        monkeypatch.setattr(prove, "open_all", self.open_all)
 
-    def subscribe(self) -> None:
-        sent = pa.Table.from_batches(list(stages._subscribe(self.get)(numbers(self.network.subscribers))))
-        for level in reversed(self.network.levels):
-            parts = [sent.filter(pc.equal(sent["node"], name)) for name in level]
-            sent = pa.concat_tables([stages._build(self.get)(part) for part in parts if part.num_rows])
-        assert not sent.num_rows, "the publisher got a filter"
+    def open_all(self, spark: None, realm: str, topic: str, subscribers: Sequence[str]) -> prove.Opened:
+        rows = prove.open_some(Realm(realm), topic, dict(enumerate(subscribers)))
+        return prove.opened(pa.Table.from_batches(rows, schema=prove.OPENED))
 
-    def deliver(self) -> list[pa.RecordBatch]:
-        arrived = list(stages._publish(self.get, self.schema)(numbers(self.files)))
-        for _ in self.network.levels:
-            arrived = list(stages._hop(self.get)(iter(arrived)))
-        return arrived
-
-    def open(self, arrived: list[pa.RecordBatch]) -> pa.Table:
-        return pa.Table.from_batches(list(stages._open(self.get)(iter(arrived))), schema=stages._OPENED)
-
-    def get(self) -> Nodes:
-        return self.nodes
+    def pairs(self, inputs: Inputs, layers: int) -> set[Any]:
+        return pairs(match(inputs, Layered(layers)))
 
 
-def numbers(count: int) -> Iterator[pa.RecordBatch]:
-    return iter([pa.RecordBatch.from_pydict({"id": list(range(count))})])
-
-
-def driven(root: Path, inputs: Inputs, layers: int) -> set[object]:
-    one = Driven(root, inputs, layers)
-    one.subscribe()
-    opened = one.open(one.deliver())
-    assert not sum(opened["unopened"].to_pylist())
-    found = [
-        pair
-        for row in opened.to_pylist()
-        for pair in zip(*(memoryview(row[name]).cast("q").tolist() for name in ("places", "subscribers")), strict=True)
-    ]
-    assert len(set(found)) == len(found), "a pair came twice"
-    return set(found)
+@pytest.fixture
+def driven(monkeypatch: pytest.MonkeyPatch) -> Driven:
+    return Driven(monkeypatch)
 
 
 # --- agreement ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(("seed", "layers"), [(1, 2), (2, 3), (3, 2), (5, 5)])
-def test_the_kernels_agree_with_brute_force(tmp_path: Path, seed: int, layers: int) -> None:
+def test_the_steps_agree_with_brute_force(driven: Driven, seed: int, layers: int) -> None:
     world = Labelled(seed)
     asked, happened = world.expressible(30), [world.event() for _ in range(12)]
     inputs = inputs_of(world, asked, happened)
     expected = truth(inputs, asked, happened)
-    assert driven(tmp_path, inputs, layers) == expected and len(expected) > 50
+    assert driven.pairs(inputs, layers) == expected and len(expected) > 50
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 160))
-def test_the_kernels_agree_with_brute_force_for_long(tmp_path: Path, seed: int) -> None:
+def test_the_steps_agree_with_brute_force_for_long(driven: Driven, seed: int) -> None:
     world = Labelled(seed)
     asked, happened = world.expressible(60), [world.event() for _ in range(40)]
     inputs = inputs_of(world, asked, happened)
-    assert driven(tmp_path, inputs, 2 + seed % 4) == truth(inputs, asked, happened)
+    assert driven.pairs(inputs, 2 + seed % 4) == truth(inputs, asked, happened)
 
 
 def test_through_spark_with_everything_that_may_stand_in_the_files(spark: SparkSession) -> None:
@@ -191,25 +171,29 @@ def test_through_spark_with_everything_that_may_stand_in_the_files(spark: SparkS
         tuple(Asked(id, text) for id, text in asked.items()),
         tuple(Given(id, Event(values)) for id, values in given),  # type: ignore[arg-type]
     )
-    outcome = match(inputs, "layered", spark=spark)
+    outcome = match(inputs, protection_named("layered"), spark=spark)
     assert pairs(outcome) == {
         *((e, "all") for e in ("three", "nothing", "nine")),
         *((e, s) for e in ("three", "nine") for s in ("some", "same", "either", "absent?")),
         ("nine", "not"),
     }
-    # The same events are refused, in the same words, as `endpoint` refuses.
     assert [(r.id, r.attribute) for r in outcome.refused] == [("over", "n"), ("off", "n"), ("type", "n"), ("name", "m")]
     summary = outcome.summary()
     assert summary["rejected"] == 4 and summary["events"] == 7 and summary["protection"] == "layered"
-    assert set(summary["seconds"]) == set(run.STAGES)  # type: ignore[call-overload]
+    assert set(summary["seconds"]) == set(lab.STAGES)  # type: ignore[call-overload]
     assert abandoned() <= before
-    check_protection("layered", 16)
+    # `endpoint` says the same, row by row, and refuses the same events in the same words.
+    other = match(inputs, protection_named("endpoint"), spark=spark)
+    assert other.pairs().equals(outcome.pairs()) and other.refused == outcome.refused
 
 
-def test_without_events_or_subscriptions_nothing_is_even_started() -> None:
+def test_without_events_or_subscriptions_nothing_is_even_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(scratch, "realm")
     schema = Schema.from_json({"attributes": [{"name": "n", "type": "int"}]})
-    for inputs in (Inputs(schema, (Asked(1, "n = 2"),), ()), Inputs(schema, (), (Given(1, Event({"n": 1})),))):
-        assert match(inputs, "layered").event.size == 0
+    events = Given(1, Event({"n": 1})), Given(2, Event({"n": "one"}))
+    for inputs in (Inputs(schema, (Asked(1, "n = 2"),), ()), Inputs(schema, (), events)):
+        outcome = match(inputs, Layered())
+        assert outcome.event.size == 0 and [r.id for r in outcome.refused] == [2] * bool(inputs.events)
 
 
 # --- what is refused ------------------------------------------------------------------------------------------------
@@ -224,7 +208,7 @@ def test_what_labels_cannot_express_is_refused_by_name(tmp_path: Path, text: str
     paths[1].write_text("\n".join(map(json.dumps, lines)))
     paths[2].write_text('{"id": 1, "attributes": {}}')
     with pytest.raises(FilterRejected) as refused:
-        match(read(*paths), "layered")
+        match(read(*paths), Layered())
     assert f"{paths[1]}:2: subscription 'other', at character" in refused.value.message
     assert "labels express" in (refused.value.hint or "")
     options = [f"--{name}={path}" for name, path in zip(("schema", "subscriptions", "events"), paths, strict=True)]
@@ -232,18 +216,21 @@ def test_what_labels_cannot_express_is_refused_by_name(tmp_path: Path, text: str
     assert told.code == 1 and "subscription 'other'" in told.err
 
 
-def test_a_filter_of_values_that_the_domain_lacks_earns_a_warning() -> None:
+def test_a_filter_of_values_that_the_domain_lacks_earns_a_warning(driven: Driven) -> None:
     schema = Schema.from_json({"attributes": [{"name": "n", "type": "int", "min": 0, "max": 9, "step": 3}]})
-    found = run.in_labels([Asked("x", "n = 4", "file:1"), Asked("y", "n = 3", "file:2")], schema)
-    assert not found.filters[0].conjunctions and found.filters[1].conjunctions
-    warned = [*found.warnings, *(w.message for w in check(parse("n = 4"), schema).warnings)]
-    assert len(warned) == 1
+    asked = Asked("x", "n BETWEEN 4 AND 5", "file:1"), Asked("y", "n = 3", "file:2"), Asked("z", "n = 4", "file:3")
+    outcome = match(Inputs(schema, asked, (Given(1, Event({"n": 3})),)), Layered())
+    assert pairs(outcome) == {(1, "y")}
+    # Of a filter that is known never to match, whatever protects the topic, its author was told when it was read.
+    assert outcome.warnings == ("file:1: subscription 'x': no value of the domain can match",)
+    assert check(parse("n = 4"), schema).warnings
 
 
 @pytest.mark.parametrize(("protection", "layers"), [("layered", 1), ("layered", 17), ("endpoint", 2)])
 def test_layers_that_there_cannot_be(protection: str, layers: int) -> None:
-    with pytest.raises(Misuse):
-        check_protection(protection, layers)
+    with pytest.raises((Misuse, Rejected), match="layers"):
+        protection_named(protection, layers)
+    assert protection_named("layered", 16) == Layered(16)
 
 
 # --- what must not pass ---------------------------------------------------------------------------------------------
@@ -255,117 +242,121 @@ SMALL = Inputs(
 )
 
 
-class Nearest(Broker):
+def nearest(broker: Broker, path: tuple[str, ...]) -> str:
     """A wrong rule: the layer of the next node instead of the last one's."""
-
-    def relay_key(self, path: Hops) -> str:
-        return path[0]
+    return path[0]
 
 
-class Everything(Broker):
+def everything(broker: Broker, token: Any) -> bytes:
     """A broker that peels and does not put back on."""
-
-    def put_on(self, token: Any) -> bytes:
-        return GROUP.encode(token)
+    return CURVE.encode(token)
 
 
-@pytest.mark.parametrize("wrong", [Nearest, Everything])
-def test_a_wrong_rule_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wrong: type[Broker]) -> None:
-    monkeypatch.setattr(rooms, "Broker", wrong)
+@pytest.mark.parametrize(("rule", "wrong"), [("relay_key", nearest), ("put_on", everything)])
+def test_a_wrong_rule_is_noticed(
+    driven: Driven, monkeypatch: pytest.MonkeyPatch, rule: str, wrong: Callable[..., Any]
+) -> None:
+    truth = {(e, s) for e in range(8) for s in range(4) if e >= s}
+    assert driven.pairs(SMALL, 2) == truth
+    monkeypatch.setattr(Broker, rule, wrong)
     try:
-        found = driven(tmp_path, SMALL, 2)
-    except (AssertionError, SealcastError):
+        found = driven.pairs(SMALL, 2)
+    except SealcastError:
         return
-    assert found != {(e, s) for e in range(8) for s in range(4) if e >= s}
+    assert found != truth
 
 
-def test_what_was_sent_to_one_subscriber_opens_for_no_other(tmp_path: Path) -> None:
-    one = Driven(tmp_path, SMALL, 2)
-    one.subscribe()
-    rows = [row for batch in one.deliver() for row in batch.to_pylist()]
-    tried = 0
-    for name, _, message in (m for row in rows for m in pieces.messages(row, GROUP.wire_bytes)):
-        assert one.nodes.opener(name).open(message)
-        for other in (f"s{n}" for n in range(4) if f"s{n}" != name):
-            with pytest.raises(CannotOpen):
-                one.nodes.opener(other).open(message)
-            tried += 1
-    assert tried > 60
+def test_a_spoiled_delivery_is_an_error_and_no_missing_pair(driven: Driven) -> None:
+    def spoil(piece: HopPiece) -> HopPiece:
+        return replace(piece, bodies=bytes([piece.bodies[0] ^ 1]) + bytes(piece.bodies[1:]))
+
+    driven.tamper = lambda piece: spoil(piece) if piece.node == "match-node-2" else piece
+    with pytest.raises(Bug, match="1 deliveries did not open for whom they were sealed"):
+        match(SMALL, Layered())
 
 
-def test_a_spoiled_delivery_is_an_error_and_no_missing_pair(tmp_path: Path) -> None:
-    one = Driven(tmp_path, SMALL, 2)
-    one.subscribe()
-    batch = one.deliver()[0]
-    row = batch.to_pylist()[0]
-    row["bodies"] = bytes([row["bodies"][0] ^ 1]) + row["bodies"][1:]
-    opened = one.open([pa.RecordBatch.from_pylist([row], schema=pieces.COLUMNS)])
-    assert sum(opened["unopened"].to_pylist()) == 1
-
-    class Spoiled:
-        def open(self, arrived: object) -> pa.Table:
-            return opened
-
-    with pytest.raises(Bug, match="1 deliveries did not open"):
-        run._opened(Spoiled(), None)  # type: ignore[arg-type]
+def test_what_was_not_delivered_does_not_count(driven: Driven, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab, "_deliver", lambda spark, realm: None)
+    assert match(SMALL, Layered()).event.size == 0
 
 
 # --- keys stay where they are ---------------------------------------------------------------------------------------
 
 
-def test_no_key_is_in_what_spark_ships(tmp_path: Path) -> None:
-    one = Driven(tmp_path, SMALL, 3)
-    one.subscribe()
-    one.deliver()  # this process has become everybody
-    root, layers, count = str(tmp_path), 3, 4
-    get = stages.Stages(None, root, layers, count, 1)._nodes()  # type: ignore[arg-type]
-    kernels = (stages._subscribe(get), stages._build(get), stages._publish(get, one.schema), stages._hop(get))
-    shipped = b"".join(cloudpickle.dumps(kernel) for kernel in (*kernels, stages._open(get)))
+@pytest.fixture
+def delivered(driven: Driven, tmp_path: Path) -> Realm:
+    """A run's realm, right before everyone opens what it was sent."""
+    realm = Realm.create(tmp_path / "realm")
+    with ExitStack() as held:
+        publishers = [held.enter_context(publisher) for publisher in lab._populate(realm, SMALL, Layered())]
+        wanted = [(f"s{n}", asked.filter, None) for n, asked in enumerate(SMALL.subscriptions)]
+        client_side(Layered()).subscribe_many(realm, lab.TOPIC, wanted)
+        lab._publish(publishers, SMALL.events, range(len(SMALL.events)), lab._Published())
+    pump(realm, lab.TOPIC)
+    return realm
+
+
+def inboxes(realm: Realm, held: ExitStack) -> Iterator[Inbox]:
+    for number in range(len(SMALL.subscriptions)):
+        reader = Reader(realm, lab.TOPIC, f"s{number}", None, None, DEFAULT_KEY_MEMORY)
+        yield held.enter_context(closing(client_side(Layered()).inbox(reader)))
+
+
+def test_what_was_sent_to_one_subscriber_opens_for_no_other(delivered: Realm) -> None:
+    tried = 0
+    with ExitStack() as held:
+        everyone = list(inboxes(delivered, held))
+        for inbox in everyone:
+            for found in inbox.mail.deliveries():
+                assert inbox.open(found)
+                for other in everyone:
+                    if other is not inbox:
+                        with pytest.raises(CannotOpen):
+                            other.open(found)
+                        tried += 1
+    assert tried > 60
+
+
+def test_no_key_is_in_what_spark_ships(delivered: Realm) -> None:
+    root, names = str(delivered.paths.root), [f"s{n}" for n in range(4)]
+    assert prove.opened(pa.Table.from_batches(prove.open_some(delivered, lab.TOPIC, dict(enumerate(names))))).place.size
+    shipped = cloudpickle.dumps(prove._opening(root, lab.TOPIC, names, 2))
     assert root.encode() in shipped
-    for path in (tmp_path / "keys").iterdir():
+    files = [path for path in delivered.paths.root.rglob("*.key") if path.is_file()]
+    assert len(files) > 20 and len({path.read_bytes() for path in files}) == len(files)
+    for path in files:
         assert path.read_bytes() not in shipped and path.stat().st_mode & 0o077 == 0
-    with pytest.raises(Misuse):
-        cloudpickle.dumps(one.nodes.broker("b0").layers)
+    with ExitStack() as held, pytest.raises(Misuse):
+        cloudpickle.dumps(next(inboxes(delivered, held)))
 
 
-def test_each_has_its_own_key_and_pairs_agree_only_up_to_r_hops(tmp_path: Path) -> None:
-    one = Driven(tmp_path, SMALL, 2)
-    keys = {path.name: path.read_bytes() for path in (tmp_path / "keys").iterdir()}
-    assert set(keys) == {PUBLISHER, "b0", "b1", "b2", "b3", "s0", "s1", "s2", "s3"} and len(set(keys.values())) == 9
-    layers = {name: one.nodes._layers(name) for name in keys}
-    for descendant, ancestor in one.network.tree.pairs():
+def test_pairs_agree_only_up_to_r_hops(delivered: Realm) -> None:
+    state = delivered.state()
+    (publisher,) = state.publishers_of(lab.TOPIC)
+    tree = Tree(publisher, state.overlay(lab.TOPIC).parents_for(publisher), 2)
+    id = TreeId(publisher, state.topic(lab.TOPIC).epoch, 0)
+    layers = {
+        name: layers_for(
+            agreement_keys(delivered, own_identity(delivered, state, name), state, lab.TOPIC), tree, id, CURVE
+        )
+        for name in (publisher, *tree.names)
+    }
+    assert set(layers) == {publisher, "match-node-1", "match-node-2", "s0", "s1", "s2", "s3"}
+    for descendant, ancestor in tree.pairs():
         assert layers[descendant].key(ancestor).packed == layers[ancestor].key(descendant).packed
     with pytest.raises(SealcastError):
-        layers[PUBLISHER].key("s0")  # no secret from end to end
-    with pytest.raises(SealcastError):
-        layers["b0"].key("s0")
+        layers[publisher].key("s0")  # no secret from end to end
 
 
-def test_a_run_leaves_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_run_leaves_nothing(driven: Driven, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(scratch, "place", lambda need: tmp_path)
-    with pytest.raises(KeyError), scratch.directory(0) as root:
-        Driven(root, SMALL, 2)
-        assert root.stat().st_mode & 0o777 == 0o700
+    seen: list[int] = []
+
+    def fail(spark: None, realm: Realm) -> None:
+        seen.append(realm.paths.root.parent.stat().st_mode & 0o777)
         raise KeyError
-    assert list(tmp_path.iterdir()) == []
 
-
-# --- pieces ---------------------------------------------------------------------------------------------------------
-
-
-def test_a_piece_says_what_was_put_in() -> None:
-    entry = [Entry((bytes([n]) * 33, bytes([n + 1]) * 33), bytes([n]) * 33, n % 2 == 0) for n in range(5)]
-    sent = [
-        ("x", 7, Notification(b"e" * 16, (entry[0], entry[1]), b"body")),
-        ("y", 7, Notification(b"e" * 16, (entry[2],), b"body")),
-        ("x", 3, Notification(b"f" * 16, (Entry((), b"k" * 33, True), entry[4]), b"")),
-    ]
-    writer = pieces.Writer("node", 1)
-    for one in sent:
-        writer.add(*one)
-    (row,) = pieces.batch({"node": writer}).to_pylist()
-    assert list(pieces.messages(row, 33)) == sent
-    assert len(row["bodies"]) == 4 and len(row["tokens"]) == 33 * 6
-    row["entry_sizes"] = row["entry_sizes"][:-4]
-    with pytest.raises(SealcastError):
-        list(pieces.messages(row, 33))
+    monkeypatch.setattr(lab, "_deliver", fail)
+    with pytest.raises(KeyError):
+        match(SMALL, Layered())
+    assert seen == [0o700] and list(tmp_path.iterdir()) == []

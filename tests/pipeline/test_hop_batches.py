@@ -15,8 +15,8 @@ from sealcast.log.ledger import Ledger
 from sealcast.pipeline import offsets, run
 from sealcast.pipeline.sinks import StreamPieces
 from sealcast.pipeline.sources import Limits, StepsStream
-from sealcast.protections.layered.interests import refresh_all
 from sealcast.protections.layered.node import HopStep
+from sealcast.protections.layered.together import refresh_all
 from tests.pipeline.layered_world import TOPIC, HopLoop, LayeredWorld, a_task
 
 

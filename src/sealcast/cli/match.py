@@ -66,17 +66,17 @@ def match(
     With `layered`, brokers that cannot read pass events down a tree, R levels of them for R layers; a filter that its
     labels cannot express is refused.
     """
-    from sealcast.lab.match import STAGES, check_protection
+    from sealcast.lab.match import STAGES, protection_named
     from sealcast.lab.match import match as run
     from sealcast.lab.match_input import read
 
-    check_protection(protection, layers)
+    wanted = protection_named(protection, layers)
     began = monotonic()
     inputs = read(schema, subscriptions, events)
     reading = monotonic() - began
     _some(inputs.warnings, talk.warn)
-    with _ended_in_order(), _stages(len(STAGES[protection])) as told:
-        outcome = run(inputs, protection, layers=layers, told=told)
+    with _ended_in_order(), _stages(len(STAGES)) as told:
+        outcome = run(inputs, wanted, told=told)
     outcome = replace(outcome, seconds={"read": reading, **outcome.seconds, "total": monotonic() - began})
     _some(outcome.warnings, talk.warn)
     _some([f"event {r.id!r} refused: {r.message}" for r in outcome.refused], talk.note)

@@ -16,7 +16,8 @@ what the wallet can prove.
 from __future__ import annotations
 
 import hashlib
-from contextlib import suppress
+from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -24,12 +25,15 @@ from typing import Final
 from sealcast.control.at_hand import services_at_hand
 from sealcast.control.center import requests
 from sealcast.control.center.requests import Challenge, Credentials, Proof, WantCredentials
+from sealcast.control.center.service import KeyCenter
 from sealcast.control.correspondence import Correspondent
+from sealcast.control.envelopes import Message, ProvenMessage
 from sealcast.errors import CannotOpen, FrameRejected, Rejected, TokenRejected, Unavailable
 from sealcast.log import files
 from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.trust.handles import EntityRealm
+from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.topic_keys import EntityKeys, open_entity_keys
 from sealcast.trust.realm.changes import Right
@@ -126,6 +130,11 @@ class Wallet(Unpicklable, Closing):
             return held
         return self.ask(topic, right)
 
+    def lacks(self, topic: str, right: Right, state: RealmState) -> bool:
+        """Whether a center at hand should be asked now."""
+        held, now = self._held.get((topic, right)) or self._read(state, topic, right), self.realm.clock()
+        return self._at_hand and (held is None or not held.serves(state, now) or held.half_over(now))
+
     def ask(self, topic: str, right: Right) -> Held:
         """A new token, whatever is held; ServiceRefused when the center says no, Unavailable when it says nothing."""
         state = self.realm.state()
@@ -141,9 +150,23 @@ class Wallet(Unpicklable, Closing):
                 center, requests.CREDENTIALS, WantCredentials(topic, right).to_bytes()
             )
             if reply.message.kind != requests.CHALLENGE:
-                return self._take(topic, right, reply.message.body)
+                return self.take(topic, right, reply.message.body)
             self._prove(center, reply.message.body)
         raise Rejected(f"center {center!r} challenges {self.name!r} again and again", hint="do the clocks agree?")
+
+    def take(self, topic: str, right: Right, body: bytes) -> Held:
+        """A center's answer, kept if it is one, and for this entity."""
+        state = self.realm.state()
+        held = _held(topic, right, body)
+        if held is None or not held.serves(state, self.realm.clock()) or held.claims.subject != self.name:
+            raise _strange(state.topic(topic).center)
+        self.pair_key(held)
+        self._held[topic, right] = held
+        path = self._path(state, topic, right)
+        if path is not None:
+            files.make_directory(path.parent)
+            files.replace_file(path, body)
+        return held
 
     def pair_key(self, held: Held, epoch: int | None = None) -> Secret:
         """The key of an epoch (the token's, unless another is named) that the entity shares with brokers."""
@@ -181,19 +204,6 @@ class Wallet(Unpicklable, Closing):
         proof = Proof(asked.topic, asked.nonce, self.identity.signer.sign(signed))
         self.correspondent.ask_center(center, requests.PROVE, proof.to_bytes())
 
-    def _take(self, topic: str, right: Right, body: bytes) -> Held:
-        state = self.realm.state()
-        held = _held(topic, right, body)
-        if held is None or not held.serves(state, self.realm.clock()) or held.claims.subject != self.name:
-            raise _strange(state.topic(topic).center)
-        self.pair_key(held)
-        self._held[topic, right] = held
-        path = self._path(state, topic, right)
-        if path is not None:
-            files.make_directory(path.parent)
-            files.replace_file(path, body)
-        return held
-
     def _read(self, state: RealmState, topic: str, right: Right) -> Held | None:
         """What the file holds. Whatever is wrong with it, a center can be asked."""
         path = self._path(state, topic, right)
@@ -205,6 +215,31 @@ class Wallet(Unpicklable, Closing):
 
     def _path(self, state: RealmState, topic: str, right: Right) -> Path | None:
         return None if self._directory is None else self._directory / f"{state.topic(topic).id.hex()}.{right}"
+
+
+def fill(wallets: Sequence[Wallet], topic: str, right: Right) -> None:
+    """Tokens for many entities of one machine, where the topic's key center is at hand: it decides about each of them
+    by its own rules, and no envelope travels from this process to itself. Whoever gets no token that way, because it
+    may not have one or is challenged first, hears why when it asks."""
+    if not wallets:
+        return
+    realm = wallets[0].realm
+    state = realm.state()
+    key = realm.paths.center_key(state.topic(topic).center)
+    lacking = [wallet for wallet in wallets if wallet.lacks(topic, right, state)]
+    if not lacking or not key.exists():
+        return
+    trust, body = realm.trust(state), WantCredentials(topic, right).to_bytes()
+    with suppress(Unavailable), closing(KeyCenter(realm, CenterSecrets.load(key))) as center:
+        for wallet in lacking:
+            now = realm.clock()
+            with suppress(Rejected):
+                sender = trust.verify(state.entity(wallet.name).certificate, now, state.revoked, name=wallet.name)
+                answer = center.handle(
+                    ProvenMessage(sender, Message.request(requests.CREDENTIALS, body, b"", now)), now
+                )
+                if answer.kind != requests.CHALLENGE:
+                    wallet.take(topic, right, answer.body)
 
 
 def _held(topic: str, right: Right, body: bytes) -> Held | None:

@@ -1,21 +1,21 @@
 """`sealcast match`: events against subscriptions with the protection really at work, as a Spark batch.
 
-    read       the three files
-    keys       a private realm for this run: every subscription is an entity of its own, with its own keys
-    publish    events are checked, sealed to the broker and signed, as publishers do it
+    keys       a private realm for this run: publishers, and an entity with its own keys for every subscription
+    filters    every subscriber states its filter, the way subscribers of the topic's protection do
+    publish    events are checked, sealed and signed, as publishers do it
     spark      a Spark session, unless there is one
-    deliver    admit, match, group, seal, deliver: the pipeline itself, in batch
+    deliver    the steps that brokers run, by the pipeline itself, until everything is drained
     open       every subscriber opens what it was sent, with its own keys only
 
-That is `endpoint`; `layered`, whose brokers cannot read, is a tree of them instead (layered/run.py). A pair (event,
-subscription) counts when it was opened, and for no other reason. All keys are gone afterwards.
+Nothing here knows one protection from another. A pair (event, subscription) counts when it was opened, and for no other
+reason. All keys are gone afterwards.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -26,13 +26,13 @@ import pyarrow.parquet
 from numpy.typing import NDArray
 
 from sealcast.clients.publisher import Publisher, admissible, partition_of
-from sealcast.errors import Bug, EventRejected, Misuse
+from sealcast.errors import Bug, EventRejected
 from sealcast.lab import scratch
-from sealcast.lab.layered import run as layered
-from sealcast.lab.match_input import Given, Id, Inputs
+from sealcast.lab.match_input import Asked, Given, Id, Inputs, naming
 from sealcast.model.event import Position
-from sealcast.protections.layered.tree import MAX_LAYERS, MIN_LAYERS
-from sealcast.protections.port import Checked
+from sealcast.model.protection import DEFAULT_PROTECTION, Protection, protection_of
+from sealcast.model.schema import Schema
+from sealcast.protections.port import client_side
 from sealcast.trust.deployment import Realm
 
 if TYPE_CHECKING:
@@ -40,18 +40,17 @@ if TYPE_CHECKING:
 
     from sealcast.lab.prove import Opened
 
-ENDPOINT: Final = "endpoint"
-LAYERED: Final = "layered"
-#: Protections, and the stages of each.
-STAGES: Final = {ENDPOINT: ("keys", "publish", "spark", "deliver", "open"), LAYERED: layered.STAGES}
+STAGES: Final = ("keys", "filters", "publish", "spark", "deliver", "open")
 PAIRS_FILE: Final = "pairs.parquet"
 TOPIC: Final = "match"
-#: Publishers, and partitions for them: several, so that nothing here relies on there being one.
+#: Publishers, and partitions for them: several, so that nothing here relies on there being one. But where brokers do
+#: not read, every subscriber states its filter to every publisher's brokers, so that one has to do.
 MAX_PUBLISHERS: Final = 4
 EVENTS_PER_PUBLISHER: Final = 2_000
 #: What one delivery takes in a piece at most: its wrapped key and its place in two indices.
 _BYTES_PER_DELIVERY: Final = 64
-_BYTES_PER_EVENT: Final = 1_024
+_BYTES_PER_EVENT: Final = 16_384
+_BYTES_PER_SUBSCRIBER: Final = 32_768
 _INT64: Final = range(-(2**63), 2**63)
 #: Deliveries that one job may make if everybody gets everything; more events go through the pipeline in several jobs.
 MAX_DELIVERIES_PER_JOB: Final = 16_000_000
@@ -108,81 +107,84 @@ class Outcome:
         return path
 
 
+def protection_named(name: str, layers: int | None = None) -> Protection:
+    """The protection of that name; Misuse or ParameterRejected for any other, and for layers that it cannot have."""
+    return protection_of(name, {} if layers is None else {"layers": layers})
+
+
 def match(
     inputs: Inputs,
-    protection: str = ENDPOINT,
+    protection: Protection = DEFAULT_PROTECTION,
     *,
-    layers: int | None = None,
     spark: SparkSession | None = None,
     told: Callable[[str], None] = lambda stage: None,
 ) -> Outcome:
-    """Run the protection over the inputs; `told` hears of each stage as it begins."""
-    check_protection(protection, layers)
-    clock = _Clock(told, STAGES[protection])
-    if protection == LAYERED:
-        return _match_layered(inputs, layers if layers is not None else MIN_LAYERS, clock, spark)
-    need = len(inputs.events) * (_BYTES_PER_EVENT + _BYTES_PER_DELIVERY * len(inputs.subscriptions))
-    with scratch.realm(need) as realm:
+    """Run the protection over the inputs; `told` hears of each stage as it begins. FilterRejected names the first
+    subscription that the protection cannot express."""
+    warnings = remarks(inputs.subscriptions, inputs.schema, protection)
+    clock, published = _Clock(told), _Published()
+    event = subscription = np.empty(0, np.int64)
+    if not inputs.events or not inputs.subscriptions:
+        published.refuse(inputs)
+    else:
+        event, subscription = _matched(inputs, protection, clock, published, spark)
+    return Outcome(inputs, event, subscription, tuple(published.refused), str(protection), clock.seconds, warnings)
+
+
+def remarks(subscriptions: Sequence[Asked], schema: Schema, protection: Protection) -> tuple[str, ...]:
+    """What the protection has to say about filters; FilterRejected for the first that it cannot express."""
+    side, found = client_side(protection), list[str]()
+    for asked in subscriptions:
+        with naming(asked.name, asked.filter):
+            found += [f"{asked.name}: {remark}" for remark in side.cost(asked.filter, schema).remarks]
+    return tuple(found)
+
+
+def _matched(
+    inputs: Inputs, protection: Protection, clock: _Clock, published: _Published, spark: SparkSession | None
+) -> tuple[Ints, Ints]:
+    count = len(inputs.subscriptions)
+    need = len(inputs.events) * (_BYTES_PER_EVENT + _BYTES_PER_DELIVERY * count) + _BYTES_PER_SUBSCRIBER * count
+    with scratch.realm(need) as realm, ExitStack() as held:
         with clock("keys"):
-            publishers = _populate(realm, inputs, protection)
+            publishers = [held.enter_context(made) for made in _populate(realm, inputs, protection)]
+        with clock("filters"):
+            wanted = [(_subscriber(n), asked.filter, None) for n, asked in enumerate(inputs.subscriptions)]
+            client_side(protection).subscribe_many(realm, TOPIC, wanted)
         with clock("spark"):
             spark = spark or _session()
-        published = _Published()
         for some in _jobs(inputs):
             with clock("publish"):
-                _publish(realm, publishers, inputs.events, some, published)
+                _publish(publishers, inputs.events, some, published)
             with clock("deliver"):
                 _deliver(spark, realm)
         with clock("open"):
-            opened = _open(spark, realm, len(inputs.subscriptions))
-        event, subscription = _pairs(opened, published)
-    return Outcome(inputs, event, subscription, tuple(published.refused), protection, clock.seconds)
-
-
-def check_protection(protection: str, layers: int | None = None) -> None:
-    if protection not in STAGES:
-        raise Misuse(
-            f"there is no protection {protection!r} here; there is {', '.join(STAGES)}",
-            hint=f"--protection {ENDPOINT}",
-        )
-    if layers is not None and protection != LAYERED:
-        raise Misuse(f"{protection} has no layers", hint=f"--protection {LAYERED}")
-    if layers is not None and not MIN_LAYERS <= layers <= MAX_LAYERS:
-        raise Misuse(f"{MIN_LAYERS} to {MAX_LAYERS} layers, not {layers}", hint=f"--layers {MIN_LAYERS}")
-
-
-def _match_layered(inputs: Inputs, layers: int, clock: _Clock, spark: SparkSession | None) -> Outcome:
-    wanted = layered.in_labels(inputs.subscriptions, inputs.schema)
-    events, refused = list[tuple[int, Checked]](), list[Refused]()
-    for number, given in enumerate(inputs.events):
-        try:
-            events.append((number, admissible(inputs.schema, given.event)))
-        except EventRejected as error:
-            refused.append(Refused(given.id, error.attribute, error.message))
-    event, subscription = layered.deliver(
-        wanted.filters, events, inputs.schema, layers, clock, lambda: spark or _session()
-    )
-    return Outcome(inputs, event, subscription, tuple(refused), LAYERED, clock.seconds, wanted.warnings)
+            opened = _open(spark, realm, list(map(_subscriber, range(count))))
+        return _pairs(opened, published)
 
 
 # --- the stages -----------------------------------------------------------------------------------------
 
 
-def _populate(realm: Realm, inputs: Inputs, protection: str) -> list[str]:
-    """The topic, its publishers and one entity a subscription, which has slot i if it is subscription i."""
-    partitions = max(1, min(MAX_PUBLISHERS, len(inputs.events) // EVENTS_PER_PUBLISHER))
-    realm.create_topic(TOPIC, inputs.schema, partitions=partitions, protection=protection)
-    publishers = _publishers(partitions)
-    subscribers = [f"s{number}" for number in range(len(inputs.subscriptions))]
-    realm.enrol_many([*publishers, *subscribers])
-    wanted = [(name, asked.filter, name) for name, asked in zip(subscribers, inputs.subscriptions, strict=True)]
-    if wanted:
-        realm.subscribe_many(TOPIC, wanted)
-    return publishers
+def _populate(realm: Realm, inputs: Inputs, protection: Protection) -> Iterator[Publisher]:
+    """The topic, an entity a subscription, and publishers, each of which writes to a partition of its own."""
+    most = MAX_PUBLISHERS if protection.brokers_read else 1
+    partitions = max(1, min(most, len(inputs.events) // EVENTS_PER_PUBLISHER))
+    # Deep enough for the protection, and no wider: publishers encrypt for every broker at that depth.
+    realm.create_topic(
+        TOPIC, inputs.schema, partitions=partitions, protection=protection, nodes=protection.depth or None, fan_out=1
+    )
+    names = _publishers(partitions)
+    realm.enrol_many([*names, *map(_subscriber, range(len(inputs.subscriptions)))])
+    return (Publisher(realm, TOPIC, as_=name) for name in names)
+
+
+def _subscriber(number: int) -> str:
+    return f"s{number}"
 
 
 def _publishers(partitions: int) -> list[str]:
-    """Names of publishers, of which each writes to a partition of its own."""
+    """Names of publishers, by their partitions."""
     names: dict[int, str] = {}
     number = 0
     while len(names) < partitions:
@@ -205,13 +207,20 @@ class _Published:
         self.index: list[int] = []
         self.positions: list[Position] = []
 
+    def refuse(self, inputs: Inputs) -> None:
+        """Where nobody is there to publish for."""
+        for given in inputs.events:
+            try:
+                admissible(inputs.schema, given.event)
+            except EventRejected as error:
+                self.refused.append(Refused(given.id, error.attribute, error.message))
 
-def _publish(realm: Realm, names: Sequence[str], events: Sequence[Given], some: range, to: _Published) -> None:
-    share = -(-len(some) // len(names))
-    for number, name in enumerate(names):
+
+def _publish(publishers: Sequence[Publisher], events: Sequence[Given], some: range, to: _Published) -> None:
+    share = -(-len(some) // len(publishers))
+    for number, publisher in enumerate(publishers):
         mine = some[number * share : (number + 1) * share]
-        with Publisher(realm, TOPIC, as_=name) as publisher:
-            result = publisher.publish_admissible(events[i].event for i in mine)
+        result = publisher.publish_admissible(events[i].event for i in mine)
         refused = {refusal.index: refusal.error for refusal in result.refusals}
         for index, error in refused.items():
             message = error.message.removeprefix(f"event {index}: ")
@@ -227,12 +236,13 @@ def _session() -> SparkSession:
 
 
 def _deliver(spark: SparkSession, realm: Realm) -> None:
-    from sealcast.pipeline.run import run_batch
+    from sealcast.pipeline.run import start
 
-    run_batch(spark, realm.paths.root, TOPIC)
+    with start(realm, [TOPIC], once=True, spark=spark) as pipeline:
+        pipeline.wait()
 
 
-def _open(spark: SparkSession, realm: Realm, subscribers: int) -> Opened:
+def _open(spark: SparkSession, realm: Realm, subscribers: Sequence[str]) -> Opened:
     # Here, so that checking the input does not wait for Spark to be imported.
     from sealcast.lab.prove import open_all
 
@@ -253,12 +263,12 @@ def _pairs(opened: Opened, published: _Published) -> tuple[Ints, Ints]:
         here = np.flatnonzero(at[:, 0] == partition)
         places = place(at[here, 1], at[here, 2])  # ascending: a publisher's events keep their order
         asked = opened.place[opened.partition == partition]
-        found = np.minimum(np.searchsorted(places, asked), places.size - 1)
-        if not np.array_equal(places[found], asked):
+        found = np.searchsorted(places, asked)
+        if not np.isin(asked, places).all():
             raise Bug("an event was opened that nobody published")
         event[opened.partition == partition] = index[here[found]]
-    order = np.lexsort((opened.slot, event))
-    return event[order], opened.slot[order]
+    order = np.lexsort((opened.subscriber, event))
+    return event[order], opened.subscriber[order]
 
 
 # --- odds and ends --------------------------------------------------------------------------------------
@@ -267,9 +277,9 @@ def _pairs(opened: Opened, published: _Published) -> tuple[Ints, Ints]:
 class _Clock:
     """Seconds by stage."""
 
-    def __init__(self, told: Callable[[str], None], stages: Sequence[str]) -> None:
+    def __init__(self, told: Callable[[str], None]) -> None:
         self._told = told
-        self.seconds: dict[str, float] = dict.fromkeys(stages, 0.0)
+        self.seconds: dict[str, float] = dict.fromkeys(STAGES, 0.0)
 
     @contextmanager
     def __call__(self, stage: str) -> Iterator[None]:

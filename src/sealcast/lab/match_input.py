@@ -10,6 +10,7 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -37,8 +38,13 @@ class Asked:
 
     id: Id
     filter: str
-    #: File and line, for whoever finds fault with the filter later.
+    #: File and line.
     where: str = ""
+
+    @property
+    def name(self) -> str:
+        """For whoever finds fault with the filter."""
+        return f"{self.where}: subscription {self.id!r}" if self.where else f"subscription {self.id!r}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +73,10 @@ def read(schema: Path, subscriptions: Path, events: Path) -> Inputs:
         text = body.get("filter")
         if not isinstance(text, str):
             raise Rejected(f'{where}: subscription {id!r} has no filter: a line is {{"id": ..., "filter": text}}')
-        warnings.extend(_check_filter(f"{where}: subscription {id!r}", text, about))
-        return Asked(id, text, where)
+        asked = Asked(id, text, where)
+        with naming(asked.name, text):
+            warnings.extend(f"{asked.name}: {warned.message}" for warned in check(parse(text), about).warnings)
+        return asked
 
     def event(where: str, id: Id, body: dict[str, Any]) -> Given:
         attributes = body.get("attributes")
@@ -95,12 +103,14 @@ def _read_schema(path: Path) -> Schema:
         raise SchemaRejected(f"{path}: {error.message}", hint=error.hint) from None
 
 
-def _check_filter(where: str, text: str, schema: Schema) -> list[str]:
+@contextmanager
+def naming(name: str, text: str) -> Iterator[None]:
+    """Whatever is wrong with a filter is said with the subscription and the place in the text."""
     try:
-        return [f"{where}: {warned.message}" for warned in check(parse(text), schema).warnings]
+        yield
     except FilterRejected as error:
         place = "" if error.at is None else f", at character {error.at}"
-        named = FilterRejected(error.kind, f"{where}{place}: {error.message}", at=error.at, hint=error.hint)
+        named = FilterRejected(error.kind, f"{name}{place}: {error.message}", at=error.at, hint=error.hint)
         named.add_note(text)  # so that whoever shows it can point at the place
         raise named from None
 

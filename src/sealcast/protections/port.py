@@ -75,6 +75,8 @@ class Cost(NamedTuple):
 
     facts: Mapping[str, int]
     words: str
+    #: What its author should know beyond that.
+    remarks: tuple[str, ...] = ()
 
 
 #: A subscription as it is asked for: subscriber, filter, and an id or None for one that is made.
@@ -143,6 +145,14 @@ DEFAULT_KEY_MEMORY: Final = 64 << 20
 Ask = Callable[[bytes], bytes]
 
 
+class Proven(NamedTuple):
+    """What a subscriber opened of a piece: these events; and so many it could not, the first for this reason."""
+
+    events: Sequence[int]
+    unopened: int
+    why: str | None
+
+
 class Inbox(Protocol):
     """What one subscriber gets on one topic, and how it opens it."""
 
@@ -155,6 +165,10 @@ class Inbox(Protocol):
 
     def open(self, found: Found[Any]) -> OpenedEvent:
         """Opened with the subscriber's own keys and verified; CannotOpen."""
+
+    def prove(self, broker: str, piece: Any, known: dict[int, bytes]) -> Proven:
+        """Opens everything that one of a broker's pieces has for it. `known` is what those who opened the same piece
+        before found to open its events by: who comes by the same has opened the same."""
 
     @property
     def keys(self) -> Measured:

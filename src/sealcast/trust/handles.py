@@ -13,7 +13,8 @@ in memory that could load one.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from heapq import heapify, heapreplace
 from pathlib import Path
 
 from sealcast.errors import Corrupt, Misuse
@@ -98,27 +99,40 @@ class EntityRealm(OpenRealm):
         """Says at which broker of a topic's overlay a subscriber is: the one named, else where it is already, else one
         that has room. Done twice, it does nothing more."""
 
+        return self.place_subscribers(topic, [subscriber], broker)[subscriber]
+
+    def place_subscribers(self, topic: str, subscribers: Sequence[str], broker: str | None = None) -> dict[str, str]:
+        """`place_subscriber` for many, in one transaction: where each of them stands."""
+
         def decide(state: RealmState) -> list[Change]:
-            at = home_for(state, topic, subscriber) if broker is None else broker
-            known = state.overlay(topic).places.get(subscriber) == at
-            return [] if known else [PlaceSubscriber(topic, subscriber, at, self.clock())]
+            places = state.overlay(topic).places
+            at = homes_for(state, topic, subscribers) if broker is None else dict.fromkeys(subscribers, broker)
+            return [PlaceSubscriber(topic, n, home, self.clock()) for n, home in at.items() if places.get(n) != home]
 
-        return self.registry.transact(decide).overlay(topic).places[subscriber]
+        places = self.registry.transact(decide).overlay(topic).places
+        return {name: places[name] for name in subscribers}
 
 
-def home_for(state: RealmState, topic: str, subscriber: str) -> str:
-    """Where a subscriber stands, or would be put: a broker that subscribes below its parent, others at a leaf."""
-    overlay = state.overlay(topic)
-    placed = overlay.places.get(subscriber) or overlay.parents.get(subscriber)
-    if placed is not None:
-        return placed
-    free = overlay.homes_free(state.topic(topic).protection.depth)
-    if subscriber in overlay.parents:
-        # A root: the rules say why not.
-        free = [subscriber]
-    if not free:
-        raise Misuse(
-            f"topic {topic!r} has no broker that anyone could stand below",
-            hint=f"add one: sealcast overlay add {topic} BROKER",
-        )
-    return free[0]
+def homes_for(state: RealmState, topic: str, subscribers: Iterable[str]) -> dict[str, str]:
+    """Where subscribers stand, or would be put one after the other: a broker that subscribes below its parent, others
+    at the leaf with the fewest."""
+    overlay, found = state.overlay(topic), dict[str, str]()
+    order = {name: number for number, name in enumerate(overlay.parents)}
+    leaves = overlay.homes_free(state.topic(topic).protection.depth)
+    free = [(len(overlay.subscribers(leaf)), order[leaf], leaf) for leaf in leaves]
+    heapify(free)
+    for name in subscribers:
+        placed = overlay.places.get(name) or overlay.parents.get(name)
+        if placed is not None:
+            found[name] = placed
+        elif name in overlay.parents:
+            found[name] = name  # a root: the rules say why not
+        elif not free:
+            raise Misuse(
+                f"topic {topic!r} has no broker that anyone could stand below",
+                hint=f"add one: sealcast overlay add {topic} BROKER",
+            )
+        elif name not in found:
+            guests, number, found[name] = free[0]
+            heapreplace(free, (guests + 1, number, found[name]))
+    return found

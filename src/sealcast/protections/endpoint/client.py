@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from sealcast.control.keepalive import KeepAlive
-from sealcast.errors import KeyMissing, SealcastError
+from sealcast.errors import CannotOpen, KeyMissing, SealcastError
 from sealcast.log.replays import READER_SLOT, Replayed, Replays
 from sealcast.model.event import OpenedEvent
 from sealcast.overlay import moves
@@ -19,7 +19,8 @@ from sealcast.protections.endpoint.key_desk import key_requests
 from sealcast.protections.endpoint.missing import AskDesk, MissingKeys
 from sealcast.protections.endpoint.open import Opener
 from sealcast.protections.endpoint.publish import Direct
-from sealcast.protections.port import DEFAULT_KEY_MEMORY, ClientSide, Measured, Reader
+from sealcast.protections.port import DEFAULT_KEY_MEMORY, ClientSide, Measured, Proven, Reader
+from sealcast.protections.proving import proven
 from sealcast.protections.registered import RegisteredSide
 from sealcast.protections.stays import Found
 from sealcast.protections.verify import publishers_keys
@@ -67,6 +68,24 @@ class EndpointInbox(Unpicklable):
         except KeyMissing:
             self._missing_at(found.broker).find(opener, delivery)
             return opener.open(delivery.piece, delivery.event, delivery.handle)
+
+    def prove(self, broker: str, piece: SealedPiece, known: dict[int, bytes]) -> Proven:
+        """The keys of all its events at once. A body is opened unless its very key opened it before: it is committed
+        to its key."""
+        opener = self._opener(broker, piece.epoch)
+        events, uses = piece.rows_for(self._slot)
+        try:
+            keys = dict(zip(events.tolist(), opener.content_keys(piece, events, uses), strict=True))
+        except CannotOpen as error:
+            return Proven((), events.size, error.message)
+
+        def opened(event: int, use: int) -> None:
+            key = keys[event].tobytes()
+            if not keys[event].any() or known.get(event) != key:
+                opener.open(piece, event, use)
+                known[event] = key
+
+        return proven(piece, self.mail.mailbox(broker).recipient, opened)
 
     def close(self) -> None:
         self.mail.close()

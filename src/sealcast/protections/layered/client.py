@@ -16,18 +16,21 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from sealcast.errors import Misuse, SealcastError
-from sealcast.filters.check import fit
+from sealcast.filters.check import check
 from sealcast.filters.labels import label_filter
 from sealcast.filters.parse import parse
 from sealcast.log.mailbox import Delivery, Mailbox, hop_mailbox
 from sealcast.model.event import OpenedEvent
 from sealcast.model.schema import Schema
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.layered.interests import Interests, Refreshed, homes_of, refresh_all, subscribers_here
+from sealcast.protections.layered.interests import Interests, homes_of
 from sealcast.protections.layered.notifying import Notifying
 from sealcast.protections.layered.open import EventOpener
 from sealcast.protections.layered.standing import Standing
-from sealcast.protections.port import ClientSide, Cost, Interest, Measured, Reader, Wanted
+from sealcast.protections.layered.telling import Refreshed
+from sealcast.protections.layered.together import refresh_all, subscribe_together, subscribers_here
+from sealcast.protections.port import ClientSide, Cost, Interest, Measured, Proven, Reader, Wanted
+from sealcast.protections.proving import proven
 from sealcast.protections.stays import Found, Stays, no_subscription
 from sealcast.protections.verify import publishers_keys
 from sealcast.trust.certificates.roles import Role
@@ -75,6 +78,10 @@ class LayeredInbox(Unpicklable):
 
     def open(self, found: Found[HopPiece]) -> OpenedEvent:
         return self._opener.open(found.delivery.piece, found.delivery.handle)
+
+    def prove(self, broker: str, piece: HopPiece, known: dict[int, bytes]) -> Proven:
+        """Every subscriber for itself: each has another entry, under layers of its own."""
+        return proven(piece, self.mail.mailbox(broker).recipient, lambda event, row: self._opener.open(piece, row))
 
     def close(self) -> None:
         self.mail.close()
@@ -128,9 +135,12 @@ class LayeredClient:
         self.cost(text, schema)
 
     def cost(self, text: str, schema: Schema) -> Cost:
-        cost = label_filter(fit(parse(text), schema), schema).cost
+        checked = check(parse(text), schema)
+        cost = label_filter(checked.condition, schema).cost
         facts = {"labels": cost.labels, "conjunctions": cost.conjunctions}
-        return Cost(facts, f"{cost.labels:,} label{'' if cost.labels == 1 else 's'}")
+        # Labels know every value of a domain, and see more than whoever checks any filter does.
+        never = ("no value of the domain can match",) if not cost.conjunctions and not checked.warnings else ()
+        return Cost(facts, f"{cost.labels:,} label{'' if cost.labels == 1 else 's'}", never)
 
     def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> Interests:
         return Interests(realm, topic, subscriber)
@@ -138,13 +148,7 @@ class LayeredClient:
     def subscribe_many(
         self, realm: Realm, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None
     ) -> list[Interest]:
-        """Each by its subscriber; of one subscriber all, or none."""
-        made = list[Interest]()
-        for name in dict.fromkeys(subscriber for subscriber, _, _ in wanted):
-            with Interests(realm, topic, name) as interests:
-                own = [(text, id) for subscriber, text, id in wanted if subscriber == name]
-                made += interests.add_many(own, broker=broker)
-        return made
+        return subscribe_together(realm, topic, wanted, broker=broker)
 
     def listed(self, realm: EntityRealm, topic: str, subscriber: str | None = None) -> list[Interest]:
         if subscriber is not None:

@@ -4,14 +4,14 @@
 
 The text stays in files of its own (`own_filters`). Every publisher has a tree of its own, and a new epoch or generation
 has new ones: what is wanted is said again in each tree that does not know it yet (`refresh`), and a newer token is
-shown before the one before it ends. Whoever reads does that on the way; beside a pipeline that runs, `refresh_all` does
-it for everyone whose keys are here.
+shown before the one before it ends. Whoever reads does that on the way; beside a pipeline that runs, `together` does it
+for everyone whose keys are here.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from itertools import count
 from typing import Final, Self
@@ -26,33 +26,23 @@ from sealcast.filters.tree import Condition
 from sealcast.model.event import OpenedEvent
 from sealcast.model.names import NAME
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.layered.filters.posts import Numbered, post_many
+from sealcast.protections.layered.filters.posts import Numbered, signed_posts
 from sealcast.protections.layered.messages import FilterMessage
 from sealcast.protections.layered.own_filters import MAX_FILTERS, OwnFilter, OwnFilters
 from sealcast.protections.layered.standing import Standing, layering_of, trees_now
 from sealcast.protections.layered.subscribe import Subscriber
+from sealcast.protections.layered.telling import Decided, Refreshed, Said, Telling, tell
 from sealcast.protections.layered.told import Due, Told
 from sealcast.protections.layered.tree import TreeId
 from sealcast.protections.port import Interest
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.layer_keys import LayerKeyring, key_file, own_identity
-from sealcast.trust.realm.changes import Grant, Revoke, Right
+from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
-from sealcast.wire import posts
 from sealcast.wire.frame import token_digest
 
 #: Filters kept compiled.
 MAX_COMPILED: Final = 4_096
-
-
-@dataclass(frozen=True, slots=True)
-class Refreshed:
-    """What became of telling a broker what is wanted."""
-
-    #: Posts that were made; trees that know everything now; and publishers whose trees wait for somebody's key.
-    posts: int
-    trees: int
-    waiting: tuple[str, ...]
 
 
 class Interests(Unpicklable):
@@ -71,7 +61,7 @@ class Interests(Unpicklable):
                 hint=f"do this where {name!r} keeps its key file",
             )
         self._identity = own_identity(realm, state, name)
-        self._schema = about.schema
+        self._schema, self._topic_id = about.schema, about.id
         self._own = own_filters(realm, state, topic, name)
         self._standing = Standing(realm, topic, self._identity)
         self._wallet: Wallet | None = None
@@ -103,11 +93,29 @@ class Interests(Unpicklable):
     def add_many(self, wanted: Sequence[tuple[str, str | None]], *, broker: str | None = None) -> list[Interest]:
         """(filter, id or None) each: all of them, or none. Whoever has no place in the overlay gets one, at `broker` if
         it is named. They are kept on return, and told to the broker as soon as that is possible (`trouble`)."""
+        self._take_place(self.check(wanted, broker), broker)
+        kept = self.keep(wanted)
+        self.try_refresh()
+        return self.stated(kept)
+
+    def check(self, wanted: Iterable[tuple[str, str | None]], broker: str | None = None) -> RealmState:
+        """Whether it may have these filters, at a broker that is named; FilterRejected, if labels cannot express one.
+        The realm as it is now."""
         state = self.realm.state()
         state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
         for text, _ in wanted:
             self._compiled(text)
-        self._take_place(state, broker)
+        home = state.overlay(self.topic).places.get(self.name)
+        if home is not None and broker not in (None, home):
+            raise Misuse(
+                f"{self.name!r} is at broker {home!r}",
+                hint=f"it can move: sealcast subscription move {self.topic} --as {self.name} --to {broker}",
+            )
+        return state
+
+    def keep(self, wanted: Sequence[tuple[str, str | None]]) -> list[OwnFilter]:
+        """Writes down filters that were checked: its broker hears of them when it is next told something."""
+        state = self.realm.state()
         with self._own.locked():
             told, known = self._own.told(), {each.id for each in self._own.all().values()}
             if len(known) + len(wanted) > MAX_FILTERS:
@@ -119,11 +127,13 @@ class Interests(Unpicklable):
             told = replace(told, filters=told.filters + len(wanted), version=told.version or state.version)
             self._own.save(told)
             numbered = zip(count(told.filters - len(wanted) + 1), ids, wanted, strict=False)
-            made = [self._own.keep(number, id, text) for number, id, (text, _) in numbered]
-        self.try_refresh()
+            return [self._own.keep(number, id, text) for number, id, (text, _) in numbered]
+
+    def stated(self, kept: Iterable[OwnFilter]) -> list[Interest]:
+        """Filters that were kept, with what their owner should know of them now."""
         about, remarks = (self.topic, self.name), tuple(self._remarks())
         home = self.realm.state().overlay(self.topic).places[self.name]
-        return [Interest(each.id, *about, each.text, home, remarks) for each in made]
+        return [Interest(each.id, *about, each.text, home, remarks) for each in kept]
 
     def _remarks(self) -> Iterator[str]:
         """On where it stands, and on what its broker knows."""
@@ -177,6 +187,14 @@ class Interests(Unpicklable):
     def refresh(self) -> Refreshed:
         """Tells the broker whatever it does not know yet: of new filters and of ended ones, in new trees, by newer
         tokens. It costs little when there is nothing to tell."""
+        done = tell(self.realm, self.topic, {self.name: self.telling()})[self.name]
+        if isinstance(done, SealcastError):
+            raise done
+        return done
+
+    def telling(self, decided: Decided | None = None) -> Telling:
+        """`refresh` in steps, for whoever posts for many at once: it yields posts, and goes on when they are durable.
+        `decided` spares every one of them a look through the registry."""
         self._live = None
         if not self._own.all():
             return Refreshed(0, 0, ())
@@ -184,21 +202,35 @@ class Interests(Unpicklable):
         state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
         home = self._take_place(state, None)
         state = self.realm.state()
-        held = self._tokens().get(self.topic, Right.SUBSCRIBE, state)
+        held = self.wallet.get(self.topic, Right.SUBSCRIBE, state)
         token, half = held.token, (held.claims.not_before_us + held.claims.expires_us) // 2
         trees = trees_now(state, self.topic, self.name)
         ready = {tree: found for tree in trees if (found := self._standing.encrypter(state, tree)) is not None}
         with self._own.locked():
             told, made = self._own.told().at(home, ready), 0
-            decided = decided_since(self.realm, told.version, state.version, self.topic, self.name)
-            told = replace(told.seen(state.version, decided=decided), renew_us=half)
+            decided = decided or Decided(self.realm, self.topic)
+            told = replace(
+                told.seen(state.version, decided=decided.since(told.version, state.version, self.name)), renew_us=half
+            )
             for due in self._due(told, ready, token_digest(token)):
-                told, posts_made = self._say(told, due, ready[due.tree], token)
-                made += posts_made
+                told = yield from self._say(told, due, ready[due.tree], token)
+                made += 1
             told = self._forget(told)
             if told != self._own.told():
                 self._own.save(told)
         return Refreshed(made, len(ready), tuple(tree.publisher for tree in trees if tree not in ready))
+
+    @property
+    def keyring(self) -> LayerKeyring:
+        """Its agreement keys."""
+        return LayerKeyring(self.realm, self._identity)
+
+    @property
+    def wallet(self) -> Wallet:
+        """Its tokens."""
+        if self._wallet is None:
+            self._wallet = Wallet(self.realm, self.name, identity=self._identity)
+        return self._wallet
 
     @property
     def standing(self) -> Standing:
@@ -224,20 +256,10 @@ class Interests(Unpicklable):
     def _take_place(self, state: RealmState, broker: str | None) -> str:
         """Its place in the overlay and its key of this epoch, both there on return."""
         home = state.overlay(self.topic).places.get(self.name)
-        if home is not None and broker not in (None, home):
-            raise Misuse(
-                f"{self.name!r} is at broker {home!r}",
-                hint=f"it can move: sealcast subscription move {self.topic} --as {self.name} --to {broker}",
-            )
         if home is None:
             home = self.realm.place_subscriber(self.topic, self.name, broker)
-        LayerKeyring(self.realm, self._identity).ensure(self.topic)
+        self.keyring.ensure(self.topic)
         return home
-
-    def _tokens(self) -> Wallet:
-        if self._wallet is None:
-            self._wallet = Wallet(self.realm, self.name, identity=self._identity)
-        return self._wallet
 
     def _ids(self, state: RealmState, given: Sequence[str | None], known: set[str]) -> Iterator[str]:
         """Those that were given, if nobody has them; else the subscriber's name and the next number that is free."""
@@ -261,8 +283,8 @@ class Interests(Unpicklable):
             told = told.after(told.pending, 1)
         yield from told.due(self._own.all(), ready, token, self.realm.clock())
 
-    def _say(self, told: Told, due: Due, encrypter: Subscriber, token: bytes) -> tuple[Told, int]:
-        """One tree's posts, durable on return, and counted once whatever happens in between."""
+    def _say(self, told: Told, due: Due, encrypter: Subscriber, token: bytes) -> Generator[Said, None, Told]:
+        """One tree's posts, counted once whatever happens until they are durable."""
         due = told.numbered(due, self.realm.clock()) if due.number == 0 else due
         if told.pending != due:
             self._own.save(replace(told, pending=due))
@@ -273,17 +295,12 @@ class Interests(Unpicklable):
             for number in numbers
             for message in self._encrypted(encrypter, filters[number], remove)
         ]
-        post_many(
-            self.realm,
-            self.topic,
-            self._identity,
-            told.home,
-            [Numbered(due.tree, messages, due.number, due.fresh)],
-            token,
-        )
-        told = told.after(due, len(posts.batches(messages)))
+        what = Numbered(due.tree, messages, due.number, due.fresh)
+        made = signed_posts(self._topic_id, self._identity, told.home, what, token)
+        yield Said(told.home, made)
+        told = told.after(due, len(made))
         self._own.save(told)
-        return told, 1
+        return told
 
     def _encrypted(self, encrypter: Subscriber, own: OwnFilter, remove: bool) -> list[FilterMessage]:
         return encrypter.encrypt_filter(self._compiled(own.text)[1], remove=remove)
@@ -292,9 +309,6 @@ class Interests(Unpicklable):
         for number in told.ended:
             self._own.forget(number)
         return replace(told, ending=told.ending - told.ended) if told.ended else told
-
-
-# --- for everyone whose keys are here -----------------------------------------------------------------
 
 
 def own_filters(realm: EntityRealm, state: RealmState, topic: str, name: str) -> OwnFilters:
@@ -306,51 +320,3 @@ def homes_of(realm: EntityRealm, topic: str, name: str) -> list[str]:
     state = realm.state()
     known, at = own_filters(realm, state, topic, name).told().homes, state.overlay(topic).places.get(name)
     return [*(home for home in known if home != at), *([] if at is None else [at])]
-
-
-def decided_since(realm: EntityRealm, version: int, now: int, topic: str, name: str) -> bool:
-    """Whether, after a version of the realm, something was decided about an entity's rights on a topic."""
-    return any(
-        isinstance(change, Grant | Revoke) and (change.topic, change.entity) == (topic, name)
-        for _, _, change in realm.registry.changes(version + 1, now)
-    )
-
-
-def subscribers_here(realm: EntityRealm, state: RealmState, topic: str) -> list[str]:
-    """The subscribers of a layered topic whose own keys and filters are on this machine."""
-    wallets, id = realm.paths.root / "wallets", state.topic(topic).id.hex()
-    names = [path.name for path in sorted(wallets.iterdir())] if wallets.is_dir() else []
-    return [
-        name
-        for name in names
-        if name in state.entities
-        and (wallets / name / "interests" / id).is_dir()
-        and key_file(realm, state, name).exists()
-    ]
-
-
-def refresh_all(
-    realm: EntityRealm, topics: Iterable[str] | None = None
-) -> Iterator[tuple[str, str, Refreshed | SealcastError]]:
-    """`refresh` for every subscriber of layered topics whose keys are here and who has something to tell its broker:
-    (topic, name, what came of it)."""
-    state, now = realm.state(), realm.clock()
-    for topic in state.topics if topics is None else topics:
-        if state.topic(topic).protection.brokers_read:
-            continue
-        for name in subscribers_here(realm, state, topic):
-            own, home = own_filters(realm, state, topic, name), state.overlay(topic).places.get(name)
-            try:
-                told = own.told()
-                due = told.is_due(own.numbers(), home, trees_now(state, topic, name), now) or (
-                    decided_since(realm, told.version, state.version, topic, name)
-                )
-                if not due or not own.numbers() or not state.may_subscribe(topic, name, now):
-                    continue
-                with Interests(realm, topic, name) as interests:
-                    done = interests.refresh()
-            except (Unavailable, Rejected, Misuse) as error:
-                # Keys under another lock, a center that is away: one's trouble is not the others'.
-                yield topic, name, error
-            else:
-                yield topic, name, done

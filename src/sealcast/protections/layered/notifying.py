@@ -13,9 +13,9 @@ from typing import Final
 from sealcast.errors import Misuse
 from sealcast.primitives.algebra import group_named
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.layered.interests import refresh_all
 from sealcast.protections.layered.sealing import NotificationSealer, chunks
 from sealcast.protections.layered.standing import Below, layering_of
+from sealcast.protections.layered.together import refresh_all
 from sealcast.protections.port import Checked, Messages
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity

@@ -17,7 +17,8 @@ from sealcast.overlay import moves
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.payload.open import Opener
 from sealcast.protections.payload.publish import EventSealer
-from sealcast.protections.port import Checked, ClientSide, Measured, Messages, Reader
+from sealcast.protections.port import Checked, ClientSide, Measured, Messages, Proven, Reader
+from sealcast.protections.proving import proven
 from sealcast.protections.registered import RegisteredSide, broker_that_serves
 from sealcast.protections.stays import Found
 from sealcast.protections.verify import publishers_keys
@@ -87,6 +88,10 @@ class PayloadInbox(Unpicklable):
     def open(self, found: Found[SealedPiece]) -> OpenedEvent:
         delivery = found.delivery
         return self._opener.open(delivery.piece, delivery.event, delivery.handle)
+
+    def prove(self, broker: str, piece: SealedPiece, known: dict[int, bytes]) -> Proven:
+        recipient = self.mail.mailbox(broker).recipient
+        return proven(piece, recipient, lambda event, handle: self._opener.open(piece, event, handle))
 
     def close(self) -> None:
         self.mail.close()
