@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 import sealcast
 from sealcast.clients.realm import side_of, unsubscribe
 from sealcast.errors import FilterRejected, Misuse, NotFound
+from sealcast.model.protection import PROTECTIONS
 from sealcast.protections.port import Interest
 
 SCHEMA = sealcast.Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 255}]})
-TOPICS = ("open", "blind")
+#: A topic of each protection, by the protection's name.
+TOPICS = tuple(PROTECTIONS)
 
 
 @pytest.fixture(scope="module")
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sealcast.Realm]:
     made = sealcast.Realm.create(tmp_path_factory.mktemp("public") / "realm")
-    made.create_topic("open", SCHEMA, protection="endpoint")
-    made.create_topic("blind", SCHEMA, protection="layered")
+    for name in TOPICS:
+        made.create_topic(name, SCHEMA, protection=name)
     made.enrol_many(["nyse", "alice", "bob", "carol"])
     yield made
 
@@ -43,7 +44,7 @@ def test_subscribing_is_one_act_on_every_topic(realm: sealcast.Realm, topic: str
         own.remove([str(added.id)])
         assert added.id not in ids(own.filters())
     with pytest.raises(FilterRejected):
-        side.vet("price >", SCHEMA)
+        side.vet("price >", realm.state().topic(topic))
     with sealcast.Subscriber(realm, topic, as_="bob") as reader:
         assert reader.poll() == [] and reader.lag() == 0 and reader.trouble is None
     with pytest.raises(NotFound, match="no subscription on topic"):
@@ -53,27 +54,34 @@ def test_subscribing_is_one_act_on_every_topic(realm: sealcast.Realm, topic: str
 
 
 def test_ids_end_wherever_they_are_and_all_or_none(realm: sealcast.Realm) -> None:
-    for topic in TOPICS:
-        realm.subscribe(topic, "carol", "price > 1", f"carol-{topic}")
+    made = [realm.subscribe(topic, "carol", "price > 1").id for topic in TOPICS]
     with pytest.raises(NotFound, match="nobody"):
-        realm.unsubscribe("carol-open", "carol-blind", "nobody")
-    for topic in TOPICS:
-        assert f"carol-{topic}" in ids(side_of(realm, topic).listed(realm, topic, "carol"))
+        realm.unsubscribe(*made, "nobody")
+    for topic, id in zip(TOPICS, made, strict=True):
+        assert id in ids(side_of(realm, topic).listed(realm, topic, "carol"))
     with pytest.raises(NotFound, match="another topic"):
-        unsubscribe(realm, ["carol-open"], topic="blind")
+        unsubscribe(realm, made[:1], topic="layered")
     with pytest.raises(NotFound, match="somebody else's"):
-        unsubscribe(realm, ["carol-open"], subscriber="alice")
-    realm.unsubscribe("carol-open", "carol-blind")
+        unsubscribe(realm, made[:1], subscriber="alice")
+    assert unsubscribe(realm, made).troubles == []
     for topic in TOPICS:
         assert not side_of(realm, topic).listed(realm, topic, "carol")
 
 
-def test_one_id_of_two_owners_must_be_told_apart(realm: sealcast.Realm, tmp_path: Path) -> None:
+def test_one_id_of_two_owners_must_be_told_apart(realm: sealcast.Realm) -> None:
     for name in ("alice", "bob"):
-        realm.subscribe("blind", name, "price > 2", "same")
-    with pytest.raises(Misuse, match="alice on blind, bob on blind"):
+        realm.subscribe("layered", name, "price > 2", "same")
+    with pytest.raises(Misuse, match="alice on layered, bob on layered"):
         realm.unsubscribe("same")
     unsubscribe(realm, ["same"], subscriber="alice")
     realm.unsubscribe("same")
     with pytest.raises(NotFound):
         realm.unsubscribe("same")
+
+
+def test_a_filter_on_what_brokers_do_not_see_is_refused(realm: sealcast.Realm) -> None:
+    text = "xpath:/quote[@venue='nyse']"
+    side_of(realm, "endpoint").vet(text, realm.state().topic("endpoint"))
+    for topic in ("payload", "layered"):
+        with pytest.raises(FilterRejected):
+            side_of(realm, topic).vet(text, realm.state().topic(topic))

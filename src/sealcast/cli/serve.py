@@ -14,6 +14,7 @@ from sealcast.errors import Corrupt, Unavailable
 
 if TYPE_CHECKING:
     from sealcast.cli.epochs import Messages
+    from sealcast.control.desk import More
     from sealcast.control.running import Running
 
 app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
@@ -46,13 +47,18 @@ def serve(
     from sealcast.control.center.service import FOUND_BY
     from sealcast.control.discovery.restrictions import Restrictions
     from sealcast.control.running import Running
+    from sealcast.model.protection import PROTECTIONS
     from sealcast.overlay.brokers import requests_of
-    from sealcast.protections.endpoint.key_desk import key_requests
+    from sealcast.protections.port import broker_side
 
     here = talk.open_realm(realm)
     found_by = FOUND_BY if restrict is None else Restrictions.parse(restrict)
     stop = _Stop()
-    more = lambda name: {**key_requests(here, name), **requests_of(here, name)}  # noqa: E731
+    asked = [requests_of, *(broker_side(kind()).requests for kind in PROTECTIONS.values())]
+
+    def more(name: str) -> More:
+        return {kind: answer for requests in asked for kind, answer in requests(here, name).items()}
+
     with Running(here, names or None, found_by=found_by, more=more) as running:
         running.start()
         for served in running.services:

@@ -94,7 +94,7 @@ def subscribe(
     here.state().entity(subscriber)
     side = side_of(here, topic)
     with talk.about_filter(filter):
-        side.vet(filter, here.state().topic(topic).schema)
+        side.vet(filter, here.state().topic(topic))
         for remark in here.remarks(topic, filter):
             talk.warn(remark)
         if broker is not None or not here.paths.entity_key(subscriber).exists():
@@ -258,7 +258,7 @@ def _checked_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[
     from sealcast.trust.realm.changes import Right
 
     state, side = here.state(), side_of(here, topic)
-    schema = state.topic(topic).schema
+    about = state.topic(topic)
     lines = file.read_bytes().splitlines()
     wanted: list[Wanted] = []
     refused: list[dict[str, object]] = []
@@ -269,7 +269,7 @@ def _checked_file(here: Realm, topic: str, file: Path, as_: str | None) -> list[
             try:
                 wanted.append(_parse(line, as_))
                 subscriber, text, _ = wanted[-1]
-                side.vet(text, schema)
+                side.vet(text, about)
                 state.require(Right.SUBSCRIBE, topic, subscriber)
             except (Rejected, Misuse) as error:
                 refused.append({"line": number, **error.as_json()})

@@ -25,6 +25,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, cast
 
 if TYPE_CHECKING:
+    from sealcast.control.desk import More
     from sealcast.errors import SealcastError
     from sealcast.model.event import OpenedEvent, Position
     from sealcast.model.protection import Protection
@@ -36,9 +37,10 @@ if TYPE_CHECKING:
     from sealcast.protections.witness.mailboxes import Received
     from sealcast.protections.witness.report import Report
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.handles import EntityRealm
+    from sealcast.trust.handles import BrokerRealm, EntityRealm
     from sealcast.trust.keys.identity import Identity
     from sealcast.trust.realm.state import RealmState
+    from sealcast.trust.realm.topics import Topic
 
 # --- client side --------------------------------------------------------------------------------------
 
@@ -211,8 +213,8 @@ class ClientSide(Protocol):
         """Another broker serves it; whether the one that it leaves still does. With `abandon`, that one is gone for
         good."""
 
-    def vet(self, text: str, schema: Schema) -> None:
-        """FilterRejected for what is no filter of the schema, and for what this protection cannot express."""
+    def vet(self, text: str, topic: Topic) -> None:
+        """FilterRejected for what is no filter of the topic's schema, and for what its protection cannot express."""
 
     def cost(self, text: str, schema: Schema) -> Cost:
         """What a filter costs that was vetted."""
@@ -249,6 +251,8 @@ class BrokerSide:
     steps: tuple[type[OpenStep], ...]
     #: The command that lets a `{broker}` take part in a `{topic}`.
     joining: str
+    #: What else a broker of that name is asked over its control topic, by kind of request, and what answers.
+    requests: Callable[[BrokerRealm, str], More] = lambda realm, broker: {}
 
 
 # --- witness side -------------------------------------------------------------------------------------

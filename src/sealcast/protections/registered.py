@@ -11,22 +11,25 @@ from typing import Final
 
 from sealcast.control import requests
 from sealcast.control.desk import MAX_IDS
+from sealcast.control.keepalive import KeepAlive
 from sealcast.control.wallet import Wallet
 from sealcast.errors import NotFound, SealcastError
 from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
+from sealcast.filters.visible import refuse_unseen
 from sealcast.log.closing import Closing
 from sealcast.log.mailbox import slot_mailbox
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.overlay import moves
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.port import Cost, Interest, Interests, Wanted
+from sealcast.protections.port import Cost, Interest, Interests, Reader, Wanted
 from sealcast.protections.stays import Stays, no_subscription
 from sealcast.trust.admin import subscriptions
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import Topic
 from sealcast.wire.sealed import SealedPiece
 
 
@@ -58,6 +61,30 @@ class RegisteredInterests(Closing, Unpicklable):
         self._wallet.close()
 
 
+class RegisteredInbox(Unpicklable):
+    """One reader's mailboxes, and its subscriptions kept alive while it reads. How mail is opened, each protection
+    says."""
+
+    def __init__(self, reader: Reader, side: RegisteredSide) -> None:
+        self.reader = reader
+        realm, topic, name = reader.realm, reader.topic, reader.name
+        self.identity = realm.identity(name)
+        self.mail = side.mail(realm, topic, name)
+        self._alive = KeepAlive(realm, topic, self.identity)
+        if reader.broker is not None and reader.broker != realm.state().home_of(topic, name):
+            moves.move(realm, topic, name, reader.broker)
+
+    @property
+    def trouble(self) -> SealcastError | None:
+        return self._alive.trouble
+
+    def look(self, state: RealmState) -> None:
+        self._alive.look(state)
+
+    def close(self) -> None:
+        self.mail.close()
+
+
 class RegisteredSide:
     """What the client sides of such protections share."""
 
@@ -79,8 +106,9 @@ class RegisteredSide:
         moves.settle(realm, abandon=[(topic, subscriber)] if abandon else ())
         return (topic, subscriber) in moves.moving(realm.state())
 
-    def vet(self, text: str, schema: Schema) -> None:
-        fit(parse(text), schema)
+    def vet(self, text: str, topic: Topic) -> None:
+        sight = topic.protection
+        refuse_unseen(fit(parse(text), topic.schema), sight.hidden, payloads_seen=sight.payloads_seen)
 
     def cost(self, text: str, schema: Schema) -> Cost:
         return Cost({}, "")

@@ -9,56 +9,40 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from sealcast.control.keepalive import KeepAlive
-from sealcast.errors import CannotOpen, KeyMissing, SealcastError
+from sealcast.errors import CannotOpen, KeyMissing
 from sealcast.log.replays import READER_SLOT, Replayed, Replays
 from sealcast.model.event import OpenedEvent
-from sealcast.overlay import moves
-from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.endpoint.key_desk import key_requests
 from sealcast.protections.endpoint.missing import AskDesk, MissingKeys
 from sealcast.protections.endpoint.open import Opener
 from sealcast.protections.endpoint.publish import Direct
 from sealcast.protections.port import DEFAULT_KEY_MEMORY, ClientSide, Measured, Proven, Reader
 from sealcast.protections.proving import proven
-from sealcast.protections.registered import RegisteredSide
+from sealcast.protections.registered import RegisteredInbox, RegisteredSide
 from sealcast.protections.stays import Found
 from sealcast.protections.verify import publishers_keys
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.topic_keys import at_broker
 from sealcast.trust.realm.changes import Right
-from sealcast.trust.realm.state import RealmState
 from sealcast.wire import sealed
 from sealcast.wire.sealed import SealedPiece
 
 
-class EndpointInbox(Unpicklable):
+class EndpointInbox(RegisteredInbox):
     """Keys come with the events that first need them; those that it lacks it looks for, or asks for."""
 
     def __init__(self, reader: Reader) -> None:
-        self._reader = reader
-        realm, topic, name = reader.realm, reader.topic, reader.name
-        state, self._identity = realm.state(), realm.identity(name)
-        self._slot = _SIDE.slot(realm, topic, name)
-        self._alive = KeepAlive(realm, topic, self._identity)
+        super().__init__(reader, _SIDE)
+        self._slot = _SIDE.slot(reader.realm, reader.topic, reader.name)
         self._openers: dict[tuple[str, int], Opener] = {}
         self._missing: dict[str, MissingKeys] = {}
-        if reader.broker is not None and reader.broker != state.home_of(topic, name):
-            state = moves.move(realm, topic, name, reader.broker)
-        self._opener(state.home_of(topic, name), state.topic(topic).epoch)
-        self.mail = _SIDE.mail(realm, topic, name)
+        # Whoever has no key for what comes next is told so now.
+        self._opener(self.mail.home, reader.realm.state().topic(reader.topic).epoch)
 
     @property
     def keys(self) -> Measured:
         return Measured.total(opener.keyring.measured for opener in self._openers.values())
-
-    @property
-    def trouble(self) -> SealcastError | None:
-        return self._alive.trouble
-
-    def look(self, state: RealmState) -> None:
-        self._alive.look(state)
 
     def open(self, found: Found[SealedPiece]) -> OpenedEvent:
         delivery = found.delivery
@@ -87,22 +71,19 @@ class EndpointInbox(Unpicklable):
 
         return proven(piece, self.mail.mailbox(broker).recipient, opened)
 
-    def close(self) -> None:
-        self.mail.close()
-
     def _missing_at(self, broker: str) -> MissingKeys:
         if broker not in self._missing:
-            mailbox, reader = self.mail.mailbox(broker), self._reader
+            mailbox, signer = self.mail.mailbox(broker), self.identity.signer
             self._missing[broker] = MissingKeys(
-                mailbox, reader.name, self._identity.signer, reader.realm.clock, reader.ask
+                mailbox, self.reader.name, signer, self.reader.realm.clock, self.reader.ask
             )
         return self._missing[broker]
 
     def _opener(self, broker: str, epoch: int) -> Opener:
         opener = self._openers.get((broker, epoch))
         if opener is None:
-            reader = self._reader
-            opener = opener_at(reader.realm, reader.topic, broker, self._identity, epoch, self._slot, reader.key_memory)
+            at = self.reader
+            opener = opener_at(at.realm, at.topic, broker, self.identity, epoch, self._slot, at.key_memory)
             self._openers[broker, epoch] = opener
         return opener
 

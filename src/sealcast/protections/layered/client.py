@@ -38,7 +38,7 @@ from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.state import RealmState
-from sealcast.trust.realm.topics import Stay
+from sealcast.trust.realm.topics import Stay, Topic
 from sealcast.wire.hops import HopPiece
 
 #: How often a reader looks whether its broker has to be told something, unless the registry says so before.
@@ -131,8 +131,8 @@ class LayeredClient:
         realm.place_subscriber(topic, subscriber, to)
         return False
 
-    def vet(self, text: str, schema: Schema) -> None:
-        self.cost(text, schema)
+    def vet(self, text: str, topic: Topic) -> None:
+        self.cost(text, topic.schema)
 
     def cost(self, text: str, schema: Schema) -> Cost:
         checked = check(parse(text), schema)

@@ -10,16 +10,13 @@ from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Final
 
-from sealcast.control.keepalive import KeepAlive
-from sealcast.errors import Bug, CannotOpen, SealcastError
+from sealcast.errors import Bug, CannotOpen
 from sealcast.model.event import OpenedEvent
-from sealcast.overlay import moves
-from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.payload.open import Opener
 from sealcast.protections.payload.publish import EventSealer
 from sealcast.protections.port import Checked, ClientSide, Measured, Messages, Proven, Reader
 from sealcast.protections.proving import proven
-from sealcast.protections.registered import RegisteredSide, broker_that_serves
+from sealcast.protections.registered import RegisteredInbox, RegisteredSide, broker_that_serves
 from sealcast.protections.stays import Found
 from sealcast.protections.verify import publishers_keys
 from sealcast.trust.handles import EntityRealm
@@ -65,25 +62,14 @@ class Sealed:
         return self._sealer
 
 
-class PayloadInbox(Unpicklable):
+class PayloadInbox(RegisteredInbox):
     """One reader's events, wherever it is served."""
 
     def __init__(self, reader: Reader) -> None:
-        realm, topic, name = reader.realm, reader.topic, reader.name
-        self.mail = _SIDE.mail(realm, topic, name)
-        self._alive = KeepAlive(realm, topic, realm.identity(name))
-        if reader.broker is not None and reader.broker != realm.state().home_of(topic, name):
-            moves.move(realm, topic, name, reader.broker)
-        self._opener = opener_for(realm, topic, realm.identity(name))
+        super().__init__(reader, _SIDE)
+        self._opener = opener_for(reader.realm, reader.topic, self.identity)
         #: One key an epoch, which takes no room worth counting.
         self.keys = Measured()
-
-    @property
-    def trouble(self) -> SealcastError | None:
-        return self._alive.trouble
-
-    def look(self, state: RealmState) -> None:
-        self._alive.look(state)
 
     def open(self, found: Found[SealedPiece]) -> OpenedEvent:
         delivery = found.delivery
@@ -92,9 +78,6 @@ class PayloadInbox(Unpicklable):
     def prove(self, broker: str, piece: SealedPiece, known: dict[int, bytes]) -> Proven:
         recipient = self.mail.mailbox(broker).recipient
         return proven(piece, recipient, lambda event, handle: self._opener.open(piece, event, handle))
-
-    def close(self) -> None:
-        self.mail.close()
 
 
 def opener_for(realm: EntityRealm, topic: str, identity: Identity) -> Opener:
