@@ -43,7 +43,7 @@ def test_find_advertise_withdraw(home: Path) -> None:
 
 REFUSED = [
     (("find", "*", "--as", "nobody"), "there is no entity 'nobody'"),
-    (("find", "*", "--as", "alice", "--what", "castle"), "--what is one of"),
+    (("find", "*", "--as", "alice", "--what", "castle"), "--what takes one of"),
     (("find", "@price:money", "--as", "alice"), "is no type"),
     (("find", "=x"), "NAME=VALUE"),
     (("advertise", "quotes", "--as", "alice"), "is advertised by its owner, 'center'"),

@@ -47,10 +47,10 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "overlay": Command("overlay:app", "build and show the tree of brokers of a layered topic"),
         "grant": Command("rights:grant_app", "give an entity rights on a topic"),
         "revoke": Command("rights:revoke_app", "take an entity's rights on a topic away"),
-        "maintain": Command("maintain:app", "renew the certificates and tokens and rotate the keys that are due"),
+        "maintain": Command("maintain:app", "renew certificates and tokens and rotate keys that are due"),
         "authority": Command("authority:app", "show and replace authorities, and export revocation lists"),
         "compromise": Command("compromise:app", "revoke stolen keys, give everybody else new ones, and prove it"),
-        "token": Command("token:app", "ask for a token, or show what one says and whether this realm accepts it"),
+        "token": Command("token:app", "ask for a token, or check whether this realm accepts one"),
         "relock": Command("relock:app", "seal private keys under another lock, to hand them over"),
         "registry": Command("registry:app", "show where the registry is, and bring its schema up to date"),
         "subscription": Command("subscription:app", "add, list, move and remove subscriptions"),
@@ -74,8 +74,8 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
     "Workbench": {
         "filter": Command("filter:app", "try filters on cases"),
         "match": Command("match:app", "match events against subscriptions, sealed and opened, in a batch"),
-        "plan": Command("plan:app", "find the group key algorithm that suits your events and subscriptions"),
-        "lab": Command("lab:app", "make the papers' tables and figures again, and try group keys on your groups"),
+        "plan": Command("plan:app", "find the group key algorithm that suits your workload"),
+        "lab": Command("lab:app", "make the papers' tables and figures again; try group keys"),
         "bench": Command("bench:app", "measure the hot paths, each side by side with a reference"),
     },
 }

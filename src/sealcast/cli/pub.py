@@ -42,9 +42,9 @@ TEXT: Final = "text/plain; charset=utf-8"
 def pub(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     as_: talk.AsOption,
-    file: Annotated[Path | None, typer.Option("--file", metavar="FILE", help="Read this instead of stdin.")] = None,
+    file: Annotated[Path | None, typer.Option(metavar="FILE", help="Read this instead of stdin.")] = None,
     broker: Annotated[
-        str, typer.Option("--broker", metavar="BROKER", help="Where to publish: a broker that serves the topic.")
+        str, typer.Option(metavar="BROKER", help="Where to publish: a broker that serves the topic.")
     ] = "broker",
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,

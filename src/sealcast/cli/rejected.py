@@ -10,18 +10,13 @@ import typer
 from sealcast.cli import talk
 from sealcast.model.rejection import Reason
 
-app = typer.Typer(help="What was refused at admission.", **talk.SETTINGS)
-
-
-@app.callback()
-def _group() -> None:
-    """What was refused at admission, and why."""
+app = talk.group("What was refused at admission.")
 
 
 @app.command("list", epilog="Example: sealcast rejected list --topic quotes --reason signature")
 def list_(
-    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic's.")] = None,
-    reason: Annotated[Reason | None, typer.Option("--reason", help="Only for this reason.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this topic's.")] = None,
+    reason: Annotated[Reason | None, typer.Option(help="Only for this reason.")] = None,
     limit: Annotated[int, typer.Option("--max", metavar="N", min=1, help="At most so many, the newest.")] = 100,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
@@ -40,11 +35,9 @@ def list_(
         for refusals in witness_side(state.topic(name).protection).refusals(here, name):
             found += islice((each for each in refusals if reason is None or each["reason"] == reason), limit)
     found = sorted(found, key=lambda each: each["at"] or "", reverse=True)[:limit]
-    if json:
-        talk.emit({"rejected": found})
-        return
     rows = [(f["at"] or "", f["topic"], _place(f), f["reason"], f["events"], f["detail"]) for f in found]
-    talk.table(["at", "topic", "place", "reason", "events", "detail"], rows, "nothing was refused")
+    columns = ["at", "topic", "place", "reason", "events", "detail"]
+    talk.answer_table(json, {"rejected": found}, columns, rows, "nothing was refused")
 
 
 def _place(found: dict[str, Any]) -> str:

@@ -18,7 +18,7 @@ SHOWN: Final = 20
 
 @app.command(epilog="Example: sealcast status --topic quotes")
 def status(
-    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this topic.")] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:

@@ -31,7 +31,7 @@ def sub(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     as_: talk.AsOption,
     filter: Annotated[
-        str | None, typer.Option("--filter", metavar="TEXT", help="Subscribe first, unless it has this filter already.")
+        str | None, typer.Option(metavar="TEXT", help="Subscribe first, unless it has this filter already.")
     ] = None,
     from_: Annotated[
         str | None,
@@ -42,8 +42,7 @@ def sub(
         ),
     ] = None,
     to: Annotated[
-        str | None,
-        typer.Option("--to", metavar="TIME", help="Only what was delivered before this time; the cursor stays."),
+        str | None, typer.Option(metavar="TIME", help="Only what was delivered before this time; the cursor stays.")
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
     max_: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="Stop after so many events.")] = None,
@@ -52,7 +51,6 @@ def sub(
     spacing: Annotated[
         str | None,
         typer.Option(
-            "--spacing",
             metavar="DELAY",
             help="With --follow: hold events back for DELAY (200ms, 2s), and print them as far apart as published.",
         ),

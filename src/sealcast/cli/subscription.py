@@ -42,16 +42,13 @@ class LinesRefused(Rejected):
 def add(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     as_: Annotated[str | None, typer.Option("--as", metavar="ENTITY", help="The subscriber.")] = None,
-    filter: Annotated[str | None, typer.Option("--filter", metavar="TEXT", help="What it asks for.")] = None,
-    id: Annotated[
-        str | None, typer.Option("--id", help="A new id [default: the subscriber's name and a number].")
-    ] = None,
+    filter: Annotated[str | None, typer.Option(metavar="TEXT", help="What it asks for.")] = None,
+    id: Annotated[str | None, typer.Option(help="A new id [default: the subscriber's name and a number].")] = None,
     file: Annotated[
-        Path | None,
-        typer.Option("--file", metavar="FILE", help='Many at once: a line each {"subscriber", "filter", "id"?}.'),
+        Path | None, typer.Option(metavar="FILE", help='Many at once: a line each {"subscriber", "filter", "id"?}.')
     ] = None,
     broker: Annotated[
-        str | None, typer.Option("--broker", metavar="BROKER", help="Where a new subscriber is [default: the first].")
+        str | None, typer.Option(metavar="BROKER", help="Where a new subscriber is [default: the first].")
     ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
@@ -139,7 +136,7 @@ def _remark(made: list[Interest]) -> None:
 
 @app.command("list", epilog="Example: sealcast subscription list --topic quotes")
 def list_(
-    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic's.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this topic's.")] = None,
     as_: Annotated[str | None, typer.Option("--as", metavar="ENTITY", help="Only this subscriber's.")] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
@@ -188,7 +185,7 @@ def _listed(here: Realm, topic: str, subscriber: str | None, *, asked: bool) -> 
 def move(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     as_: talk.AsOption,
-    to: Annotated[str | None, typer.Option("--to", metavar="BROKER", help="A broker that serves the topic.")] = None,
+    to: Annotated[str | None, typer.Option(metavar="BROKER", help="A broker that serves the topic.")] = None,
     abandon: Annotated[
         bool, typer.Option("--abandon", help="The broker that it leaves is gone for good: do not wait for it.")
     ] = False,
@@ -210,16 +207,14 @@ def move(
     under_way = side.move(here, topic, as_, to, abandon=abandon)
     with side.mail(here, topic, as_) as mail:
         home = mail.home
-    if json:
-        talk.emit({"topic": topic, "subscriber": as_, "broker": home, "moving": under_way})
-        return
-    talk.say(f"{as_!r} is at broker {home!r}" + (", and still served where it was" if under_way else ""))
+    said = f"{as_!r} is at broker {home!r}" + (", and still served where it was" if under_way else "")
+    talk.answer(json, {"topic": topic, "subscriber": as_, "broker": home, "moving": under_way}, said)
 
 
 @app.command(epilog="Example: sealcast subscription remove alice-1")
 def remove(
     ids: Annotated[list[str], typer.Argument(metavar="ID")],
-    topic: Annotated[str | None, typer.Option("--topic", metavar="TOPIC", help="Only on this topic.")] = None,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only on this topic.")] = None,
     as_: Annotated[str | None, typer.Option("--as", metavar="ENTITY", help="Only this subscriber's.")] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
@@ -234,11 +229,7 @@ def remove(
     version, troubles = unsubscribe(talk.open_realm(realm), ids, topic, as_)
     for trouble in troubles:
         talk.warn(f"ended, but its broker was not told yet: {trouble.message}")
-    if json:
-        talk.emit({"removed": ids, "version": version})
-        return
-    for id in ids:
-        talk.say(f"subscription {id!r} removed")
+    talk.answer(json, {"removed": ids, "version": version}, *(f"subscription {id!r} removed" for id in ids))
 
 
 # --- many at once ---------------------------------------------------------------------------------------

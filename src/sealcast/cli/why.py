@@ -32,7 +32,7 @@ def why(
     ],
     subscriber: Annotated[str, typer.Argument(metavar="SUBSCRIBER")],
     topic: Annotated[
-        str | None, typer.Option("--topic", metavar="TOPIC", help="If EVENT does not name it [default: the only one].")
+        str | None, typer.Option(metavar="TOPIC", help="If EVENT does not name it [default: the only one].")
     ] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
