@@ -130,7 +130,13 @@ def show(
 
 
 def wanted(
-    protection: str, layers: int | None, group: str | None, nodes: int | None, fan_out: int | None, padded: bool
+    protection: str,
+    layers: int | None,
+    group: str | None,
+    nodes: int | None,
+    fan_out: int | None,
+    padded: bool,
+    sealed: str | None,
 ) -> Protection:
     """What the options of `topic create` ask for; an option that the protection does not have is refused by name."""
     from sealcast.model.protection import GROUPS, PROTECTIONS, protection_of, with_setting
@@ -138,7 +144,13 @@ def wanted(
     # As people write them: modp2048 is modp-2048.
     spelt = {name.replace("-", ""): name for name in GROUPS}
     named = None if group is None else spelt.get(group.replace("-", "").lower(), group)
-    options = {"layers": ("--layers", layers), "group": ("--group", named), "padded": ("--pad", padded or None)}
+    names = None if sealed is None else tuple(name.strip() for name in sealed.split(","))
+    options: dict[str, tuple[str, object]] = {
+        "layers": ("--layers", layers),
+        "group": ("--group", named),
+        "padded": ("--pad", padded or None),
+        "sealed_attributes": ("--seal-attributes", names),
+    }
     given = {setting: value for setting, (_, value) in options.items() if value is not None}
     for setting in given:
         kinds = with_setting(setting)

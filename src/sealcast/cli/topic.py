@@ -32,7 +32,10 @@ def create(
     schema: Annotated[str, typer.Option(metavar="FILE", help=_SCHEMA_HELP)],
     partitions: Annotated[int, typer.Option(help="Publishers spread over them; each one's order is kept.")] = 1,
     protection: Annotated[
-        str, typer.Option(help="How much brokers may know: endpoint (all), layered (they route what they cannot read).")
+        str,
+        typer.Option(
+            help="How much brokers may know: endpoint (all), payload (attributes), layered (nothing they can read)."
+        ),
     ] = "endpoint",
     access: Annotated[
         str,
@@ -71,7 +74,16 @@ def create(
         int | None,
         typer.Option(metavar="N", help="For layered: how many brokers to make [default: enough for its layers]."),
     ] = None,
-    pad: Annotated[bool, typer.Option("--pad", help="For layered: put equally many labels on every event.")] = False,
+    pad: Annotated[
+        bool,
+        typer.Option(
+            "--pad",
+            help="For layered: put equally many labels on every event. For payload: hide lengths in steps.",
+        ),
+    ] = False,
+    seal_attributes: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="For payload: seal these attributes, too (a,b).")
+    ] = None,
     fan_out: Annotated[int | None, typer.Option(metavar="D", help="Brokers below each of them [default: 2].")] = None,
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
@@ -92,7 +104,7 @@ def create(
     }
     given = {"key_bits": key_size, "token_hash": token_hash, "messages_per_key": messages_per_key}
     parameters = KeyParameters.parse(given | {name: seconds(*span) for name, span in spans.items()})
-    wanted = overlay.wanted(protection, layers, group, nodes, fan_out, pad)
+    wanted = overlay.wanted(protection, layers, group, nodes, fan_out, pad, seal_attributes)
     here = talk.open_realm(realm)
     here.create_topic(
         name,

@@ -194,7 +194,7 @@ def _subscribe(
             f"{sender.name!r} has {MAX_SUBSCRIPTIONS_EACH} subscriptions on topic {about.name!r}, which is all it may",
             "join some of them by OR, or end some",
         )
-    vetting.vet_filter(about.schema, wanted.filter)
+    vetting.vet_filter(about, wanted.filter)
     add = AddSubscription(wanted.id, about.name, sender.name, wanted.filter, credential)
     return Decision(_done(state.version + 1), (add,))
 

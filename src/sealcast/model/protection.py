@@ -16,8 +16,8 @@ from typing import Any, ClassVar, Final
 
 from sealcast.errors import Misuse, ParameterRejected
 
-#: Of one step: a frame holds several events of the largest size all the same.
-MAX_PAD: Final = 65_536
+#: The step in which lengths of padded payloads show: small beside most events, many texts long.
+PAD_BYTES: Final = 256
 MIN_LAYERS: Final = 2
 MAX_LAYERS: Final = 16
 #: Prime-order groups to encrypt in, by their names; the curve is some hundred times as fast as the others.
@@ -65,6 +65,11 @@ class Protection:
         """Attributes that even brokers that read do not see: no filter can ask about them."""
         return frozenset()
 
+    @property
+    def step(self) -> int:
+        """The step, in bytes, in which lengths of what publishers seal show."""
+        return 1
+
     def to_json(self) -> dict[str, Any]:
         """Its settings."""
         return asdict(self)
@@ -92,25 +97,29 @@ class Payload(Protection):
 
     #: Attributes that publishers seal with the payload.
     sealed_attributes: tuple[str, ...] = ()
-    #: Sealed events have lengths in steps of so many bytes; 0 shows each event's own.
-    pad: int = 0
+    #: Whether sealed events have lengths in steps of `PAD_BYTES`, so that an event's own length hardly shows.
+    padded: bool = False
 
     def __post_init__(self) -> None:
         # JSON has lists.
         object.__setattr__(self, "sealed_attributes", tuple(self.sealed_attributes))
         if not all(self.sealed_attributes):
             raise ParameterRejected("sealed_attributes", "a sealed attribute has a name")
-        if type(self.pad) is not int or not 0 <= self.pad <= MAX_PAD:
-            raise ParameterRejected("pad", f"a step of padding has 0 to {MAX_PAD} bytes, not {self.pad!r}")
+        if not isinstance(self.padded, bool):
+            raise ParameterRejected("padded", f"events are padded or not, not {self.padded!r}")
 
     @property
     def hidden(self) -> frozenset[str]:
         return frozenset(self.sealed_attributes)
 
     @property
+    def step(self) -> int:
+        return PAD_BYTES if self.padded else 1
+
+    @property
     def summary(self) -> str:
         sealed = f"sealed attributes {', '.join(self.sealed_attributes)}" if self.sealed_attributes else ""
-        return "; ".join(filter(None, (sealed, f"lengths in steps of {self.pad} bytes" if self.pad else "")))
+        return "; ".join(filter(None, (sealed, f"lengths in steps of {PAD_BYTES} bytes" if self.padded else "")))
 
 
 @dataclass(frozen=True, slots=True)

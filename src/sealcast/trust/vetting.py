@@ -12,6 +12,7 @@ from dataclasses import replace
 from sealcast.errors import Rejected
 from sealcast.filters.check import check, fit
 from sealcast.filters.parse import parse
+from sealcast.filters.visible import refuse_unseen
 from sealcast.model.schema import Schema
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.certificates import certificate as certificates
@@ -41,7 +42,7 @@ def vet(fold: Fold, change: Change, at_us: int) -> None:
     """Refuses with Rejected or one of its kinds. The rules were asked first: the names in the change exist."""
     match change:
         case AddSubscription():
-            vet_filter(fold.schema(change.topic), change.filter)
+            vet_filter(fold.topic(change.topic), change.filter)
             _vet_credential(fold, change.topic, change.subscriber, change.credential, at_us)
         case RenewSubscription():
             about = fold.subscription(change.ids[0])
@@ -60,9 +61,10 @@ def vet(fold: Fold, change: Change, at_us: int) -> None:
             gates.trust_of(fold.founding)
 
 
-def vet_filter(schema: Schema, text: str) -> None:
-    """FilterRejected, with position and suggestion, unless `text` is a filter over `schema`."""
-    fit(parse(text), schema)
+def vet_filter(topic: Topic, text: str) -> None:
+    """FilterRejected, with position and suggestion, unless `text` is a filter that the topic's brokers can evaluate."""
+    protection = topic.protection
+    refuse_unseen(fit(parse(text), topic.schema), protection.hidden, payloads_seen=protection.payloads_seen)
 
 
 def vet_template(topic: str, schema: Schema, text: str) -> Template:

@@ -43,7 +43,7 @@ class Sealed:
                 epoch,
                 content.of_publisher(self._identity.name),
                 hidden=about.protection.hidden,
-                pad=int(about.protection.to_json()["pad"]),
+                pad=about.protection.step,
                 key_bits=about.parameters.key_bits,
             )
         return (broker,)

@@ -99,14 +99,14 @@ class PayloadWitness(ReadingWitness):
                 "the epoch that it gets hold of, also of events that it did not ask for.",
                 "Who loses the right to read is cut off by a new epoch, at once, and keeps the keys of earlier ones.",
                 "A broker together with any one reader opens everything that the broker has of that reader's epochs.",
-                self._lengths(int(about.protection.to_json()["pad"])),
+                self._lengths(about.protection.step),
                 "The disk allows traffic analysis: it shows times and who gets what.",
                 "A publisher can show brokers only what is inside: a reader refuses an event whose attributes differ.",
             ],
         )
 
     def _lengths(self, pad: int) -> str:
-        if not pad:
+        if pad == 1:
             return "Lengths show: what is sealed is as long as the event. A step of padding hides that (--pad)."
         return f"Lengths show in steps of {pad} bytes: two events that need the same number of steps look alike."
 

@@ -100,13 +100,16 @@ def revoke_entity(realm: Handle, name: str, cause: Cause = Cause.UNSPECIFIED) ->
 
 def revoke_entities(realm: Handle, names: Sequence[str], cause: Cause = Cause.UNSPECIFIED) -> int:
     """All of them by one signed list, or none; the version from which on it counts."""
-    authority, now = realm.authority(), realm.clock()
+    authority, issuer, now = realm.authority(), realm.issuer(), realm.clock()
 
     def decide(state: RealmState) -> list[Change]:
         # The rules come first: no list names whom they refuse to revoke.
         ends: list[Change] = [RevokeEntity(name) for name in names]
         apply_all(state, ends)
-        return [*revocation(realm, state, authority, names, cause, now), *ends]
+        made = [*revocation(realm, state, authority, names, cause, now), *ends]
+        for name in names:
+            made += issuer.rekeying(state, apply_all(state, made), name, now)
+        return made
 
     after = realm.registry.transact(decide)
     authority.lists.accept(after.revocations(authority.lists.view.number))

@@ -169,17 +169,21 @@ def grant(
         keys = issuer.missing_pair_keys(after, topic, [entity])
         if state.terms_of(topic, entity) == after.terms_of(topic, entity):
             return list(keys)
-        return [change, *keys, *issuer.renewals(after, topic, now, [entity])]
+        made: list[Change] = [change, *keys, *issuer.renewals(after, topic, now, [entity])]
+        return [*made, *issuer.rekeying(state, apply_all(state, made), entity, now)]
 
     return realm.registry.transact(decide)
 
 
 def revoke(realm: Handle, topic: str, entity: str, rights: Iterable[Right] = BOTH) -> RealmState:
-    """Takes rights away; subscriptions stay and sleep until the right comes back."""
-    change = Revoke(topic, entity, tuple(rights))
+    """Takes rights away; subscriptions stay and sleep until the right comes back. Where readers hold a key, a new epoch
+    begins with it."""
+    now, issuer, change = realm.clock(), realm.issuer(), Revoke(topic, entity, tuple(rights))
 
     def decide(state: RealmState) -> list[Change]:
         after = apply(state, change)
-        return [] if state.terms_of(topic, entity) == after.terms_of(topic, entity) else [change]
+        if state.terms_of(topic, entity) == after.terms_of(topic, entity):
+            return []
+        return [change, *issuer.rekeying(state, after, entity, now)]
 
     return realm.registry.transact(decide)
