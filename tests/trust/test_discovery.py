@@ -13,7 +13,7 @@ from sealcast.control.asking import ServiceAddress
 from sealcast.control.discovery import advertisements, bootstrap
 from sealcast.control.discovery.advertisements import Advertisement, What
 from sealcast.control.discovery.bootstrap import NodeAddress
-from sealcast.control.discovery.client import Discovery, Found
+from sealcast.control.discovery.client import Discovery, FoundOffer
 from sealcast.control.discovery.node import FIND, DiscoveryNode
 from sealcast.control.discovery.queries import Matcher, Query
 from sealcast.control.discovery.restrictions import Restrictions
@@ -46,7 +46,7 @@ def signed(about: Advertisement, owner: Party = ALICE) -> bytes:
     return advertisements.sign(owner, REALM, about)
 
 
-def paths(found: list[Found]) -> list[str]:
+def paths(found: list[FoundOffer]) -> list[str]:
     return [f.about.path for f in found]
 
 

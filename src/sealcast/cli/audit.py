@@ -13,7 +13,7 @@ from sealcast.errors import Misuse
 if TYPE_CHECKING:
     from sealcast.protections.witness.mailboxes import Received
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.realm.audit import History, KeyHeld, Moment, RightHeld, Span, Subscribed
+    from sealcast.trust.realm.audit import KeyHeld, Moment, RealmHistory, RightHeld, Span, Subscribed
 
 app = typer.Typer(**talk.SETTINGS)
 
@@ -71,7 +71,7 @@ def audit(
 # --- which --------------------------------------------------------------------------------------------
 
 
-def _narrow(found: History, at: str | None, since: str | None) -> None:
+def _narrow(found: RealmHistory, at: str | None, since: str | None) -> None:
     if at is not None:
         version, at_us = _point(found, at, "--at")
         found.rights = [held for held in found.rights if held.allows(version, at_us)]
@@ -90,7 +90,7 @@ def _lasts(span: Span, version: int) -> bool:
     return span.until is None or span.until.version > version
 
 
-def _point(found: History, text: str, option: str) -> tuple[int, int]:
+def _point(found: RealmHistory, text: str, option: str) -> tuple[int, int]:
     """A version and a time: of a version, the time it was made; of a time, the version that was in force."""
     if text.isascii() and text.isdigit():
         version = int(text)
@@ -123,7 +123,7 @@ def _end(held: RightHeld) -> str:
 # --- as programs read it ------------------------------------------------------------------------------
 
 
-def _document(found: History, counts: list[dict[str, Any]] | None) -> dict[str, object]:
+def _document(found: RealmHistory, counts: list[dict[str, Any]] | None) -> dict[str, object]:
     document: dict[str, object] = {
         "version": len(found.times),
         "rights": [_right(held) for held in found.rights],

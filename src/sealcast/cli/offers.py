@@ -9,7 +9,7 @@ from sealcast.cli.times import moment, seconds
 from sealcast.errors import Misuse, NotFound
 
 if TYPE_CHECKING:
-    from sealcast.control.discovery.client import Found
+    from sealcast.control.discovery.client import FoundOffer
     from sealcast.trust.deployment import Realm
     from sealcast.trust.keys.identity import Identity
     from sealcast.trust.realm.state import RealmState
@@ -106,7 +106,7 @@ def at_hand(here: Realm, name: str) -> Identity | None:
     return here.discovery_node(name) if paths.discovery_key(name).exists() else None
 
 
-def _describe(found: Found) -> dict[str, object]:
+def _describe(found: FoundOffer) -> dict[str, object]:
     about = found.about
     return {
         "topic": about.path,
@@ -123,10 +123,10 @@ def _describe(found: Found) -> dict[str, object]:
     }
 
 
-def _tags(found: Found) -> str:
+def _tags(found: FoundOffer) -> str:
     return ", ".join(f"{tag}={value}" for tag, value in found.about.tags.items())
 
 
-def _attributes(found: Found) -> str:
+def _attributes(found: FoundOffer) -> str:
     schema = found.about.schema
     return "" if schema is None else ", ".join(f"{a.name} {a.type}" for a in schema.attributes)

@@ -56,7 +56,7 @@ class Allowance:
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class BudgetVerdict:
     """May this request go on?"""
 
     admitted: bool
@@ -107,16 +107,16 @@ class Budgets:
         """How many keys are remembered."""
         return len(self._newcomers) + len(self._known)
 
-    def spend(self, key: str, now_us: int) -> Verdict:
+    def spend(self, key: str, now_us: int) -> BudgetVerdict:
         """One request of `key`. A refused one costs nothing but itself."""
         account = self._account(key, now_us)
         ready_at = max(account.blocked_until, account.full_at - (self.allowance.burst - 1) * self._interval)
         if now_us < ready_at:
             first, account.refused = not account.refused, True
-            return Verdict(False, ready_at, first)
+            return BudgetVerdict(False, ready_at, first)
         account.full_at = max(account.full_at, now_us) + self._interval
         account.refused = False
-        return Verdict(True, now_us)
+        return BudgetVerdict(True, now_us)
 
     def bogus(self, key: str, now_us: int) -> int:
         """A strike; until when the key is refused now."""

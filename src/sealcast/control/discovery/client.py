@@ -28,7 +28,7 @@ MAX_PAGES: Final = 2_048
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundOffer:
     """An advertisement, verified, and the nodes that had this one."""
 
     advertised: Advertised
@@ -95,7 +95,7 @@ class Discovery:
 
     # --- finding ---------------------------------------------------------------------------------
 
-    def find(self, text: str, what: What | None = What.TOPIC) -> list[Found]:
+    def find(self, text: str, what: What | None = What.TOPIC) -> list[FoundOffer]:
         """What this entity may find, newest word of each owner; sorted by path, then owner."""
         query, matcher = Query(text, what), Matcher.parse(text)
         newest: dict[tuple[str, bytes], Advertised] = {}
@@ -114,7 +114,7 @@ class Discovery:
         if not answered:
             raise self._first(failed, "no discovery node answered")
         found = [
-            Found(a, tuple(node for node, sequence in seen[key].items() if sequence == a.about.sequence))
+            FoundOffer(a, tuple(node for node, sequence in seen[key].items() if sequence == a.about.sequence))
             for key, a in newest.items()
             if not a.about.withdrawn and matcher.matches(a.about) and what in (None, a.about.what)
         ]

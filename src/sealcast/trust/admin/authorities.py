@@ -31,7 +31,7 @@ class Replacement:
 
 
 def succeed_authority(realm: Handle) -> Certificate:
-    """The next authority under the root: issues from now on."""
+    """Makes the next authority under the root, which issues from now on."""
     authority = realm.authority()
     made = _next(realm, authority, realm.clock())
     realm.registry.transact(lambda state: entities.successors(authority, state))
@@ -41,7 +41,8 @@ def succeed_authority(realm: Handle) -> Certificate:
 def replace_authority(
     realm: Handle, cause: Cause = Cause.AUTHORITY_COMPROMISE, *, lifetime_us: int = LIFETIME_US
 ) -> Replacement:
-    """The next authority, and the root revokes all before it: what they issued counts no more, but was renewed."""
+    """Makes the next authority and has the root revoke all before it. What they issued no longer counts, and is renewed
+    in the same transaction."""
     authority, issuer, now = realm.authority(), realm.issuer(), realm.clock()
     made = _next(realm, authority, now)
     gone = tuple(each for each in authority.authorities if each != made)
@@ -68,7 +69,7 @@ def replace_authority(
 
 
 def _next(realm: Handle, authority: Authority, now: int) -> Certificate:
-    """One that was made but never made known, because that was cut short, is as good as new."""
+    """Gives the next authority. One that was made and never made known, being cut short, is as good as new."""
     known = {each.der for each in realm.trust().intermediates}
     waiting = [each for each in authority.authorities if each.der not in known]
     return waiting[-1] if waiting else authority.succeed(now)

@@ -43,7 +43,7 @@ class Response:
 
 
 def respond(realm: Handle, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, center: str | None = None) -> Response:
-    """All of it, or nothing. Done before, it does nothing more."""
+    """Does all of it, or nothing. Done twice, it does nothing more."""
     ensure_center(realm, name, center)
     authority, issuer, now = realm.authority(), realm.issuer(), realm.clock()
     made: list[Change] = []
@@ -103,7 +103,7 @@ def _changes(
 
 
 def ensure_center(realm: Handle, name: str, center: str | None) -> None:
-    """Another key center, when the only one is compromised. One that is made and then not needed does no harm."""
+    """Makes another key center when the only one is compromised. One that is made and then not needed does no harm."""
     state = realm.state()
     centers = [each.name for each in state.holders(Role.KEY_CENTER)]
     manages = any(found.topic.center == name for found in state.topics.values())

@@ -32,12 +32,12 @@ from sealcast.trust.realm.machine import KEY_BYTES, Entity, Fold, RealmState, ap
 
 
 def enrol(realm: Handle, name: str) -> Entity:
-    """A new entity: its keys in its own file, its certificate in the registry, its pair keys issued."""
+    """Enrols an entity: its keys go to its own file, its certificate and its pair keys to the registry."""
     return enrol_many(realm, [name])[0]
 
 
 def enrol_many(realm: Handle, names: Sequence[str], *, lifetime_us: int = LIFETIME_US) -> list[Entity]:
-    """All of them, or none."""
+    """Enrols all of them, or none."""
     authority, issuer = realm.authority(), realm.issuer()
 
     def decide(state: RealmState) -> list[Change]:
@@ -51,7 +51,7 @@ def enrol_many(realm: Handle, names: Sequence[str], *, lifetime_us: int = LIFETI
 
 
 def add_broker(realm: Handle, name: str, topics: Iterable[str] = ()) -> Entity:
-    """Another broker, and the keys of the topics that it is to serve."""
+    """Enrols another broker, and hands it the keys of the topics that it is to serve."""
     issuer, wanted = realm.issuer(), list(topics)
     return _add_holder(
         realm, name, Role.BROKER, lambda state: [c for topic in wanted for c in issuer.service(state, topic, name)]
@@ -59,17 +59,17 @@ def add_broker(realm: Handle, name: str, topics: Iterable[str] = ()) -> Entity:
 
 
 def add_center(realm: Handle, name: str) -> Entity:
-    """Another key center."""
+    """Enrols another key center."""
     return _add_holder(realm, name, Role.KEY_CENTER)
 
 
 def add_discovery_node(realm: Handle, name: str) -> Entity:
-    """Another discovery node."""
+    """Enrols another discovery node."""
     return _add_holder(realm, name, Role.DISCOVERY)
 
 
 def renew(realm: Handle, name: str, *, lifetime_us: int = LIFETIME_US) -> Entity:
-    """The next certificate for an entity, for the same keys and roles."""
+    """Issues the next certificate for an entity, for the same keys and roles."""
     realm.state().entity(name)
     return renew_due(realm, [name], at_half_life=False, lifetime_us=lifetime_us)[0]
 
@@ -77,7 +77,7 @@ def renew(realm: Handle, name: str, *, lifetime_us: int = LIFETIME_US) -> Entity
 def renew_due(
     realm: Handle, names: Iterable[str] | None = None, *, at_half_life: bool = True, lifetime_us: int = LIFETIME_US
 ) -> list[Entity]:
-    """The next certificates for all whose half of life is over, or for those named whether it is or not."""
+    """Issues the next certificates to all whose present ones have had half of their life, or to those named."""
     authority, now, renewed = realm.authority(), realm.clock(), list[str]()
 
     def decide(state: RealmState) -> list[Change]:
@@ -99,7 +99,7 @@ def revoke_entity(realm: Handle, name: str, cause: Cause = Cause.UNSPECIFIED) ->
 
 
 def revoke_entities(realm: Handle, names: Sequence[str], cause: Cause = Cause.UNSPECIFIED) -> int:
-    """All of them by one signed list, or none; the version from which on it counts."""
+    """Ends all of them by one signed list, or none. Gives the version from which on it counts."""
     authority, issuer, now = realm.authority(), realm.issuer(), realm.clock()
 
     def decide(state: RealmState) -> list[Change]:

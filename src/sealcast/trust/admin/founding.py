@@ -19,7 +19,7 @@ from sealcast.trust.storage import address
 
 
 def found(directory: str | Path, name: str | None, registry: str | None, clock: Callable[[], int]) -> Path:
-    """A new realm in a directory that is empty or does not exist yet; its registry there too, or at a URL."""
+    """Makes a realm in a directory that is empty or does not exist yet, with its registry there or at a URL."""
     root = Path(directory).absolute()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         known = (root / "realm.json").exists()

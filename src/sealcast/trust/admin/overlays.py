@@ -41,7 +41,7 @@ def planted_shape(layers: int, nodes: int | None, fan_out: int | None) -> tuple[
 
 
 def place_node(realm: Handle, topic: str, broker: str, *, under: str | None = None) -> Overlay:
-    """A broker, enrolled if it is new, joins a topic's overlay or moves in it: below another one, or as a root."""
+    """Places a broker in a topic's overlay, below another one or as a root. It is enrolled if it is new."""
     issuer = realm.issuer()
     change = PlaceNode(topic, broker, under, realm.clock())
 
@@ -56,7 +56,7 @@ def place_node(realm: Handle, topic: str, broker: str, *, under: str | None = No
 
 
 def remove_node(realm: Handle, topic: str, broker: str) -> Overlay:
-    """A broker leaves a topic's overlay; those below it move up."""
+    """Takes a broker out of a topic's overlay; those below it move up."""
     issuer, change = realm.issuer(), RemoveNode(topic, broker, realm.clock())
 
     def decide(state: RealmState) -> list[Change]:

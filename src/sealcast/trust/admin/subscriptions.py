@@ -24,14 +24,14 @@ SubscriptionWanted = tuple[str, str, str | None]
 def subscribe(
     realm: Handle, topic: str, subscriber: str, filter: str, id: str | None = None, *, broker: str | None = None
 ) -> Subscription:
-    """A subscription; without an id it gets the subscriber's name and a number."""
+    """Adds a subscription. Without an id it gets the subscriber's name and a number."""
     return subscribe_many(realm, topic, [(subscriber, filter, id)], broker=broker)[0]
 
 
 def subscribe_many(
     realm: Handle, topic: str, wanted: Sequence[SubscriptionWanted], *, broker: str | None = None
 ) -> list[Subscription]:
-    """(subscriber, filter, id or None) each: all of them, or none. Whoever is new on the topic is at `broker`."""
+    """Adds all of them, or none; each is (subscriber, filter, id or None). Who is new on the topic is at `broker`."""
     now, issuer, made = realm.clock(), realm.issuer(), list[Subscription]()
 
     def decide(state: RealmState) -> list[Change]:
@@ -60,7 +60,7 @@ def _homes(realm: Handle, state: RealmState, topic: str, subscribers: Iterable[s
 
 
 def renew_subscriptions(realm: Handle, topic: str | None = None, *, at_half_life: bool = True) -> int:
-    """New tokens for live subscriptions whose tokens have had half of their life, or for all; how many changes.
+    """Issues new tokens to live subscriptions whose tokens have had half of their life, or to all; how many changes.
 
     Whoever may not subscribe any more gets none: its subscriptions end with their tokens.
     """
@@ -87,7 +87,7 @@ def remarks(realm: Handle, topic: str, filter: str) -> list[str]:
 
 
 def unsubscribe(realm: Handle, *ids: str) -> int:
-    """Ends subscriptions, all of them or none; the version from which on it counts."""
+    """Ends subscriptions, all of them or none. Gives the version from which on it counts."""
     return realm.registry.apply_many([RemoveSubscription(id) for id in ids])
 
 

@@ -48,7 +48,7 @@ def create_topic(
     nodes: int | None = None,
     fan_out: int | None = None,
 ) -> Topic:
-    """A topic with its schema, registered with its one key center, which makes its keys as `parameters` say.
+    """Creates a topic with its schema, registered with its one key center, which makes its keys as `parameters` say.
 
     One with an overlay comes with a tree of so many new brokers, deep enough for it unless `nodes` says otherwise.
     """
@@ -102,12 +102,12 @@ def serve(realm: Handle, topic: str, broker: str) -> RealmState:
 
 
 def rotate(realm: Handle, topic: str) -> Topic:
-    """A new epoch for a topic, at once: new keys for its brokers and for all who may use it."""
+    """Begins a new epoch of a topic at once, with new keys for its brokers and for all who may use it."""
     return rotate_many(realm, [topic])[0]
 
 
 def rotate_many(realm: Handle, topics: Sequence[str]) -> list[Topic]:
-    """All of them in one transaction, or none."""
+    """Begins a new epoch of all of them in one transaction, or of none."""
     now, issuer = realm.clock(), realm.issuer()
 
     def decide(state: RealmState) -> list[Change]:
@@ -156,7 +156,7 @@ def grant(
     until_us: int | None = None,
     template: str = EVERYTHING,
 ) -> RealmState:
-    """Rights for an entity, for a time and for what a template admits, and the pair key it needs to use them.
+    """Grants rights to an entity, for a time and for what a template admits, with the pair key it needs to use them.
 
     Its live subscriptions go on by new tokens, which say the new terms.
     """

@@ -50,7 +50,7 @@ class SignedParts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Proven:
+class ProvenPayload:
     """A payload and who signed it."""
 
     signer: Certificate
@@ -64,7 +64,7 @@ def sign(signer: SigningKey, certificate: bytes, payload: bytes, bound: bytes) -
     return cbor.encode(cbor.Tag(TAG_SIGN1, [protected, {}, payload, signature]))
 
 
-def verify(data: bytes, bound: bytes, trusted: Callable[[bytes, int], Certificate], at_us: int) -> Proven:
+def verify(data: bytes, bound: bytes, trusted: Callable[[bytes, int], Certificate], at_us: int) -> ProvenPayload:
     """The payload, if the certificate is to be trusted at `at_us` and its key made the signature."""
     parts = apart(data)
     try:
@@ -73,7 +73,7 @@ def verify(data: bytes, bound: bytes, trusted: Callable[[bytes, int], Certificat
         raise SignedRejected(SignedReason.CERTIFICATE, f"the signer's certificate: {error.message}") from error
     if not signed_by(who, parts, bound):
         raise SignedRejected(SignedReason.SIGNATURE, f"this was not signed by {who.name!r} for this purpose")
-    return Proven(who, parts.payload)
+    return ProvenPayload(who, parts.payload)
 
 
 def signed_by(who: Certificate, parts: SignedParts, bound: bytes) -> bool:

@@ -123,7 +123,7 @@ class EndedEntity:
 
 
 @dataclass(slots=True)
-class History:
+class RealmHistory:
     """Everything that was and is, in the order in which it began."""
 
     rights: list[RightHeld] = field(default_factory=list)
@@ -144,7 +144,7 @@ class History:
 
 def history(
     changes: Iterable[tuple[int, int, Change]], *, entity: str | None = None, topic: str | None = None
-) -> History:
+) -> RealmHistory:
     """Of all entities and topics, or of one, from (version, time, change) of all changes from the first on."""
     historian = _Historian(entity, topic)
     for version, at_us, change in changes:
@@ -160,7 +160,7 @@ class _Historian:
         self._fold = Fold()
         self._names: list[str] = []
         self._topics: list[str] = []
-        self._done = History()
+        self._done = RealmHistory()
         self._rights: dict[tuple[str, str, Right], RightHeld] = {}
         self._keys: dict[tuple[str, str], KeyHeld] = {}
         self._subscriptions: dict[str, Subscribed] = {}
@@ -199,7 +199,7 @@ class _Historian:
             case _:
                 pass
 
-    def finish(self) -> History:
+    def finish(self) -> RealmHistory:
         done = self._done
         done.rights += self._rights.values()
         done.keys += self._keys.values()
