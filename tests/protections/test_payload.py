@@ -8,6 +8,7 @@ import pytest
 
 from sealcast import Event, Publisher, Realm, Right, Schema, Subscriber
 from sealcast.errors import CannotOpen, EventRejected, FilterRejected, Misuse, SealcastError
+from sealcast.lab import drill
 from sealcast.log.piece_reader import sealed_reader
 from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.model.protection import PAD_BYTES, Payload
@@ -267,3 +268,24 @@ def test_no_two_boots_share_a_key(realm: Realm) -> None:
     ]
     assert [envelope.number for envelope in found] == [0, 0, 0], "numbers begin anew with each boot"
     assert len({envelope.boot for envelope in found}) == len({envelope.commitment for envelope in found}) == 3
+
+
+def test_after_a_compromise_the_thief_opens_nothing_and_the_others_everything(tmp_path: Path) -> None:
+    """Also of what lay on the broker's disk before: it is sealed again for those who may still read."""
+    realm = a_realm(tmp_path / "realm")
+    publish(realm, 120, 130)
+    pump(realm, "vitals")
+    thief = realm.identity("nurse")
+    opener = opener_for(realm, "vitals", thief)
+    assert all(opener.open(piece, event, event) for piece in pieces(realm) for event in range(len(piece)))
+    drill.drill(realm, "nurse")
+    publish(realm, 140)
+    pump(realm, "vitals")
+    found = [(piece, event) for piece in pieces(realm) for event in range(len(piece))]
+    assert len(found) == 3
+    for piece, event in found:
+        with pytest.raises(SealcastError):
+            opener_for(realm, "vitals", thief).open(piece, event, int(piece.use_start[event]))
+    stolen = {path.name for path in realm.paths.topic("vitals").pieces.iterdir()}
+    assert len(stolen) == len(pieces(realm)), "the pieces that the thief could open are gone"
+    assert read(realm, "doctor") == [(120, SECRET), (130, SECRET), (140, SECRET)]

@@ -62,7 +62,7 @@ class Opener:
     def open(self, piece: SealedPiece, event: int, use: int) -> OpenedEvent:
         """Open one delivery of a piece, or CannotOpen."""
         position, proof = piece.position(event), piece.frame(event)
-        message = self._open_body(piece, event, use, position)
+        message = self.open_body(piece, event, use)
         header = self._headers.header(proof.signed)
         path = merkle.path(proof.nodes, header.count, position.row) if proof.count == header.count else ()
         self._headers.verify(header, message, position, path)
@@ -105,8 +105,9 @@ class Opener:
 
     # --- (1), (2) ----------------------------------------------------------------------------------
 
-    def _open_body(self, piece: SealedPiece, event: int, use: int, position: Position) -> bytes:
-        nonce, commitment = aead.nonce(position), piece.commitment(event)
+    def open_body(self, piece: SealedPiece, event: int, use: int) -> bytes:
+        """What the broker sealed, not verified yet."""
+        nonce, commitment = aead.nonce(piece.position(event)), piece.commitment(event)
         key = int(piece.uses[use])
         try:
             if not piece.wrapped[event]:

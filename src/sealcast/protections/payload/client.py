@@ -12,7 +12,8 @@ from typing import Final
 
 from sealcast.errors import Bug, CannotOpen
 from sealcast.model.event import OpenedEvent
-from sealcast.protections.payload.open import Opener
+from sealcast.protections.endpoint.client import opener_at
+from sealcast.protections.payload.open import Opener, Unseal
 from sealcast.protections.payload.publish import EventSealer
 from sealcast.protections.port import Checked, ClientSide, Measured, Messages, Proven, Reader
 from sealcast.protections.proving import proven
@@ -73,11 +74,22 @@ class PayloadInbox(RegisteredInbox):
 
     def open(self, found: Found[SealedPiece]) -> OpenedEvent:
         delivery = found.delivery
-        return self._opener.open(delivery.piece, delivery.event, delivery.handle)
+        return self._opener.open(delivery.piece, delivery.event, delivery.handle, self._unseal(found.broker))
 
     def prove(self, broker: str, piece: SealedPiece, known: dict[int, bytes]) -> Proven:
-        recipient = self.mail.mailbox(broker).recipient
-        return proven(piece, recipient, lambda event, handle: self._opener.open(piece, event, handle))
+        recipient, unseal = self.mail.mailbox(broker).recipient, self._unseal(broker)
+        return proven(piece, recipient, lambda event, handle: self._opener.open(piece, event, handle, unseal))
+
+    def _unseal(self, broker: str) -> Unseal:
+        """With its own pair key: how `endpoint` seals for one reader is how brokers seal again after a compromise."""
+        reader, identity = self.reader, self.identity
+
+        def unseal(piece: SealedPiece, event: int, use: int) -> bytes:
+            slot = _SIDE.slot(reader.realm, reader.topic, reader.name)
+            opener = opener_at(reader.realm, reader.topic, broker, identity, piece.epoch, slot)
+            return opener.open_body(piece, event, use)
+
+        return unseal
 
 
 def opener_for(realm: EntityRealm, topic: str, identity: Identity) -> Opener:

@@ -44,6 +44,12 @@ class Envelope:
         return b"".join((self.boot, self.number.to_bytes(NUMBER_BYTES, "big"), self.commitment, self.ciphertext))
 
     @classmethod
+    def parse(cls, data: bytes) -> Envelope:
+        """As a message has it."""
+        head, commitment = data[:HEAD_BYTES], data[HEAD_BYTES : HEAD_BYTES + COMMITMENT_BYTES]
+        return cls.in_piece(head + data[HEAD_BYTES + COMMITMENT_BYTES :], commitment)
+
+    @classmethod
     def in_piece(cls, body: bytes, commitment: bytes) -> Envelope:
         """As a piece has it: the commitment stands apart. CannotOpen for what is too short to be one."""
         if len(body) <= HEAD_BYTES + TAG_BYTES:

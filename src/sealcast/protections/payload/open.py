@@ -28,6 +28,8 @@ from sealcast.trust.keys.topic_keys import ContentKey
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import TOPIC, SealedPiece
 
+#: Takes off what a broker sealed over an event: piece, event and use to the message inside.
+Unseal = Callable[[SealedPiece, int, int], bytes]
 #: Ciphers of boots whose events came lately.
 MAX_WARM_KEYS: Final = 1_024
 
@@ -50,11 +52,16 @@ class Opener(Unpicklable):
         self._headers = SignedHeaders(topic_id, verify_key_of)
         self._cipher = lru_cache(MAX_WARM_KEYS)(self._boot_key)
 
-    def open(self, piece: SealedPiece, event: int, use: int) -> OpenedEvent:
-        """Open one delivery of a piece, or CannotOpen."""
-        if piece.key_kind[int(piece.uses[use])] != TOPIC:
-            raise CannotOpen(f"event {piece.position(event)} is under a key that is not the topic's")
-        return self.open_envelope(piece, event, Envelope.in_piece(piece.body(event), piece.commitment(event)))
+    def open(self, piece: SealedPiece, event: int, use: int, unseal: Unseal | None = None) -> OpenedEvent:
+        """Open one delivery of a piece, or CannotOpen. After a compromise, brokers seal what lies there once more, for
+        each who may still read: `unseal` takes that off."""
+        if piece.key_kind[int(piece.uses[use])] == TOPIC:
+            envelope = Envelope.in_piece(piece.body(event), piece.commitment(event))
+        elif unseal is None:
+            raise CannotOpen(f"event {piece.position(event)} was sealed again, under keys that are not at hand")
+        else:
+            envelope = Envelope.parse(self._codec.decode_one(unseal(piece, event, use))[1])
+        return self.open_envelope(piece, event, envelope)
 
     def open_envelope(self, piece: SealedPiece, event: int, envelope: Envelope) -> OpenedEvent:
         position, proof = piece.position(event), piece.frame(event)
