@@ -17,7 +17,7 @@ from sealcast.pipeline.sources import divide
 from sealcast.primitives import merkle
 from sealcast.primitives.sign import SigningKey
 from sealcast.protections.layered.hop import hop
-from sealcast.protections.layered.messages import Entry, Notification
+from sealcast.protections.layered.messages import Notification
 from sealcast.protections.layered.node import HOPS, HopStep
 from sealcast.protections.layered.piece import PieceBuilder
 from sealcast.protections.layered.route import Broker
@@ -25,7 +25,7 @@ from sealcast.protections.layered.tree import Tree, TreeId
 from sealcast.protections.steps import Span, StepName
 from sealcast.wire import frame, hops, notifications
 from sealcast.wire.hops import FrameRef, HopPiece
-from sealcast.wire.notifications import Core
+from sealcast.wire.notifications import Core, Entry
 from tests.schemes.layered_net import LABELS, TOY, random_filter, random_tree
 
 TOPIC = bytes(16)
@@ -111,7 +111,7 @@ def got_by(net: Net, name: str, piece: HopPiece, signer: SigningKey) -> list[byt
     opener, payloads = net.opener(name), []
     for row in piece.rows_for(name):
         event = piece.event_of(row)
-        entries = tuple(Entry(*e) for e in notifications.parse_entries(piece.entries_of(row)))
+        entries = notifications.parse_entries(piece.entries_of(row))
         if not any(entry.final for entry in entries):
             continue  # it is a broker, too, and this is for others
         about = frame.parse_signed(piece.frame(event).signed)

@@ -125,7 +125,7 @@ def test_no_key_meets_a_nonce_with_two_plaintexts_whatever_is_remembered(tmp_pat
         memory, at = Delivered(planner()), worker(crowd)
         for number in order:
             sealed = seal(batches[number], memory, at.sealing.sealer)
-            kinds |= set(np.unique(sealed.key_kind).tolist())
+            kinds |= set(np.unique(sealed.keys["key_kind"]).tolist())
     assert len(book) - before > 5_000 and kinds == {0, 1, 2, 3}
     assert any(key.startswith(b"mask") for key, _ in book)
     assert all(len(plaintexts) == 1 for plaintexts in book.values())

@@ -11,11 +11,12 @@ from sealcast.lab.shikfa.net import Net, only
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element, Exponent, Group
 from sealcast.primitives.modular import group14
-from sealcast.protections.layered.messages import Entry, FilterMessage, Notification
+from sealcast.protections.layered.messages import FilterMessage, Notification
 from sealcast.protections.layered.route import Broker
 from sealcast.protections.layered.table import Conjunction as TableConjunction
 from sealcast.protections.layered.table import RoutingTable, Row
 from sealcast.protections.layered.tree import Path, Place, Tree
+from sealcast.wire.notifications import Entry
 from tests.schemes.layered_net import LABELS, TOY, random_filter, random_tree, wrong_deliveries
 
 F, OTHER = only(b"f"), only(b"other")

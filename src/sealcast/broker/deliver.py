@@ -6,17 +6,12 @@ wanted leave no trace but their count.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import NDArray
 
 from sealcast.model.rejection import Rejection
 from sealcast.model.stages import GroupSealed
-from sealcast.wire import mailboxes
+from sealcast.wire import mailboxes, typed
 from sealcast.wire.sealed import SealedPiece
-
-Ints = NDArray[np.int64]
 
 
 def deliver(sealed: GroupSealed, topic_id: bytes, epoch: int, version: int) -> SealedPiece:
@@ -34,15 +29,9 @@ def deliver(sealed: GroupSealed, topic_id: bytes, epoch: int, version: int) -> S
         frames=tuple(admitted.frames[f] for f in kept.tolist()),
         frame_index=frame_index,
         row=admitted.row[events],
-        body_start=_starts(sealed.bodies),
+        body_start=typed.starts(map(len, sealed.bodies)),
         bodies=b"".join(sealed.bodies),
-        commitments=sealed.commitments,
-        wrapped=sealed.wrapped,
-        key_ids=sealed.key_ids,
-        key_kind=sealed.key_kind,
-        use_start=sealed.use_start,
-        uses=sealed.uses,
-        wraps=b"".join(sealed.wraps),
+        **sealed.keys,
         **mailboxes.of_groups(
             sealed.grouped.groups,
             sealed.grouped.group_of,
@@ -51,26 +40,8 @@ def deliver(sealed: GroupSealed, topic_id: bytes, epoch: int, version: int) -> S
             sealed.via,
             sealed.group_uses,
         ),
-        handout_slot=sealed.handout_slot,
-        handout_key=sealed.handout_key,
-        handout_event=sealed.handout_event,
-        handouts=b"".join(sealed.handouts),
         rejected=admitted.rejections,
         counts=counts(sealed),
-        link_key=sealed.link_key,
-        link_under=sealed.link_under,
-        link_event=sealed.link_event,
-        link_grows=sealed.link_grows,
-        links=b"".join(sealed.links),
-        table_slot=sealed.table_slot,
-        table_tile=sealed.table_tile,
-        table_event=sealed.table_event,
-        table_names=b"".join(sealed.table_names),
-        table_start=_starts(sealed.table_parts),
-        table_parts=b"".join(sealed.table_parts),
-        tile_size=sealed.tiles[0],
-        tile_run=sealed.tiles[1],
-        tile_join=sealed.tiles[2],
     )
 
 
@@ -94,8 +65,3 @@ def rejected_by_reason(rejections: tuple[Rejection, ...]) -> dict[str, int]:
         name = f"rejected_{rejection.reason}"
         totals[name] = totals.get(name, 0) + max(1, rejection.events)
     return totals
-
-
-def _starts(bodies: Sequence[bytes]) -> Ints:
-    lengths = np.fromiter(map(len, bodies), np.int64, len(bodies))
-    return np.concatenate((np.zeros(1, np.int64), np.cumsum(lengths)))

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from sealcast.broker.tables import SubscriptionTable
 from sealcast.model.stages import Admitted, Matched
 
 
 def match(admitted: Admitted, table: SubscriptionTable) -> Matched:
     """Which subscriptions each event satisfies; unknown (NULL) is not a match."""
-    payloads = _payloads(admitted) if table.index.reads_payloads else None
+    # Cut out only when some filter (XPath) reads them: most tables never do.
+    payloads = admitted.payloads() if table.index.reads_payloads else None
     return Matched(admitted, table.index.match(admitted.columns, payloads))
-
-
-def _payloads(admitted: Admitted) -> Sequence[bytes]:
-    """Cut out only when some filter (XPath) reads them: most tables never do."""
-    starts = admitted.payload_start.tolist()
-    return [message[start:] for message, start in zip(admitted.messages, starts, strict=True)]

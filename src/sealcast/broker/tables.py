@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -137,11 +137,6 @@ class TableCache:
             newest_first = sorted(self._directory.glob("*.index"), key=lambda p: p.stat().st_mtime_ns, reverse=True)
             for old in newest_first[MAX_SNAPSHOTS:]:
                 old.unlink(missing_ok=True)
-
-
-def compile_filters(filters: Sequence[str], schema: Schema) -> list[Condition]:
-    """Filters that were checked when they were subscribed; fitting them to the schema types their literals."""
-    return [condition(text, EVERYTHING, schema) for text in filters]
 
 
 def condition(filter: str, template: str, schema: Schema) -> Condition:

@@ -27,12 +27,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Hashable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 from sealcast.errors import Misuse
+from sealcast.model.moments import micros
 
 if TYPE_CHECKING:
     from sealcast.clients.subscriber import Subscriber
@@ -49,7 +49,6 @@ LATE_RUN: Final = 8
 EVENTS_PER_POLL: Final = 1_000
 #: How long a reader sleeps at most before it looks for new events.
 LOOK_SECONDS: Final = 0.05
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Late(StrEnum):
@@ -219,8 +218,7 @@ class SpacedReader:
             number = self._first + len(self._polls)
             self._polls.append(_Poll(len(events), self._subscriber.handed_out))
             for event in events:
-                published = (event.published_at - _EPOCH) // timedelta(microseconds=1)
-                if not self._buffer.push(event.publisher, published, (number, event), self._clock()):
+                if not self._buffer.push(event.publisher, micros(event.published_at), (number, event), self._clock()):
                     self._done(number)
 
     def _done(self, number: int) -> None:

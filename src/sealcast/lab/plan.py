@@ -20,11 +20,12 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from sealcast.broker.tables import compile_filters
 from sealcast.errors import EventRejected, Misuse, Rejected
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
+from sealcast.filters.check import fit
 from sealcast.filters.index import Index
+from sealcast.filters.parse import parse
 from sealcast.groupkeys.catalog import ALGORITHMS, Setting, entry_bytes, make
 from sealcast.groupkeys.clusters import around, by_rule
 from sealcast.groupkeys.interface import GrownKey, KeyPlan
@@ -115,7 +116,7 @@ def workload(inputs: Inputs, quick: bool = False) -> Workload:
     subscribers = len(inputs.subscriptions)
     room = MAX_GROUP_BYTES // (8 * bits.words_for(subscribers))
     given = inputs.events[: max(1, min(QUICK_EVENTS if quick else MAX_EVENTS, room))]
-    index = Index.build(compile_filters([s.filter for s in inputs.subscriptions], inputs.schema), inputs.schema)
+    index = Index.build([fit(parse(s.filter), inputs.schema) for s in inputs.subscriptions], inputs.schema)
     found, refused = [np.empty((0, bits.words_for(subscribers)), np.uint64)], 0
     for start in range(0, len(given), _AT_ONCE):
         some = given[start : start + _AT_ONCE]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict
 
 from sealcast.model.rejection import Rejection
 
@@ -74,6 +74,10 @@ class Admitted:
     payload_start: Ints
     rejections: tuple[Rejection, ...]
 
+    def payloads(self) -> list[bytes]:
+        """The payload of each event, cut out of its message."""
+        return [message[start:] for message, start in zip(self.messages, self.payload_start.tolist(), strict=True)]
+
 
 @dataclass(frozen=True, slots=True)
 class Matched:
@@ -95,12 +99,10 @@ class Grouped:
     group_of: Ints
 
 
-@dataclass(frozen=True, slots=True)
-class GroupSealed:
-    """Every wanted event sealed once, and its key wrapped for those who may open it."""
+class KeyColumns(TypedDict):
+    """Which key opens which event, and how keys reach their holders: columns of a sealed piece, by their names there.
+    A protection that hands out no keys with events leaves the second part out."""
 
-    grouped: Grouped
-    bodies: Sequence[bytes]
     #: 32 bytes an event: which key, and no other, opens the body.
     commitments: bytes
     #: 1: a content key seals the body and is wrapped under each key used; 0: the one key used seals it itself.
@@ -110,29 +112,44 @@ class GroupSealed:
     key_kind: NDArray[np.uint8]
     use_start: Ints
     uses: Ints
-    wraps: Sequence[bytes]
-    #: Of each group: its members, ascending, through which of the uses each opens, and how many uses there are.
-    member_start: Ints
-    members: Ints
-    via: Ints
-    group_uses: Ints
+    wraps: bytes
+
+
+class HandoutColumns(KeyColumns, total=False):
     handout_slot: Ints
     handout_key: Ints
     handout_event: Ints
-    handouts: Sequence[bytes]
+    handouts: bytes
     #: Grown keys under other keys, with which event; nothing where one grows out of the other.
     link_key: Ints
     link_under: Ints
     link_event: Ints
     link_grows: NDArray[np.uint8]
-    links: Sequence[bytes]
+    links: bytes
     #: Parts of tables: to which slot, of which tile, with which event; the table's name, and the part sealed.
     table_slot: Ints
     table_tile: Ints
     table_event: Ints
-    table_names: Sequence[bytes]
-    table_parts: Sequence[bytes]
-    #: How tables lie under grown keys (`groupkeys.interface.Outline`): sizes, runs, joins.
-    tiles: tuple[Ints, Ints, Ints]
+    table_names: bytes
+    table_start: Ints
+    table_parts: bytes
+    #: How tables lie under grown keys (`groupkeys.interface.Outline`).
+    tile_size: Ints
+    tile_run: Ints
+    tile_join: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSealed:
+    """Every wanted event sealed once, and its key wrapped for those who may open it."""
+
+    grouped: Grouped
+    bodies: Sequence[bytes]
+    keys: HandoutColumns
+    #: Of each group: its members, ascending, through which of the uses each opens, and how many uses there are.
+    member_start: Ints
+    members: Ints
+    via: Ints
+    group_uses: Ints
     #: All that carries an event, or a key, to somebody.
     encryptions: int

@@ -17,11 +17,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final
 
 from sealcast.errors import Misuse
 from sealcast.log.closing import Closing
-from sealcast.log.forwarded import BrokerTopic
+from sealcast.log.forwarded import BrokerTopic, ForwardedLog
 from sealcast.overlay.parts import BrokerPart
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.handles import OpenRealm
@@ -39,34 +39,6 @@ class Link:
     topic: str
     origin: str
     destination: str
-
-
-class Destination(Protocol):
-    """What a forwarder asks of where it forwards to. The embedded one is the destination's own log."""
-
-    def next_from(self, partition: int) -> int:
-        """The origin's offset after the last frame that is here, durably."""
-
-    def take(self, partition: int, frames: Sequence[tuple[int, bytes]]) -> int:
-        """Keep frames with their offsets, durably, in order; those that are here already are left out. How many."""
-
-    def close(self) -> None: ...
-
-
-class EmbeddedDestination:
-    """The log of a broker in the same realm directory."""
-
-    def __init__(self, log: BrokerTopic) -> None:
-        self._log = log
-
-    def next_from(self, partition: int) -> int:
-        return self._log.forwarded(partition).next_origin()
-
-    def take(self, partition: int, frames: Sequence[tuple[int, bytes]]) -> int:
-        return self._log.forwarded(partition).take(frames)
-
-    def close(self) -> None:
-        self._log.close()
 
 
 def since(state: RealmState, topic: str, broker: str) -> int | None:
@@ -96,7 +68,7 @@ class Forwarder(Closing):
     def __init__(self, realm: OpenRealm, origin: str, topics: Sequence[str] = ()) -> None:
         self._realm, self._origin, self._topics = realm, origin, tuple(topics)
         self._parts: dict[str, BrokerPart] = {}
-        self._destinations: dict[Link, Destination] = {}
+        self._destinations: dict[Link, BrokerTopic] = {}
         #: Where each link is, by partition of the origin: only so that nothing is looked at twice.
         self._reached: dict[tuple[Link, int], int] = {}
         self._links: dict[Link, int] = {}
@@ -113,9 +85,10 @@ class Forwarder(Closing):
         part, sent = self._part(link.topic), 0
         if not part.ledger.end():
             return 0
-        destination = self._destination(link)
+        log = self._destination(link)
         for partition, begin in zip(part.log.own, part.starts(version), strict=True):
-            at = max(begin, self._reached.get((link, partition)) or destination.next_from(partition))
+            destination = log.forwarded(partition)
+            at = max(begin, self._reached.get((link, partition)) or destination.next_origin())
             end = part.consumed(part.ledger.end(), partition)
             if at < end:
                 sent += _send(part, destination, partition, at, end)
@@ -127,10 +100,9 @@ class Forwarder(Closing):
             self._parts[topic] = BrokerPart(self._realm, topic, self._origin)
         return self._parts[topic]
 
-    def _destination(self, link: Link) -> Destination:
+    def _destination(self, link: Link) -> BrokerTopic:
         if link not in self._destinations:
-            log = self._realm.frames(link.topic, link.destination)
-            self._destinations[link] = EmbeddedDestination(log)
+            self._destinations[link] = self._realm.frames(link.topic, link.destination)
         return self._destinations[link]
 
     def close(self) -> None:
@@ -147,14 +119,14 @@ def waiting(realm: OpenRealm, link: Link, version: int) -> int:
         return sum(sum(1 for _ in part.admitted(p, max(b, log.forwarded(p).next_origin()))) for p, b in starts)
 
 
-def _send(part: BrokerPart, destination: Destination, partition: int, first: int, end: int) -> int:
+def _send(part: BrokerPart, destination: ForwardedLog, partition: int, first: int, end: int) -> int:
     held, size, sent = list[tuple[int, bytes]](), 0, 0
     for record in part.admitted(partition, first):
         if record.offset >= end:
             break
         if held and (size + len(record.data) > BYTES_PER_TAKE or len(held) == FRAMES_PER_TAKE):
-            sent += destination.take(partition, held)
+            sent += destination.take(held)
             held, size = [], 0
         held.append((record.offset, record.data))
         size += len(record.data)
-    return sent + (destination.take(partition, held) if held else 0)
+    return sent + (destination.take(held) if held else 0)

@@ -10,12 +10,12 @@ Whatever fails is CannotOpen: a subscriber learns that something was altered, an
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Final
 
 from sealcast.errors import CannotOpen, FrameRejected, Rejected
 from sealcast.model.event import OpenedEvent, Position
+from sealcast.model.moments import moment
 from sealcast.primitives import merkle
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.realm.state import RealmState
@@ -25,7 +25,6 @@ from sealcast.wire.records import RecordCodec
 
 #: Signed headers verified before: the events of one frame tend to come together.
 MAX_VERIFIED_HEADERS: Final = 1024
-_EPOCH_START: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 VerifyKeyOf = Callable[[str], VerifyKey]
 
@@ -72,7 +71,7 @@ def opened_event(
     return OpenedEvent(
         position=position,
         publisher=header.publisher,
-        published_at=_EPOCH_START + timedelta(microseconds=header.time),
+        published_at=moment(header.time),
         # Headers number messages.
         sequence=header.sequence // messages_per_event + position.row,
         attributes=values,

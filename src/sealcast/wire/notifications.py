@@ -54,12 +54,13 @@ class Core(NamedTuple):
     body: bytes
 
 
-class WireEntry(NamedTuple):
+class Entry(NamedTuple):
     """An event's labels and its payload key under one set of layers."""
 
     tokens: tuple[bytes, ...]
     key: bytes
-    final: bool
+    #: For the receiver itself, who subscribed; it looks nothing up.
+    final: bool = False
 
 
 def encode_core(core: Core) -> bytes:
@@ -99,7 +100,7 @@ def encode_entries(entries: Sequence[tuple[Sequence[bytes], bytes, bool]]) -> by
     return data
 
 
-def parse_entries(data: bytes | memoryview) -> tuple[WireEntry, ...]:
+def parse_entries(data: bytes | memoryview) -> tuple[Entry, ...]:
     """The other way; FrameRejected for anything else. Every hop does it for every event: by hand, since there is one
     spelling of everything that stands here."""
     raw = bytes(data)
@@ -115,7 +116,7 @@ def parse_entries(data: bytes | memoryview) -> tuple[WireEntry, ...]:
     return found
 
 
-def _entries(raw: bytes) -> tuple[tuple[WireEntry, ...], int]:
+def _entries(raw: bytes) -> tuple[tuple[Entry, ...], int]:
     """IndexError for some of what is truncated; the rest is noticed by where it ends."""
     if raw[0]:
         raise cbor.refused("a message starts with a zero byte")
@@ -132,7 +133,7 @@ def _entries(raw: bytes) -> tuple[tuple[WireEntry, ...], int]:
         if not 0 < size <= MAX_ELEMENT_BYTES or total > MAX_TOKENS * size or total % size:
             raise cbor.refused(f"an entry is at most {MAX_TOKENS} tokens and a key as long as each of them")
         tokens = tuple([raw[first : first + size] for first in range(start, start + total, size)])
-        found.append(WireEntry(tokens, raw[key:at], _IS_FINAL[raw[at]]))
+        found.append(Entry(tokens, raw[key:at], _IS_FINAL[raw[at]]))
         at += 1
     return tuple(found), at
 

@@ -87,12 +87,12 @@ class SealedPiece:
     members: Array
     via_start: Array
     via: Array
-    handout_slot: Array
-    handout_key: Array
-    handout_event: Array
-    handouts: Raw
     rejected: tuple[Rejection, ...]
     counts: Mapping[str, int]
+    handout_slot: Array = field(default_factory=_none)
+    handout_key: Array = field(default_factory=_none)
+    handout_event: Array = field(default_factory=_none)
+    handouts: Raw = b""
     link_key: Array = field(default_factory=_none)
     link_under: Array = field(default_factory=_none)
     link_event: Array = field(default_factory=_none)

@@ -20,9 +20,10 @@ from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element, Exponent, Group
 from sealcast.primitives.modular import SafePrimeGroup, group14
 from sealcast.protections.layered import keys
-from sealcast.protections.layered.messages import Entry, FilterMessage, Notification
+from sealcast.protections.layered.messages import FilterMessage, Notification
 from sealcast.protections.layered.open import Opener
 from sealcast.protections.layered.tree import Tree
+from sealcast.wire.notifications import Entry
 from tests.schemes.layered_net import TOY
 
 PARENTS = {"v3": "P", "v2": "v3", "v1": "v2", "S": "v1", "T": "v1"}

@@ -16,7 +16,8 @@ from typing import NamedTuple
 from sealcast.errors import Bug
 from sealcast.lab.shikfa.net import Net, Pair, Sent
 from sealcast.primitives.groups import Element, Exponent
-from sealcast.protections.layered.messages import Entry, Notification
+from sealcast.protections.layered.messages import Notification
+from sealcast.wire.notifications import Entry
 
 Pairs = frozenset[Pair]
 

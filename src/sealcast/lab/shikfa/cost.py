@@ -22,7 +22,7 @@ from sealcast.lab.shikfa.network import FILTERS, PARENTS, Figure1
 from sealcast.lab.shikfa.trees import POPULAR, PUBLISHER, UNWANTED, Running, Shape, Spent, group_of, regular
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element
-from sealcast.protections.layered.messages import Entry
+from sealcast.wire.notifications import Entry
 
 NAME: Final = "shikfa/cost"
 LAYERS: Final = (2, 3, 4, 5)

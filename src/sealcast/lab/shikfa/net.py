@@ -21,11 +21,12 @@ from sealcast.protections.layered import keys
 from sealcast.protections.layered.layers import MAX_CACHED_TOKENS, Layers
 from sealcast.protections.layered.messages import FilterMessage, Notification
 from sealcast.protections.layered.open import Opener
-from sealcast.protections.layered.publish import EVENT_BYTES, Publisher
+from sealcast.protections.layered.publish import Publisher
 from sealcast.protections.layered.route import Broker
 from sealcast.protections.layered.subscribe import Subscriber
 from sealcast.protections.layered.table import RoutingTable
 from sealcast.protections.layered.tree import Path, Tree
+from sealcast.wire.notifications import EVENT_BYTES
 
 #: (descendant, ancestor): the two who know a layer's key.
 Pair = tuple[str, str]

@@ -11,8 +11,8 @@ from sealcast.lab.shikfa.network import Figure1
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element, Group
 from sealcast.primitives.modular import group14
-from sealcast.protections.layered.messages import Entry
 from sealcast.protections.layered.tree import Path
+from sealcast.wire.notifications import Entry
 
 #: Table 2, left: the rows of B3. Right: the way of f from S1. Keys in order of their names, as a product has none.
 ROWS: Final = {

@@ -68,9 +68,7 @@ def recall(topic: FramesStep, reader: str, filter: str, from_us: int, to_us: int
 
 
 def _true(admitted: Admitted, condition: Condition, topic: FramesStep) -> NDArray[np.int64]:
-    starts = admitted.payload_start.tolist()
-    payloads = [message[start:] for message, start in zip(admitted.messages, starts, strict=True)]
-    true = Evaluator(admitted.columns, topic.about.schema, payloads).true(condition)
+    true = Evaluator(admitted.columns, topic.about.schema, admitted.payloads()).true(condition)
     return np.flatnonzero(true).astype(np.int64, copy=False)
 
 

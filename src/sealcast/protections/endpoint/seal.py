@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.interface import KeyPlan, Outline
-from sealcast.model.stages import Grouped, GroupSealed
+from sealcast.model.stages import Grouped, GroupSealed, HandoutColumns
 from sealcast.primitives import aead
 from sealcast.protections.endpoint.sealer import EndpointSealer
 from sealcast.protections.endpoint.wraps import PlannedKeys, links, wrap_content_keys
+from sealcast.wire import typed
 from sealcast.wire.sealed import GROUP, PAIR
 
 Ints = NDArray[np.int64]
@@ -52,37 +53,36 @@ def seal(grouped: Grouped, planner: Plans, sealer: EndpointSealer) -> GroupSeale
     handouts = list(map(keys.hand_out, plan.handout_slot.tolist(), plan.handout_key.tolist()))
     hidden, tables = links(plan, keys), _hand_out_tables(plan, sealer)
     outline = plan.outline if plan.table_of.size or not set(keys.kinds.tolist()) <= {PAIR, GROUP} else Outline()
-    return GroupSealed(
-        grouped=grouped,
-        bodies=sealed.bodies,
-        commitments=b"".join(sealed.commitments),
-        wrapped=(~direct).astype(np.uint8),
-        key_ids=keys.ids,
-        key_kind=keys.kinds,
-        use_start=use_start,
-        uses=uses,
-        wraps=wraps,
-        member_start=plan.member_start,
-        members=plan.members,
-        via=plan.via,
-        group_uses=np.diff(plan.use_start),
-        handout_slot=plan.handout_slot,
-        handout_key=plan.handout_key,
-        handout_event=first_event[plan.handout_group],
-        handouts=handouts,
-        link_key=plan.link_key,
-        link_under=plan.link_under,
-        link_event=first_event[plan.link_group],
-        link_grows=plan.link_grows.astype(np.uint8),
-        links=hidden,
-        table_slot=plan.table_slot,
-        table_tile=plan.table_of,
-        table_event=first_event[plan.table_group],
-        table_names=[sealer.table_name(plan.tables[tile]) for tile in plan.table_of.tolist()],
-        table_parts=tables,
-        tiles=(outline.sizes, outline.runs, outline.joins),
-        encryptions=int(uses.size) + len(handouts) + len(hidden) + len(tables),
-    )
+    columns: HandoutColumns = {
+        "commitments": b"".join(sealed.commitments),
+        "wrapped": (~direct).astype(np.uint8),
+        "key_ids": keys.ids,
+        "key_kind": keys.kinds,
+        "use_start": use_start,
+        "uses": uses,
+        "wraps": b"".join(wraps),
+        "handout_slot": plan.handout_slot,
+        "handout_key": plan.handout_key,
+        "handout_event": first_event[plan.handout_group],
+        "handouts": b"".join(handouts),
+        "link_key": plan.link_key,
+        "link_under": plan.link_under,
+        "link_event": first_event[plan.link_group],
+        "link_grows": plan.link_grows.astype(np.uint8),
+        "links": b"".join(hidden),
+        "table_slot": plan.table_slot,
+        "table_tile": plan.table_of,
+        "table_event": first_event[plan.table_group],
+        "table_names": b"".join([sealer.table_name(plan.tables[tile]) for tile in plan.table_of.tolist()]),
+        "table_start": typed.starts(map(len, tables)),
+        "table_parts": b"".join(tables),
+        "tile_size": outline.sizes,
+        "tile_run": outline.runs,
+        "tile_join": outline.joins,
+    }
+    members = (plan.member_start, plan.members, plan.via, np.diff(plan.use_start))
+    carried = int(uses.size) + len(handouts) + len(hidden) + len(tables)
+    return GroupSealed(grouped, sealed.bodies, columns, *members, carried)
 
 
 @dataclass(frozen=True, slots=True)

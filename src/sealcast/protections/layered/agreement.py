@@ -9,30 +9,12 @@ when more than r hops are between them.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
 
 from sealcast.errors import Misuse
 from sealcast.primitives.groups import Exponent, Group
-from sealcast.primitives.secrets import Secret
 from sealcast.protections.layered.layers import Layers, shared_exponent
 from sealcast.protections.layered.tree import Tree, TreeId
-
-
-class AgreementKeys(Protocol):
-    """What one participant shares with others in one epoch of one topic; `trust.keys.layer_keys.Agreement` is one."""
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def topic_id(self) -> bytes: ...
-
-    @property
-    def epoch(self) -> int: ...
-
-    def pair(self, peer: str) -> Secret | None:
-        """The secret shared with a peer whose key was announced and verified; None where there is none."""
-        ...
+from sealcast.trust.keys.layer_keys import Agreement
 
 
 def relatives(tree: Tree, name: str) -> Iterator[tuple[str, str]]:
@@ -47,7 +29,7 @@ def relatives(tree: Tree, name: str) -> Iterator[tuple[str, str]]:
             yield descendant, name
 
 
-def exponents_for(keys: AgreementKeys, tree: Tree, tree_id: TreeId, group: Group) -> dict[str, Exponent]:
+def exponents_for(keys: Agreement, tree: Tree, tree_id: TreeId, group: Group) -> dict[str, Exponent]:
     """A node's keys by the other one's name. Whoever announced no key, or one that is refused, is left out."""
     domain, found = tree_id.domain(keys.topic_id), dict[str, Exponent]()
     for descendant, ancestor in relatives(tree, keys.name):
@@ -58,7 +40,7 @@ def exponents_for(keys: AgreementKeys, tree: Tree, tree_id: TreeId, group: Group
     return found
 
 
-def layers_for(keys: AgreementKeys, tree: Tree, tree_id: TreeId, group: Group) -> Layers:
+def layers_for(keys: Agreement, tree: Tree, tree_id: TreeId, group: Group) -> Layers:
     """The layers of one node in one tree: what brokers, publishers and subscribers all start from."""
     if (tree.publisher, keys.epoch) != (tree_id.publisher, tree_id.epoch):
         raise Misuse(f"these are the keys of epoch {keys.epoch} and the tree of {tree.publisher!r}, not of {tree_id}")

@@ -19,7 +19,7 @@ from sealcast.broker.opening import shortened
 from sealcast.errors import Misuse, Rejected
 from sealcast.model import Reason, Rejection
 from sealcast.protections.layered.filters.kept import Kept
-from sealcast.protections.layered.messages import Entry, Notification
+from sealcast.protections.layered.messages import Notification
 from sealcast.protections.layered.piece import PieceBuilder
 from sealcast.protections.layered.tree import TreeId
 from sealcast.wire import frame
@@ -103,15 +103,11 @@ class _Routed:
 
     def _route(self, piece: HopPiece, event: int, broker: Broker, raw: bytes) -> None:
         event_id, body = piece.event_id(event), piece.body(event)
-        entries = tuple([Entry(*entry) for entry in parse_entries(raw)])
-        onwards = broker.on_notification(Notification(event_id, entries, body))
+        onwards = broker.on_notification(Notification(event_id, parse_entries(raw), body))
         if not onwards:
             return
         # All of them before anything is taken: an event goes on to everybody it should, or is refused.
-        sent = [
-            (child, encode_entries(sorted([(e.tokens, e.key, e.final) for e in message.entries])))
-            for child, message in onwards.items()
-        ]
+        sent = [(child, encode_entries(sorted(message.entries))) for child, message in onwards.items()]
         _, row, generation = piece.place(event)
         at = self.built.event(piece.frame(event), row, generation, event_id, body, piece.path(event))
         for child, encoded in sent:

@@ -15,12 +15,11 @@ from typing import Final
 
 from sealcast.errors import Rejected
 from sealcast.protections.layered.tree import Path
+from sealcast.wire.limits import MAX_ENTRIES, MAX_TOKENS
+from sealcast.wire.notifications import Entry
 
-#: Of one conjunction, and of one event.
+#: Of one conjunction.
 MAX_SLOTS: Final = 128
-MAX_TOKENS: Final = 8_192
-#: Entries of one event on one link.
-MAX_ENTRIES: Final = 65_536
 
 Slots = tuple[tuple[bytes, ...], ...]
 
@@ -38,20 +37,6 @@ class FilterMessage:
             raise Rejected(f"a filter has a path and 1 to {MAX_SLOTS} slots, none of them empty")
         if sum(map(len, self.slots)) > MAX_TOKENS:
             raise Rejected(f"a filter has at most {MAX_TOKENS} tokens")
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """An event's labels and its payload key under one set of layers."""
-
-    tokens: tuple[bytes, ...]
-    key: bytes
-    #: For the receiver itself, who subscribed; it looks nothing up.
-    final: bool = False
-
-    def __post_init__(self) -> None:
-        if len(self.tokens) > MAX_TOKENS:
-            raise Rejected(f"an event has at most {MAX_TOKENS} tokens")
 
 
 @dataclass(frozen=True, slots=True)

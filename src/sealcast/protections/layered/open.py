@@ -23,7 +23,7 @@ from sealcast.primitives.groups import Element
 from sealcast.primitives.merkle import HASH_BYTES
 from sealcast.protections.layered import keys
 from sealcast.protections.layered.layers import MAX_CACHED_KEYS, Layers
-from sealcast.protections.layered.messages import Entry, Notification
+from sealcast.protections.layered.messages import Notification
 from sealcast.protections.layered.subscribe import own_layers
 from sealcast.protections.layered.tree import Place, TreeId
 from sealcast.protections.verify import SignedHeaders, VerifyKeyOf, opened_event
@@ -73,8 +73,7 @@ class EventOpener:
         self._headers.verify(header, encode_core(core), position, path, MESSAGES_PER_EVENT)
         opener = self._opener_of(TreeId(header.publisher, header.epoch, core.generation))
         try:
-            entries = tuple(Entry(*entry) for entry in parse_entries(piece.entries_of(row)))
-            record = opener.open(Notification(core.event, entries, core.body))
+            record = opener.open(Notification(core.event, parse_entries(piece.entries_of(row)), core.body))
         except CannotOpen:
             raise
         except Rejected as error:

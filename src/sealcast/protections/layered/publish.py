@@ -19,10 +19,10 @@ from sealcast.errors import Misuse
 from sealcast.primitives.groups import CachedHashes, Exponent
 from sealcast.protections.layered import keys
 from sealcast.protections.layered.layers import MAX_CACHED_TOKENS, Layers
-from sealcast.protections.layered.messages import Entry, Notification
+from sealcast.protections.layered.messages import Notification
 from sealcast.protections.layered.tree import Path
+from sealcast.wire.notifications import EVENT_BYTES, Entry
 
-EVENT_BYTES: Final = 16
 #: Labels to pad with, for each one that an event may have.
 STOCK: Final = 2
 _DRAW: Final = SystemRandom()

@@ -23,9 +23,10 @@ from collections.abc import Iterable, Mapping
 from sealcast.errors import Rejected
 from sealcast.primitives.groups import Element
 from sealcast.protections.layered.layers import Layers
-from sealcast.protections.layered.messages import Entry, FilterMessage, Notification, arranged
+from sealcast.protections.layered.messages import FilterMessage, Notification, arranged
 from sealcast.protections.layered.table import Conjunction, RoutingTable
 from sealcast.protections.layered.tree import Path, Place
+from sealcast.wire.notifications import Entry
 
 
 class Broker:

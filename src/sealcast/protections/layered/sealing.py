@@ -20,11 +20,10 @@ from sealcast.filters.labels import Labeller
 from sealcast.model.schema import Schema, Value
 from sealcast.primitives.groups import CachedHashes
 from sealcast.protections.layered.layers import Layers
-from sealcast.protections.layered.messages import MAX_TOKENS, Notification
-from sealcast.protections.layered.publish import EVENT_BYTES, Publisher
+from sealcast.protections.layered.publish import Publisher
 from sealcast.protections.layered.tree import Path, TreeId
-from sealcast.wire.limits import MAX_MESSAGE_BYTES
-from sealcast.wire.notifications import Core, encode_core, encode_entries
+from sealcast.wire.limits import MAX_MESSAGE_BYTES, MAX_TOKENS
+from sealcast.wire.notifications import EVENT_BYTES, Core, encode_core, encode_entries
 from sealcast.wire.records import RecordCodec
 
 #: What a core and an entry have beside what they carry: heads, lengths, id, commitment and tag, generously.
@@ -129,11 +128,7 @@ class NotificationSealer:
         made = self._publisher.encrypt_notification(labels, record, event, pad_to=self._pad_to)
         body = next(iter(made.values())).body
         core = encode_core(Core(event, self.tree.generation, body))
-        return Sealed(core, {root: encode_entries(_plain(each)) for root, each in made.items()})
-
-
-def _plain(message: Notification) -> list[tuple[tuple[bytes, ...], bytes, bool]]:
-    return [(entry.tokens, entry.key, entry.final) for entry in message.entries]
+        return Sealed(core, {root: encode_entries(each.entries) for root, each in made.items()})
 
 
 def chunks(events: Iterable[Sealed], most_events: int, most_bytes: int) -> Iterator[Chunk]:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from sealcast.filters.explain import explain
 from sealcast.filters.parse import parse
 from sealcast.log.piece_reader import hop_reader
 from sealcast.model.event import Position
+from sealcast.model.moments import moment
 from sealcast.model.rejection import Rejection
 from sealcast.protections.layered.audit import opener_of
 from sealcast.protections.layered.interests import Interests
@@ -30,8 +30,6 @@ from sealcast.trust.keys.layer_keys import overlay_of
 from sealcast.wire import frame
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.notifications import MESSAGES_PER_EVENT
-
-_1970 = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class Seen(NamedTuple):
@@ -69,7 +67,7 @@ def why(realm: Realm, topic: str, position: Position, subscriber: str) -> Answer
     answer = replace(
         answer,
         publisher=header.publisher,
-        published_at=_1970 + timedelta(microseconds=header.time),
+        published_at=moment(header.time),
         sequence=header.sequence // MESSAGES_PER_EVENT + position.row,
         epoch=header.epoch,
         admitted_at=root,

@@ -20,7 +20,6 @@ from sealcast.trust.realm.machine import RealmState, Topic
 from sealcast.wire.limits import KEY_ID_BYTES
 from sealcast.wire.sealed import TOPIC, SealedPiece
 
-_NONE: Final = np.empty(0, np.int64)
 _END: Final = HEAD_BYTES + COMMITMENT_BYTES
 
 
@@ -36,33 +35,20 @@ class HandingOn:
         return GroupSealed(
             grouped=grouped,
             bodies=[envelope[:HEAD_BYTES] + envelope[_END:] for envelope in envelopes],
-            commitments=b"".join([envelope[HEAD_BYTES:_END] for envelope in envelopes]),
-            wrapped=np.zeros(count, np.uint8),
-            key_ids=bytes(KEY_ID_BYTES if count else 0),
-            key_kind=np.full(min(1, count), TOPIC, np.uint8),
-            use_start=np.arange(count + 1),
-            uses=np.zeros(count, np.int64),
-            wraps=(),
+            # No key travels with events here.
+            keys={
+                "commitments": b"".join([envelope[HEAD_BYTES:_END] for envelope in envelopes]),
+                "wrapped": np.zeros(count, np.uint8),
+                "key_ids": bytes(KEY_ID_BYTES if count else 0),
+                "key_kind": np.full(min(1, count), TOPIC, np.uint8),
+                "use_start": np.arange(count + 1),
+                "uses": np.zeros(count, np.int64),
+                "wraps": b"",
+            },
             member_start=bits.starts(group, groups),
             members=slot,
             via=np.zeros(slot.size, np.int64),
             group_uses=np.ones(groups, np.int64),
-            # No key travels with events here.
-            handout_slot=_NONE,
-            handout_key=_NONE,
-            handout_event=_NONE,
-            handouts=(),
-            link_key=_NONE,
-            link_under=_NONE,
-            link_event=_NONE,
-            link_grows=np.empty(0, np.uint8),
-            links=(),
-            table_slot=_NONE,
-            table_tile=_NONE,
-            table_event=_NONE,
-            table_names=(),
-            table_parts=(),
-            tiles=(_NONE, _NONE, _NONE),
             encryptions=count,
         )
 

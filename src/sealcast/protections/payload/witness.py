@@ -25,8 +25,7 @@ class Audit(ReadingAudit):
         if expected is None:
             return
         admitted, here, said = expected.admitted, places(piece).tolist(), set(beyond)
-        payloads = (m[at:] for m, at in zip(admitted.messages, admitted.payload_start.tolist(), strict=True))
-        published: dict[int, bytes] = dict(zip(admitted_places(admitted).tolist(), payloads, strict=True))
+        published: dict[int, bytes] = dict(zip(admitted_places(admitted).tolist(), admitted.payloads(), strict=True))
 
         def altered(event: int) -> bool:
             envelope = Envelope.in_piece(piece.body(event), piece.commitment(event))

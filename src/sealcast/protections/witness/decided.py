@@ -12,9 +12,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime, timedelta
 from functools import cached_property
-from typing import Final
 
 import numpy as np
 
@@ -30,6 +28,7 @@ from sealcast.log.ledger import Committed
 from sealcast.log.piece_reader import sealed_reader
 from sealcast.log.port import Record
 from sealcast.model.event import Position
+from sealcast.model.moments import moment
 from sealcast.model.rejection import Rejection
 from sealcast.model.schema import Schema, Value
 from sealcast.protections.witness.answer import Answer, Batch, Hop, Interest, Sealing, Verdict
@@ -42,8 +41,6 @@ from sealcast.trust.realm.machine import RealmState
 from sealcast.wire import frame
 from sealcast.wire.frame import Header
 from sealcast.wire.sealed import SealedPiece
-
-_1970: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +246,7 @@ class Decided:
 
 def _batch(broker: str, committed: Committed, ref: PieceRef) -> Batch:
     entry = committed.entry
-    when = _1970 + timedelta(microseconds=committed.time_us)
+    when = moment(committed.time_us)
     return Batch(broker, committed.index, entry.query, entry.batch, entry.version, when, ref.name)
 
 
@@ -264,7 +261,7 @@ def _header(record: Record | None) -> Header | None:
 def _published(answer: Answer, header: Header | None) -> Answer:
     if header is None:
         return answer
-    when, sequence = _1970 + timedelta(microseconds=header.time), header.sequence + answer.event.row
+    when, sequence = moment(header.time), header.sequence + answer.event.row
     return replace(answer, publisher=header.publisher, published_at=when, sequence=sequence, epoch=header.epoch)
 
 
@@ -298,7 +295,7 @@ def _unauthorised(state: RealmState, subscriber: str) -> str:
 def _without_token(state: RealmState, standing: Standing, time_us: int) -> str:
     if standing.until_us <= standing.from_us:
         return f"its token was worth nothing at version {state.version}: its key center was revoked"
-    when = _1970 + timedelta(microseconds=standing.until_us if time_us >= standing.until_us else standing.from_us)
+    when = moment(standing.until_us if time_us >= standing.until_us else standing.from_us)
     return f"its token {'had ended' if time_us >= standing.until_us else 'had not begun'} ({when.isoformat()})"
 
 

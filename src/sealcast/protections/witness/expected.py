@@ -90,9 +90,8 @@ class Expectation:
         count = len(admitted.messages)
         if not count:
             return np.empty(0, np.int64), np.empty(0, np.int64)
-        payloads = [m[s:] for m, s in zip(admitted.messages, admitted.payload_start.tolist(), strict=True)]
         found = [np.empty(0, np.int64)]
-        matches = self._true([c for c, _ in pinned.filters], admitted, payloads, pinned.topic.schema)
+        matches = self._true([c for c, _ in pinned.filters], admitted, pinned.topic.schema)
         for (_, asking), true in zip(pinned.filters, matches, strict=True):
             # Slot and event in one number: two subscriptions of one subscriber are one delivery.
             found.append((asking.at(time_us)[:, None] * count + true[None, :]).reshape(-1))
@@ -120,17 +119,13 @@ class Expectation:
         return self._conditions[name]
 
 
-def _true_vectorised(
-    conditions: Sequence[Condition], admitted: Admitted, payloads: Sequence[bytes], schema: Schema
-) -> Iterator[Ints]:
-    evaluator = Evaluator(admitted.columns, schema, payloads)
+def _true_vectorised(conditions: Sequence[Condition], admitted: Admitted, schema: Schema) -> Iterator[Ints]:
+    evaluator = Evaluator(admitted.columns, schema, admitted.payloads())
     return (np.flatnonzero(evaluator.true(condition)) for condition in conditions)
 
 
-def _true_by_reference(
-    conditions: Sequence[Condition], admitted: Admitted, payloads: Sequence[bytes], schema: Schema
-) -> Iterator[Ints]:
-    events = list(values(admitted, schema))
+def _true_by_reference(conditions: Sequence[Condition], admitted: Admitted, schema: Schema) -> Iterator[Ints]:
+    events, payloads = list(values(admitted, schema)), admitted.payloads()
     for condition in conditions:
         answers = (evaluate(condition, event, payload) for event, payload in zip(events, payloads, strict=True))
         yield np.flatnonzero(np.fromiter((answer is True for answer in answers), np.bool_, len(events)))

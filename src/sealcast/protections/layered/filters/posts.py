@@ -16,9 +16,9 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final, NamedTuple, Protocol
+from typing import Final, NamedTuple
 
 from sealcast.control.topics import Busy
 from sealcast.errors import Misuse
@@ -27,9 +27,9 @@ from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.port import Record
 from sealcast.log.segment import list_segments, path_of
-from sealcast.primitives.sign import SigningKey
-from sealcast.trust.layout import Layout
-from sealcast.trust.realm.state import RealmState
+from sealcast.protections.layered.tree import TreeId
+from sealcast.trust.handles import OpenRealm
+from sealcast.trust.keys.identity import Identity
 from sealcast.wire import posts
 from sealcast.wire.frame import token_digest
 from sealcast.wire.posts import Filter, Header
@@ -40,40 +40,10 @@ MAX_WAITING_BYTES: Final = 256 << 20
 _SEGMENT_BYTES: Final = 16 << 20
 
 
-class Tree(Protocol):
-    """Which tree of the topic; `protections.layered.tree.TreeId` is one."""
-
-    @property
-    def publisher(self) -> str: ...
-    @property
-    def epoch(self) -> int: ...
-    @property
-    def generation(self) -> int: ...
-
-
-class Sender(Protocol):
-    """Who posts; `trust.keys.identity.Identity` is one."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def signer(self) -> SigningKey: ...
-
-
-class RealmHandle(Protocol):
-    """What is asked of a realm here; `deployment.Realm` is one."""
-
-    @property
-    def paths(self) -> Layout: ...
-    @property
-    def clock(self) -> Callable[[], int]: ...
-    def state(self, version: int | None = None) -> RealmState: ...
-
-
 class Numbered(NamedTuple):
     """What is to be posted in one tree. More than fits into one post goes into several, numbered on from this."""
 
-    tree: Tree
+    tree: TreeId
     filters: Sequence[Filter]
     number: int
     #: The first of them says that everything before has ended.
@@ -140,7 +110,7 @@ class PostLog(Closing):
         self._log.close()
 
 
-def signed_posts(topic_id: bytes, sender: Sender, receiver: str, what: Numbered, token: bytes = b"") -> list[bytes]:
+def signed_posts(topic_id: bytes, sender: Identity, receiver: str, what: Numbered, token: bytes = b"") -> list[bytes]:
     """The posts that say it, in order."""
     made = []
     for part, filters in enumerate(posts.batches(what.filters)):
@@ -149,9 +119,7 @@ def signed_posts(topic_id: bytes, sender: Sender, receiver: str, what: Numbered,
             topic_id,
             receiver,
             sender.name,
-            what.tree.publisher,
-            what.tree.epoch,
-            what.tree.generation,
+            *what.tree,
             what.number + part,
             fresh,
             posts.digest(body),
@@ -162,7 +130,7 @@ def signed_posts(topic_id: bytes, sender: Sender, receiver: str, what: Numbered,
 
 
 def post_many(
-    realm: RealmHandle, topic: str, sender: Sender, to_broker: str, what: Iterable[Numbered], token: bytes = b""
+    realm: OpenRealm, topic: str, sender: Identity, to_broker: str, what: Iterable[Numbered], token: bytes = b""
 ) -> None:
     """All of them in one durable append; Busy, and nothing was posted, when the broker does not keep up."""
     about = realm.state().topic(topic)
@@ -174,11 +142,11 @@ def post_many(
 
 
 def post(
-    realm: RealmHandle,
+    realm: OpenRealm,
     topic: str,
-    sender: Sender,
+    sender: Identity,
     to_broker: str,
-    tree: Tree,
+    tree: TreeId,
     filters: Sequence[Filter],
     token: bytes = b"",
     *,
