@@ -118,8 +118,11 @@ def driven(monkeypatch: pytest.MonkeyPatch) -> Driven:
 # --- agreement ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("seed", "layers"), [(1, 2), (2, 3), (3, 2), (5, 5)])
-def test_the_steps_agree_with_brute_force(driven: Driven, seed: int, layers: int) -> None:
+@pytest.mark.parametrize(("seed", "layers", "fan_out"), [(1, 2, 2), (2, 3, 2), (3, 2, 1), (5, 5, 1)])
+def test_the_steps_agree_with_brute_force(
+    driven: Driven, monkeypatch: pytest.MonkeyPatch, seed: int, layers: int, fan_out: int
+) -> None:
+    monkeypatch.setattr(lab, "FAN_OUT", fan_out)
     world = Labelled(seed)
     asked, happened = world.expressible(30), [world.event() for _ in range(12)]
     inputs = inputs_of(world, asked, happened)
@@ -129,7 +132,8 @@ def test_the_steps_agree_with_brute_force(driven: Driven, seed: int, layers: int
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 160))
-def test_the_steps_agree_with_brute_force_for_long(driven: Driven, seed: int) -> None:
+def test_the_steps_agree_with_brute_force_for_long(driven: Driven, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(lab, "FAN_OUT", 1 + seed % 2)
     world = Labelled(seed)
     asked, happened = world.expressible(60), [world.event() for _ in range(40)]
     inputs = inputs_of(world, asked, happened)

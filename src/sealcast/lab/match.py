@@ -47,6 +47,8 @@ TOPIC: Final = "match"
 #: not read, every subscriber states its filter to every publisher's brokers, so that one has to do.
 MAX_PUBLISHERS: Final = 4
 EVENTS_PER_PUBLISHER: Final = 2_000
+#: Brokers right below each broker, where a topic has a tree of them: publishers encrypt for each that is deep enough.
+FAN_OUT: Final = 1
 #: What one delivery takes in a piece at most: its wrapped key and its place in two indices.
 _BYTES_PER_DELIVERY: Final = 64
 _BYTES_PER_EVENT: Final = 16_384
@@ -170,10 +172,7 @@ def _populate(realm: Realm, inputs: Inputs, protection: Protection) -> Iterator[
     """The topic, an entity a subscription, and publishers, each of which writes to a partition of its own."""
     most = MAX_PUBLISHERS if protection.brokers_read else 1
     partitions = max(1, min(most, len(inputs.events) // EVENTS_PER_PUBLISHER))
-    # Deep enough for the protection, and no wider: publishers encrypt for every broker at that depth.
-    realm.create_topic(
-        TOPIC, inputs.schema, partitions=partitions, protection=protection, nodes=protection.depth or None, fan_out=1
-    )
+    realm.create_topic(TOPIC, inputs.schema, partitions=partitions, protection=protection, fan_out=FAN_OUT)
     names = _publishers(partitions)
     realm.enrol_many([*names, *map(_subscriber, range(len(inputs.subscriptions)))])
     return (Publisher(realm, TOPIC, as_=name) for name in names)
