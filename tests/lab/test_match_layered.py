@@ -24,7 +24,7 @@ from sealcast.lab import prove, scratch
 from sealcast.lab.match import match, protection_named
 from sealcast.lab.match_input import Asked, Given, Inputs, read
 from sealcast.model import Event, Schema
-from sealcast.model.protection import Layered
+from sealcast.model.protection import Layered, Payload
 from sealcast.primitives.curve import CURVE
 from sealcast.protections.layered.agreement import layers_for
 from sealcast.protections.layered.route import Broker
@@ -218,6 +218,15 @@ def test_what_labels_cannot_express_is_refused_by_name(tmp_path: Path, text: str
     options = [f"--{name}={path}" for name, path in zip(("schema", "subscriptions", "events"), paths, strict=True)]
     told = sealcast("match", *options, "--protection", "layered")
     assert told.code == 1 and "subscription 'other'" in told.err
+
+
+@pytest.mark.parametrize("text", ["xpath:/a/b = 7", "hush > 0"])
+def test_what_brokers_do_not_see_is_refused_by_name(text: str) -> None:
+    schema = Schema.from_json({"attributes": [{"name": "n", "type": "int"}, {"name": "hush", "type": "int"}]})
+    asked = Asked("fine", "n > 0", "file:1"), Asked("other", text, "file:2")
+    inputs = Inputs(schema, asked, (Given(1, Event({"n": 1})),))
+    with pytest.raises(FilterRejected, match="file:2: subscription 'other'.*brokers.* do not see"):
+        match(inputs, Payload(sealed_attributes=("hush",)))
 
 
 def test_a_filter_of_values_that_the_domain_lacks_earns_a_warning(driven: Driven) -> None:

@@ -34,6 +34,8 @@ from sealcast.model.protection import DEFAULT_PROTECTION, Protection, protection
 from sealcast.model.schema import Schema
 from sealcast.protections.port import client_side
 from sealcast.trust.deployment import Realm
+from sealcast.trust.realm.changes import Access
+from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -136,9 +138,11 @@ def match(
 def remarks(subscriptions: Sequence[Asked], schema: Schema, protection: Protection) -> tuple[str, ...]:
     """What the protection has to say about filters; FilterRejected for the first that it cannot express."""
     side, found = client_side(protection), list[str]()
+    topic = Topic(TOPIC, b"", schema, 1, protection, FIRST_EPOCH, Access.MEMBERS)
     for asked in subscriptions:
         with naming(asked.name, asked.filter):
-            found += [f"{asked.name}: {remark}" for remark in side.cost(asked.filter, schema).remarks]
+            side.vet(asked.filter, topic)
+        found += [f"{asked.name}: {remark}" for remark in side.cost(asked.filter, schema).remarks]
     return tuple(found)
 
 
