@@ -88,7 +88,7 @@ def test_places_and_keys_are_one_transaction_each(realm: Realm) -> None:
     subscribe_together(realm, "quotes", wanted())
     kinds = [type(change) for _, _, change in realm.registry.changes(before + 1)]
     placed = [kind is PlaceSubscriber for kind in kinds]
-    assert placed == [True, True, True, False, False, False] * 2 + [True, False]
+    assert placed == [True] * len(NAMES) + [False] * len(NAMES)
     load = [len(realm.state().overlay("quotes").subscribers(leaf)) for leaf in ("quotes-node-2", "quotes-node-3")]
     assert sorted(load) == [3, 4], "leaves fill up evenly"
 

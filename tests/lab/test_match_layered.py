@@ -24,7 +24,7 @@ from sealcast.lab import prove, scratch
 from sealcast.lab.match import match, protection_named
 from sealcast.lab.match_input import Asked, Given, Inputs, read
 from sealcast.model import Event, Schema
-from sealcast.model.protection import Layered
+from sealcast.model.protection import Layered, Payload
 from sealcast.primitives.curve import CURVE
 from sealcast.protections.layered.agreement import layers_for
 from sealcast.protections.layered.route import Broker
@@ -118,8 +118,11 @@ def driven(monkeypatch: pytest.MonkeyPatch) -> Driven:
 # --- agreement ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("seed", "layers"), [(1, 2), (2, 3), (3, 2), (5, 5)])
-def test_the_steps_agree_with_brute_force(driven: Driven, seed: int, layers: int) -> None:
+@pytest.mark.parametrize(("seed", "layers", "fan_out"), [(1, 2, 2), (2, 3, 2), (3, 2, 1), (5, 5, 1)])
+def test_the_steps_agree_with_brute_force(
+    driven: Driven, monkeypatch: pytest.MonkeyPatch, seed: int, layers: int, fan_out: int
+) -> None:
+    monkeypatch.setattr(lab, "FAN_OUT", fan_out)
     world = Labelled(seed)
     asked, happened = world.expressible(30), [world.event() for _ in range(12)]
     inputs = inputs_of(world, asked, happened)
@@ -129,7 +132,8 @@ def test_the_steps_agree_with_brute_force(driven: Driven, seed: int, layers: int
 
 @pytest.mark.soak
 @pytest.mark.parametrize("seed", range(100, 160))
-def test_the_steps_agree_with_brute_force_for_long(driven: Driven, seed: int) -> None:
+def test_the_steps_agree_with_brute_force_for_long(driven: Driven, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
+    monkeypatch.setattr(lab, "FAN_OUT", 1 + seed % 2)
     world = Labelled(seed)
     asked, happened = world.expressible(60), [world.event() for _ in range(40)]
     inputs = inputs_of(world, asked, happened)
@@ -214,6 +218,15 @@ def test_what_labels_cannot_express_is_refused_by_name(tmp_path: Path, text: str
     options = [f"--{name}={path}" for name, path in zip(("schema", "subscriptions", "events"), paths, strict=True)]
     told = sealcast("match", *options, "--protection", "layered")
     assert told.code == 1 and "subscription 'other'" in told.err
+
+
+@pytest.mark.parametrize("text", ["xpath:/a/b = 7", "hush > 0"])
+def test_what_brokers_do_not_see_is_refused_by_name(text: str) -> None:
+    schema = Schema.from_json({"attributes": [{"name": "n", "type": "int"}, {"name": "hush", "type": "int"}]})
+    asked = Asked("fine", "n > 0", "file:1"), Asked("other", text, "file:2")
+    inputs = Inputs(schema, asked, (Given(1, Event({"n": 1})),))
+    with pytest.raises(FilterRejected, match="file:2: subscription 'other'.*brokers.* do not see"):
+        match(inputs, Payload(sealed_attributes=("hush",)))
 
 
 def test_a_filter_of_values_that_the_domain_lacks_earns_a_warning(driven: Driven) -> None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sealcast.cli import talk
+from sealcast.model.protection import DEFAULT_PROTECTION, PROTECTIONS, with_setting
 
 if TYPE_CHECKING:
     from sealcast.lab.match import Outcome
@@ -47,11 +48,15 @@ def match(
     subscriptions: SubscriptionsFile,
     events: EventsFile,
     protection: Annotated[
-        str, typer.Option("--protection", metavar="NAME", help="How events are protected: endpoint or layered.")
-    ] = "endpoint",
+        str, typer.Option("--protection", metavar="NAME", help=f"How events are protected: {', '.join(PROTECTIONS)}.")
+    ] = DEFAULT_PROTECTION.name,
     layers: Annotated[
         int | None,
-        typer.Option("--layers", metavar="R", help="Layers of `layered`, 2 or more: so many brokers keep a secret."),
+        typer.Option(
+            "--layers",
+            metavar="R",
+            help=f"Layers, for {' or '.join(with_setting('layers'))}: so many brokers keep it.",
+        ),
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write DIR/pairs.parquet (event, subscription).")
@@ -63,8 +68,8 @@ def match(
     A pair counts when the subscriber opened the event with its own keys. Events off the schema are named on stderr and
     left out. Everything happens in a private realm that is removed afterwards.
 
-    With `layered`, brokers that cannot read pass events down a tree, R levels of them for R layers; a filter that its
-    labels cannot express is refused.
+    Subscribers, publishers and brokers do what they do under that protection anywhere else. A filter that the
+    protection cannot express is refused.
     """
     from sealcast.lab.match import STAGES, protection_named
     from sealcast.lab.match import match as run

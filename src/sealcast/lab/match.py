@@ -34,6 +34,8 @@ from sealcast.model.protection import DEFAULT_PROTECTION, Protection, protection
 from sealcast.model.schema import Schema
 from sealcast.protections.port import client_side
 from sealcast.trust.deployment import Realm
+from sealcast.trust.realm.changes import Access
+from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -47,6 +49,8 @@ TOPIC: Final = "match"
 #: not read, every subscriber states its filter to every publisher's brokers, so that one has to do.
 MAX_PUBLISHERS: Final = 4
 EVENTS_PER_PUBLISHER: Final = 2_000
+#: Brokers right below each broker, where a topic has a tree of them: publishers encrypt for each that is deep enough.
+FAN_OUT: Final = 1
 #: What one delivery takes in a piece at most: its wrapped key and its place in two indices.
 _BYTES_PER_DELIVERY: Final = 64
 _BYTES_PER_EVENT: Final = 16_384
@@ -134,9 +138,11 @@ def match(
 def remarks(subscriptions: Sequence[Asked], schema: Schema, protection: Protection) -> tuple[str, ...]:
     """What the protection has to say about filters; FilterRejected for the first that it cannot express."""
     side, found = client_side(protection), list[str]()
+    topic = Topic(TOPIC, b"", schema, 1, protection, FIRST_EPOCH, Access.MEMBERS)
     for asked in subscriptions:
         with naming(asked.name, asked.filter):
-            found += [f"{asked.name}: {remark}" for remark in side.cost(asked.filter, schema).remarks]
+            side.vet(asked.filter, topic)
+        found += [f"{asked.name}: {remark}" for remark in side.cost(asked.filter, schema).remarks]
     return tuple(found)
 
 
@@ -170,10 +176,7 @@ def _populate(realm: Realm, inputs: Inputs, protection: Protection) -> Iterator[
     """The topic, an entity a subscription, and publishers, each of which writes to a partition of its own."""
     most = MAX_PUBLISHERS if protection.brokers_read else 1
     partitions = max(1, min(most, len(inputs.events) // EVENTS_PER_PUBLISHER))
-    # Deep enough for the protection, and no wider: publishers encrypt for every broker at that depth.
-    realm.create_topic(
-        TOPIC, inputs.schema, partitions=partitions, protection=protection, nodes=protection.depth or None, fan_out=1
-    )
+    realm.create_topic(TOPIC, inputs.schema, partitions=partitions, protection=protection, fan_out=FAN_OUT)
     names = _publishers(partitions)
     realm.enrol_many([*names, *map(_subscriber, range(len(inputs.subscriptions)))])
     return (Publisher(realm, TOPIC, as_=name) for name in names)

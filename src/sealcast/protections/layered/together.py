@@ -34,16 +34,18 @@ def subscribe_together(
     by_name = dict[str, list[tuple[str, str | None]]]()
     for name, text, id in wanted:
         by_name.setdefault(name, []).append((text, id))
-    stated = dict[str, list[Interest]]()
-    for names in _parts(sorted(by_name)):
-        with ExitStack() as held:
-            each = {name: held.enter_context(Interests(realm, topic, name)) for name in names}
-            for name, interests in each.items():
-                interests.check(by_name[name], broker)
-            realm.place_subscribers(topic, names, broker)
-            _announce(realm, topic, each)
+    stated, decided = dict[str, list[Interest]](), Decided(realm, topic)
+    with ExitStack() as held:
+        everyone = {name: held.enter_context(Interests(realm, topic, name)) for name in sorted(by_name)}
+        for name, interests in everyone.items():
+            interests.check(by_name[name], broker)
+        # All of them before anybody says anything: who stands where is then settled, and nobody looks through it again.
+        realm.place_subscribers(topic, list(everyone), broker)
+        _announce(realm, topic, everyone)
+        for names in _parts(list(everyone)):
+            each = {name: everyone[name] for name in names}
             kept = {name: interests.keep(by_name[name]) for name, interests in each.items()}
-            for name, done in _tell(realm, topic, each, Decided(realm, topic)):
+            for name, done in _tell(realm, topic, each, decided):
                 each[name].trouble = done if isinstance(done, SealcastError) else None
             stated |= {name: interests.stated(kept[name]) for name, interests in each.items()}
     return [interest for name in by_name for interest in stated[name]]
