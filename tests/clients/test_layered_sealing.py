@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import pairwise
+from operator import attrgetter
 from random import Random
 
 import pytest
@@ -13,11 +14,12 @@ from hypothesis import strategies as st
 from sealcast.errors import EventRejected
 from sealcast.filters.labels import Labeller
 from sealcast.model import Schema
+from sealcast.model.bounded import bounded
 from sealcast.model.schema import Value
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Exponent
 from sealcast.protections.layered.layers import Layers
-from sealcast.protections.layered.sealing import NotificationSealer, Sealed, chunks
+from sealcast.protections.layered.sealing import NotificationSealer, Sealed, messages
 from sealcast.protections.layered.tree import TreeId
 from sealcast.wire.notifications import parse_core, parse_entries
 
@@ -47,8 +49,7 @@ def test_two_messages_an_event_and_each_label_once() -> None:
     made = sealer([("r1", "b1"), ("r1", "b2"), ("r2", "b3")])
     values = [parsed(n % 3, symbol="ZYMURGY") for n in range(6)]
     events = list(made.seal(values, [b"payload %d" % n for n in range(6)], ["text/plain"] * 6))
-    (chunk,) = chunks(events, 100, 1 << 20)
-    first, second = chunk.messages("r1"), chunk.messages("r2")
+    first, second = messages(events, "r1"), messages(events, "r2")
     assert first[::2] == second[::2] and len(first) == 12
     for core, mine, theirs in zip(first[::2], first[1::2], second[1::2], strict=True):
         assert parse_core(core).generation == TREE.generation
@@ -76,11 +77,11 @@ def test_an_event_with_more_labels_than_a_message_carries_is_refused_by_name() -
 @given(st.lists(st.integers(1, 60), max_size=30), st.integers(1, 8), st.integers(10, 120))
 def test_frames_hold_what_they_may_and_lose_nothing(sizes: list[int], most: int, limit: int) -> None:
     events = [Sealed(bytes(size), {"r1": b"x", "r2": bytes(size)}) for size in sizes]
-    found = list(chunks(iter(events), most, limit))
-    assert [event for chunk in found for event in chunk.events] == events
+    found = list(bounded(iter(events), attrgetter("size"), limit, most))
+    assert [event for chunk in found for event in chunk] == events
     for chunk in found:
-        size = sum(len(message) for message in chunk.messages("r2"))
-        assert len(chunk.events) == 1 or (len(chunk.events) <= most and size <= limit)
+        size = sum(len(message) for message in messages(chunk, "r2"))
+        assert len(chunk) == 1 or (len(chunk) <= most and size <= limit)
     for chunk, after in pairwise(found):
-        more = sum(event.size for event in (*chunk.events, after.events[0]))
-        assert len(chunk.events) == most or more > limit, "as few frames as may be"
+        more = sum(event.size for event in (*chunk, after[0]))
+        assert len(chunk) == most or more > limit, "as few frames as may be"

@@ -205,7 +205,7 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "a commitment short": {"commitments": PIECE.commitments[:-1]},
     "a key id short": {"key_ids": PIECE.key_ids[:-1]},
     "a use of no key": {"uses": bent(PIECE.uses, 0, 7)},
-    "a key of no kind": {"key_kind": bent(PIECE.key_kind, 0, 4)},
+    "a key of no kind": {"key_kind": bent(PIECE.key_kind, 0, 5)},
     "a key without a kind": {"key_kind": PIECE.key_kind[:-1]},
     "a use too few": {"uses": PIECE.uses[:-1]},
     "an event without a key": {"use_start": bent(PIECE.use_start, 1, 0)},

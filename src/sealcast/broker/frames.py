@@ -13,7 +13,7 @@ from sealcast.broker.gate import RULING, Rulings
 from sealcast.broker.opening import MAX_NAMED_PER_FRAME
 from sealcast.errors import Bug
 from sealcast.log.embedded import EmbeddedTopic
-from sealcast.log.port import Record
+from sealcast.model.bounded import bounded
 from sealcast.model.stages import Received, Ruled
 from sealcast.wire.limits import MAX_PIECE_REJECTIONS
 
@@ -39,17 +39,8 @@ def frames_of(rulings: Rulings, log: EmbeddedTopic, room: int) -> Iterator[Ruled
     jumps = (np.diff(rulings["partition"]) != 0) | (np.diff(rulings["offset"]) != 1)
     for span in np.split(rulings, np.flatnonzero(jumps) + 1):
         partition, first, end = int(span["partition"][0]), int(span["offset"][0]), int(span["offset"][-1]) + 1
-        held, size = list[Record](), 0
-        for record in log.partition(partition).read(first, end):
-            if held and (size + len(record.data) > room or len(held) == MAX_FRAMES_PER_PIECE):
-                yield _ruled(partition, held, span, first)
-                held, size = [], 0
-            held.append(record)
-            size += len(record.data)
-        yield _ruled(partition, held, span, first)
-
-
-def _ruled(partition: int, held: list[Record], span: Rulings, first: int) -> Ruled:
-    offsets, times, frames = zip(*held, strict=True)
-    codes = span["code"][offsets[0] - first : offsets[-1] + 1 - first]
-    return Ruled(Received(partition, offsets, times, frames), codes)
+        records = log.partition(partition).read(first, end)
+        for held in bounded(records, lambda record: len(record.data), room, MAX_FRAMES_PER_PIECE):
+            offsets, times, frames = zip(*held, strict=True)
+            codes = span["code"][offsets[0] - first : offsets[-1] + 1 - first]
+            yield Ruled(Received(partition, offsets, times, frames), codes)

@@ -17,6 +17,7 @@ from sealcast.broker.gate import RULING, Codes, Gate, Rulings
 from sealcast.broker.replay import BUCKETS, CLAIM, Claims, Windows, bucket_of
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.port import Record
+from sealcast.model.bounded import bounded
 from sealcast.model.stages import Received
 
 #: Frames that are held in memory at a time while they are authenticated.
@@ -70,15 +71,8 @@ def claim_rows(
 
 def gathered(partition: int, records: Iterable[Record], most: int = FRAMES_AT_A_TIME) -> Iterator[Received]:
     """Records of one partition, as many at a time as memory should hold, and at most so many."""
-    held, size = list[Record](), 0
-    for record in records:
-        if held and (size + len(record.data) > BYTES_AT_A_TIME or len(held) == most):
-            yield received_of(partition, held)
-            held, size = [], 0
-        held.append(record)
-        size += len(record.data)
-    if held:
-        yield received_of(partition, held)
+    batches = bounded(records, lambda record: len(record.data), BYTES_AT_A_TIME, most)
+    return (received_of(partition, held) for held in batches)
 
 
 def received_of(partition: int, records: Sequence[Record]) -> Received:

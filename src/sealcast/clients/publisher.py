@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +20,7 @@ from sealcast.control.topics import Busy
 from sealcast.control.wallet import Held, Wallet
 from sealcast.errors import EventRejected, Misuse
 from sealcast.log.closing import Closing
+from sealcast.model.bounded import bounded
 from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, Position
 from sealcast.model.schema import Schema
 from sealcast.protections.frames import FrameSealer
@@ -206,24 +208,16 @@ class Publisher(Closing):
 
     def _append(self, events: Sequence[Checked]) -> list[Position]:
         self._check_room()
-        positions = list[Position]()
-        frames, counts, size = list[tuple[bytes, ...]](), list[int](), 0
-        for batch in _batches(events):
-            for count, made in self._frames(batch):
-                if frames and size + sum(map(len, made)) > BYTES_PER_APPEND:
-                    positions += self._appended(frames, counts)
-                    frames, counts, size = [], [], 0
-                frames.append(made)
-                counts.append(count)
-                size += sum(map(len, made))
-        if frames:
-            positions += self._appended(frames, counts)
-        return positions
+        made = chain.from_iterable(map(self._frames, _batches(events)))
+        appended = map(self._appended, bounded(made, lambda each: sum(map(len, each[1])), BYTES_PER_APPEND))
+        return list(chain.from_iterable(appended))
 
-    def _appended(self, frames: Sequence[tuple[bytes, ...]], counts: Sequence[int]) -> list[Position]:
+    def _appended(self, made: Sequence[tuple[int, tuple[bytes, ...]]]) -> Iterator[Position]:
         """Where they are now, by the first lane's log: the one that an event is named by."""
+        counts, frames = zip(*made, strict=True)
         offsets = [lane.append(own) for lane, own in zip(self._lanes, zip(*frames, strict=True), strict=True)]
-        return _positions(self.partition, offsets[0], counts)
+        for offset, count in zip(offsets[0], counts, strict=True):
+            yield from (Position(self.partition, offset, row) for row in range(count))
 
     def _frames(self, batch: Sequence[Checked]) -> Iterator[tuple[int, tuple[bytes, ...]]]:
         """Frames for neighbouring events: how many events, and a frame for each lane."""
@@ -247,19 +241,9 @@ def _at(index: int, error: EventRejected) -> EventRejected:
 
 
 def _batches(events: Sequence[Checked]) -> Iterator[Sequence[Checked]]:
-    start, size = 0, 0
-    for end, event in enumerate(events):
-        # Payloads are most of an event; strings in attributes are bounded by their own limit.
-        more = len(event.payload) + sum(len(v) for v in event.values.values() if isinstance(v, str))
-        if end > start and (end - start == EVENTS_PER_FRAME or size + more > BYTES_PER_FRAME):
-            yield events[start:end]
-            start, size = end, 0
-        size += more
-    if start < len(events):
-        yield events[start:]
+    return bounded(events, _size, BYTES_PER_FRAME, EVENTS_PER_FRAME)
 
 
-def _positions(partition: int, offsets: range, counts: Sequence[int]) -> list[Position]:
-    return [
-        Position(partition, offset, row) for offset, count in zip(offsets, counts, strict=True) for row in range(count)
-    ]
+def _size(event: Checked) -> int:
+    """Payloads are most of an event; strings in attributes are bounded by their own limit."""
+    return len(event.payload) + sum(len(v) for v in event.values.values() if isinstance(v, str))

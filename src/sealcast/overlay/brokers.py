@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -35,7 +36,7 @@ from sealcast.overlay import knowledge, moves
 from sealcast.overlay.knowledge import Deliver, Effect, Knowledge, Learnt, Propagate, Refuse, Source, TopicMessage
 from sealcast.overlay.memory import KnowledgeStore
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.trust.certificates.certificate import Certificate, Role
+from sealcast.trust.certificates.certificate import Role
 from sealcast.trust.certificates.revocation import Fetched, RevocationStore
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.realm.changes import DEFAULT_PARAMETERS
@@ -141,7 +142,7 @@ class Node(Unpicklable, Closing):
                 found = Topics.from_bytes(reply.message.body)
             except FrameRejected:
                 raise strange(reply) from None
-            self._learn_list(reply.sender, [id for _, id, _, _ in found.page])
+            self.store.update(partial(knowledge.learn_list, sender=reply.sender, topics=[t[1] for t in found.page]))
             if not found.more or not found.page:
                 break
             after = found.page[-1][0]
@@ -235,13 +236,7 @@ class Node(Unpicklable, Closing):
             except (Unavailable, NotFound, Rejected):
                 continue
             if reply.message.kind == SECURE:
-                self._learn_error(reply.sender, message.topic)
-
-    def _learn_list(self, sender: Certificate, topics: list[bytes]) -> None:
-        self.store.update(lambda known: knowledge.learn_list(known, sender, topics))
-
-    def _learn_error(self, sender: Certificate, topic: bytes) -> None:
-        self.store.update(lambda known: knowledge.learn_error(known, sender, topic))
+                self.store.update(partial(knowledge.learn_error, sender=reply.sender, topic=message.topic))
 
     def _ask(self, broker: str, kind: str, body: bytes) -> ProvenMessage:
         if self._asking is None:

@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Final
 
 from sealcast.errors import Misuse
 from sealcast.log.closing import Closing
 from sealcast.log.forwarded import BrokerTopic, ForwardedLog
+from sealcast.model.bounded import bounded
 from sealcast.overlay.parts import BrokerPart
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.handles import OpenRealm
@@ -120,13 +122,7 @@ def waiting(realm: OpenRealm, link: Link, version: int) -> int:
 
 
 def _send(part: BrokerPart, destination: ForwardedLog, partition: int, first: int, end: int) -> int:
-    held, size, sent = list[tuple[int, bytes]](), 0, 0
-    for record in part.admitted(partition, first):
-        if record.offset >= end:
-            break
-        if held and (size + len(record.data) > BYTES_PER_TAKE or len(held) == FRAMES_PER_TAKE):
-            sent += destination.take(held)
-            held, size = [], 0
-        held.append((record.offset, record.data))
-        size += len(record.data)
-    return sent + (destination.take(held) if held else 0)
+    admitted = takewhile(lambda record: record.offset < end, part.admitted(partition, first))
+    frames = ((record.offset, record.data) for record in admitted)
+    batches = bounded(frames, lambda frame: len(frame[1]), BYTES_PER_TAKE, FRAMES_PER_TAKE)
+    return sum(map(destination.take, batches))

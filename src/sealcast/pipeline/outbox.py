@@ -21,12 +21,14 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from typing import BinaryIO, Final
 
 from sealcast.errors import Corrupt, Misuse
 from sealcast.log import files
 from sealcast.log.port import PartitionLog
+from sealcast.model.bounded import bounded
 from sealcast.wire.limits import MAX_FRAME_BYTES
 
 #: Frames that are made durable by one sync, at most.
@@ -128,16 +130,8 @@ class Outbox:
             path.unlink(missing_ok=True)
 
     def _append(self, note: _Note, log: PartitionLog, skip: int) -> int:
-        held, size, appended = list[bytes](), 0, 0
-        for number, frame in enumerate(self._frames(note.staged)):
-            if number < skip:
-                continue
-            if held and size + len(frame) > BYTES_PER_APPEND:
-                appended += len(log.append(held))
-                held, size = [], 0
-            held.append(frame)
-            size += len(frame)
-        return appended + (len(log.append(held)) if held else 0)
+        frames = islice(self._frames(note.staged), skip, None)
+        return sum(len(log.append(batch)) for batch in bounded(frames, len, BYTES_PER_APPEND))
 
     def _known(self, note: _Note, log: PartitionLog) -> int:
         """How many of the batch's frames the log has. Appends keep their order, so these are its first ones."""

@@ -55,6 +55,7 @@ from sealcast.errors import Bug, Misuse
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.model.event import DEFAULT_CONTENT_TYPE, Event, OpenedEvent
 from sealcast.model.schema import Attribute, Schema, Type
+from sealcast.pipeline.options import positive
 from sealcast.pipeline.outbox import Outbox, StagedFrames
 from sealcast.protections.port import client_side
 from sealcast.protections.stays import Stays
@@ -114,11 +115,8 @@ class SealcastSource(DataSource):
         return EventsBatch(Client.from_options(self.options), self.options.get("from", "start"))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        limit = self.options.get("max_records_per_trigger", str(DEFAULT_MAX_RECORDS))
-        if not limit.isascii() or not limit.isdigit() or not int(limit):
-            raise Misuse(f"option max_records_per_trigger is a whole number from 1 up, not {limit!r}")
-        client = Client.from_options(self.options)
-        return EventsStream(client, self.options.get("from", "start"), int(limit))
+        limit = positive(self.options, "max_records_per_trigger", DEFAULT_MAX_RECORDS)
+        return EventsStream(Client.from_options(self.options), self.options.get("from", "start"), limit)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         return EventsBatchWriter(_checked(self.options, schema, overwrite))

@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
-from types import FrameType, TracebackType
-from typing import Any, Final, Self, TypedDict
+from types import FrameType
+from typing import Any, Final, TypedDict
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,6 +24,7 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sealcast.broker.columns import COUNTS, PIECES, REJECTED, ddl
 from sealcast.broker.replay import Windows
+from sealcast.log.closing import Closing
 from sealcast.overlay.relay import Relay
 from sealcast.pipeline import replay
 from sealcast.pipeline.checkpoints import drop_foreign, initial_windows
@@ -104,7 +105,7 @@ def parallelism(spark: SparkSession) -> dict[str, int]:
     return {"tasks": cores(master) if is_local(master) else spark.sparkContext.defaultParallelism}
 
 
-class Pipeline:
+class Pipeline(Closing):
     """Running queries. Leaving its block stops them in good order."""
 
     def __init__(self, spark: SparkSession, options: Options) -> None:
@@ -204,12 +205,7 @@ class Pipeline:
                     query.stop()
             self._hear_out()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def close(self) -> None:
         self.stop()
 
     def _raise_failure(self) -> None:

@@ -30,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from sealcast.broker.columns import ddl
 from sealcast.broker.deliver import deliver
 from sealcast.broker.gate import Gate
 from sealcast.errors import Corrupt, NotFound, Unavailable
@@ -62,14 +63,8 @@ Ints = NDArray[np.int64]
 KeysOf = Callable[[str, Topic], TopicKeys]
 #: Pieces whose resealing is committed together are those of one record; tries, should somebody collect them meanwhile.
 _TRIES: Final = 3
-_DDL: Final = "record INT NOT NULL, number INT NOT NULL, made BINARY"
-_ROW: Final = pa.schema(
-    [
-        pa.field("record", pa.int32(), nullable=False),
-        pa.field("number", pa.int32(), nullable=False),
-        pa.field("made", pa.binary()),
-    ]
-)
+_PLACE: Final = pa.schema([pa.field(name, pa.int32(), nullable=False) for name in ("record", "number")])
+_ROW: Final = _PLACE.append(pa.field("made", pa.binary()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +153,7 @@ class Bench:
     allowed: NDArray[np.bool_]
 
 
+@lru_cache(2)
 def bench(topic: FramesStep, version: int, time_us: int, keys: KeysOf | None = None) -> Bench:
     gate = topic.gate(version)
     state, about = gate.state, gate.topic
@@ -336,7 +332,7 @@ def _reseal(topic: FramesStep, want: Wanted, record: int, number: int) -> Made:
         return _UNTOUCHED
     records = log.read(needed[0], needed[-1] + 1) if needed else ()
     frames = {r.offset: r.data for r in records if r.offset in set(needed)}
-    made = resealed(piece, frames, _bench(topic, want.version, want.time_us, want.keys))
+    made = resealed(piece, frames, bench(topic, want.version, want.time_us, want.keys))
     staged = topic.pieces.stage(ref.partition, ref.first, ref.end, wire.encode(made))
     return Made(PieceRef.of(staged, made), dict(_received(piece) - _received(made)))
 
@@ -346,15 +342,10 @@ def _received(piece: SealedPiece) -> Counter[int]:
     return Counter(dict(zip(np.asarray(piece.slots).tolist(), (starts[1:] - starts[:-1]).tolist(), strict=True)))
 
 
-@lru_cache(2)
-def _bench(topic: FramesStep, version: int, time_us: int, keys: KeysOf | None) -> Bench:
-    return bench(topic, version, time_us, keys)
-
-
 def _in_spark(spark: SparkSession, name: StepName, want: Wanted) -> Iterator[tuple[int, int, Made]]:
     tasks = max(1, min(len(want.places), 4 * spark.sparkContext.defaultParallelism))
-    places = spark.createDataFrame(want.places, "record INT NOT NULL, number INT NOT NULL").repartition(tasks)
-    job = places.mapInArrow(_resealing(name, replace(want, places=())), _DDL)
+    places = spark.createDataFrame(want.places, ddl(_PLACE)).repartition(tasks)
+    job = places.mapInArrow(_resealing(name, replace(want, places=())), ddl(_ROW))
     with explained():
         rows = job.toArrow().to_pylist()
     for row in sorted(rows, key=lambda row: (row["record"], row["number"])):

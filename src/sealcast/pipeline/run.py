@@ -9,6 +9,7 @@ import json
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Unpack
 
@@ -121,8 +122,5 @@ def _relayed(realm: BrokerRealm, topics: Sequence[str], node: str | None) -> boo
     if len(state.brokers()) < 2:
         return False
     here = brokers_here(realm, state, node)
-    relay = Relay(realm, here, topics)
-    try:
+    with closing(Relay(realm, here, topics)) as relay:
         return any(frames and link.destination in here for link, frames in relay.once().items())
-    finally:
-        relay.close()

@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Final, NamedTuple, Protocol
 
 from sealcast.errors import FrameRejected, Misuse
+from sealcast.model.bounded import bounded
 from sealcast.wire import cbor, cose, headers, limits
 from sealcast.wire.frame import DIGEST_BYTES, TOPIC_BYTES, token_digest
 from sealcast.wire.headers import HeaderFormat, is_name
@@ -138,18 +139,14 @@ def encode(header: Header, signature: bytes, body: bytes, token: bytes = b"") ->
     return data
 
 
-def batches(filters: Sequence[Filter]) -> list[Sequence[Filter]]:
+def batches(filters: Sequence[Filter]) -> list[list[Filter]]:
     """The filters in as few posts as they need, in their order; at least one, be it empty."""
-    found: list[Sequence[Filter]] = []
-    start, size = 0, 0
-    for at, each in enumerate(filters):
-        more = sum(len(token) + 3 for slot in each.slots for token in slot) + 3 * len(each.slots)
-        more += sum(len(name.encode()) + 2 for name in each.path) + 8
-        if at > start and (at - start == limits.MAX_POST_FILTERS or size + more > _BODY_BYTES):
-            found.append(filters[start:at])
-            start, size = at, 0
-        size += more
-    return [*found, filters[start:]]
+    return list(bounded(filters, _size, _BODY_BYTES, limits.MAX_POST_FILTERS)) or [[]]
+
+
+def _size(each: Filter) -> int:
+    tokens = sum(len(token) + 3 for slot in each.slots for token in slot) + 3 * len(each.slots)
+    return tokens + sum(len(name.encode()) + 2 for name in each.path) + 8
 
 
 #: What is left for filters beside the largest header and token.

@@ -4,6 +4,7 @@ coalition that knows nothing of how many layers there are or where, and tries ev
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection
 from itertools import combinations, pairwise
 from random import Random
 
@@ -21,12 +22,28 @@ from sealcast.protections.layered.exposure import (
     Reach,
     Rule,
     layers_left,
-    opens,
-    reads_everything,
     way,
 )
 from sealcast.protections.layered.tree import Tree
 from tests.schemes.layered_net import TOY
+
+
+def opens(tree: Tree, members: Collection[str], subscriber: str) -> bool:
+    """Whether any coalition at all opens the subscriber's filters by its keys. No fewer than r do that without the
+    publisher; brokers that are not in a row may, too, if one of them has each layer's key."""
+    return any(
+        all(not set(pair).isdisjoint(members) for pair in layers_left(tree, subscriber, broker))
+        for broker in way(tree, subscriber)
+        if broker in members
+    )
+
+
+def reads_everything(tree: Tree, members: Collection[str], subscribers: Collection[str]) -> bool:
+    """Whether any coalition at all opens every event, wanted or not: as the publisher does; or with everyone on the way
+    from a root down to one of those for whom the publisher encrypts, whose keys are all that is on it."""
+    return tree.publisher in members or any(
+        all(name in members for name in target) for target in tree.targets(frozenset(subscribers))
+    )
 
 
 def mismatches(world: World, random: Random) -> list[str]:

@@ -10,7 +10,7 @@ Keys that a piece does not use, but hands out on the way to one that it does, ar
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from functools import reduce
+from functools import cache, reduce
 
 import numpy as np
 from numpy.typing import NDArray
@@ -141,7 +141,7 @@ class _Piece:
     def __init__(self, piece: SealedPiece, sealer: EndpointSealer, groups: Groups) -> None:
         self.piece, self._sealer, self._groups = piece, sealer, groups
         self._keys = PieceKeys(piece, sealer)
-        self._on_the_way: dict[int, dict[bytes, KeyRef]] = {}
+        self._on_the_way = cache(lambda event: self._keys.parts(groups(event)))
         self.refs: dict[int, KeyRef] = {}
         self.problems: list[str] = []
         starts = np.asarray(piece.mailbox_start, np.int64)
@@ -179,9 +179,7 @@ class _Piece:
         """A key in use, or one that an event's readers may have over their tiles."""
         if key in self.refs:
             return self.refs[key]
-        if event not in self._on_the_way:
-            self._on_the_way[event] = self._keys.parts(self._groups(event))
-        return self._on_the_way[event].get(self.piece.key_id(key))
+        return self._on_the_way(event).get(self.piece.key_id(key))
 
 
 def _bits(slots: frozenset[int]) -> int:

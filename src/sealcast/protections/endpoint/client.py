@@ -7,6 +7,7 @@ broker's, and nobody else's keys.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
 from typing import Final
 
 from sealcast.errors import CannotOpen, KeyMissing
@@ -36,7 +37,7 @@ class EndpointInbox(RegisteredInbox):
         super().__init__(reader, _SIDE)
         self._slot = _SIDE.slot(reader.realm, reader.topic, reader.name)
         self._openers: dict[tuple[str, int], Opener] = {}
-        self._missing: dict[str, MissingKeys] = {}
+        self._missing = cache(self._missing_at)
         # Whoever has no key for what comes next is told so now.
         self._opener(self.mail.home, reader.realm.state().topic(reader.topic).epoch)
 
@@ -50,7 +51,7 @@ class EndpointInbox(RegisteredInbox):
         try:
             return opener.open(delivery.piece, delivery.event, delivery.handle)
         except KeyMissing:
-            self._missing_at(found.broker).find(opener, delivery)
+            self._missing(found.broker).find(opener, delivery)
             return opener.open(delivery.piece, delivery.event, delivery.handle)
 
     def prove(self, broker: str, piece: SealedPiece, known: dict[int, bytes]) -> Proven:
@@ -72,12 +73,8 @@ class EndpointInbox(RegisteredInbox):
         return proven(piece, self.mail.mailbox(broker).recipient, opened)
 
     def _missing_at(self, broker: str) -> MissingKeys:
-        if broker not in self._missing:
-            mailbox, signer = self.mail.mailbox(broker), self.identity.signer
-            self._missing[broker] = MissingKeys(
-                mailbox, self.reader.name, signer, self.reader.realm.clock, self.reader.ask
-            )
-        return self._missing[broker]
+        at = self.reader
+        return MissingKeys(self.mail.mailbox(broker), at.name, self.identity.signer, at.realm.clock, at.ask)
 
     def _opener(self, broker: str, epoch: int) -> Opener:
         opener = self._openers.get((broker, epoch))

@@ -21,7 +21,7 @@ What is given is what a handout would have given it: the key itself, or its part
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Final
 
 from sealcast.control.budgets import Allowance, Budgets
@@ -104,8 +104,7 @@ class KeyRequests(Unpicklable):
 
     def __init__(self, realm: OpenRealm, broker: str) -> None:
         self._realm, self._name = realm, broker
-        self._broker: BrokerSecrets | None = None
-        self._desks: dict[str, KeyDesk] = {}
+        self._desk = cache(self._opened)
 
     def handle(self, request: ProvenMessage, now_us: int, /) -> Answer:
         state, data = self._realm.state(), request.message.body
@@ -117,12 +116,12 @@ class KeyRequests(Unpicklable):
             raise Rejected("there is no such topic that its asker may read")
         return Answer(KEYS, self._desk(topic).reply(data, now_us))
 
-    def _desk(self, topic: str) -> KeyDesk:
-        if topic not in self._desks:
-            if self._broker is None:
-                self._broker = BrokerSecrets.load(self._realm.paths.broker_key_of(self._name))
-            self._desks[topic] = KeyDesk(self._realm, topic, self._broker)
-        return self._desks[topic]
+    @cached_property
+    def _broker(self) -> BrokerSecrets:
+        return BrokerSecrets.load(self._realm.paths.broker_key_of(self._name))
+
+    def _opened(self, topic: str) -> KeyDesk:
+        return KeyDesk(self._realm, topic, self._broker)
 
 
 def key_requests(realm: OpenRealm, broker: str) -> More:

@@ -19,7 +19,7 @@ A claim that promises too much or too little fails the drill.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -79,24 +79,6 @@ def layers_left(tree: Tree, subscriber: str, broker: str) -> frozenset[tuple[str
     at, last, r = line.index(broker), len(line) - 1, tree.layers
     passed = {(line[m], line[min(m + r, last)]) for m in range(max(at - r + 1, 1), at)}
     return frozenset(passed | {(subscriber, line[j]) for j in range(at + 1, min(r, last) + 1)})
-
-
-def opens(tree: Tree, members: Collection[str], subscriber: str) -> bool:
-    """Whether any coalition at all opens the subscriber's filters by its keys. No fewer than r do that without the
-    publisher; brokers that are not in a row may, too, if one of them has each layer's key."""
-    return any(
-        all(not set(pair).isdisjoint(members) for pair in layers_left(tree, subscriber, broker))
-        for broker in way(tree, subscriber)
-        if broker in members
-    )
-
-
-def reads_everything(tree: Tree, members: Collection[str], subscribers: Collection[str]) -> bool:
-    """Whether any coalition at all opens every event, wanted or not: as the publisher does; or with everyone on the way
-    from a root down to one of those for whom the publisher encrypts, whose keys are all that is on it."""
-    return tree.publisher in members or any(
-        all(name in members for name in target) for target in tree.targets(frozenset(subscribers))
-    )
 
 
 def shared_below(tree: Tree, broker: str, one: str, other: str) -> bool:

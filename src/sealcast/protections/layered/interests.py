@@ -14,7 +14,7 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import count
-from typing import Final, Self
+from typing import Final
 
 from sealcast.control.wallet import Wallet
 from sealcast.errors import Misuse, NotFound, Rejected, SealcastError, Unavailable
@@ -23,11 +23,11 @@ from sealcast.filters.evaluate import evaluate
 from sealcast.filters.labels import LabelCost, LabelFilter, label_filter
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import Condition
+from sealcast.log.closing import Closing
 from sealcast.model.event import OpenedEvent
 from sealcast.model.names import NAME
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters.posts import Numbered, signed_posts
-from sealcast.protections.layered.messages import FilterMessage
 from sealcast.protections.layered.own_filters import MAX_FILTERS, OwnFilter, OwnFilters
 from sealcast.protections.layered.standing import Standing, layering_of, trees_now
 from sealcast.protections.layered.subscribe import Subscriber
@@ -45,7 +45,7 @@ from sealcast.wire.frame import token_digest
 MAX_COMPILED: Final = 4_096
 
 
-class Interests(Unpicklable):
+class Interests(Closing, Unpicklable):
     """One entity's filters on one topic. Close it."""
 
     def __init__(self, realm: EntityRealm, topic: str, name: str) -> None:
@@ -63,7 +63,7 @@ class Interests(Unpicklable):
         self._identity = own_identity(realm, state, name)
         self._schema, self._topic_id = about.schema, about.id
         self._own = own_filters(realm, state, topic, name)
-        self._standing = Standing(realm, topic, self._identity)
+        self.standing = Standing(realm, topic, self._identity)
         self._wallet: Wallet | None = None
         self._compiled = lru_cache(MAX_COMPILED)(self._compile)
         #: The filters as of the last look: events are many, and filters change seldom.
@@ -205,7 +205,7 @@ class Interests(Unpicklable):
         held = self.wallet.get(self.topic, Right.SUBSCRIBE, state)
         token, half = held.token, (held.claims.not_before_us + held.claims.expires_us) // 2
         trees = trees_now(state, self.topic, self.name)
-        ready = {tree: found for tree in trees if (found := self._standing.encrypter(state, tree)) is not None}
+        ready = {tree: found for tree in trees if (found := self.standing.encrypter(state, tree)) is not None}
         with self._own.locked():
             told, made = self._own.told().at(home, ready), 0
             decided = decided or Decided(self.realm, self.topic)
@@ -232,20 +232,10 @@ class Interests(Unpicklable):
             self._wallet = Wallet(self.realm, self.name, identity=self._identity)
         return self._wallet
 
-    @property
-    def standing(self) -> Standing:
-        return self._standing
-
     def close(self) -> None:
         if self._wallet is not None:
             self._wallet.close()
             self._wallet = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()
 
     # --- inside ---------------------------------------------------------------------------------------
 
@@ -293,7 +283,7 @@ class Interests(Unpicklable):
             message
             for remove, numbers in ((True, due.remove), (False, due.add))
             for number in numbers
-            for message in self._encrypted(encrypter, filters[number], remove)
+            for message in encrypter.encrypt_filter(self._compiled(filters[number].text)[1], remove=remove)
         ]
         what = Numbered(due.tree, messages, due.number, due.fresh)
         made = signed_posts(self._topic_id, self._identity, told.home, what, token)
@@ -301,9 +291,6 @@ class Interests(Unpicklable):
         told = told.after(due, len(made))
         self._own.save(told)
         return told
-
-    def _encrypted(self, encrypter: Subscriber, own: OwnFilter, remove: bool) -> list[FilterMessage]:
-        return encrypter.encrypt_filter(self._compiled(own.text)[1], remove=remove)
 
     def _forget(self, told: Told) -> Told:
         for number in told.ended:

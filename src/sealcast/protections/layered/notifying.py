@@ -8,12 +8,14 @@ publisher announces its own key; from then on there is a tree of its own, and su
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Final
 
 from sealcast.errors import Misuse
+from sealcast.model.bounded import bounded
 from sealcast.primitives.algebra import group_named
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.layered.sealing import NotificationSealer, chunks
+from sealcast.protections.layered.sealing import NotificationSealer, messages
 from sealcast.protections.layered.standing import Below, layering_of
 from sealcast.protections.layered.together import refresh_all
 from sealcast.protections.port import Checked, Messages
@@ -63,8 +65,9 @@ class Notifying(Unpicklable):
     def messages(self, batch: Sequence[Checked]) -> Iterator[Messages]:
         values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
         roots = {target[0] for target in self._made.targets}
-        for chunk in chunks(self._made.seal(values, payloads, kinds), EVENTS_PER_FRAME, BYTES_PER_FRAME):
-            yield len(chunk.events), {root: chunk.messages(root) for root in roots}
+        sealed = self._made.seal(values, payloads, kinds)
+        for events in bounded(sealed, attrgetter("size"), BYTES_PER_FRAME, EVENTS_PER_FRAME):
+            yield len(events), {root: messages(events, root) for root in roots}
 
     # --- inside ---------------------------------------------------------------------------------------
 

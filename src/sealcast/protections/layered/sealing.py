@@ -45,15 +45,9 @@ class Sealed:
         return len(self.core) + max(map(len, self.entries.values()))
 
 
-@dataclass(frozen=True, slots=True)
-class Chunk:
-    """Neighbouring events that make one frame for each root."""
-
-    events: Sequence[Sealed]
-
-    def messages(self, root: str) -> list[bytes]:
-        """Two an event: 2i is its core, 2i + 1 its entries for this root."""
-        return [message for event in self.events for message in (event.core, event.entries[root])]
+def messages(events: Sequence[Sealed], root: str) -> list[bytes]:
+    """The messages of a frame for one root, two an event: 2i is its core, 2i + 1 its entries for this root."""
+    return [message for event in events for message in (event.core, event.entries[root])]
 
 
 class NotificationSealer:
@@ -129,16 +123,3 @@ class NotificationSealer:
         body = next(iter(made.values())).body
         core = encode_core(Core(event, self.tree.generation, body))
         return Sealed(core, {root: encode_entries(each.entries) for root, each in made.items()})
-
-
-def chunks(events: Iterable[Sealed], most_events: int, most_bytes: int) -> Iterator[Chunk]:
-    """Frames' worth of them."""
-    held, size = list[Sealed](), 0
-    for event in events:
-        if held and (len(held) == most_events or size + event.size > most_bytes):
-            yield Chunk(held)
-            held, size = [], 0
-        held.append(event)
-        size += event.size
-    if held:
-        yield Chunk(held)

@@ -169,11 +169,9 @@ def _filters(realm: BrokerRealm, topic: str, node: str) -> dict[str, Any]:
     log = _table_log(realm, topic, node)
     if log is None:
         return {"waiting": count, "version": 0, "rows": None, "refused": None}
-    try:
+    with log:
         fold = log.fold()
         return {"waiting": count, "version": fold.version, "rows": len(fold), "refused": dict(fold.refused)}
-    finally:
-        log.close()
 
 
 def _refused_posts(realm: BrokerRealm, topic: str, node: str) -> Iterator[dict[str, Any]]:
@@ -181,10 +179,8 @@ def _refused_posts(realm: BrokerRealm, topic: str, node: str) -> Iterator[dict[s
     log = _table_log(realm, topic, node)
     if log is None:
         return
-    try:
+    with log:
         told = [refusal for turn in log.turns(0) for refusal in turn.told]
-    finally:
-        log.close()
     for refusal in reversed(told):
         yield {
             "at": None,

@@ -20,7 +20,6 @@ ended before its next post came has lost its rows by then, and says everything a
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from sealcast.control.budgets import Allowance, Budgets
@@ -52,6 +51,9 @@ MAX_BEHIND: Final = 256
 ALLOWANCE: Final = Allowance(per_second=200, burst=5_000)
 _SECOND_US: Final = 1_000_000
 _FOR_EVER: Final = 1 << 62
+
+#: Streams that end, each in the tree of a number.
+Ending = tuple[tuple[int, Stream], ...]
 
 
 class FilterDesk(Closing, Unpicklable):
@@ -180,10 +182,10 @@ class FilterDesk(Closing, Unpicklable):
         for _ in range(MAX_RECORDS):
             new = self._posts.read(tables.fold.taken, TURN_BYTES) if pusher.behind() < MAX_BEHIND else []
             draft, taken = Draft(tables, door), tables.fold.taken
-            first: _Waits | _Decided = _Decided()
+            ending: Ending | None = None
             for record in new:
-                first = self._decide(tables, draft, door, record)
-                if isinstance(first, _Waits):
+                ending = self._decide(tables, draft, door, record)
+                if ending is not None:
                     break
                 taken = record.offset + 1
                 if draft.size >= TURN_BYTES:
@@ -192,15 +194,16 @@ class FilterDesk(Closing, Unpicklable):
             if taken > self._posts.taken():
                 self._posts.take(taken)
             moved += pusher.push()
-            if isinstance(first, _Waits):
-                moved += self._end(tables, door, first.ending)
-            if not new or (isinstance(first, _Waits) and not first.ending):
+            if ending is not None:
+                moved += self._end(tables, door, ending)
+            if not new or ending == ():
                 break
         unread = self._posts.read(tables.fold.taken, 1)
         return moved, unread[0].time_us if unread else self._realm.clock()
 
-    def _decide(self, tables: Tables, draft: Draft, door: Doorkeeper, record: Record) -> _Waits | _Decided:
-        """One post: taken, or refused with a reason; or it waits."""
+    def _decide(self, tables: Tables, draft: Draft, door: Doorkeeper, record: Record) -> Ending | None:
+        """Takes one post, or refuses it with a reason; None then. A post that cannot be decided about yet waits: the
+        streams that are returned have to end first; or, if none, a key has to come."""
         fold, sender = tables.fold, ""
         try:
             proven = door.prove(record, fold.kept)  # (1) to (9)
@@ -208,25 +211,25 @@ class FilterDesk(Closing, Unpicklable):
             door.check_number(proven, fold.trees[number_of].heads)  # (10)
         except PostRefused as error:
             draft.refused(record.offset, sender, error)
-            return _Decided()
+            return None
         if not tables.can_pass_on(number_of) and tables.may_yet(number_of, door):
-            return _Waits(())
+            return ()
         stream, known = proven.stream, fold.credentials.get(sender)
         if stream.own and known is not None and known.until_us <= proven.time_us and (held := fold.held(stream)):
-            return _Waits(held)
+            return held
         try:
             shown = self._admit(door, proven)
         except PostRefused as error:
             draft.refused(record.offset, sender, error)
             draft.seen(number_of, proven)
-            return _Decided()
+            return None
         if proven.post.header.fresh and draft.weight(number_of, stream) > TURN_BYTES:
-            return _Waits(((number_of, stream),))
+            return ((number_of, stream),)
         if shown is not None and _supersedes(shown, known, door, proven):
             draft.shown(sender, shown)
             self._looked = self._looked[0], min(self._looked[1], shown.until_us)
         draft.take(number_of, proven)
-        return _Decided()
+        return None
 
     def _admit(self, door: Doorkeeper, proven: Proven) -> Credential | None:
         """Whether its sender may: a broker because it is one, a subscriber by its token, which is returned."""
@@ -270,7 +273,7 @@ class FilterDesk(Closing, Unpicklable):
         known = tables.fold.credentials.get(stream.sender)
         return known is not None and door.still_reads(stream.sender, known.token, now_us, epoch)
 
-    def _end(self, tables: Tables, door: Doorkeeper, ending: tuple[tuple[int, Stream], ...]) -> int:
+    def _end(self, tables: Tables, door: Doorkeeper, ending: Ending) -> int:
         """Withdraws these streams, in as many records as it takes."""
         moved, draft = 0, Draft(tables, door)
         for number_of, stream in ending:
@@ -288,18 +291,6 @@ class FilterDesk(Closing, Unpicklable):
             self._past = {generation: old for generation, old in self._past.items() if generation >= kept.generation}
             self._keyring.forget(door.topic.name, before=kept.epoch)
         return moved
-
-
-@dataclass(frozen=True, slots=True)
-class _Decided:
-    """A post that was taken or refused."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Waits:
-    """A post that cannot be decided about yet: these streams have to end first; or, if none, a key has to come."""
-
-    ending: tuple[tuple[int, Stream], ...]
 
 
 def _supersedes(shown: Credential, known: Credential | None, door: Doorkeeper, proven: Proven) -> bool:

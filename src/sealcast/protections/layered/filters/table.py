@@ -16,6 +16,7 @@ from typing import Final
 
 from sealcast.errors import Bug, Corrupt, Misuse
 from sealcast.log.annals import GENESIS, MAX_NOTE_BYTES, Annals
+from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters import records
 from sealcast.protections.layered.filters.agreed import LayersOf, agreed_layers
@@ -37,7 +38,7 @@ _TURN: Final = "turn"
 _ENVELOPE: Final = 1024
 
 
-class TableLog(Unpicklable):
+class TableLog(Closing, Unpicklable):
     """The turns of one broker's desk for one topic. One desk appends; any number of processes read."""
 
     def __init__(self, realm: OpenRealm, topic: str, secrets: BrokerSecrets) -> None:
