@@ -66,6 +66,7 @@ def admit(ruled: Ruled, gate: Gate) -> Admitted:
         messages=messages,
         columns=columns,
         payload_start=payload_start,
+        readers=opened.readers,
         rejections=tuple(sorted(rejections, key=lambda r: r.position)),
     )
 

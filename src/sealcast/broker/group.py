@@ -8,17 +8,23 @@ as good as none.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from sealcast.broker.tables import SubscriptionTable
 from sealcast.filters import bits
+from sealcast.filters.readers import may_open
 from sealcast.model.stages import Grouped, Matched
 
 
-def group(matched: Matched, table: SubscriptionTable) -> Grouped:
-    """The distinct groups of the batch, and the group of every event that has one."""
+def group(matched: Matched, table: SubscriptionTable, names: Sequence[str] = ()) -> Grouped:
+    """The distinct groups of the batch, and the group of every event that has one; `names` are subscribers by slot."""
     served = matched.subscriptions if table.served is None else matched.subscriptions & table.served
     members = _members(served, table) & table.authorised
+    for index, readers in matched.admitted.readers.items():
+        let_in = np.array([slot for slot in range(table.n_slots) if may_open(readers, names[slot])], np.int64)
+        members[matched.admitted.frame_index == index] &= bits.pack(np.zeros_like(let_in), let_in, 1, table.n_slots)
     events = np.flatnonzero(members.any(axis=1))
     groups, group_of = bits.unique_rows(members[events])
     return Grouped(matched.admitted, groups, events, group_of)

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from sealcast.broker.authenticate import check_one, not_signed
 from sealcast.broker.gate import EARLIER, REASON, WHOLE_FRAME, Gate
 from sealcast.broker.replay import Verdict
-from sealcast.errors import Bug, CannotOpen, FrameRejected
+from sealcast.errors import Bug, CannotOpen, FilterRejected, FrameRejected
+from sealcast.filters.readers import predicate
 from sealcast.model import Position, Reason, Rejection
 from sealcast.model.stages import FrameProof, Ruled
 from sealcast.primitives import merkle
@@ -106,6 +107,8 @@ class Opening:
         self.proofs: list[FrameProof] = []
         #: What the events of each frame must be.
         self.templates: list[Template] = []
+        #: By number of the frame: who may open its events, where its publisher narrowed that.
+        self.readers: dict[int, str] = {}
         self.messages: list[bytes] = []
         #: The same messages in as few pieces as there are, and how long they are: a number a frame of one.
         self._joined: list[bytes] = []
@@ -150,6 +153,7 @@ class Opening:
                 data[ciphertext:],
                 frames.body_aad(data[commitment - _PROTECTED_BYTES : committed], signed),
             )
+            body, readers = frame.split_readers(body)
             messages, joined, lengths = _messages(body, count)
         except (CannotOpen, FrameRejected) as error:
             raise FrameRejected(Reason.SEAL, f"the body does not open: {error.message}") from None
@@ -162,11 +166,24 @@ class Opening:
             boot.token, boot.template = token, self._gate.template(token)
         if self._check is not None:
             self._check(boot.template, count)
+        if readers:
+            self.readers[len(self.proofs)] = self._narrowing(readers)
         self.proofs.append(FrameProof(offset, signed, count, nodes))
         self.templates.append(boot.template)
         self.messages += messages
         self._joined.append(joined)
         self._lengths.append(lengths)
+
+    def _narrowing(self, readers: str) -> str:
+        """A predicate that brokers of the topic can go by; what they cannot is refused, not left out."""
+        protection = self._gate.topic.protection
+        if "readers" in protection.lacks:
+            raise FrameRejected(Reason.EVENT, f"it narrows who may open its events: {protection.lacks['readers']}")
+        try:
+            predicate(readers)
+        except FilterRejected as error:
+            raise FrameRejected(Reason.EVENT, f"its predicate over readers is none: {error.message}") from None
+        return readers
 
     def decoded(self) -> Decoded:
         """The events of all frames, as columns."""

@@ -50,7 +50,8 @@ def handle_bounded(ruled: Ruled, at: Context) -> Iterator[SealedPiece]:
 
 
 def _begin(ruled: Ruled, at: Context) -> Grouped:
-    return group(match(admit(ruled, at.gate), at.table), at.table)
+    names = tuple(at.gate.state.slots_of(at.topic.name))
+    return group(match(admit(ruled, at.gate), at.table), at.table, names)
 
 
 def _finish(grouped: Grouped, at: Context) -> SealedPiece:

@@ -46,6 +46,10 @@ def pub(
     broker: Annotated[
         str, typer.Option(metavar="BROKER", help="Where to publish: a broker that serves the topic.")
     ] = "broker",
+    readers: Annotated[
+        str,
+        typer.Option(metavar="FILTER", help="Let only these entities open the events: \"name LIKE 'ward-%'\"."),
+    ] = "",
     realm: talk.RealmOption = None,
     json: talk.JsonOption = False,
 ) -> None:
@@ -59,7 +63,7 @@ def pub(
 
     if file is None and sys.stdin.isatty():
         talk.note('a line each {"attributes": {...}, "payload": "text"}; end with Ctrl-D')
-    job = _Job(json)
+    job = _Job(json, readers)
     descriptor = sys.stdin.fileno() if file is None else os.open(file, os.O_RDONLY)
     size = os.fstat(descriptor).st_size or None
     with (
@@ -78,8 +82,8 @@ def pub(
 class _Job:
     """What was read, published and refused so far."""
 
-    def __init__(self, as_json: bool) -> None:
-        self._json = as_json
+    def __init__(self, as_json: bool, readers: str) -> None:
+        self._json, self._readers = as_json, readers
         self._line = 0
         self._positions: list[str] = []
         self._published = 0
@@ -98,7 +102,7 @@ class _Job:
                 numbers.append(self._line)
             except EventRejected as error:
                 refused.append((self._line, error))
-        outcome = publisher.publish_admissible(events)
+        outcome = publisher.publish_admissible(events, readers=self._readers)
         # The publisher counts within its batch; people count lines.
         refused += [(numbers[refusal.index], refusal.error) for refusal in outcome.refusals]
         for number, why in sorted(refused, key=itemgetter(0)):

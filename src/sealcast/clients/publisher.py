@@ -19,6 +19,7 @@ from sealcast.clients.lanes import partition_of as partition_of
 from sealcast.control.topics import Busy
 from sealcast.control.wallet import Held, Wallet
 from sealcast.errors import EventRejected, Misuse
+from sealcast.filters.readers import predicate
 from sealcast.log.closing import Closing
 from sealcast.model.bounded import bounded
 from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, Position
@@ -98,31 +99,37 @@ class Publisher(Closing):
         """Where it writes."""
         return self._lanes[0].partition
 
-    def publish(self, events: Iterable[Event]) -> list[Position]:
-        """All of them, durable on return; or none, and EventRejected names the first that the schema does not admit."""
+    def publish(self, events: Iterable[Event], *, readers: str = "") -> list[Position]:
+        """All of them, durable on return; or none, and EventRejected names the first that the schema does not admit.
+
+        `readers` is a filter over entities, by `name`: of those whose filters match, only whom it is true of can open
+        these events. A protection that cannot narrow that refuses it.
+        """
         with self._lock:
             schema, checked = self._refresh(), []
+            self._check_readers(readers)
             for index, event in enumerate(events):
                 try:
                     checked.append(self._checked(schema, event))
                 except EventRejected as error:
                     raise _at(index, error) from None
-            return self._append(checked)
+            return self._append(checked, readers)
 
     def publish_one(self, event: Event) -> Position:
         """A frame of one."""
         return self.publish((event,))[0]
 
-    def publish_admissible(self, events: Iterable[Event]) -> Published:
+    def publish_admissible(self, events: Iterable[Event], *, readers: str = "") -> Published:
         """Those that the schema admits, durable on return; the others are named, with the reason."""
         with self._lock:
             schema, checked, refusals = self._refresh(), [], []
+            self._check_readers(readers)
             for index, event in enumerate(events):
                 try:
                     checked.append(self._checked(schema, event))
                 except EventRejected as error:
                     refusals.append(Refusal(index, error))
-            return Published(self._append(checked), refusals)
+            return Published(self._append(checked, readers), refusals)
 
     def seal(self, events: Iterable[Event]) -> list[bytes]:
         """The frames that `publish` would append: for somebody who appends them later, once, to `partition`."""
@@ -206,9 +213,20 @@ class Publisher(Closing):
             )
         self._looked = now
 
-    def _append(self, events: Sequence[Checked]) -> list[Position]:
+    def _check_readers(self, readers: str) -> None:
+        if not readers:
+            return
+        protection = self.realm.state().topic(self.topic).protection
+        if "readers" in protection.lacks:
+            raise Misuse(
+                f"who may open an event of topic {self.topic!r} cannot be narrowed: it is protected by "
+                f"{protection.name!r}, and {protection.lacks['readers']}"
+            )
+        predicate(readers)
+
+    def _append(self, events: Sequence[Checked], readers: str = "") -> list[Position]:
         self._check_room()
-        made = chain.from_iterable(map(self._frames, _batches(events)))
+        made = chain.from_iterable(self._frames(batch, readers) for batch in _batches(events))
         appended = map(self._appended, bounded(made, lambda each: sum(map(len, each[1])), BYTES_PER_APPEND))
         return list(chain.from_iterable(appended))
 
@@ -219,11 +237,11 @@ class Publisher(Closing):
         for offset, count in zip(offsets[0], counts, strict=True):
             yield from (Position(self.partition, offset, row) for row in range(count))
 
-    def _frames(self, batch: Sequence[Checked]) -> Iterator[tuple[int, tuple[bytes, ...]]]:
+    def _frames(self, batch: Sequence[Checked], readers: str = "") -> Iterator[tuple[int, tuple[bytes, ...]]]:
         """Frames for neighbouring events: how many events, and a frame for each lane."""
         for count, messages in self._way.messages(batch):
             now = time.time_ns() // 1000
-            yield count, tuple(lane.sealing.seal_messages(messages[lane.broker], now) for lane in self._lanes)
+            yield count, tuple(lane.sealing.seal_messages(messages[lane.broker], now, readers) for lane in self._lanes)
 
 
 def admissible(schema: Schema, event: Event) -> Checked:

@@ -9,7 +9,7 @@ realm. Arrays are numpy's and Arrow's; this module names their types and needs n
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypedDict
 
@@ -73,6 +73,8 @@ class Admitted:
     #: Where in its message each event's payload starts (it runs to the end).
     payload_start: Ints
     rejections: tuple[Rejection, ...]
+    #: By index into `frames`: predicates over entities (`filters.readers`) by which publishers narrow who opens events.
+    readers: Mapping[int, str] = field(default_factory=dict)
 
     def payloads(self) -> list[bytes]:
         """The payload of each event, cut out of its message."""

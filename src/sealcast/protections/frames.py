@@ -52,8 +52,8 @@ class FrameSealer:
         """The frame of these events: parsed values, absent ones as NULL (`Schema.parse` makes them)."""
         return self.seal_messages(self._codec.encode(values, payloads, content_types), time_us)
 
-    def seal_messages(self, messages: Sequence[bytes], time_us: int) -> bytes:
-        """The frame of events that are encoded already."""
+    def seal_messages(self, messages: Sequence[bytes], time_us: int, readers: str = "") -> bytes:
+        """The frame of events that are encoded already; with a predicate over who may open them, if there is one."""
         header = frame.Header(
             topic=self._topic_id,
             publisher=self._publisher,
@@ -66,7 +66,7 @@ class FrameSealer:
             root=merkle.root(merkle.build(merkle.hash_messages(messages)), len(messages)),
             token=frame.token_digest(self.token),
         )
-        body = frame.encode_body(messages)
+        body = frame.encode_body(messages, readers)
         # Numbers are spent before anything is sealed under them: a failure further on leaves a gap, never a repeat.
         self._sequence += len(messages)
         signed = frame.encode_signed(header, self._signer.sign(frame.to_be_signed(header)))

@@ -26,6 +26,7 @@ from sealcast.errors import Misuse
 from sealcast.filters import bits
 from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
+from sealcast.filters.readers import may_open
 from sealcast.filters.tree import Condition
 from sealcast.filters.vector import Evaluator
 from sealcast.groupkeys.naive import Naive
@@ -53,6 +54,8 @@ def recall(topic: FramesStep, reader: str, filter: str, from_us: int, to_us: int
     replays, refs = Replays(topic.paths.root, topic.journal_key), list[PieceRef]()
     for admitted in _admitted(topic, from_us, to_us):
         events = _true(admitted, condition, topic)
+        refused = [index for index, readers in admitted.readers.items() if not may_open(readers, reader)]
+        events = events[~np.isin(admitted.frame_index[events], refused)]
         if events.size:
             group_of = np.zeros(events.size, np.int64)
             alone = bits.pack(np.zeros(1, np.int64), np.full(1, READER_SLOT), 1, READER_SLOT + 1)

@@ -22,6 +22,7 @@ from sealcast.broker.standing import Standing, standings
 from sealcast.broker.tables import condition
 from sealcast.errors import Corrupt, FrameRejected, NotFound
 from sealcast.filters.explain import explain
+from sealcast.filters.readers import may_open
 from sealcast.log.entry import PieceRef
 from sealcast.log.forwarded import BrokerTopic, ForwardedLog
 from sealcast.log.ledger import Committed
@@ -50,6 +51,8 @@ class _Seen:
     refused: Rejection | None = None
     attributes: dict[str, Value] = field(default_factory=dict)
     payload: bytes = b""
+    #: The predicate by which its publisher narrowed who may open it, if it did.
+    readers: str = ""
 
 
 class Decided:
@@ -154,7 +157,8 @@ class Decided:
         )
         matched = [interest.id for interest in interests if interest.part.result is True]
         served = [id for id in matched if standing[id].holds(time_us)]
-        if bool(served) is not delivered:
+        let_in = not seen.readers or may_open(seen.readers, who)
+        if (bool(served) and let_in) is not delivered:
             found = "delivered" if delivered else "not delivered"
             return answer.that(Verdict.WRONG, f"it was {found}, and that is not what filters and rights say")
         if delivered:
@@ -166,6 +170,9 @@ class Decided:
             return answer.that(Verdict.NOT_SUBSCRIBED, f"{who} had no subscription on the topic then")
         if not matched:
             return answer.that(Verdict.NOT_MATCHED, f"no filter of {who} is true of it")
+        if served and not let_in:
+            text = f"{_listed(served)} matched, but its publisher lets only those open it: {seen.readers}"
+            return answer.that(Verdict.NOT_AUTHORISED, text)
         why = _unauthorised(state, who) if not authorised else _without_token(state, standing[matched[0]], time_us)
         return answer.that(Verdict.NOT_AUTHORISED, f"{_listed(matched)} matched, but {why}")
 
@@ -187,7 +194,8 @@ class Decided:
         one = int(at[0])
         payload = admitted.messages[one][int(admitted.payload_start[one]) :]
         schema = self._realm.state(version).topic(self._topic).schema
-        return _Seen(None, list(values(admitted, schema))[one], payload)
+        readers = admitted.readers.get(int(admitted.frame_index[one]), "")
+        return _Seen(None, list(values(admitted, schema))[one], payload, readers)
 
     def _standing(self, state: RealmState, subscriber: str) -> dict[str, Standing]:
         """Of the subscriber's subscriptions, what they were served here, and when."""

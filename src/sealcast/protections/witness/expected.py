@@ -21,6 +21,7 @@ from sealcast.broker.standing import standings
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
+from sealcast.filters.readers import may_open
 from sealcast.filters.tree import Condition
 from sealcast.filters.vector import Evaluator
 from sealcast.model.schema import Schema, Value
@@ -51,6 +52,8 @@ class Pinned:
     topic: Topic
     #: Every distinct filter within its template, with who asked for it: slot, and when it is served.
     filters: tuple[tuple[Condition, Asking], ...]
+    #: Subscribers, by slot.
+    names: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +99,7 @@ class Expectation:
             # Slot and event in one number: two subscriptions of one subscriber are one delivery.
             found.append((asking.at(time_us)[:, None] * count + true[None, :]).reshape(-1))
         both = np.unique(np.concatenate(found))
-        return both // count, both % count
+        return _let_in(both // count, both % count, admitted, pinned.names)
 
     def _pin(self, version: int) -> Pinned:
         state = self._realm.state(version)
@@ -109,7 +112,7 @@ class Expectation:
         filters = tuple(
             (self._condition(*what, topic.schema), Asking(*np.array(who, np.int64).T)) for what, who in asked.items()
         )
-        return Pinned(topic, filters)
+        return Pinned(topic, filters, tuple(slots))
 
     def _condition(self, text: str, template: str, schema: Schema) -> Condition:
         name = (schema.digest, text, template)
@@ -117,6 +120,16 @@ class Expectation:
             wanted = fit(parse(text), schema)
             self._conditions[name] = Template.parse(template).within(wanted, schema)
         return self._conditions[name]
+
+
+def _let_in(slot: Ints, event: Ints, admitted: Admitted, names: Sequence[str]) -> tuple[Ints, Ints]:
+    """Those among the pairs whom the event's publisher lets open it."""
+    for index, readers in admitted.readers.items():
+        narrowed = admitted.frame_index[event] == index
+        refused = [s for s in np.unique(slot[narrowed]).tolist() if not may_open(readers, names[s])]
+        stays = ~(narrowed & np.isin(slot, refused))
+        slot, event = slot[stays], event[stays]
+    return slot, event
 
 
 def _true_vectorised(conditions: Sequence[Condition], admitted: Admitted, schema: Schema) -> Iterator[Ints]:
