@@ -8,17 +8,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 from sealcast.broker.gate import Gate, bounds_of
 from sealcast.broker.replay import identify
-from sealcast.broker.tables import SubscriptionTable, TableCache
+from sealcast.broker.tables import SubscriptionTable
 from sealcast.model.stages import Grouped, GroupSealed
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.sign import VerifyKey
-from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.frames import associated_data, frame_key
 from sealcast.trust.realm.machine import RealmState, Topic
@@ -33,6 +32,8 @@ MAX_VERIFY_KEYS: Final = 65_536
 MAX_TOKENS: Final = 4_096
 #: The version of the batch at hand, and of a neighbour that is being finished.
 MAX_CONTEXTS: Final = 4
+
+T = TypeVar("T")
 
 
 class Sealing(Protocol):
@@ -60,47 +61,15 @@ class Context:
         return self.gate.topic
 
 
-class Gates:
-    """The gates of one topic at one broker: one for each version that a batch is pinned to."""
+def by_version(load: Callable[[int], T]) -> Callable[[int], T]:
+    """What `load` makes for a version, made once while batches are pinned to it, whichever thread asks first."""
+    lock, loaded = threading.Lock(), lru_cache(MAX_CONTEXTS)(load)
 
-    def __init__(self, realm: BrokerRealm, topic: str, broker: BrokerSecrets) -> None:
-        self._realm = realm
-        self._topic = topic
-        self._broker = broker
-        self._lock = threading.Lock()
-        self._loaded = lru_cache(MAX_CONTEXTS)(self._load)
-        #: Which tokens were signed does not change with the version.
-        self._tokens = VerifiedTokens()
+    def at(version: int) -> T:
+        with lock:
+            return loaded(version)
 
-    def at(self, version: int) -> Gate:
-        with self._lock:
-            return self._loaded(version)
-
-    def _load(self, version: int) -> Gate:
-        state = self._realm.state(version)
-        self._realm.trust(state)  # the root is the one that this realm was made with
-        return gate_at(state, state.topic(self._topic), self._broker, self._tokens)
-
-
-class Contexts:
-    """The contexts of one topic at one broker: the gate of a version, with its table and its sealing."""
-
-    def __init__(self, gates: Gates, tables: TableCache, sealing: Callable[[RealmState, Topic], Sealing]) -> None:
-        self._gates = gates
-        self._tables = tables
-        self._sealing = sealing
-        self._lock = threading.Lock()
-        self._loaded = lru_cache(MAX_CONTEXTS)(self._load)
-
-    def at(self, version: int, time_us: int | None = None) -> Context:
-        """At a version, and at the time that a batch is pinned to; without one, for whoever has a token at all."""
-        with self._lock:
-            found = self._loaded(version)
-        return found if time_us is None else replace(found, table=found.table.at(time_us))
-
-    def _load(self, version: int) -> Context:
-        gate = self._gates.at(version)
-        return Context(gate, self._tables.at(gate.state, gate.topic), self._sealing(gate.state, gate.topic))
+    return at
 
 
 def gate_at(state: RealmState, topic: Topic, broker: BrokerSecrets, tokens: VerifiedTokens | None = None) -> Gate:

@@ -10,6 +10,7 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
@@ -57,23 +58,20 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self._counters = {name: Counter(f"sealcast_{name}", _HELP[name], registry=self.registry) for name in COUNTS}
-        self._rejected = Counter(
-            "sealcast_rejected_events", "Events refused at admission, by reason", ["reason"], registry=self.registry
-        )
+        counter, gauge = partial(Counter, registry=self.registry), partial(Gauge, registry=self.registry)
+        self._counters = {name: counter(f"sealcast_{name}", _HELP[name]) for name in COUNTS}
+        self._rejected = counter("sealcast_rejected_events", "Events refused at admission, by reason", ["reason"])
         for reason in REJECTED:
             self._rejected.labels(str(reason))  # a reason that never occurred is 0, not absent
-        self._batches = Counter("sealcast_batches", "Micro-batches finished", registry=self.registry)
-        self._failures = Counter("sealcast_failures", "Queries that ended with an error", registry=self.registry)
+        self._batches = counter("sealcast_batches", "Micro-batches finished")
+        self._failures = counter("sealcast_failures", "Queries that ended with an error")
         self._duration = Histogram(
             "sealcast_batch_duration_seconds", "A micro-batch, whole", buckets=_SECONDS, registry=self.registry
         )
-        self._backlog = Gauge("sealcast_backlog_frames", "Frames in the log, not yet taken", registry=self.registry)
-        self._version = Gauge("sealcast_registry_version", "Newest version in force", registry=self.registry)
-        self._last = Gauge(
-            "sealcast_last_batch_timestamp_seconds", "When a micro-batch last finished", registry=self.registry
-        )
-        self._running = Gauge("sealcast_queries_running", "Streaming queries running", registry=self.registry)
+        self._backlog = gauge("sealcast_backlog_frames", "Frames in the log, not yet taken")
+        self._version = gauge("sealcast_registry_version", "Newest version in force")
+        self._last = gauge("sealcast_last_batch_timestamp_seconds", "When a micro-batch last finished")
+        self._running = gauge("sealcast_queries_running", "Streaming queries running")
         self._backlogs: dict[str, int] = {}
         self._lock = threading.Lock()
 

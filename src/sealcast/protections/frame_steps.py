@@ -11,13 +11,14 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 
 import pyarrow as pa
 
 from sealcast.broker.authenticate import authenticate
 from sealcast.broker.columns import CLAIMS, piece_row
-from sealcast.broker.context import Context, Contexts, Gates, Sealing
+from sealcast.broker.context import Context, Sealing, by_version, gate_at
 from sealcast.broker.frames import frames_of, pinned_rulings
 from sealcast.broker.gate import Gate, Rulings, bounds_of
 from sealcast.broker.history import History, RefusingPiece
@@ -35,6 +36,7 @@ from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.machine import RealmState, Topic
+from sealcast.trust.tokens.token import VerifiedTokens
 from sealcast.wire import sealed
 from sealcast.wire.sealed import SealedPiece
 
@@ -64,12 +66,16 @@ class FramesStep(OpenStep):
         return self.secrets.journal_key(self.about.id)
 
     @cached_property
-    def _gates(self) -> Gates:
-        return Gates(self.realm, self.name.topic, self.secrets)
-
-    def gate(self, version: int) -> Gate:
+    def gate(self) -> Callable[[int], Gate]:
         """For admission alone: no table is compiled for it."""
-        return self._gates.at(version)
+        tokens = VerifiedTokens()  # which tokens were signed does not change with the version
+
+        def load(version: int) -> Gate:
+            state = self.realm.state(version)
+            self.realm.trust(state)  # the root is the one that this realm was made with
+            return gate_at(state, state.topic(self.name.topic), self.secrets, tokens)
+
+        return by_version(load)
 
     @cached_property
     def frames(self) -> BrokerTopic:
@@ -152,13 +158,20 @@ class MatchingStep(FramesStep):
         """How events are sealed at this version."""
 
     @cached_property
-    def _contexts(self) -> Contexts:
+    def _context(self) -> Callable[[int], Context]:
         tables = TableCache(self.realm.paths.tables(self.name.topic, self.name.broker), self.name.broker)
-        return Contexts(self._gates, tables, self.sealing)
+
+        def load(version: int) -> Context:
+            gate = self.gate(version)
+            return Context(gate, tables.at(gate.state, gate.topic), self.sealing(gate.state, gate.topic))
+
+        return by_version(load)
 
     def at(self, version: int, time_us: int | None = None) -> Context:
-        """What a batch needs that is pinned to this version and time."""
-        return self._contexts.at(version, time_us)
+        """What a batch needs that is pinned to this version and time; without a time, for whoever has a token at
+        all."""
+        found = self._context(version)
+        return found if time_us is None else replace(found, table=found.table.at(time_us))
 
     def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
         at = self.at(pinned["version"], pinned["time"])
