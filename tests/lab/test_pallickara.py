@@ -16,7 +16,7 @@ from sealcast.errors import Bug, Misuse
 from sealcast.lab import scratch
 from sealcast.lab.experiments import EXPERIMENTS, find
 from sealcast.lab.pallickara import center, discovery, end_to_end, registration, spacing, token
-from sealcast.lab.pallickara.end_to_end import BITS, KINDS, PARTIES, PLAIN, Cipher
+from sealcast.lab.pallickara.end_to_end import BITS, MEASURED, PARTIES, PLAIN, Cipher
 from sealcast.lab.pallickara.parts import REST, Measured, Parts, watched
 from sealcast.lab.pallickara.plain import PlainPath
 from sealcast.lab.pallickara.samples import Sample, sample, within, without_outliers
@@ -206,8 +206,8 @@ def test_end_to_end(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(end_to_end, "WARM", 1)
     monkeypatch.setattr(end_to_end, "CIPHER_SECONDS", 0.0)
     report = find("pallickara/end-to-end").run(True, silent)
-    cases = [row for row in report.rows if str(row["cell"]).startswith("figure")]
-    assert len(cases) == len(KINDS) * 2
+    cases = [row for row in report.rows if str(row["cell"]).startswith(("figure", SEALED))]
+    assert len(cases) == len(MEASURED) * 2
     for row in cases:
         whole = sum(float(str(row[party])) for party in PARTIES)
         assert whole == pytest.approx(float(str(row["measured"])), rel=1e-3, abs=1e-3)

@@ -1,7 +1,8 @@
 """Figures 4 to 10 of paper 004: what one message takes from publisher to subscriber, with and without its security.
 
 One publisher, one broker, one subscriber and one message at a time, as in the paper; payloads of 1 byte to 64 KiB, AES
-keys of 128, 192 and 256 bits, and the same path in the clear (`plain`). Each case is run 15 times, all cases in turn so
+keys of 128, 192 and 256 bits, and the same path in the clear (`plain`); and, as the paper has it, payloads that the
+publisher seals and no broker opens (`payload`). Each case is run 15 times, all cases in turn so
 that they see the same machine; outliers are left out (`samples`).
 
     publisher    checks and encodes the event, seals it, signs it, adds its token, and appends it durably
@@ -34,6 +35,7 @@ from sealcast.lab.pallickara.plain import PlainPath
 from sealcast.lab.pallickara.samples import RULE, Sample, sample, within, without_outliers
 from sealcast.lab.report import Line, Panel, Report, Row, Told, columns
 from sealcast.model.event import Event
+from sealcast.model.protection import Endpoint, Payload, Protection
 from sealcast.model.schema import Schema
 from sealcast.primitives.aead import NONCE_BYTES, SealingKey
 from sealcast.primitives.secrets import Secret
@@ -48,6 +50,9 @@ FILTER: Final = "number >= 0"
 BITS: Final = (128, 192, 256)
 PLAIN: Final = "no security"
 KINDS: Final = (PLAIN, *(f"AES-{bits}" for bits in BITS))
+#: Beside the paper's figures, which do not say who opens what on the way: its own protection of payloads.
+SEALED: Final = f"payload, AES-{BITS[-1]}"
+MEASURED: Final = (*KINDS, SEALED)
 #: Which of the paper's figures shows a kind's delay.
 FIGURE: Final = {PLAIN: 4, "AES-128": 5, "AES-192": 7, "AES-256": 9}
 PARTIES: Final = ("publisher", "broker", "subscriber")
@@ -101,12 +106,13 @@ def ways(realm: Realm, open_: ExitStack) -> dict[str, Send]:
     """Prepares a way for a message of each kind, all of them in one realm."""
     realm.enrol_many(["publisher", "subscriber"])
     made: dict[str, Send] = {}
-    for bits in BITS:
-        topic = f"aes-{bits}"
-        realm.create_topic(topic, SCHEMA, parameters=KeyParameters(key_bits=bits))
+    topics: list[tuple[str, int, Protection]] = [(f"AES-{bits}", bits, Endpoint()) for bits in BITS]
+    for kind, bits, protection in (*topics, (SEALED, BITS[-1], Payload())):
+        topic = f"{protection.name}-{bits}"
+        realm.create_topic(topic, SCHEMA, parameters=KeyParameters(key_bits=bits), protection=protection)
         realm.subscribe(topic, "subscriber", FILTER)
-        made[f"AES-{bits}"] = _secured(realm, topic, open_)
-    step = MatchingStep.of(StepName(str(realm.paths.root), f"aes-{BITS[0]}"))
+        made[kind] = _secured(realm, topic, open_)
+    step = MatchingStep.of(StepName(str(realm.paths.root), f"endpoint-{BITS[0]}"))
     table = step.at(step.version()).table
     plain = open_.enter_context(PlainPath(realm.paths.root / "plain", SCHEMA, table))
     return {PLAIN: _way(plain.publish, plain.turn, plain.read), **made}
@@ -114,14 +120,15 @@ def ways(realm: Realm, open_: ExitStack) -> dict[str, Send]:
 
 def measure(payloads: Sequence[int], runs: int, told: Told) -> dict[Case, Runs]:
     """Measures all cases in turn, again and again: a machine that is busy for a while is so for all of them."""
-    found: dict[Case, list[tuple[float, float, float]]] = {case: [] for case in product(KINDS, payloads)}
+    found: dict[Case, list[tuple[float, float, float]]] = {case: [] for case in product(MEASURED, payloads)}
     bodies = {payload: Secret.random(payload).reveal() for payload in payloads}
     with scratch.realm(_ROOM) as realm, ExitStack() as open_:
         send, number = ways(realm, open_), 0
         for run in range(-WARM, runs):
             for payload in payloads:
                 # Whoever comes first finds colder caches than the next: everyone does, in turn.
-                for kind in (*KINDS[number % len(KINDS) :], *KINDS[: number % len(KINDS)]):
+                turn = number % len(MEASURED)
+                for kind in (*MEASURED[turn:], *MEASURED[:turn]):
                     spent = send[kind](Event({"number": number}, bodies[payload]))
                     if run >= 0:
                         found[kind, payload].append(spent)
@@ -195,7 +202,7 @@ def _row(case: Case, delays: Mapping[Case, Delay]) -> Row:
     mine, plain = delays[case], delays[PLAIN, payload]
     overheads = {f"{p}_overhead": _ms(mine.party[p].mean - plain.party[p].mean) for p in PARTIES}
     return _cells(
-        cell=f"figure {FIGURE[kind]}: {kind}",
+        cell=f"figure {FIGURE[kind]}: {kind}" if kind in FIGURE else kind,
         payload=payload,
         measured=_ms(mine.whole.mean),
         deviation=_ms(mine.whole.deviation),
@@ -244,7 +251,7 @@ def _notes(delays: Mapping[Case, Delay], payloads: Sequence[int], ciphers: Seque
     ]
     for payload in (least, most):
         plain = delays[PLAIN, payload].whole.mean
-        for kind in (KINDS[1], KINDS[-1]):
+        for kind in (k for k in (KINDS[1], KINDS[-1], SEALED) if (k, payload) in delays):
             mine = delays[kind, payload]
             extra = {p: mine.party[p].mean - delays[PLAIN, payload].party[p].mean for p in PARTIES}
             shares = ", ".join(f"{p} {extra[p] / sum(extra.values()):.0%}" for p in PARTIES)
@@ -276,8 +283,13 @@ def _panels(delays: Mapping[Case, Delay]) -> list[Panel]:
         panels.append(_delay_panel(kind, delays))
         if kind != PLAIN:
             panels.append(_overhead_panel(kind, delays))
-    every = [_line(kind, {p: d.whole.mean for (k, p), d in delays.items() if k == kind}) for kind in KINDS]
-    return [panels[0], Panel("figures 4, 5, 7 and 9 together", _X, _Y, every, log_x=True), *panels[1:]]
+    kinds = dict.fromkeys(kind for kind, _ in delays)
+    every = [_line(kind, {p: d.whole.mean for (k, p), d in delays.items() if k == kind}) for kind in kinds]
+    return [
+        panels[0],
+        Panel("figures 4, 5, 7 and 9 together", _X, _Y, every, log_x=True),
+        *panels[1:],
+    ]
 
 
 _X: Final = "bytes of payload"
