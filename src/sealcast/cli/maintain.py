@@ -31,6 +31,7 @@ def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> N
     live for a day unless their topic says otherwise, and a subscription ends with its token. This command can only do
     what the secrets on this machine allow.
     """
+    from sealcast.cli.epochs import Messages
 
     here = talk.open_realm(realm)
     done = here.maintain(Messages(here).counts())
