@@ -16,7 +16,7 @@ from sealcast.errors import Bug, Misuse
 from sealcast.lab import scratch
 from sealcast.lab.experiments import EXPERIMENTS, find
 from sealcast.lab.pallickara import center, discovery, end_to_end, registration, spacing, token
-from sealcast.lab.pallickara.end_to_end import BITS, MEASURED, PARTIES, PLAIN, Cipher
+from sealcast.lab.pallickara.end_to_end import BITS, MEASURED, PARTIES, PLAIN, SEALED, Cipher
 from sealcast.lab.pallickara.parts import REST, Measured, Parts, watched
 from sealcast.lab.pallickara.plain import PlainPath
 from sealcast.lab.pallickara.samples import Sample, sample, within, without_outliers
