@@ -92,7 +92,11 @@ REFUSED = [
     ("topic create t --schema none.json", "unavailable", "none.json: No such file or directory"),
     ("topic create t --schema bad.json", "schema", "bad.json is not JSON"),
     ("topic create t --schema schema.json --access all", "misuse", "access is one of members, granted, not 'all'"),
-    ("topic create t --schema schema.json --protection x", "misuse", "protection is one of endpoint, layered, not 'x'"),
+    (
+        "topic create t --schema schema.json --protection x",
+        "misuse",
+        "protection is one of endpoint, payload, layered, not 'x'",
+    ),
     ("topic create t --schema schema.json --partitions 0", "misuse", "a topic has 1 to 1024 partitions, not 0"),
     ("subscription remove alice-9", "not-found", "there is no subscription 'alice-9'", "subscription list"),
     ("sub quotes --as alice", "not-found", "'alice' has no subscription on topic 'quotes'", "hint: add one: sealcast"),

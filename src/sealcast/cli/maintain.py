@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.epochs import Messages
 from sealcast.errors import Rejected, SealcastError, Unavailable
 
 if TYPE_CHECKING:
-    from sealcast.cli.epochs import Messages
     from sealcast.trust.admin.maintenance import Maintained
     from sealcast.trust.deployment import Realm
 
@@ -31,8 +31,6 @@ def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> N
     live for a day unless their topic says otherwise, and a subscription ends with its token. This command can only do
     what the secrets on this machine allow.
     """
-    from sealcast.cli.epochs import Messages
-
     here = talk.open_realm(realm)
     done = here.maintain(Messages(here).counts())
     said, advertised = list(_said(here)), _advertised(here)
@@ -53,8 +51,6 @@ def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> N
 def upkeep(realm: Realm, every_s: float = EVERY_S) -> Iterator[None]:
     """Does what is due, before the block and every now and then while it lasts: a pipeline that runs for weeks must
     not see its subscribers' tokens end one after the other."""
-    from sealcast.cli.epochs import Messages
-
     stop, sealed = threading.Event(), Messages(realm)
     _once(realm, sealed)
 

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.epochs import Messages
 from sealcast.errors import Corrupt, Unavailable
 
 if TYPE_CHECKING:
-    from sealcast.cli.epochs import Messages
     from sealcast.control.desk import More
     from sealcast.control.running import Running
 
@@ -43,7 +43,6 @@ def serve(
     is for realms whose key centers and brokers keep their keys to themselves. It replaces topics' keys on schedule.
     A server that is killed leaves nothing half done. When it is started again, it answers what was asked meanwhile.
     """
-    from sealcast.cli.epochs import Messages
     from sealcast.control.center.service import FOUND_BY
     from sealcast.control.discovery.restrictions import Restrictions
     from sealcast.control.running import Running
