@@ -103,7 +103,7 @@ class Driven:
         monkeypatch.setattr(prove, "open_all", self.open_all)
 
     def open_all(self, spark: None, realm: str, topic: str, subscribers: Sequence[str]) -> prove.Opened:
-        rows = prove.open_some(Realm(realm), topic, dict(enumerate(subscribers)))
+        rows = prove.open_some(prove.SettledRealm(realm), topic, dict(enumerate(subscribers)))
         return prove.opened(pa.Table.from_batches(rows, schema=prove.OPENED))
 
     def pairs(self, inputs: Inputs, layers: int) -> set[Any]:

@@ -12,8 +12,7 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -26,7 +25,8 @@ from sealcast.log.mailbox import Mailbox
 from sealcast.log.piece_reader import PieceReader
 from sealcast.pipeline.failures import explain
 from sealcast.protections.port import DEFAULT_KEY_MEMORY, Inbox, Reader, client_side
-from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import EntityRealm
+from sealcast.trust.realm.state import RealmState
 
 #: Inboxes that a worker has open at a time: each group of them reads every piece, so that fewer would only cost.
 INBOXES: Final = 512
@@ -105,9 +105,20 @@ def _opening(
     return run
 
 
+class SettledRealm(EntityRealm):
+    """A realm in which nothing is decided any more: its newest state is read once."""
+
+    @cached_property
+    def _newest(self) -> RealmState:
+        return super().state()
+
+    def state(self, version: int | None = None) -> RealmState:
+        return self._newest if version is None else super().state(version)
+
+
 @lru_cache(1)
-def _realm(realm: str, process: int) -> Realm:
-    return Realm(Path(realm))
+def _realm(realm: str, process: int) -> SettledRealm:
+    return SettledRealm(realm)
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +130,7 @@ class _Opening:
     mailbox: Mailbox[Any]
 
 
-def open_some(realm: Realm, topic: str, subscribers: dict[int, str]) -> Iterator[pa.RecordBatch]:
+def open_some(realm: EntityRealm, topic: str, subscribers: dict[int, str]) -> Iterator[pa.RecordBatch]:
     """All that is in the mailboxes of these, in rows of `OPENED`."""
     side = client_side(realm.state().topic(topic).protection)
     at = dict[str, list[_Opening]]()
