@@ -45,6 +45,8 @@ _IN_A_CLONE: Final = re.compile(r"^In a clone of this repository\b", re.MULTILIN
 _CONTINUED: Final = re.compile(r"^Continued from \[[^]]*\]\(([^)#]+)\)", re.MULTILINE)
 #: What a fresh shell inherits. Everything else, and above all what the tests set for themselves, stays outside.
 _INHERITED: Final = ("LANG", "LC_ALL", "TERM", "TMPDIR", "JAVA_HOME", "USER", "LOGNAME", "SHELL")
+#: And how this machine reaches package registries: certificates, proxies, indexes.
+_REGISTRIES: Final = re.compile(r"(UV|PIP|SSL)_\w+|\w+_CA_BUNDLE|(https?|no|all)_proxy", re.IGNORECASE)
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def paste(document: Path) -> Pasted:
     mark = secrets.token_hex(8)  # separates what the blocks print; no document can contain it
     script = home / "pasted.sh"
     script.write_text("\n".join(_script(to_run(document), mark)))
-    inherited = {name: os.environ[name] for name in _INHERITED if name in os.environ}
+    inherited = {n: value for n, value in os.environ.items() if n in _INHERITED or _REGISTRIES.fullmatch(n)}
     shell = subprocess.Popen(
         ["bash", "--noprofile", "--norc", "-euo", "pipefail", script],
         cwd=place,
