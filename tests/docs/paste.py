@@ -113,11 +113,13 @@ def paste(document: Path) -> Pasted:
     mark = secrets.token_hex(8)  # separates what the blocks print; no document can contain it
     script = home / "pasted.sh"
     script.write_text("\n".join(_script(to_run(document), mark)))
+    # Packages that were fetched before are not fetched again: that would take longer than everything else.
+    caches = {"UV_CACHE_DIR": str(Path.home() / ".cache" / "uv"), "PIP_CACHE_DIR": str(Path.home() / ".cache" / "pip")}
     inherited = {n: value for n, value in os.environ.items() if n in _INHERITED or _REGISTRIES.fullmatch(n)}
     shell = subprocess.Popen(
         ["bash", "--noprofile", "--norc", "-euo", "pipefail", script],
         cwd=place,
-        env={**inherited, "HOME": str(home), "PATH": os.pathsep.join(path)},
+        env={**caches, **inherited, "HOME": str(home), "PATH": os.pathsep.join(path)},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
