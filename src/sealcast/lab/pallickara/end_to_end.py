@@ -106,13 +106,12 @@ def ways(realm: Realm, open_: ExitStack) -> dict[str, Send]:
     """Prepares a way for a message of each kind, all of them in one realm."""
     realm.enrol_many(["publisher", "subscriber"])
     made: dict[str, Send] = {}
-    topics: list[tuple[str, int, Protection]] = [(f"AES-{bits}", bits, Endpoint()) for bits in BITS]
-    for kind, bits, protection in (*topics, (SEALED, BITS[-1], Payload())):
-        topic = f"{protection.name}-{bits}"
+    topics: list[tuple[str, str, int, Protection]] = [(f"AES-{bits}", f"aes-{bits}", bits, Endpoint()) for bits in BITS]
+    for kind, topic, bits, protection in (*topics, (SEALED, "payload", BITS[-1], Payload())):
         realm.create_topic(topic, SCHEMA, parameters=KeyParameters(key_bits=bits), protection=protection)
         realm.subscribe(topic, "subscriber", FILTER)
         made[kind] = _secured(realm, topic, open_)
-    step = MatchingStep.of(StepName(str(realm.paths.root), f"endpoint-{BITS[0]}"))
+    step = MatchingStep.of(StepName(str(realm.paths.root), f"aes-{BITS[0]}"))
     table = step.at(step.version()).table
     plain = open_.enter_context(PlainPath(realm.paths.root / "plain", SCHEMA, table))
     return {PLAIN: _way(plain.publish, plain.turn, plain.read), **made}
