@@ -8,7 +8,7 @@ as good as none.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -18,12 +18,13 @@ from sealcast.filters.readers import may_open
 from sealcast.model.stages import Grouped, Matched
 
 
-def group(matched: Matched, table: SubscriptionTable, names: Sequence[str] = ()) -> Grouped:
-    """The distinct groups of the batch, and the group of every event that has one; `names` are subscribers by slot."""
+def group(matched: Matched, table: SubscriptionTable, slots: Mapping[str, int]) -> Grouped:
+    """The distinct groups of the batch, and the group of every event that has one; `slots` are those of
+    subscribers, by name."""
     served = matched.subscriptions if table.served is None else matched.subscriptions & table.served
     members = _members(served, table) & table.authorised
     for index, readers in matched.admitted.readers.items():
-        let_in = np.array([slot for slot in range(table.n_slots) if may_open(readers, names[slot])], np.int64)
+        let_in = np.array([slot for name, slot in slots.items() if may_open(readers, name)], np.int64)
         members[matched.admitted.frame_index == index] &= bits.pack(np.zeros_like(let_in), let_in, 1, table.n_slots)
     events = np.flatnonzero(members.any(axis=1))
     groups, group_of = bits.unique_rows(members[events])

@@ -50,8 +50,7 @@ def handle_bounded(ruled: Ruled, at: Context) -> Iterator[SealedPiece]:
 
 
 def _begin(ruled: Ruled, at: Context) -> Grouped:
-    names = tuple(at.gate.state.slots_of(at.topic.name))
-    return group(match(admit(ruled, at.gate), at.table), at.table, names)
+    return group(match(admit(ruled, at.gate), at.table), at.table, at.gate.state.slots_of(at.topic.name))
 
 
 def _finish(grouped: Grouped, at: Context) -> SealedPiece:
