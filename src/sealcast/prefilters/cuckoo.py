@@ -16,7 +16,7 @@ its class is left: `Members` counts.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import ClassVar, Final
+from typing import ClassVar, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,6 +53,10 @@ _BLOCK: Final = 16_384
 _HALF: Final = np.uint64(32)
 _LOW_HALF: Final = np.uint64((1 << 32) - 1)
 _GOLDEN: Final = 0x9E3779B97F4A7C15
+
+#: Where words are in the table, and what they were.
+Places: TypeAlias = NDArray[np.int64]
+Change: TypeAlias = tuple[Places, Keys]
 
 
 def load_of(bucket_size: int) -> float:
@@ -147,13 +151,13 @@ class CuckooFilter(Prefilter):
         held: Answers = found != 0
         return held
 
-    def _marked(self, words: NDArray[np.int64], wanted: Keys) -> Keys:
+    def _marked(self, words: Places, wanted: Keys) -> Keys:
         """Marks the lanes of these words that are equal to those of a pattern."""
         entries = self._table.take(words)
         entries ^= wanted
         return self._lanes.zeros(entries)
 
-    def _words_of(self, first: Keys, second: Keys) -> Iterator[NDArray[np.int64]]:
+    def _words_of(self, first: Keys, second: Keys) -> Iterator[Places]:
         """The words of the first buckets, then those of the second."""
         for buckets in (first, second):
             start = buckets.view(np.int64) if self._words_each == 1 else buckets.view(np.int64) * self._words_each
@@ -190,7 +194,7 @@ class CuckooFilter(Prefilter):
         In each round, every fingerprint is exchanged for what lies in a lane of one of its buckets: for nothing, where
         a lane is empty; else for a victim, which goes on to its own other bucket in the next round.
         """
-        added, before = len(fingerprints), []
+        added, before = len(fingerprints), list[Change]()
         rounds = MAX_ROUNDS if self.entries + added <= self.buckets * self.bucket_size else 0
         random = np.random.default_rng((self._seed, self.entries))
         for _ in range(rounds):
@@ -209,11 +213,15 @@ class CuckooFilter(Prefilter):
             fingerprints = np.concatenate([fingerprints[~mine], victims])
             first = np.concatenate([first[~mine], self._other(victims, left)])
             second = np.concatenate([second[~mine], left])
-        for at, old in reversed(before):
-            self._table[at] = old
+        self._undo(before)
         raise Full(f"this cuckoo filter has no room for {added:,} more fingerprints", hint="build a larger one")
 
-    def _lanes_for(self, first: Keys, second: Keys, random: np.random.Generator) -> tuple[NDArray[np.int64], Keys]:
+    def _undo(self, before: list[Change]) -> None:
+        """Puts words back as they were: a victim that found no place would be a false negative."""
+        for at, old in reversed(before):
+            self._table[at] = old
+
+    def _lanes_for(self, first: Keys, second: Keys, random: np.random.Generator) -> tuple[Places, Keys]:
         """Chooses the word and lane for each fingerprint: the first empty one, or else any."""
         words, marks = self._find(np.zeros_like(first), first, second)
         shifts = self._lanes.lowest(marks)
@@ -224,7 +232,7 @@ class CuckooFilter(Prefilter):
             shifts[full] = random.integers(0, self._lanes.number, len(full), dtype=np.uint64) * self._lanes.bits
         return words, shifts
 
-    def _find(self, wanted: Keys, first: Keys, second: Keys) -> tuple[NDArray[np.int64], Keys]:
+    def _find(self, wanted: Keys, first: Keys, second: Keys) -> tuple[Places, Keys]:
         """Finds the first word of each pair of buckets that has this number in a lane, and marks the lane."""
         places, pattern = np.zeros(len(first), np.int64), wanted * self._lanes.ones
         found = np.zeros_like(first)
@@ -234,7 +242,7 @@ class CuckooFilter(Prefilter):
             places[here], found[here] = words[here], marks[here]
         return places, found
 
-    def _one_a_word(self, words: NDArray[np.int64]) -> Answers:
+    def _one_a_word(self, words: Places) -> Answers:
         """Picks one of those that want to change the same word: whoever wrote its number last."""
         claims = np.empty(len(self._table), np.int64)
         numbers = np.arange(len(words))
