@@ -141,7 +141,7 @@ def report(found: Mapping[str, Measured], hashing: float) -> Report:
         "the printed memory of the Bloom filter is not that of the printed rate of 0.1 "
         f"({_bloom_mib(0.1):.2f} MiB), but of 0.01 ({_bloom_mib(0.01):.2f} MiB), the rate that section 5.1 uses",
         f"the printed memory of the cuckoo filters is {min(a_bucket):.0f} to {max(a_bucket):.0f} bytes for each "
-        "bucket, whatever its size: that of Python's objects, which falls with the number of buckets. Arrays have no such cost",
+        "bucket, whatever its size: that of Python's objects, which falls with the number of buckets",
         "larger buckets cost false positives, which the table does not show, and searching time, which it hardly does",
     ]
     agrees = all(row["agrees"] for row in rows if row["agrees"] is not None)
