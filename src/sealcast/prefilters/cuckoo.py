@@ -97,12 +97,15 @@ class CuckooFilter(Prefilter):
 
     @classmethod
     def unpacked(cls, parts: Packed) -> CuckooFilter:
+        buckets, bucket_size, bits = parts.sizes
         try:
-            filled = cls(*parts.sizes, parts.seed)
+            _check_shape(buckets, bucket_size, bits)
         except Misuse as error:
             raise PrefilterRejected(Reason.SHAPE, error.message) from None
-        if len(parts.body) != filled.memory:
-            raise PrefilterRejected(Reason.SHAPE, f"the table has {len(parts.body):,} bytes, not {filled.memory:,}")
+        size = 8 * buckets * (bucket_size // Lanes(bits).number)
+        if len(parts.body) != size:
+            raise PrefilterRejected(Reason.SHAPE, f"the table has {len(parts.body):,} bytes, not {size:,}")
+        filled = cls(buckets, bucket_size, bits, parts.seed)
         filled._table = np.frombuffer(parts.body, "<u8").astype(np.uint64)
         lanes = filled._lanes
         if np.any(filled._table & ~np.uint64(lanes.ones * lanes.mask)):
