@@ -12,12 +12,12 @@ from sealcast.control.discovery.bootstrap import NodeAddress
 from sealcast.control.discovery.client import Discovery
 from sealcast.control.discovery.node import DiscoveryNode
 from sealcast.control.discovery.store import AdvertisementStore
-from sealcast.control.envelopes import Party, ProvenMessage, Recipient
+from sealcast.control.envelopes import EnvelopeParty, EnvelopeRecipient, ProvenMessage
 from sealcast.control.journal import Journal
 from sealcast.control.service import Answer, Handler, Noise, Service
 from sealcast.control.topics import ControlPlane
 from sealcast.primitives.hpke import KemKey
-from sealcast.primitives.p256 import SigningKey
+from sealcast.primitives.p256 import P256SigningKey
 from sealcast.primitives.sign import SigningKey as FrameKey
 from sealcast.trust.certificates.authority import Authority
 from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role
@@ -38,24 +38,26 @@ class World:
         self._trust = self.authority.trust()
         self.verified = 0
 
-    def party(self, name: str, *roles: Role, at_us: int | None = None, lifetime_us: int = 86_400 * SECOND) -> Party:
-        signer, kem, frames = SigningKey.generate(), KemKey.generate(), FrameKey.generate()
+    def party(
+        self, name: str, *roles: Role, at_us: int | None = None, lifetime_us: int = 86_400 * SECOND
+    ) -> EnvelopeParty:
+        signer, kem, frames = P256SigningKey.generate(), KemKey.generate(), FrameKey.generate()
         keys = PublicKeys(bytes(signer.verify_key), bytes(frames.verify_key), kem.public)
         start = self.now - 3_600 * SECOND if at_us is None else at_us
         made = self.authority.issue(name, keys, roles or (Role.ENTITY,), start, lifetime_us)
-        return Party(name, made.der, signer, kem)
+        return EnvelopeParty(name, made.der, signer, kem)
 
     def verify(self, der: bytes, at_us: int, /) -> Certificate:
         self.verified += 1
         return self._trust.verify(der, at_us, self.authority.lists.view)
 
-    def certificate(self, party: Party) -> Certificate:
+    def certificate(self, party: EnvelopeParty) -> Certificate:
         return self.verify(party.certificate, self.now)
 
-    def recipient(self, party: Party) -> Recipient:
-        return Recipient(party.name, party.kem.public)
+    def recipient(self, party: EnvelopeParty) -> EnvelopeRecipient:
+        return EnvelopeRecipient(party.name, party.kem.public)
 
-    def revoke(self, party: Party) -> None:
+    def revoke(self, party: EnvelopeParty) -> None:
         self.authority.revoke([self.certificate(party).serial], Cause.KEY_COMPROMISE, self.now)
 
     def clock(self) -> int:
@@ -63,14 +65,14 @@ class World:
 
     # --- the control plane -----------------------------------------------------------------------
 
-    def asker(self, directory: Path, party: Party, origin: str | None = None) -> Asker:
+    def asker(self, directory: Path, party: EnvelopeParty, origin: str | None = None) -> Asker:
         plane = ControlPlane(directory, origin=origin or f"origin of {party.name}")
         return Asker(plane, party, self.realm, self.verify, clock=self.clock, patience_s=0)
 
     def service(
         self,
         directory: Path,
-        party: Party,
+        party: EnvelopeParty,
         handler: Handler,
         *,
         announce: Callable[[bytes, int], None] = lambda topic, now: None,
@@ -125,5 +127,5 @@ class Nodes:
     def turn_of(self, name: str) -> Callable[[], object]:
         return lambda: None if name in self.down else self.services[name].serve_once(self.world.now)
 
-    def client(self, party: Party) -> Discovery:
+    def client(self, party: EnvelopeParty) -> Discovery:
         return Discovery(self.world.asker(self.directory, party), self.addresses, self.turn_of)

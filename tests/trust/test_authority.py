@@ -106,7 +106,7 @@ def test_nothing_outlives_its_issuer() -> None:
 
 
 def application(
-    label: str = "alice", renews: tuple[Certificate, p256.SigningKey] | None = None, name: str = ""
+    label: str = "alice", renews: tuple[Certificate, p256.P256SigningKey] | None = None, name: str = ""
 ) -> bytes:
     mine = identity(label), frame_key(label), kem_key(label).public
     return applications.make(name or label, REALM, *mine, renews)

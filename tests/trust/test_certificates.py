@@ -152,7 +152,7 @@ def openssl_accepts(case: dict[str, Any], directory: Path) -> bool:
         signer = "mallory" if label == "root" and "other root" in case["name"] else label
         own = [(one, 1, NOW - DAY) for one in revoked if profile.issued_by(one) == generation]
         common = f"Sealcast authority {generation}" if generation else "Sealcast root"
-        body = x509_lists.CrlBody(x509.Name(REALM.hex(), common), 1, at_us - 100 * DAY, at_us + DAY, own)
+        body = x509_lists.CrlBody(x509.DistinguishedName(REALM.hex(), common), 1, at_us - 100 * DAY, at_us + DAY, own)
         lists.append(x509_lists.crl_pem(x509_lists.sign_crl(identity(signer), body)))
     authorities = [as_pem(bytes.fromhex(one)) for one in case["authorities"]]
     parts = {

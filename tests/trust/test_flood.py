@@ -12,7 +12,7 @@ import pytest
 
 from sealcast.control.asking import ServiceAddress
 from sealcast.control.budgets import Allowance, Budgets
-from sealcast.control.envelopes import MAX_ENVELOPE_BYTES, Message, Party, seal
+from sealcast.control.envelopes import MAX_ENVELOPE_BYTES, ControlMessage, EnvelopeParty, seal
 from sealcast.control.journal import Journal
 from sealcast.control.service import Noise, Service
 from sealcast.control.topics import MAX_QUEUE, Busy, ControlPlane
@@ -33,7 +33,7 @@ def _clock() -> None:
     WORLD.now = 1_800_000_000_000_000
 
 
-def at(service: Service, party: Party = CENTER) -> Callable[[], ServiceAddress]:
+def at(service: Service, party: EnvelopeParty = CENTER) -> Callable[[], ServiceAddress]:
     return lambda: ServiceAddress(service.topic, WORLD.recipient(party))
 
 
@@ -41,8 +41,8 @@ def turn(service: Service) -> Callable[[], object]:
     return lambda: service.serve_once(WORLD.now)
 
 
-def asked(party: Party, body: bytes, reply_topic: bytes) -> bytes:
-    return seal(party, REALM, WORLD.recipient(CENTER), Message.request("echo", body, reply_topic, WORLD.now))
+def asked(party: EnvelopeParty, body: bytes, reply_topic: bytes) -> bytes:
+    return seal(party, REALM, WORLD.recipient(CENTER), ControlMessage.request("echo", body, reply_topic, WORLD.now))
 
 
 # --- budgets ------------------------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def test_forged_requests_cost_their_origin_and_not_the_entity(tmp_path: Path) ->
     service = WORLD.service(tmp_path, CENTER, Echo(), senders=Budgets(Allowance(per_second=1, burst=2)))
     eve, honest = ControlPlane(tmp_path, origin="eve"), ControlPlane(tmp_path, origin="honest")
     topic = honest.create(reply=True)
-    impostor = Party("alice", ALICE.certificate, MALLORY.signer, MALLORY.kem)
+    impostor = EnvelopeParty("alice", ALICE.certificate, MALLORY.signer, MALLORY.kem)
     for i in range(50):
         eve.post(service.topic, asked(impostor, bytes([i]), topic))
     noisy = service.serve_once(WORLD.now)

@@ -9,7 +9,7 @@ import typer
 from sealcast.cli import talk
 
 if TYPE_CHECKING:
-    from sealcast.protections.witness.report import Report
+    from sealcast.protections.witness.report import CheckReport
 
 app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
 
@@ -52,7 +52,7 @@ def check(
         for name in names
         for audit in witness_side(state.topic(name).protection).audits(here, name, by_reference=reference)
     ]
-    reports: dict[str, Report] = {}
+    reports: dict[str, CheckReport] = {}
     with talk.progress("checking", sum(audit.size() for audit in audits)) as bar:
         for audit in audits:
             report = audit.run((lambda done: None) if bar is None else lambda n: bar.advance(bar.task_ids[0], n))
@@ -65,7 +65,7 @@ def check(
         raise typer.Exit(1)
 
 
-def _document(reports: list[Report]) -> dict[str, object]:
+def _document(reports: list[CheckReport]) -> dict[str, object]:
     bodies = {report.topic: report.as_json() for report in reports}
     sums = {name: sum(int(str(body[name] or 0)) for body in bodies.values()) for name in SUMS}
     problems = [
@@ -76,7 +76,7 @@ def _document(reports: list[Report]) -> dict[str, object]:
     return {"ok": all(report.ok for report in reports), **sums, "problems": problems, "topics": bodies}
 
 
-def _show(reports: list[Report]) -> None:
+def _show(reports: list[CheckReport]) -> None:
     columns = ["topic", "batches", "events", "deliveries", "lost", "duplicated", "out of order", "unexpected", ""]
     rows = []
     for report in reports:

@@ -10,7 +10,7 @@ from sealcast.cli import talk
 from sealcast.trust.certificates.lists import Cause
 
 if TYPE_CHECKING:
-    from sealcast.lab.drill import Report
+    from sealcast.lab.drill import DrillReport
 
 app = typer.Typer(**talk.SETTINGS)
 
@@ -56,7 +56,7 @@ def compromise(
         raise typer.Exit(1)
 
 
-def as_json(report: Report) -> dict[str, object]:
+def as_json(report: DrillReport) -> dict[str, object]:
     done, plan = report.response, report.response.plan
     cells = dict.fromkeys((*report.before, *report.after))
     return {
@@ -92,7 +92,7 @@ def as_json(report: Report) -> dict[str, object]:
     }
 
 
-def _say(report: Report) -> None:
+def _say(report: DrillReport) -> None:
     from sealcast.lab.matrix import rows
 
     done, plan = report.response, report.response.plan

@@ -12,8 +12,8 @@ import typer
 from sealcast.cli import talk
 
 if TYPE_CHECKING:
-    from sealcast.lab.demo import Report
-    from sealcast.pipeline.metrics import Batch
+    from sealcast.lab.demo import DemoReport
+    from sealcast.pipeline.metrics import FinishedBatch
 
 app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
 #: Desks that the report shows; the others are in the sums.
@@ -33,10 +33,10 @@ def demo(
     afterwards. The report shows who got what, what it cost, what was refused and why, and what outsiders could open.
     """
     from sealcast.lab import scratch
-    from sealcast.lab.demo import Day, Size
+    from sealcast.lab.demo import DemoDay, Size
 
     with scratch.realm(need_bytes=256 << 20) as realm, _counters(quiet=json) as hear:
-        report = Day(realm, Size(events=events, desks=desks, seed=seed), talk.note, hear).run()
+        report = DemoDay(realm, Size(events=events, desks=desks, seed=seed), talk.note, hear).run()
     if json:
         talk.emit(report.as_json())
     else:
@@ -47,7 +47,7 @@ def demo(
 
 
 @contextmanager
-def _counters(*, quiet: bool) -> Iterator[Callable[[Batch], None]]:
+def _counters(*, quiet: bool) -> Iterator[Callable[[FinishedBatch], None]]:
     """Live counters on a terminal; without one, or for machines, silence."""
     if quiet or not sys.stderr.isatty():
         yield lambda batch: None
@@ -57,7 +57,7 @@ def _counters(*, quiet: bool) -> Iterator[Callable[[Batch], None]]:
     totals: Counter[str] = Counter()
     with talk.console(stderr=True).status("") as status:
 
-        def hear(batch: Batch) -> None:
+        def hear(batch: FinishedBatch) -> None:
             totals.update(batch.counts)
             refused = sum(n for name, n in totals.items() if name.startswith("rejected_"))
             status.update(
@@ -68,7 +68,7 @@ def _counters(*, quiet: bool) -> Iterator[Callable[[Batch], None]]:
         yield hear
 
 
-def _show(report: Report) -> None:
+def _show(report: DemoReport) -> None:
     busiest = sorted(report.desks, key=lambda desk: -desk.opened)
     shown = [*busiest[: SHOWN_DESKS - 3], *busiest[-3:]]
     talk.say("Who got what\n")

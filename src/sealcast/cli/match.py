@@ -18,7 +18,7 @@ from sealcast.cli import talk
 from sealcast.model.protection import DEFAULT_PROTECTION, PROTECTIONS, with_setting
 
 if TYPE_CHECKING:
-    from sealcast.lab.match import Outcome
+    from sealcast.lab.match import MatchOutcome
 
 app = typer.Typer(**talk.SETTINGS)
 
@@ -92,7 +92,7 @@ def match(
         _report(outcome, written)
 
 
-def _report(outcome: Outcome, written: Path | None) -> None:
+def _report(outcome: MatchOutcome, written: Path | None) -> None:
     about = outcome.summary()
     talk.say(
         f"{about['pairs']:,} pairs: {about['matched_events']:,} of {about['events']:,} events reached somebody, "

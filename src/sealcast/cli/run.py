@@ -13,7 +13,7 @@ from sealcast.cli import talk
 from sealcast.cli.maintain import upkeep
 
 if TYPE_CHECKING:
-    from sealcast.pipeline.metrics import Batch
+    from sealcast.pipeline.metrics import FinishedBatch
 
 app = typer.Typer(**talk.SETTINGS)
 
@@ -87,7 +87,7 @@ class _Shown:
         self.batches = 0
         self._live = sys.stderr.isatty()
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: FinishedBatch) -> None:
         self.batches += 1
         counts = batch.counts
         text = (

@@ -86,8 +86,8 @@ def sub(
 
     skipped = report if skip else None
     with (
-        side_of(here, topic).desk(here, topic, as_) as desk,
-        Subscriber(here, topic, as_, from_=from_, until_us=until, unopenable=skipped, ask=desk) as subscriber,
+        side_of(here, topic).key_asker(here, topic, as_) as ask,
+        Subscriber(here, topic, as_, from_=from_, until_us=until, unopenable=skipped, ask=ask) as subscriber,
     ):
         if subscriber.trouble is not None:
             talk.warn(f"its broker was not told what is wanted: {subscriber.trouble.message}")

@@ -11,7 +11,7 @@ from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
     from sealcast.model.event import Position
-    from sealcast.protections.witness.answer import Answer
+    from sealcast.protections.witness.answer import WhyAnswer
     from sealcast.trust.realm.machine import RealmState
 
 app = typer.Typer(**talk.SETTINGS)
@@ -69,7 +69,7 @@ def _event(text: str, topic: str | None, state: RealmState) -> tuple[str, Positi
     return state.topic(name).name, Position.parse(rest)
 
 
-def _show(answer: Answer) -> None:
+def _show(answer: WhyAnswer) -> None:
     verdict = answer.verdict.replace("-", " ")
     talk.say(f"event {answer.topic}/{answer.event}, {answer.subscriber}: {verdict}: {answer.because}\n")
     rows = [*_path(answer), *_decisions(answer)]
@@ -85,7 +85,7 @@ def _show(answer: Answer) -> None:
         talk.warn("see what else is wrong: sealcast check")
 
 
-def _path(answer: Answer) -> list[tuple[str, object]]:
+def _path(answer: WhyAnswer) -> list[tuple[str, object]]:
     """Where it came by."""
     from sealcast.protections.witness.answer import moment
 
@@ -104,7 +104,7 @@ def _path(answer: Answer) -> list[tuple[str, object]]:
     return rows
 
 
-def _decisions(answer: Answer) -> list[tuple[str, object]]:
+def _decisions(answer: WhyAnswer) -> list[tuple[str, object]]:
     """What was decided of it."""
     rows: list[tuple[str, object]] = []
     if answer.refused is not None:
@@ -122,7 +122,7 @@ def _decisions(answer: Answer) -> list[tuple[str, object]]:
     return rows
 
 
-def _filters(answer: Answer) -> list[tuple[str, object]]:
+def _filters(answer: WhyAnswer) -> list[tuple[str, object]]:
     """Those that matched, and some of those that did not."""
     ordered = sorted(answer.interests, key=lambda interest: interest.part.result is not True)
     shown = max(SHOWN, sum(interest.part.result is True for interest in ordered))

@@ -28,7 +28,7 @@ class Verified(NamedTuple):
     bytes: int
 
 
-class Reader:
+class LogReader:
     """The reading half of `EmbeddedLog`."""
 
     def __init__(self, directory: Path, frontier: Frontier | None = None) -> None:

@@ -18,8 +18,8 @@ from cryptography.hazmat.primitives.serialization import Encoding
 
 from sealcast.errors import Misuse, Rejected
 from sealcast.model.moments import micros
-from sealcast.primitives.p256 import SigningKey, VerifyKey
-from sealcast.primitives.x509 import ECDSA_SHA256, UNREADABLE, Name, from_name, moment, read_uris, to_name
+from sealcast.primitives.p256 import P256SigningKey, P256VerifyKey
+from sealcast.primitives.x509 import ECDSA_SHA256, UNREADABLE, DistinguishedName, from_name, moment, read_uris, to_name
 
 #: CRL reason codes (section 5.3.1) that we use.
 _CODES: Final[Mapping[int, x509.ReasonFlags]] = {
@@ -36,7 +36,7 @@ _CODES: Final[Mapping[int, x509.ReasonFlags]] = {
 class CrlBody:
     """What a CRL is to say."""
 
-    issuer: Name
+    issuer: DistinguishedName
     number: int
     at_us: int
     next_us: int
@@ -52,13 +52,13 @@ class CrlBody:
 class ParsedRequest:
     """What a request for a certificate says. Its own signature was verified: who asks has the key."""
 
-    subject: Name | None
-    public: VerifyKey
+    subject: DistinguishedName | None
+    public: P256VerifyKey
     uris: tuple[str, ...] | None
     private: Mapping[str, bytes]
 
 
-def sign_crl(signer: SigningKey, body: CrlBody) -> bytes:
+def sign_crl(signer: P256SigningKey, body: CrlBody) -> bytes:
     """The CRL (DER) that says `body`, signed."""
     if body.next_us <= body.at_us:
         raise Misuse("the next list is due after this one")
@@ -100,7 +100,9 @@ def crl_serials(der: bytes) -> tuple[int, int | None, dict[int, int]]:
         raise Rejected("these bytes are no CRL of an authority") from None
 
 
-def request(signer: SigningKey, subject: Name, uris: tuple[str, ...], private: tuple[tuple[str, bytes], ...]) -> bytes:
+def request(
+    signer: P256SigningKey, subject: DistinguishedName, uris: tuple[str, ...], private: tuple[tuple[str, bytes], ...]
+) -> bytes:
     """A request (DER) for a certificate that says so, signed with the key it is for."""
     builder = x509.CertificateSigningRequestBuilder(to_name(subject))
     names = [x509.UniformResourceIdentifier(uri) for uri in uris]
@@ -123,7 +125,7 @@ def read_request(der: bytes) -> ParsedRequest:
         values = {e.oid.dotted_string: e.value for e in found.extensions}
         return ParsedRequest(
             from_name(found.subject),
-            VerifyKey.of_point(public),
+            P256VerifyKey.of_point(public),
             read_uris(values.get(x509.SubjectAlternativeName.oid.dotted_string)),
             {o: v.value for o, v in values.items() if isinstance(v, x509.UnrecognizedExtension)},
         )

@@ -157,7 +157,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RealmMark:
     """What `realm.json` says."""
 
     name: str
@@ -177,7 +177,7 @@ class Mark:
         return layout.registry if self.registry is None else address.effective(self.registry)
 
 
-def read_mark(layout: Layout) -> Mark:
+def read_mark(layout: Layout) -> RealmMark:
     try:
         body = json.loads(layout.mark.read_bytes())
         if body["format"] == _BEFORE_CERTIFICATES:
@@ -194,7 +194,7 @@ def read_mark(layout: Layout) -> Mark:
             )
         registry = body.get("registry")
         id, root = bytes.fromhex(body["id"]), bytes.fromhex(body["root"])
-        return Mark(str(body["name"]), id, root, registry and address.written(str(registry)))
+        return RealmMark(str(body["name"]), id, root, registry and address.written(str(registry)))
     except FileNotFoundError:
         raise NotFound(
             f"{layout.root} is no realm (it has no {_MARK})", hint=f"make one: sealcast init {layout.root}"

@@ -44,14 +44,14 @@ class Application:
 def make(
     name: str,
     realm: bytes,
-    identity: p256.SigningKey,
+    identity: p256.P256SigningKey,
     signer: sign.SigningKey,
     kem_public: bytes,
-    renews: tuple[Certificate, p256.SigningKey] | None = None,
+    renews: tuple[Certificate, p256.P256SigningKey] | None = None,
 ) -> bytes:
     """An application; `renews` is the certificate to be followed and its key, which may be the same key."""
     extension = profile.encode_extension({Role.ENTITY}, bytes(signer.verify_key), kem_public)
-    subject = x509.Name(realm.hex(), name)
+    subject = x509.DistinguishedName(realm.hex(), name)
     request = x509_lists.request(identity, subject, (profile.uri(realm, name),), ((EXTENSION, extension),))
     followed = None
     if renews is not None:
@@ -81,7 +81,7 @@ def read(raw: bytes) -> Application:
     if followed is not None:
         old_der, old_signature = followed
         renews = profile.parse(old_der)
-        if not p256.VerifyKey(renews.identity_key).verify(joined((_RENEWAL, old_der, request)), old_signature):
+        if not p256.P256VerifyKey(renews.identity_key).verify(joined((_RENEWAL, old_der, request)), old_signature):
             raise refused(CertificateReason.POSSESSION, "it was not signed with the key of the certificate it follows")
         if (renews.name, renews.realm) != (name, realm):
             raise refused(CertificateReason.HOLDER, f"it follows the certificate of {renews.name!r}, not of {name!r}")

@@ -255,7 +255,9 @@ def check_keys(authority: bool, verify_key: bytes, kem_public: bytes) -> None:
         raise refused(CertificateReason.KEYS, "nothing can be sealed to its X25519 key")
 
 
-def check_name(subject: x509.Name | None, uris: tuple[str, ...] | None, *, authority: bool) -> tuple[bytes, str]:
+def check_name(
+    subject: x509.DistinguishedName | None, uris: tuple[str, ...] | None, *, authority: bool
+) -> tuple[bytes, str]:
     """Realm and name, which an entity's certificate says twice."""
     if subject is None:
         raise refused(CertificateReason.NAME, "its subject is not a realm and a name")

@@ -30,7 +30,7 @@ class Identity(Unpicklable):
 
     __slots__ = ("kem", "key", "name", "signer")
 
-    def __init__(self, name: str, signer: SigningKey, kem: KemKey, key: p256.SigningKey) -> None:
+    def __init__(self, name: str, signer: SigningKey, kem: KemKey, key: p256.P256SigningKey) -> None:
         self.name = name
         #: Signs frames (Ed25519).
         self.signer = signer
@@ -41,7 +41,7 @@ class Identity(Unpicklable):
 
     @classmethod
     def generate(cls, name: str) -> Identity:
-        return cls(name, SigningKey.generate(), KemKey.generate(), p256.SigningKey.generate())
+        return cls(name, SigningKey.generate(), KemKey.generate(), p256.P256SigningKey.generate())
 
     @classmethod
     def load(cls, path: Path, name: str) -> Identity:
@@ -61,7 +61,7 @@ class Identity(Unpicklable):
         try:
             signer = SigningKey(Secret(bytes.fromhex(body["ed25519_seed"])))
             kem = KemKey(Secret(bytes.fromhex(body["x25519_private"])))
-            key = p256.SigningKey(Secret(bytes.fromhex(body["p256_private"])))
+            key = p256.P256SigningKey(Secret(bytes.fromhex(body["p256_private"])))
             return cls(str(body["entity"]), signer, kem, key)
         except (KeyError, ValueError, TypeError, Misuse):
             raise Corrupt(f"{path} does not hold an entity's keys", hint="restore it from a copy") from None

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sealcast.errors import CertificateRejected, FilterRejected, TokenRejected
-from sealcast.primitives.p256 import Hash, SigningKey, VerifyKey
+from sealcast.primitives.p256 import Hash, P256SigningKey, P256VerifyKey
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates.certificate import Certificate, CertificateReason, Role, Trust
 from sealcast.trust.certificates.revocation import RevocationView
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 
-def mint(signer: SigningKey, claims: Claims, hash: Hash | str) -> bytes:
+def mint(signer: P256SigningKey, claims: Claims, hash: Hash | str) -> bytes:
     """A signed token. The same claims give the same bytes."""
     chosen = Hash(hash)
     payload = encode_claims(claims)
@@ -198,7 +198,7 @@ class TokenGate:
 
     def _window(self, certificate: Certificate) -> tuple[int, int]:
         """When the certificate and all above it are valid."""
-        above = {VerifyKey(a.identity_key).key_id: a for a in (self._trust.root, *self._trust.intermediates)}
+        above = {P256VerifyKey(a.identity_key).key_id: a for a in (self._trust.root, *self._trust.intermediates)}
         begins, ends, issuer = certificate.not_before_us, certificate.not_after_us, certificate.issuer
         for _ in above:
             authority = above.get(issuer)
