@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from sealcast.errors import CertificateRejected, Corrupt, Misuse, NotFound, Rejected
-from sealcast.primitives import p256, x509, x509_lists
-from sealcast.trust.certificates import applications
+from sealcast.primitives import x509, x509_lists
 from sealcast.trust.certificates import certificate as certificates
-from sealcast.trust.certificates.applications import Application
 from sealcast.trust.certificates.authority import (
     AUTHORITY_LIFETIME_US,
     BACKDATED_US,
@@ -25,11 +23,10 @@ from sealcast.trust.certificates.authority import (
     Authority,
     CertificateWanted,
 )
-from sealcast.trust.certificates.certificate import Certificate, CertificateReason, PublicKeys, Role
+from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role
 from sealcast.trust.certificates.revocation import NOTHING_REVOKED, Cause, RevocationLog
 from sealcast.trust.vault import keyfile
-from sealcast.wire import cbor
-from tests.trust.certified import NOW, OTHER_REALM, REALM, SECOND, frame_key, house, identity, kem_key, keys
+from tests.trust.certified import NOW, REALM, SECOND, house, keys
 
 
 @pytest.fixture
@@ -100,102 +97,6 @@ def test_nothing_outlives_its_issuer() -> None:
             authority.issue("alice", keys("alice"), ENTITY, at)
     with pytest.raises(Misuse, match="a second at least"):
         authority.issue("alice", keys("alice"), ENTITY, NOW, 1)
-
-
-# --- applications and renewal ---------------------------------------------------------------------
-
-
-def application(
-    label: str = "alice", renews: tuple[Certificate, p256.P256SigningKey] | None = None, name: str = ""
-) -> bytes:
-    mine = identity(label), frame_key(label), kem_key(label).public
-    return applications.make(name or label, REALM, *mine, renews)
-
-
-def test_an_application_proves_its_keys() -> None:
-    assert applications.read(application()) == Application("alice", REALM, keys("alice"), None)
-    made = house().admit(application(), {Role.BROKER}, NOW)
-    assert (made.name, made.keys, made.roles) == ("alice", keys("alice"), {Role.BROKER})
-
-
-def test_openssl_reads_the_request() -> None:
-    request = cbor.decode(application())[1]
-    done = subprocess.run(
-        ["openssl", "req", "-inform", "DER", "-verify", "-noout", "-text"],
-        input=request,
-        capture_output=True,
-        check=True,
-    )
-    assert b"verify OK" in done.stderr
-    assert f"URI:sealcast:{REALM.hex()}/alice".encode() in done.stdout
-
-
-def test_renewal_keeps_name_and_roles_and_may_bring_new_keys() -> None:
-    authority = house()
-    old = authority.issue("alice", keys("alice"), {Role.KEY_CENTER}, NOW)
-    at = (old.not_before_us + old.not_after_us) // 2
-    assert certificates.renewal_due(old, at)
-    for label in ("alice", "alice's next"):
-        asked = application(label, (old, identity("alice")), "alice")
-        made = authority.renew(asked, at)
-        assert (made.name, made.roles, made.keys) == ("alice", {Role.KEY_CENTER}, keys(label))
-        assert made.not_after_us == at + LIFETIME_US and made.serial != old.serial
-        assert authority.trust().verify(made.der, at, authority.revoked) == made
-        assert not certificates.renewal_due(made, at)
-
-
-def test_renewals_that_are_refused() -> None:
-    authority = house()
-    old = authority.issue("alice", keys("alice"), ENTITY, NOW)
-    good = application(renews=(old, identity("alice")))
-    assert reason(lambda: authority.renew(application(renews=(old, identity("bob"))), NOW)) == "possession"
-    assert reason(lambda: authority.renew(application("bob", (old, identity("alice"))), NOW)) == "holder"
-    assert reason(lambda: authority.renew(good, old.not_after_us + 1)) == "expired"
-    stranger = Authority.generate(REALM, NOW).issue("alice", keys("alice"), ENTITY, NOW)
-    assert reason(lambda: authority.renew(application(renews=(stranger, identity("alice"))), NOW)) == "issuer"
-    with pytest.raises(Misuse, match="names no certificate"):
-        authority.renew(application(), NOW)
-    with pytest.raises(Misuse, match="not for a first one"):
-        authority.admit(good, ENTITY, NOW)
-    authority.revoke([old.serial], Cause.KEY_COMPROMISE, NOW)
-    assert reason(lambda: authority.renew(good, NOW)) == "revoked"
-
-
-def test_every_flipped_bit_of_an_application_is_refused() -> None:
-    authority = house()
-    old = authority.issue("alice", keys("alice"), ENTITY, NOW)
-    good = application(renews=(old, identity("alice")))
-    for position in range(0, 8 * len(good), 5):
-        bent = bytearray(good)
-        bent[position // 8] ^= 1 << position % 8
-        # A bit of the old certificate's own signature, say, leaves its claims as they are: the issuer did not sign it.
-        with pytest.raises(CertificateRejected):
-            authority.renew(bytes(bent), NOW)
-
-
-def test_keys_of_others_cannot_be_applied_for() -> None:
-    request, signature, _ = cbor.decode(application())[1:]
-    other = cbor.decode(application("bob"))
-    swapped = {
-        "another's frame key signs": cbor.encode([1, request, other[2], None]),
-        "another's request": cbor.encode([1, other[1], signature, None]),
-        "nobody signs": cbor.encode([1, request, bytes(64), None]),
-        "a certificate for a request": cbor.encode([1, house().root.der, signature, None]),
-    }
-    for what, raw in swapped.items():
-        assert reason(lambda raw=raw: house().admit(raw, ENTITY, NOW)) == CertificateReason.POSSESSION, what  # type: ignore[misc]
-    for raw in (b"", cbor.encode([1]), cbor.encode([2, request, signature, None]), bytes(20_000)):
-        assert reason(lambda raw=raw: house().admit(raw, ENTITY, NOW)) == CertificateReason.MALFORMED  # type: ignore[misc]
-    abroad = applications.make("alice", OTHER_REALM, identity("alice"), frame_key("alice"), kem_key("alice").public)
-    assert reason(lambda: house().admit(abroad, ENTITY, NOW)) == CertificateReason.REALM
-
-
-def test_roles_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = applications.profile.encode_extension
-    monkeypatch.setattr(applications.profile, "encode_extension", lambda _, *rest: real({Role.KEY_CENTER}, *rest))
-    raw = application()
-    monkeypatch.undo()
-    assert reason(lambda: house().admit(raw, ENTITY, NOW)) == CertificateReason.ROLES
 
 
 # --- root and authorities -------------------------------------------------------------------------
