@@ -127,9 +127,9 @@ class Template:
 
     def admits_rows(self, columns: pa.RecordBatch, schema: Schema) -> NDArray[np.bool_]:
         """`admits` for a whole batch at once, by the vectorised evaluator."""
-        from sealcast.filters import vector
+        from sealcast.filters.vector.evaluator import Evaluator
 
-        return vector.evaluate(self.condition(schema), columns, schema)
+        return Evaluator(columns, schema).true(self.condition(schema))
 
     # --- order --------------------------------------------------------------------------------------
 
