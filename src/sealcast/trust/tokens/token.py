@@ -78,7 +78,7 @@ class _Center:
 class TokenGate:
     """Takes tokens or refuses them, for one realm, under one list of revocations. Public bytes only."""
 
-    __slots__ = ("_centers", "_found", "_number", "_revoked", "tokens", "_trust")
+    __slots__ = ("_centers", "_found", "_number", "_revoked", "_trust", "tokens")
 
     def __init__(
         self, trust: Trust, centers: Iterable[bytes], revoked: RevocationView, tokens: VerifiedTokens | None = None
