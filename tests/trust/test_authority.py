@@ -130,8 +130,8 @@ def test_a_lost_authority_takes_everything_under_it_along(saved: tuple[Authority
     again = Authority.load(directory)
     assert again.issuing == second and len(again.authorities) == 2
     for one in entities:
-        assert reason(lambda one=one: again.trust().verify(one.der, NOW, again.revoked)) == "issuer-revoked"  # type: ignore[misc]
-    assert again.trust().verify(carol.der, NOW + SECOND, again.revoked) == carol
+        assert reason(lambda one=one: again.trust().verify(one.der, NOW, again.lists.view)) == "issuer-revoked"  # type: ignore[misc]
+    assert again.trust().verify(carol.der, NOW + SECOND, again.lists.view) == carol
     # Its certificates can still be named in lists, now by the root.
     late = again.revoke([entities[0].serial], Cause.KEY_COMPROMISE, NOW + SECOND)
     assert certificates.parse(late.signer_der) == authority.root
@@ -181,7 +181,11 @@ def test_the_root_cannot_be_revoked_by_itself() -> None:
 def test_files_hold_it_and_secrets_stay(saved: tuple[Authority, Path]) -> None:
     authority, directory = saved
     again = Authority.load(directory)
-    assert (again.root, again.authorities, again.revoked) == (authority.root, authority.authorities, authority.revoked)
+    assert (again.root, again.authorities, again.lists.view) == (
+        authority.root,
+        authority.authorities,
+        authority.lists.view,
+    )
     names = {"root.key", "root.pem", "authority-1.key", "authority-1.pem", "revocations"}
     assert set(os.listdir(directory)) == names
     assert all((directory / name).stat().st_mode & 0o077 == 0 for name in names)
@@ -297,7 +301,7 @@ def test_revoking_again_changes_nothing() -> None:
     assert authority.revoke([alice.serial], Cause.SUPERSEDED, NOW + 1) == first
     both = authority.revoke([alice.serial, bob.serial], Cause.SUPERSEDED, NOW + 1)
     assert (both.number, set(both.entries)) == (2, {bob.serial})
-    assert authority.revoked.entries[alice.serial].cause is Cause.KEY_COMPROMISE
+    assert authority.lists.view.entries[alice.serial].cause is Cause.KEY_COMPROMISE
     assert authority.revoke([alice.serial], Cause.SUPERSEDED, NOW + 1) == first
 
 
@@ -307,21 +311,24 @@ def test_certificates_of_several_authorities_at_once() -> None:
     authority.succeed(NOW)
     bob = authority.issue("bob", keys("bob"), ENTITY, NOW)
     last = authority.revoke([alice.serial, bob.serial, authority.authorities[0].serial], Cause.SUPERSEDED, NOW)
-    assert last.number == authority.revoked.number == 3
-    assert all(authority.revoked.is_revoked(s) for s in (alice.serial, bob.serial, authority.authorities[0].serial))
+    assert last.number == authority.lists.view.number == 3
+    assert all(authority.lists.view.is_revoked(s) for s in (alice.serial, bob.serial, authority.authorities[0].serial))
 
 
 def test_who_is_far_behind_gets_the_whole_list() -> None:
     authority = house()
     for number in range(MAX_DELTAS + 2):
         authority.revoke([(2 << 112) | number + 1], Cause.SUPERSEDED, NOW + number)
-    assert authority.revocations(authority.revoked.number) == []
+    assert authority.revocations(authority.lists.view.number) == []
     assert len(authority.revocations(2)) == MAX_DELTAS
     for behind in (0, 1):
         (whole,) = authority.revocations(behind)
         newcomer = RevocationLog(authority.trust())
-        assert newcomer.accept([whole]).entries.keys() == authority.revoked.entries.keys()
-        assert (newcomer.view.number, newcomer.view.digest) == (authority.revoked.number, authority.revoked.digest)
+        assert newcomer.accept([whole]).entries.keys() == authority.lists.view.entries.keys()
+        assert (newcomer.view.number, newcomer.view.digest) == (
+            authority.lists.view.number,
+            authority.lists.view.digest,
+        )
 
 
 def test_an_entity_signs_no_lists() -> None:

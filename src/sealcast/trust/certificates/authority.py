@@ -198,11 +198,6 @@ class Authority(Unpicklable):
 
     # --- revoking -----------------------------------------------------------------------------------
 
-    @property
-    def revoked(self) -> RevocationView:
-        """What is revoked now."""
-        return self.lists.view
-
     def revoke(self, serials: Iterable[int], cause: Cause, at_us: int) -> RevocationDelta:
         """Revoke for good; durable on return. The newest delta that revokes any of them, also when asked again."""
         wanted = set(serials)
