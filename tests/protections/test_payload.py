@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,7 +14,7 @@ from sealcast.log.piece_reader import sealed_reader
 from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.model.protection import PAD_BYTES, Payload
 from sealcast.primitives.secrets import Secret
-from sealcast.protections.payload import keys
+from sealcast.protections.payload import client, keys
 from sealcast.protections.payload.client import opener_for
 from sealcast.protections.payload.envelope import Envelope, padded, unpadded
 from sealcast.trust.keys.topic_keys import ContentKey
@@ -278,7 +279,12 @@ def test_after_a_compromise_the_thief_opens_nothing_and_the_others_everything(tm
     thief = realm.identity("nurse")
     opener = opener_for(realm, "vitals", thief)
     assert all(opener.open(piece, event, event) for piece in pieces(realm) for event in range(len(piece)))
-    drill.drill(realm, "nurse")
+    report = drill.drill(realm, "nurse")
+    assert report.over and report.unharmed
+    before, after = (cells["nurse", "vitals"] for cells in (report.before, report.after))
+    assert (before.opened, before.tried) == (2, 2), "the thief opens with what readers of the topic open with"
+    assert (after.opened, after.publishes) == (0, "revoked")
+    assert [cells["doctor", "vitals"].opened for cells in (report.before, report.after)] == [2, 2]
     publish(realm, 140)
     pump(realm, "vitals")
     found = [(piece, event) for piece in pieces(realm) for event in range(len(piece))]
@@ -289,3 +295,37 @@ def test_after_a_compromise_the_thief_opens_nothing_and_the_others_everything(tm
     stolen = {path.name for path in realm.paths.topic("vitals").pieces.iterdir()}
     assert len(stolen) == len(pieces(realm)), "the pieces that the thief could open are gone"
     assert read(realm, "doctor") == [(120, SECRET), (130, SECRET), (140, SECRET)]
+
+
+@pytest.mark.parametrize(("name", "opened"), [("center", 2), ("broker", 0)])
+def test_a_stolen_key_center_opens_everything_and_a_stolen_broker_nothing(
+    tmp_path: Path, name: str, opened: int
+) -> None:
+    realm = a_realm(tmp_path / "realm")
+    realm.add_broker("east")
+    realm.serve("vitals", "east")
+    publish(realm, 120, 130)
+    pump(realm, "vitals")
+    report = drill.drill(realm, name)
+    before, after = (cells[name, "vitals"] for cells in (report.before, report.after))
+    assert (before.opened, before.tried) == (opened, 2)
+    assert report.over and after.opened == 0
+
+
+def test_what_was_sealed_again_is_opened_with_a_key_that_is_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    realm = a_realm(tmp_path / "realm")
+    publish(realm, *range(120, 150))
+    pump(realm, "vitals")
+    drill.drill(realm, "nurse")
+    made = list[int]()
+    real = client.opener_at
+
+    def counted(*arguments: Any) -> Any:
+        made.append(arguments[4])
+        return real(*arguments)
+
+    monkeypatch.setattr(client, "opener_at", counted)
+    assert len(read(realm, "doctor")) == 30
+    assert made == [2]
