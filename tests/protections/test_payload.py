@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,7 @@ SCHEMA = Schema.from_json(
         ]
     }
 )
+HOUR = 3_600_000_000
 SECRET = b"the patient's own words"
 
 
@@ -329,3 +331,43 @@ def test_what_was_sealed_again_is_opened_with_a_key_that_is_made_once(
     monkeypatch.setattr(client, "opener_at", counted)
     assert len(read(realm, "doctor")) == 30
     assert made == [2]
+
+
+@pytest.mark.parametrize("rights", [(Right.SUBSCRIBE,), (Right.PUBLISH, Right.SUBSCRIBE)])
+def test_a_right_that_ends_by_its_term_ends_the_epoch_too(tmp_path: Path, rights: tuple[Right, ...]) -> None:
+    """Whoever may still publish gets a key to publish with, and none to read with."""
+    now = [time.time_ns() // 1000]
+    realm = Realm.create(tmp_path / "realm", clock=lambda: now[0])
+    realm.create_topic("vitals", SCHEMA, protection=Payload(), access="granted")
+    realm.enrol_many(["monitor", "nurse", "doctor"])
+    realm.grant("vitals", "monitor", [Right.PUBLISH])
+    realm.grant("vitals", "doctor")
+    for right in rights:
+        realm.grant("vitals", "nurse", [right], until_us=now[0] + HOUR if right is Right.SUBSCRIBE else None)
+    before = realm.state().topic("vitals").epoch
+    now[0] += HOUR - 1
+    assert not realm.maintain().rotated, "its right has not ended yet"
+    now[0] += 1
+    assert "whose right has ended" in realm.maintain().rotated["vitals"]
+    state = realm.state()
+    assert state.topic("vitals").epoch == before + 1
+    issued = state.pair_key("vitals", before + 1, "nurse")
+    assert (issued is not None) is (Right.PUBLISH in rights)
+    if issued is not None:
+        content = realm.identity("nurse").topic_keys(state, "vitals").content
+        assert content is not None and not content.reads
+    assert realm.identity("doctor").topic_keys(state, "vitals").content is not None
+    assert not realm.maintain().rotated, "once is enough"
+    realm.grant("vitals", "nurse", [Right.SUBSCRIBE])
+    content = realm.identity("nurse").topic_keys(realm.state(), "vitals").content
+    assert content is not None and content.reads, "a right that comes back brings a key to read with"
+
+
+def test_a_term_that_is_over_ends_no_epoch_where_brokers_seal_for_readers(tmp_path: Path) -> None:
+    now = [time.time_ns() // 1000]
+    realm = Realm.create(tmp_path / "realm", clock=lambda: now[0])
+    realm.create_topic("quotes", SCHEMA, access="granted")
+    realm.enrol("nurse")
+    realm.grant("quotes", "nurse", until_us=now[0] + HOUR)
+    now[0] += 2 * HOUR
+    assert not realm.maintain().rotated

@@ -13,7 +13,6 @@ from typing import Final
 from sealcast.errors import Bug, CannotOpen
 from sealcast.model.event import OpenedEvent
 from sealcast.protections.endpoint.client import opener_at, openers_with
-from sealcast.protections.endpoint.open import Opener as BrokerSealOpener
 from sealcast.protections.payload.open import Opener, Unseal
 from sealcast.protections.payload.publish import EventSealer
 from sealcast.protections.port import (
@@ -92,11 +91,11 @@ class PayloadInbox(RegisteredInbox):
         return proven(piece, recipient, lambda event, handle: self._opener.open(piece, event, handle, unseal))
 
     def _unsealing(self, broker: str) -> Unseal:
-        """With its own pair keys, which are opened when an epoch first needs one, and kept."""
+        """Takes off what brokers put on after a compromise, when they seal again for one reader as `endpoint` does. The
+        reader's pair key of an epoch is opened when it is first needed, and kept."""
         reader, slot = self.reader, _SIDE.slot(self.reader.realm, self.reader.topic, self.reader.name)
-        return _unsealing(
-            cache(lambda epoch: opener_at(reader.realm, reader.topic, broker, self.identity, epoch, slot))
-        )
+        openers = cache(lambda epoch: opener_at(reader.realm, reader.topic, broker, self.identity, epoch, slot))
+        return lambda piece, event, use: openers(piece.epoch).open_body(piece, event, use)
 
 
 def opener_for(realm: EntityRealm, topic: str, identity: Identity) -> Opener:
@@ -114,11 +113,6 @@ def _opener(state: Callable[[], RealmState], topic: str, keys_of: KeysOf) -> Ope
         publishers_keys(state),
         lru_cache(lambda epoch: _reading(keys_of(epoch), topic, epoch)),
     )
-
-
-def _unsealing(opener_of: Callable[[int], BrokerSealOpener]) -> Unseal:
-    """Takes off what brokers put on after a compromise, when they seal again for one reader as `endpoint` does."""
-    return lambda piece, event, use: opener_of(piece.epoch).open_body(piece, event, use)
 
 
 def _content(keys: EntityKeys, topic: str, epoch: int) -> ContentKey:
@@ -146,7 +140,11 @@ class PayloadClient(RegisteredSide):
 
     def opens_with(self, state: RealmState, topic: str, broker: str, slot: int, keys_of: KeysOf) -> Opens:
         opener = _opener(lambda: state, topic, keys_of)
-        unseal = _unsealing(openers_with(state, topic, broker, slot, keys_of))
+        openers = openers_with(state, topic, broker, slot, keys_of)
+
+        def unseal(piece: SealedPiece, event: int, use: int) -> bytes:
+            return openers(piece.epoch).open_body(piece, event, use)
+
         return lambda piece, event, use: opener.open(piece, event, use, unseal)
 
 
