@@ -18,7 +18,7 @@ from sealcast.filters.index.changed import NEW
 from sealcast.filters.index.normal import normalise
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import And, Condition, In, Literal, Name
-from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.model.schema import Attribute, Schema, Type
 from tests.filters.worlds import Maker, World, columns_of, unpacked
 

@@ -14,7 +14,7 @@ from sealcast.filters import bits
 from sealcast.filters.check import fit
 from sealcast.filters.index import ChangedIndex, Index
 from sealcast.filters.parse import parse
-from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.lab import market
 from sealcast.trust.deployment import Realm
 

@@ -22,10 +22,21 @@ from sealcast.primitives.sign import SigningKey as FrameKey
 from sealcast.trust.certificates.authority import Authority
 from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role
 from sealcast.trust.certificates.lists import Cause
+from sealcast.trust.realm.changes import Right
 
 REALM = bytes(range(16))
 NOW = 1_800_000_000_000_000
 SECOND = 1_000_000
+
+
+class Undecided:
+    """A registry that has decided nothing: a topic is its first advertiser's, and nobody has rights."""
+
+    def owner_of(self, topic_id: bytes, /) -> str | None:
+        return None
+
+    def rights_of(self, topic_id: bytes, name: str, at_us: int, /) -> frozenset[Right]:
+        return frozenset()
 
 
 class World:
@@ -118,7 +129,7 @@ class Nodes:
 
     def open(self, name: str) -> None:
         self.stores[name] = AdvertisementStore(self.directory / "stores" / name / "advertisements.sqlite")
-        self.nodes[name] = DiscoveryNode(self.stores[name], self.world.realm, self.world.verify)
+        self.nodes[name] = DiscoveryNode(self.stores[name], self.world.realm, self.world.verify, known=Undecided())
         self.services[name] = self.world.service(self.directory, self.parties[name], self.nodes[name])
 
     def addresses(self) -> list[NodeAddress]:

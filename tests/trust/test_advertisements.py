@@ -22,7 +22,7 @@ from sealcast.trust.certificates.certificate import Role
 from sealcast.trust.realm.changes import Right
 from sealcast.wire import cbor
 from tests.trust.advertising import HOUR, SCHEMA, bent_advertisements, by_hand, topic
-from tests.trust.control_world import NOW, REALM, SECOND
+from tests.trust.control_world import NOW, REALM, SECOND, Undecided
 from tests.trust.tampering import Cast
 
 CAST = Cast.make()
@@ -38,7 +38,7 @@ def _clock() -> None:
 
 @pytest.fixture
 def node(tmp_path: Path) -> DiscoveryNode:
-    return DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify)
+    return DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify, known=Undecided())
 
 
 def signed(about: Advertisement, owner: EnvelopeParty = ALICE) -> bytes:
@@ -112,7 +112,7 @@ def test_an_owner_cannot_sign_what_nobody_would_take(about: Advertisement) -> No
 def test_the_newest_counts_in_whatever_order_they_come(tmp_path: Path) -> None:
     versions = [signed(topic(sequence=n, tags={"version": str(n)})) for n in (1, 2, 3)]
     for i, order in enumerate(itertools.permutations(versions)):
-        node = DiscoveryNode(AdvertisementStore(tmp_path / f"{i}.sqlite"), REALM, WORLD.verify)
+        node = DiscoveryNode(AdvertisementStore(tmp_path / f"{i}.sqlite"), REALM, WORLD.verify, known=Undecided())
         for data in order:
             try:
                 node.keep(data, WORLD.now)
@@ -163,7 +163,9 @@ def test_a_topic_has_one_owner(tmp_path: Path, node: DiscoveryNode) -> None:
 
 
 def test_room_is_bounded_for_each_and_for_all(tmp_path: Path) -> None:
-    node = DiscoveryNode(AdvertisementStore(tmp_path / "small.sqlite"), REALM, WORLD.verify, max_each=3, max_all=5)
+    node = DiscoveryNode(
+        AdvertisementStore(tmp_path / "small.sqlite"), REALM, WORLD.verify, known=Undecided(), max_each=3, max_all=5
+    )
     for i in range(3):
         node.keep(signed(topic(f"alice.{i}")), WORLD.now)
     with pytest.raises(AdvertisementRejected) as refused:
@@ -189,13 +191,15 @@ def test_what_has_expired_is_gone(node: DiscoveryNode) -> None:
 
 
 def test_a_store_remembers_and_two_processes_share_one(tmp_path: Path) -> None:
-    first = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify)
-    second = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify)
+    first = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify, known=Undecided())
+    second = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify, known=Undecided())
     first.keep(signed(topic("a")), WORLD.now)
     assert seen(second, "*", ALICE) == ["a"]
     second.keep(signed(topic("b")), WORLD.now)
     assert seen(first, "*", ALICE) == ["a", "b"]
-    assert seen(DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify), "*", ALICE) == [
+    assert seen(
+        DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify, known=Undecided()), "*", ALICE
+    ) == [
         "a",
         "b",
     ]

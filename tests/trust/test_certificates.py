@@ -99,8 +99,8 @@ def test_each_case_has_its_own_reason(case: dict[str, Any]) -> None:
 
 def test_every_reason_occurs() -> None:
     seen = {case["reason"] for case in VECTORS["certificates"]}
-    # Realm and possession cannot be reached past the checks before them here; their own tests are below and beside.
-    assert set(CertificateReason) - seen == {CertificateReason.REALM, CertificateReason.POSSESSION}
+    # The realm cannot be reached past the checks before it here; its own test is below.
+    assert set(CertificateReason) - seen == {CertificateReason.REALM}
     assert {case["reason"] for case in VECTORS["revocations"]} - {None} == set(RevocationReason)
 
 

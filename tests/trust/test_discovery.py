@@ -24,7 +24,7 @@ from sealcast.control.topics import ControlPlane
 from sealcast.errors import Corrupt, Misuse, NotFound, Rejected, Unavailable
 from sealcast.wire import cbor
 from tests.trust.advertising import HOUR, bent_advertisements, topic
-from tests.trust.control_world import NOW, REALM, SECOND, Echo, Nodes
+from tests.trust.control_world import NOW, REALM, SECOND, Echo, Nodes, Undecided
 from tests.trust.tampering import Cast
 
 CAST = Cast.make()
@@ -90,7 +90,7 @@ def test_unauthorised_and_not_there_are_one_answer(nodes: Nodes) -> None:
 
 def test_a_query_costs_the_same_whatever_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work is counted: how many advertisements are looked at, for permission and for a match."""
-    node = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify)
+    node = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify, known=Undecided())
     for i in range(20):
         restrictions = "open" if i % 4 == 0 else "name=alice"
         node.keep(signed(topic(f"place.{i}", restrictions=restrictions)), WORLD.now)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
     from sealcast.trust.realm.audit import ChangeSpan, KeyHeld, Moment, RealmHistory, RightHeld, Subscribed
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands()
 
 
 @app.command(epilog="Example: sealcast audit --topic quotes --at 2026-08-01T09:30:00Z", no_args_is_help=False)
@@ -31,8 +31,6 @@ def audit(
     received: Annotated[
         bool, typer.Option("--received", help="Also show who was sent how much, by the topics' ledgers.")
     ] = False,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Show who could read and publish what, when and why: every right as a span of time, and the changes that began and
     ended it.
@@ -42,7 +40,7 @@ def audit(
     """
     from sealcast.trust.realm.audit import history
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     state = here.state()
     if entity is not None:
         state.entity(entity)
@@ -51,8 +49,7 @@ def audit(
     found = history(here.registry.changes(), entity=entity, topic=topic)
     _narrow(found, at, since)
     counts = _received(here, entity, topic) if received else None
-    if json:
-        talk.emit(_document(found, counts))
+    if talk.emitted(_document(found, counts)):
         return
     talk.table(
         ["entity", "topic", "right", "from", "until", "because of", "ended by"],

@@ -11,7 +11,7 @@ from sealcast.cli import talk
 if TYPE_CHECKING:
     from sealcast.protections.witness.report import CheckReport
 
-app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
+app = talk.Commands(no_args_is_help=False)
 
 SUMS: Final = (
     "batches",
@@ -32,8 +32,6 @@ def check(
     reference: Annotated[
         bool, typer.Option("--reference", help="Ask the reference evaluator, event by event: slow, and on its own.")
     ] = False,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Check what was delivered: do again what every broker did, and compare.
 
@@ -44,7 +42,7 @@ def check(
     """
     from sealcast.protections.port import witness_side
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     state = here.state()
     names = [state.topic(name).name for name in topics] if topics else sorted(state.topics)
     audits = [
@@ -57,9 +55,7 @@ def check(
         for audit in audits:
             report = audit.run((lambda done: None) if bar is None else lambda n: bar.advance(bar.task_ids[0], n))
             reports[report.topic] = report
-    if json:
-        talk.emit(_document(list(reports.values())))
-    else:
+    if not talk.emitted(_document(list(reports.values()))):
         _show(list(reports.values()))
     if not all(report.ok for report in reports.values()):
         raise typer.Exit(1)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sealcast.lab.demo import DemoReport
     from sealcast.pipeline.metrics import FinishedBatch
 
-app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
+app = talk.Commands(no_args_is_help=False, shared=talk.JSON_ONLY)
 #: Desks that the report shows; the others are in the sums.
 SHOWN_DESKS = 10
 
@@ -25,7 +25,6 @@ def demo(
     events: Annotated[int, typer.Option(min=100, max=1_000_000, help="Events that the exchanges publish.")] = 12_000,
     desks: Annotated[int, typer.Option(min=1, max=5_000, help="Subscribers, each with a filter of its own.")] = 300,
     seed: Annotated[int, typer.Option(help="The seed of the day's events; another one makes another day.")] = 2026,
-    json: talk.JsonOption = False,
 ) -> None:
     """Run a day of market data in miniature: published, sealed, delivered and opened, with attackers at the door.
 
@@ -35,11 +34,9 @@ def demo(
     from sealcast.lab import scratch
     from sealcast.lab.demo import DemoDay, Size
 
-    with scratch.realm(need_bytes=256 << 20) as realm, _counters(quiet=json) as hear:
+    with scratch.realm(need_bytes=256 << 20) as realm, _counters(quiet=talk.given.json) as hear:
         report = DemoDay(realm, Size(events=events, desks=desks, seed=seed), talk.note, hear).run()
-    if json:
-        talk.emit(report.as_json())
-    else:
+    if not talk.emitted(report.as_json()):
         _show(report)
     if not report.as_it_should:
         talk.note("The demo did not come out as it should: please report this.")

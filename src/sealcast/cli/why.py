@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sealcast.protections.witness.answer import WhyAnswer
     from sealcast.trust.realm.machine import RealmState
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands()
 
 #: Of filters that did not match, so many are shown; those that matched all are.
 SHOWN: Final = 8
@@ -34,8 +34,6 @@ def why(
     topic: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="If EVENT does not name it [default: the only one].")
     ] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Say why an event did or did not reach a subscriber: admitted, matched, authorised, sealed, delivered.
 
@@ -45,13 +43,11 @@ def why(
     """
     from sealcast.protections.port import witness_side
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     state = here.state()
     name, position = _event(event, topic, state)
     answer = witness_side(state.topic(name).protection).why(here, name, position, subscriber)
-    if json:
-        talk.emit(answer.to_json())
-    else:
+    if not talk.emitted(answer.to_json()):
         _show(answer)
 
 

@@ -93,10 +93,6 @@ class ServiceTurn:
     def taken(self) -> int:
         return sum(self.counts.values())
 
-    @property
-    def answered(self) -> int:
-        return self.counts.get("answered", 0)
-
 
 class Service:
     """Listens for `me` and answers through `handler`. Many processes may hold one; one of them turns at a time."""

@@ -73,7 +73,7 @@ class _Parser:
             if binding >= _SUM:
                 self._next += 1
                 right = self._operand(self._expression(binding))
-                left = tree.Arithmetic(_ARITHMETIC[token.kind], self._operand(left), right, at)
+                left = tree.Arithmetic(_ARITHMETIC[token.kind], self._operand(left), right, at=at)
             elif binding == _COMPARISON:
                 left = self._comparison(self._operand(left), at)
                 if _BINDING.get(self._tokens[self._next].kind) == _COMPARISON:
@@ -88,13 +88,13 @@ class _Parser:
         if kind == "WORD":
             return self._word(token)
         if kind == "NUMBER":
-            return tree.Literal(parse_number(token.value, token.at), token.at, token.value)
+            return tree.Literal(parse_number(token.value, token.at), token.value, at=token.at)
         if kind == "STRING":
-            return tree.Literal(token.value, token.at)
+            return tree.Literal(token.value, at=token.at)
         if kind == "NAME":
-            return tree.Name(token.value, token.at)
+            return tree.Name(token.value, at=token.at)
         if kind == "TRUE" or kind == "FALSE":
-            return tree.Literal(kind == "TRUE", token.at)
+            return tree.Literal(kind == "TRUE", at=token.at)
         self._nest(token, 1)
         node: Node
         if kind == "(":
@@ -102,7 +102,7 @@ class _Parser:
             self._expect(")")
         elif kind == "NOT":
             inner = self._condition(self._expression(_NOT))
-            node = tree.Not(inner, token.at, self._end())
+            node = tree.Not(inner, at=token.at, end=self._end())
         elif kind == "-" or kind == "+":
             node = self._signed(token)
         else:
@@ -117,9 +117,9 @@ class _Parser:
         if token.kind == "NUMBER":
             self._next += 1
             number = parse_number(token.value, token.at)
-            return tree.Literal(-number if sign.kind == "-" else number, sign.at, sign.kind + token.value)
+            return tree.Literal(-number if sign.kind == "-" else number, sign.kind + token.value, at=sign.at)
         operand = self._operand(self._expression(_SIGN))
-        return tree.Negate(operand, sign.at) if sign.kind == "-" else tree.Plus(operand, sign.at)
+        return tree.Negate(operand, at=sign.at) if sign.kind == "-" else tree.Plus(operand, at=sign.at)
 
     def _junction(self, first: Condition, word: str, binding: int, at: int) -> Condition:
         """AND and OR take all their items at once; items that are the same junction in parentheses join in."""
@@ -132,7 +132,7 @@ class _Parser:
                 items.extend(item.items)
             else:
                 items.append(item)
-        return make(tuple(items), at, self._end())
+        return make(tuple(items), at=at, end=self._end())
 
     # --- comparisons -----------------------------------------------------------------------------
 
@@ -142,11 +142,11 @@ class _Parser:
         op = _COMPARISONS.get(token.kind)
         if op is not None:
             right = self._value()
-            return tree.Compare(op, left, right, at, self._end())
+            return tree.Compare(op, left, right, at=at, end=self._end())
         if token.kind == "IS":
             negated = self._take("NOT")
             self._expect("NULL")
-            return tree.IsNull(left, negated, at, self._end())
+            return tree.IsNull(left, negated, at=at, end=self._end())
         negated = token.kind == "NOT"
         if negated:
             token = self._tokens[self._next]
@@ -155,10 +155,10 @@ class _Parser:
             low = self._value()
             self._expect("AND")
             high = self._value()
-            return tree.Between(left, low, high, negated, at, self._end())
+            return tree.Between(left, low, high, negated, at=at, end=self._end())
         if token.kind == "IN":
             items = self._items(token)
-            return tree.In(left, items, negated, at, self._end())
+            return tree.In(left, items, negated, at=at, end=self._end())
         if token.kind == "LIKE":
             return self._like(left, negated, at)
         self._next -= 1
@@ -179,7 +179,7 @@ class _Parser:
         escape = self._string("one character in quotes") if self._take("ESCAPE") else None
         if escape is not None and len(escape.value) != 1:
             raise FilterRejected("syntax", "ESCAPE takes a string of one character", at=escape.at)
-        like = tree.Like(left, pattern.value, None if escape is None else escape.value, negated, at, self._end())
+        like = tree.Like(left, pattern.value, None if escape is None else escape.value, negated, at=at, end=self._end())
         compile_like(like.pattern, like.escape, pattern.at)
         return like
 
@@ -201,23 +201,23 @@ class _Parser:
             word = token.value.upper()
             if word == "TIMESTAMP":
                 literal = self._string("")
-                return tree.Literal(parse_timestamp(literal.value, literal.at), token.at)
+                return tree.Literal(parse_timestamp(literal.value, literal.at), at=token.at)
             if word == "XPATH":
                 literal = self._string("")
-                return tree.XPath(check_expression(literal.value, literal.at), token.at, self._end())
-        return tree.Name(token.value, token.at)
+                return tree.XPath(check_expression(literal.value, literal.at), at=token.at, end=self._end())
+        return tree.Name(token.value, at=token.at)
 
     def _utc(self, token: Lexeme) -> Node:
-        return tree.Now(token.at)
+        return tree.Now(at=token.at)
 
     def _regex(self, token: Lexeme) -> Node:
         pattern, name = self._pattern_and_name()
         patterns.compile_regex(pattern.value, pattern.at)
-        return tree.Regex(name, pattern.value, token.at, self._end() + 1)
+        return tree.Regex(name, pattern.value, at=token.at, end=self._end() + 1)
 
     def _path(self, token: Lexeme) -> Node:
         pattern, name = self._pattern_and_name()
-        return tree.PathMatch(name, path_levels(pattern.value, pattern.at), token.at, self._end() + 1)
+        return tree.PathMatch(name, path_levels(pattern.value, pattern.at), at=token.at, end=self._end() + 1)
 
     def _pattern_and_name(self) -> tuple[Lexeme, str]:
         pattern = self._string("a pattern in quotes")
@@ -234,7 +234,7 @@ class _Parser:
         return self._operand(self._expression(_COMPARISON))
 
     def _operand(self, node: Node) -> Operand:
-        return node if isinstance(node, _OPERANDS) else tree.Predicate(node, node.at)
+        return node if isinstance(node, _OPERANDS) else tree.Predicate(node, at=node.at)
 
     def _condition(self, node: Node) -> Condition:
         if not isinstance(node, _OPERANDS):
@@ -245,7 +245,7 @@ class _Parser:
             raise FilterRejected(
                 "type", "arithmetic gives a number, not a condition", at=node.at, hint="compare it with something"
             )
-        return tree.Truth(node, node.at, self._end())
+        return tree.Truth(node, at=node.at, end=self._end())
 
     def _end(self) -> int:
         return self._tokens[self._next - 1].end

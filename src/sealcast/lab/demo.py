@@ -22,7 +22,7 @@ from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
-from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.lab import market, thief
 from sealcast.lab.attacks import RATES, Attack, Cast, Insider, attacks, outdated
 from sealcast.lab.market import Ticks

@@ -53,11 +53,6 @@ class RecordCodec:
         self.schema = schema
         self.layout = MessageLayout(schema)
 
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """The physical columns that `decode` gives and `encode_columns` takes."""
-        return self.layout.arrow_schema
-
     # --- to bytes --------------------------------------------------------------------------------
 
     def encode(

@@ -65,16 +65,6 @@ class TopicDecisions(Protocol):
         """What an entity may do there at that time."""
 
 
-class Undecided:
-    """Nothing has been decided."""
-
-    def owner_of(self, topic_id: bytes, /) -> str | None:
-        return None
-
-    def rights_of(self, topic_id: bytes, name: str, at_us: int, /) -> frozenset[Right]:
-        return NO_RIGHTS
-
-
 class DiscoveryNode:
     """The rules of one node over its store; a `service.Handler`."""
 
@@ -86,13 +76,13 @@ class DiscoveryNode:
         realm: bytes,
         verify: Verify,
         *,
-        known: TopicDecisions | None = None,
+        known: TopicDecisions,
         max_each: int = MAX_EACH,
         max_all: int = MAX_ADVERTISEMENTS,
     ) -> None:
-        """`known` is what a registry decided; without it a topic is its first advertiser's, and nobody has rights."""
+        """`known` is what a registry decided. A topic that it does not know is its first advertiser's."""
         self._store, self._realm, self._verify = store, realm, verify
-        self._decided: TopicDecisions = known or Undecided()
+        self._decided = known
         self._max_each, self._max_all = max_each, max_all
         self._known: dict[Key, Advertised] = {}
         self._owners: dict[bytes, str] = {}

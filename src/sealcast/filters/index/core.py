@@ -26,9 +26,9 @@ from sealcast.filters.index.dense import Dense
 from sealcast.filters.index.extract import bit_of, set_bits
 from sealcast.filters.index.postings import Postings
 from sealcast.filters.tree import Condition, XPath
-from sealcast.filters.vector import Evaluator
 from sealcast.filters.vector.axes import Axis, Places
 from sealcast.filters.vector.bounds import Prepared
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.model.schema import Schema
 
 #: Events that are matched at a time: bounds what candidates take, whatever the batch and the filters are.

@@ -23,7 +23,7 @@ from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.filters.readers import may_open
 from sealcast.filters.tree import Condition
-from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.model.schema import Schema, Value
 from sealcast.model.stages import Admitted, Ruled
 from sealcast.protections.witness.frames import MAX_VERSIONS

@@ -25,10 +25,9 @@ from sealcast.model.names import NAME
 from sealcast.primitives import x509, x509_lists
 from sealcast.primitives.p256 import P256SigningKey, P256VerifyKey
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.trust.certificates import applications, authority_files, lists, profile
-from sealcast.trust.certificates.applications import Application
+from sealcast.trust.certificates import authority_files, lists, profile
 from sealcast.trust.certificates.authority_files import LISTS
-from sealcast.trust.certificates.certificate import Certificate, CertificateReason, PublicKeys, Role, Trust
+from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role, Trust
 from sealcast.trust.certificates.lists import Cause, RevocationDelta, Revoked
 from sealcast.trust.certificates.profile import (
     AUTHORITY_NAME,
@@ -183,29 +182,6 @@ class Authority(Unpicklable):
             hashlib.sha256(der).digest(),
         )
 
-    def admit(
-        self, application: bytes, roles: Iterable[Role], at_us: int, lifetime_us: int = LIFETIME_US
-    ) -> Certificate:
-        """A certificate for whoever applied and proved its keys. Whether the name is free, the registry knows."""
-        asked = self._read(application)
-        if asked.renews is not None:
-            raise Misuse(f"{asked.name!r} asks for the certificate after another, not for a first one")
-        return self.issue(asked.name, asked.keys, roles, at_us, lifetime_us)
-
-    def renew(self, application: bytes, at_us: int, lifetime_us: int = LIFETIME_US) -> Certificate:
-        """The certificate after one that still counts and whose key signed for it: same name, same roles."""
-        asked = self._read(application)
-        if asked.renews is None:
-            raise Misuse(f"{asked.name!r} names no certificate that is to be followed")
-        old = self.trust().verify(asked.renews.der, at_us, self.revoked)
-        return self.issue(old.name, asked.keys, old.roles, at_us, lifetime_us)
-
-    def _read(self, application: bytes) -> Application:
-        asked = applications.read(application)
-        if asked.realm != self.realm_id:
-            raise profile.refused(CertificateReason.REALM, f"{asked.name!r} asks in another realm")
-        return asked
-
     def succeed(self, at_us: int, *, lifetime_us: int = AUTHORITY_LIFETIME_US) -> Certificate:
         """The next authority under the root: issues from now on. The ones before stay valid until they are revoked."""
         number = len(self.authorities) + 1
@@ -221,11 +197,6 @@ class Authority(Unpicklable):
         return made
 
     # --- revoking -----------------------------------------------------------------------------------
-
-    @property
-    def revoked(self) -> RevocationView:
-        """What is revoked now."""
-        return self.lists.view
 
     def revoke(self, serials: Iterable[int], cause: Cause, at_us: int) -> RevocationDelta:
         """Revoke for good; durable on return. The newest delta that revokes any of them, also when asked again."""

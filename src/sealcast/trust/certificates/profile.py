@@ -80,8 +80,6 @@ class CertificateReason(StrEnum):
     REVOKED = "revoked"
     ROLE = "role"
     HOLDER = "holder"
-    #: Of an application: a key that is not proven to be the applicant's.
-    POSSESSION = "possession"
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,9 +16,7 @@ from sealcast.primitives.hpke import KemKey
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.sign import SigningKey
 from sealcast.trust.certificates.certificate import PublicKeys
-from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.topic_keys import EntityKeys, open_entity_keys
-from sealcast.trust.realm.changes import EnrolEntity
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.vault import keyfile
 
@@ -87,10 +85,6 @@ class Identity(Unpicklable):
     def public_keys(self) -> PublicKeys:
         """What a certificate is about."""
         return PublicKeys(bytes(self.key.verify_key), bytes(self.signer.verify_key), self.kem.public)
-
-    def enrolment(self, *roles: Role) -> EnrolEntity:
-        """The public half, as a change; without a certificate, which a founded realm asks for."""
-        return EnrolEntity(self.name, bytes(self.signer.verify_key), self.kem.public, roles or (Role.ENTITY,))
 
     def topic_keys(self, state: RealmState, topic: str, epoch: int | None = None) -> EntityKeys:
         """Its keys for a topic (of the current epoch, unless another is named), opened with its own key."""

@@ -137,10 +137,6 @@ class RealmHistory:
         """The version in force at a time: the last one made by then."""
         return next((v for v in range(len(self.times), 0, -1) if self.times[v - 1] <= at_us), 0)
 
-    def could(self, right: Right, topic: str, version: int, at_us: int) -> set[str]:
-        """Who had the right, at a version and a time."""
-        return {h.entity for h in self.rights if h.right is right and h.topic == topic and h.allows(version, at_us)}
-
 
 def history(
     changes: Iterable[tuple[int, int, Change]], *, entity: str | None = None, topic: str | None = None

@@ -78,7 +78,7 @@ class _Center:
 class TokenGate:
     """Takes tokens or refuses them, for one realm, under one list of revocations. Public bytes only."""
 
-    __slots__ = ("_centers", "_found", "_number", "_revoked", "_tokens", "_trust")
+    __slots__ = ("_centers", "_found", "_number", "_revoked", "_trust", "tokens")
 
     def __init__(
         self, trust: Trust, centers: Iterable[bytes], revoked: RevocationView, tokens: VerifiedTokens | None = None
@@ -87,13 +87,9 @@ class TokenGate:
         self._trust = trust
         self._centers = {hashlib.sha256(der).digest(): bytes(der) for der in centers}
         self._revoked = revoked
-        self._tokens = VerifiedTokens() if tokens is None else tokens
+        self.tokens = VerifiedTokens() if tokens is None else tokens
         self._found: dict[bytes, _Center | TokenRejected] = {}
         self._number = revoked.number
-
-    @property
-    def tokens(self) -> VerifiedTokens:
-        return self._tokens
 
     def verify(
         self,
@@ -110,7 +106,7 @@ class TokenGate:
         `holder` is the name that came with it, where one did. TokenRejected otherwise: the first check that fails is
         the reason.
         """
-        token = self._tokens.token(data)  # (1) to (10): claims.parse
+        token = self.tokens.token(data)  # (1) to (10): claims.parse
         claims = token.claims
         self._check_realm(claims)  # (11)
         _check_topic(token, topic)  # (12), (13)
@@ -142,7 +138,7 @@ class TokenGate:
         A key center of this realm signed it, and its time is now; `parameters` say what clocks may differ by. No right
         follows from it: that takes the topic, and `verify`.
         """
-        token = self._tokens.token(data)
+        token = self.tokens.token(data)
         self._check_realm(token.claims)
         self._check_signature(token, self._center(token.claims, at_us))
         _check_time(token.claims, parameters, at_us)
@@ -210,7 +206,7 @@ class TokenGate:
 
     def _check_signature(self, token: Token, center: _Center) -> None:
         # (22) signed by that center
-        if not self._tokens.signed(token, center.certificate.identity_key):
+        if not self.tokens.signed(token, center.certificate.identity_key):
             raise refused(TokenReason.SIGNATURE, f"{token.claims.issuer!r} did not sign this")
 
     def _check_holder(self, claims: Claims, holder_key: bytes, holder: str | None) -> None:
