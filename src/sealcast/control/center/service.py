@@ -55,7 +55,7 @@ class KeyCenter(Unpicklable):
         return decision.answer
 
     def rotate_due(self, now_us: int, messages: Mapping[str, int]) -> dict[str, str]:
-        """New keys for its topics whose keys are too old, or have sealed too much; the topics, with the reason."""
+        """Replaces the keys for which that is due (`issuing.rotation_due`); their topics, each with the reason."""
         if not self._rules.due(self._realm.state(), now_us, messages)[0]:
             return {}
         due: dict[str, str] = {}
