@@ -33,7 +33,7 @@ from sealcast.errors import FrameRejected, NotFound, Rejected, TokenRejected, Un
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.overlay import knowledge, moves
-from sealcast.overlay.knowledge import Deliver, Effect, Knowledge, Learnt, Propagate, Refuse, Source, TopicMessage
+from sealcast.overlay.knowledge import Action, Knowledge, Learnt, Source, TopicMessage
 from sealcast.overlay.memory import KnowledgeStore
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates.certificate import Role
@@ -148,7 +148,7 @@ class Node(Unpicklable, Closing):
             after = found.page[-1][0]
         return len(self.known.secure) - before
 
-    def publish(self, message: TopicMessage) -> tuple[Effect, ...]:
+    def publish(self, message: TopicMessage) -> tuple[Action, ...]:
         """What an entity publishes here; it goes on to the other brokers where the rules say so."""
         return self._take(message, None)
 
@@ -168,15 +168,12 @@ class Node(Unpicklable, Closing):
         if Role.BROKER not in request.sender.roles:
             raise Rejected(f"{request.sender.name!r} is no broker", hint="entities publish: plain/publish")
         sent = Forwarded.from_bytes(request.message.body)
-        effects = self._take(TopicMessage(sent.topic, sent.body, sent.token), request.sender.name)
-        told = next((effect for effect in effects if isinstance(effect, Refuse)), None)
-        return Answer(TAKEN, cbor.encode([])) if told is None else Answer(SECURE, cbor.encode([told.topic]))
+        actions = self._take(TopicMessage(sent.topic, sent.body, sent.token), request.sender.name)
+        return Answer(SECURE, cbor.encode([sent.topic])) if Action.REFUSE in actions else Answer(TAKEN, cbor.encode([]))
 
     def _publish(self, request: ProvenMessage, now_us: int) -> Answer:
         wanted = PlainPublish.from_bytes(request.message.body)
-        if any(
-            isinstance(effect, knowledge.Discard) for effect in self.publish(TopicMessage(wanted.topic, wanted.body))
-        ):
+        if Action.DISCARD in self.publish(TopicMessage(wanted.topic, wanted.body)):
             raise Rejected("this topic is secure: what has no token is discarded", hint="publish it with a token")
         return Answer(PLAIN_DONE, cbor.encode([]))
 
@@ -196,20 +193,16 @@ class Node(Unpicklable, Closing):
 
     # --- inside -------------------------------------------------------------------------------------
 
-    def _take(self, message: TopicMessage, sender: str | None) -> tuple[Effect, ...]:
+    def _take(self, message: TopicMessage, sender: str | None) -> tuple[Action, ...]:
         valid = self._valid(message.token)
-        effects = self.store.update(lambda known: knowledge.take(known, message, sender, valid))
-        for effect in effects:
-            match effect:
-                case Deliver():
-                    with EmbeddedLog(self.plain_log(message.topic)) as log:
-                        log.append([message.body])
-                        log.retain(max_bytes=PLAIN_LOG_BYTES)
-                case Propagate():
-                    self._propagate(message)
-                case _:
-                    pass
-        return effects
+        actions = self.store.update(lambda known: knowledge.take(known, message, sender, valid))
+        if Action.DELIVER in actions:
+            with EmbeddedLog(self.plain_log(message.topic)) as log:
+                log.append([message.body])
+                log.retain(max_bytes=PLAIN_LOG_BYTES)
+        if Action.PROPAGATE in actions:
+            self._propagate(message)
+        return actions
 
     def plain_log(self, topic: bytes) -> Path:
         """Where what was published on a plain topic lies."""
