@@ -24,7 +24,7 @@ from typing import Annotated, Final
 
 from sealcast.control.bodies import Body, Name, that
 from sealcast.control.correspondence import Correspondent, strange
-from sealcast.control.desk import DONE, TOPICS, ListTopics, More, Topics, desks_at_hand
+from sealcast.control.desk import DONE, ListTopics, More, Topics, desks_at_hand
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.embedded import RealmDiscovery, nodes
 from sealcast.control.envelopes import ProvenMessage
@@ -137,7 +137,7 @@ class Node(Unpicklable, Closing):
         """Takes over the list of secure topics of the broker that it connects to; how many were news."""
         before, after = len(self.known.secure), ""
         for _ in range(MAX_PAGES):
-            reply = self._ask(through, TOPICS, ListTopics(after).to_bytes())
+            reply = self._ask(through, ListTopics.KIND, ListTopics(after).to_bytes())
             try:
                 found = Topics.from_bytes(reply.message.body)
             except FrameRejected:
