@@ -200,11 +200,11 @@ def test_an_ignorant_broker_learns_from_the_error_of_a_knowing_one(realm: Realm,
     alice.ask_broker("ignorant", brokers.SUBSCRIBE, cbor.encode([topic]))
     with Node(realm, "ignorant") as node:
         assert "knowing" in node.peers() and not node.known.is_secure(topic)
-        alice.ask_broker("ignorant", brokers.PUBLISH, cbor.encode([topic, b"1"]))
+        alice.ask_broker("ignorant", brokers.PlainPublish.KIND, cbor.encode([topic, b"1"]))
         assert node.known.secure[topic].source is Source.ERROR
         assert [r.data for r in EmbeddedLog(node.plain_log(topic)).read(0)] == [b"1"], "nobody knew better yet"
         with pytest.raises(ServiceRefused, match="secure"):
-            alice.ask_broker("ignorant", brokers.PUBLISH, cbor.encode([topic, b"2"]))
+            alice.ask_broker("ignorant", brokers.PlainPublish.KIND, cbor.encode([topic, b"2"]))
         with pytest.raises(ServiceRefused) as caught:
             alice.ask_broker("ignorant", brokers.SUBSCRIBE, cbor.encode([topic]))
         assert caught.value.reason == "absent"
@@ -215,7 +215,7 @@ def test_an_ignorant_broker_learns_from_the_error_of_a_knowing_one(realm: Realm,
 def test_plain_topics_reach_every_broker(realm: Realm, alice: Correspondent) -> None:
     topic = os.urandom(16)
     alice.ask_broker("knowing", brokers.SUBSCRIBE, cbor.encode([topic]))
-    alice.ask_broker("ignorant", brokers.PUBLISH, cbor.encode([topic, b"hello"]))
+    alice.ask_broker("ignorant", brokers.PlainPublish.KIND, cbor.encode([topic, b"hello"]))
     with Node(realm, "knowing") as node:
         assert [r.data for r in EmbeddedLog(node.plain_log(topic)).read(0)] == [b"hello"]
 
@@ -239,7 +239,7 @@ def test_a_real_token_teaches_and_a_revoked_ones_does_not(realm: Realm) -> None:
 
 def test_an_entity_is_no_broker(alice: Correspondent) -> None:
     with pytest.raises(ServiceRefused, match="no broker"):
-        alice.ask_broker("knowing", brokers.MESSAGE, cbor.encode([PLAIN, b"", b""]))
+        alice.ask_broker("knowing", brokers.Forwarded.KIND, cbor.encode([PLAIN, b"", b""]))
 
 
 def test_a_restart_fetches_the_new_revocation_lists_and_no_other(realm: Realm) -> None:

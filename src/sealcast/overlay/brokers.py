@@ -46,14 +46,11 @@ from sealcast.trust.tokens.claims import Token
 from sealcast.trust.tokens.token import TokenGate, VerifiedTokens
 from sealcast.wire import cbor
 
-MESSAGE: Final = "peer/message"
 TAKEN: Final = "peer/taken"
 SECURE: Final = "peer/secure"
-PUBLISH: Final = "plain/publish"
 SUBSCRIBE: Final = "plain/subscribe"
 UNSUBSCRIBE: Final = "plain/unsubscribe"
 PLAIN_DONE: Final = "plain/done"
-MOVE: Final = "desk/move"
 Bytes = Annotated[bytes, that(lambda value: isinstance(value, bytes))]
 #: Of one plain topic at one broker.
 PLAIN_LOG_BYTES: Final = 64 << 20
@@ -65,7 +62,7 @@ MAX_PAGES: Final = 64
 class Forwarded(Body):
     """A message that another broker passes on."""
 
-    KIND = MESSAGE
+    KIND = "peer/message"
     topic: Bytes
     body: Bytes
     token: Bytes
@@ -75,7 +72,7 @@ class Forwarded(Body):
 class PlainPublish(Body):
     """Something to be published without a token."""
 
-    KIND = PUBLISH
+    KIND = "plain/publish"
     topic: Bytes
     body: Bytes
 
@@ -92,7 +89,7 @@ class PlainTopic(Body):
 class MoveHere(Body):
     """A topic that a subscriber wants to be served on by this broker."""
 
-    KIND = MOVE
+    KIND = "desk/move"
     topic: Name
 
 
@@ -157,11 +154,11 @@ class Node(Unpicklable, Closing):
     def more(self) -> More:
         """For the broker's desk."""
         return {
-            MESSAGE: self._message,
-            PUBLISH: self._publish,
+            Forwarded.KIND: self._message,
+            PlainPublish.KIND: self._publish,
             SUBSCRIBE: lambda request, now: self._plain(request, knowledge.subscribe),
             UNSUBSCRIBE: lambda request, now: self._plain(request, knowledge.unsubscribe),
-            MOVE: self._move,
+            MoveHere.KIND: self._move,
         }
 
     def _message(self, request: ProvenMessage, now_us: int) -> Answer:
@@ -225,7 +222,7 @@ class Node(Unpicklable, Closing):
         body = Forwarded(message.topic, message.body, message.token).to_bytes()
         for peer in self.peers():
             try:
-                reply = self._ask(peer, MESSAGE, body)
+                reply = self._ask(peer, Forwarded.KIND, body)
             except (Unavailable, NotFound, Rejected):
                 continue
             if reply.message.kind == SECURE:
