@@ -15,7 +15,7 @@ app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
 @app.command(epilog="Example: sealcast bench kernels --json")
 def bench(
     suite: Annotated[
-        str | None, typer.Argument(help="kernels, pipeline, groupkeys, admit or layered; without one, all.")
+        str | None, typer.Argument(help="kernels, pipeline, groupkeys, admit, layered or searchable; without one, all.")
     ] = None,
     json: talk.JsonOption = False,
 ) -> None:
