@@ -125,11 +125,11 @@ class Found:
 class SearchIndex:
     """Sealed filters of one topic, of all epochs that are in use."""
 
-    def __init__(self, tag_bits: int, prefilter: str = "cuckoo") -> None:
+    def __init__(self, tag_bits: int, prefilter: str = "cuckoo", entries: Entries | None = None) -> None:
         self.tag_bits = tag_bits
         self._prefilter = prefilter
         self._numbers = count(1)
-        self._start(Entries())
+        self._start(Entries() if entries is None else entries)
 
     def _start(self, entries: Entries) -> None:
         """With entries that nobody has searched yet."""
