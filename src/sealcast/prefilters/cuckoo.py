@@ -30,8 +30,8 @@ from sealcast.prefilters.port import (
     Keys,
     Packed,
     Prefilter,
+    PrefilterReason,
     PrefilterRejected,
-    Reason,
     checked,
     checked_size,
     pack,
@@ -97,13 +97,15 @@ class CuckooFilter(Prefilter):
         try:
             filled = cls(*parts.sizes, parts.seed)
         except Misuse as error:
-            raise PrefilterRejected(Reason.SHAPE, error.message) from None
+            raise PrefilterRejected(PrefilterReason.SHAPE, error.message) from None
         if len(parts.body) != filled.memory:
-            raise PrefilterRejected(Reason.SHAPE, f"the table has {len(parts.body):,} bytes, not {filled.memory:,}")
+            raise PrefilterRejected(
+                PrefilterReason.SHAPE, f"the table has {len(parts.body):,} bytes, not {filled.memory:,}"
+            )
         filled._table = np.frombuffer(parts.body, "<u8").astype(np.uint64)
         lanes = filled._lanes
         if np.any(filled._table & ~np.uint64(lanes.ones * lanes.mask)):
-            raise PrefilterRejected(Reason.SHAPE, "the table has bits where there are no entries")
+            raise PrefilterRejected(PrefilterReason.SHAPE, "the table has bits where there are no entries")
         filled.entries = lanes.count(filled._table)
         return filled
 

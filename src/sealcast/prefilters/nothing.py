@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from sealcast.prefilters.port import Answers, Keys, Packed, Prefilter, PrefilterRejected, Reason, checked, pack
+from sealcast.prefilters.port import Answers, Keys, Packed, Prefilter, PrefilterReason, PrefilterRejected, checked, pack
 
 
 class NoFilter(Prefilter):
@@ -19,7 +19,7 @@ class NoFilter(Prefilter):
     @classmethod
     def unpacked(cls, parts: Packed) -> NoFilter:
         if parts != Packed(cls.kind, 0, (0, 0, 0), b""):
-            raise PrefilterRejected(Reason.SHAPE, "a filter of kind none has neither sizes nor a body")
+            raise PrefilterRejected(PrefilterReason.SHAPE, "a filter of kind none has neither sizes nor a body")
         return cls()
 
     def insert(self, keys: Keys) -> None:
