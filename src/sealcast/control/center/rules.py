@@ -149,6 +149,7 @@ class Rules(Unpicklable):
                 _rule(Proof, self._prove),
             ]
         )
+        self.kinds = frozenset(self._rules)
 
     @property
     def name(self) -> str:
@@ -309,7 +310,7 @@ class Rules(Unpicklable):
         keys |= {change.epoch: change.sealed for change in changes}
         token = minting.token_for(self._secrets, state, about.name, who.name, wanted.right, now_us)
         made = Credentials(token, about.epoch, keys)
-        return CenterDecision(Answer(requests.CREDENTIALS, made.to_bytes()), tuple(changes))
+        return CenterDecision(Answer(Credentials.KIND, made.to_bytes()), tuple(changes))
 
     def _authorised(self, wanted: WantCredentials, who: Entity, state: RealmState, now_us: int) -> Topic:
         # (8)
@@ -340,7 +341,7 @@ class Rules(Unpicklable):
             refusal = _no(CenterReason.SUSPENDED, f"{entity!r} has missed {after.missed} challenges in a row")
             return CenterDecision(refusal, known=known)
         asked = Challenge(about.name, after.nonce, after.before_us)
-        return CenterDecision(Answer(requests.CHALLENGE, asked.to_bytes()), known=known)
+        return CenterDecision(Answer(Challenge.KIND, asked.to_bytes()), known=known)
 
     def _prove(self, proof: Proof, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
         if not any(state.may(right, proof.topic, who.name) for right in Right):

@@ -36,18 +36,17 @@ from sealcast.primitives.groups import Element, Exponent
 from sealcast.primitives.halves import UserPart
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.searchable.sealed import (
+    FIRST_POINT,
     LABEL_BYTES,
     MAX_TAG_BITS,
+    SECOND_POINT,
     TAG_BYTES,
-    TRAPDOOR_BYTES,
     SealedFilter,
     packed_block,
 )
 
 CHECK_BYTES: Final = 16
 _HASH: Final = b"sealcast/searchable/1 r"
-_FIRST: Final = slice(TAG_BYTES, TAG_BYTES + points.WIRE_BYTES)
-_SECOND: Final = slice(TAG_BYTES + points.WIRE_BYTES, TAG_BYTES + 2 * points.WIRE_BYTES)
 _CHECK: Final = slice(LABEL_BYTES - CHECK_BYTES, LABEL_BYTES)
 
 
@@ -93,8 +92,8 @@ class UserKeys(Unpicklable):
             return None
         first = Exponent(both, ORDER)
         # x_i1 ((r + sigma) G) as a multiple of G: the library is faster with the generator, and constant in time.
-        check = _hash(CURVE.encode(CURVE.power(self._public, r)))
-        return points.base_wire(first) + points.base_wire(first * self._half) + check
+        hidden = CURVE.encode(CURVE.power(self._public, r))
+        return points.base_wire(first) + points.base_wire(first * self._half) + check(hidden)
 
     def seal_filter(self, epoch: int, conjunctions: Iterable[Iterable[Iterable[bytes]]]) -> SealedFilter:
         """A filter: conjunctions of slots of labels (`filters.labels`), each label sealed by itself."""
@@ -130,20 +129,18 @@ class UserKeys(Unpicklable):
 # --- brokers ----------------------------------------------------------------------------------------------------------
 
 
-def re_encrypt(label: bytes, half: Exponent) -> Element | None:
-    """C of a sealed label, with the broker's half of who sealed it. None is infinity, which matches nothing. Rejected
-    for what is no point of the curve."""
-    if len(label) != LABEL_BYTES:
-        raise Misuse(f"a sealed label has {LABEL_BYTES} bytes, not {len(label)}")
-    return points.multiply_add(label[_FIRST], label[_SECOND], half)
+def re_encrypt(labels: Sequence[bytes], half: Exponent) -> list[Element | None]:
+    """C of each sealed label, with the broker's half of who sealed them. None is infinity, which matches nothing.
+    Rejected, before anything is computed, if a point of any of them is not on the curve."""
+    return points.multiply_add_many([(label[FIRST_POINT], label[SECOND_POINT]) for label in labels], half)
 
 
 def token(trapdoor: bytes, half: Exponent, expected: Element | None = None) -> Element | None:
     """T of a trapdoor, with the broker's half of its publisher. None is infinity, which matches nothing. Rejected for
     what is no point of the curve. A right guess (`expected`) is confirmed sooner than T is computed."""
-    if len(trapdoor) != TRAPDOOR_BYTES:
-        raise Misuse(f"a trapdoor has {TRAPDOOR_BYTES} bytes, not {len(trapdoor)}")
-    return points.multiply_add(trapdoor[_FIRST], trapdoor[_SECOND], half, expected)
+    if expected is not None:
+        return points.multiply_add(trapdoor[FIRST_POINT], trapdoor[SECOND_POINT], half, expected)
+    return points.multiply_add_many([(trapdoor[FIRST_POINT], trapdoor[SECOND_POINT])], half)[0]
 
 
 def check_of(label: bytes) -> bytes:
@@ -151,10 +148,10 @@ def check_of(label: bytes) -> bytes:
     return label[_CHECK]
 
 
-def matches(encrypted: Element, found: Element, check: bytes) -> bool:
+def matches(encrypted: Element, found: Element, given: bytes) -> bool:
     """Whether C, with its c3, and T are of one label."""
     (difference,) = points.differences((encrypted,), found)
-    return bool(difference) and _hash(difference) == check
+    return bool(difference) and check(difference) == given
 
 
 def matching(encrypted: Sequence[Element], checks: Sequence[bytes], found: Element) -> list[int]:
@@ -162,10 +159,11 @@ def matching(encrypted: Sequence[Element], checks: Sequence[bytes], found: Eleme
     sha256, prefix, size = hashlib.sha256, _HASH, CHECK_BYTES
     return [
         number
-        for number, (difference, check) in enumerate(zip(points.differences(encrypted, found), checks, strict=True))
-        if difference and sha256(prefix + difference).digest()[:size] == check
+        for number, (difference, given) in enumerate(zip(points.differences(encrypted, found), checks, strict=True))
+        if difference and sha256(prefix + difference).digest()[:size] == given
     ]
 
 
-def _hash(point: bytes) -> bytes:
+def check(point: bytes) -> bytes:
+    """c3 of r H, as it stands on the wire."""
     return hashlib.sha256(_HASH + point).digest()[:CHECK_BYTES]
