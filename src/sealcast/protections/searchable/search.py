@@ -31,7 +31,7 @@ from sealcast.filters.bits import Indices, Words, pack
 from sealcast.prefilters import Members
 from sealcast.primitives.groups import Element, Exponent
 from sealcast.protections.searchable import scheme
-from sealcast.protections.searchable.blocks import Blocks
+from sealcast.protections.searchable.blocks import TrapdoorBlocks
 from sealcast.protections.searchable.combine import Combined
 from sealcast.protections.searchable.entries import REMOVED, Entries
 from sealcast.protections.searchable.sealed import (
@@ -104,7 +104,7 @@ class _Door:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Found:
+class FoundSubscriptions:
     """The subscriptions of each event of a batch, in order, and the events that were refused and match nothing."""
 
     matches: list[Indices]
@@ -208,9 +208,9 @@ class SearchIndex:
 
     def search(
         self, publishers: Sequence[str], epochs: Sequence[int], blocks: Sequence[bytes], halves: Halves
-    ) -> Found:
+    ) -> FoundSubscriptions:
         """What the events of a batch match, given who published each, in which epoch, and its block."""
-        read = Blocks.read(blocks, self.tag_bits)
+        read = TrapdoorBlocks.read(blocks, self.tag_bits)
         refused = dict(read.refused)
         doors = self._doors_of(publishers, epochs, halves)
         for event, door in enumerate(doors):
@@ -223,7 +223,7 @@ class SearchIndex:
             for signature, tokens in zip(signatures, met, strict=True)
             if signature not in self._combined
         }
-        return Found(self._combined.matches(signatures, fresh), refused)
+        return FoundSubscriptions(self._combined.matches(signatures, fresh), refused)
 
     def _doors_of(self, publishers: Sequence[str], epochs: Sequence[int], halves: Halves) -> list[_Door | None]:
         """The door of each event; None where the broker has no half for its publisher any more."""
@@ -242,7 +242,7 @@ class SearchIndex:
 
     def _met(
         self,
-        read: Blocks,
+        read: TrapdoorBlocks,
         epochs: NDArray[np.uint64],
         doors: Sequence[_Door | None],
         refused: dict[int, SealedRejected],
