@@ -122,7 +122,7 @@ def test_a_new_subscription_costs_a_look_at_what_is_new(monkeypatch: pytest.Monk
 
 @pytest.mark.parametrize("tag_bits", [0, 3, 16])
 def test_memos_decide_nothing(tag_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables change, publishers reuse trapdoors or not, and memos of every size forget: always what a new index says."""
+    """Tables change, publishers reuse trapdoors or not, and memos forget: an index always says what is true."""
     monkeypatch.setattr(search, "MAX_TRAPDOORS", 5)
     monkeypatch.setattr(search, "MAX_EMPTY_TOKENS", 3)
     monkeypatch.setattr(search, "_MIN_REMOVED", 4)

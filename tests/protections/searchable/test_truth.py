@@ -159,7 +159,9 @@ def large(tag_bits: int) -> Content:
         )
 
     def filter_text() -> str:
-        return " OR ".join(" AND ".join(part() for _ in range(random.randint(1, 3))) for _ in range(random.randint(1, 2)))
+        return " OR ".join(
+            " AND ".join(part() for _ in range(random.randint(1, 3))) for _ in range(random.randint(1, 2))
+        )
 
     filters = [filter_text() for _ in range(SUBSCRIPTIONS)]
     filters[3] = "price > 5 AND price < 3"  # matches nothing

@@ -45,6 +45,8 @@ class World:
     def search(self, index: SearchIndex, blocks: Sequence[bytes], user: str = "ana", epoch: int = 1) -> Found:
         return index.search([user] * len(blocks), [epoch] * len(blocks), blocks, self.half)
 
-    def matches(self, index: SearchIndex, *events: Iterable[bytes], user: str = "ana", epoch: int = 1) -> list[list[int]]:
+    def matches(
+        self, index: SearchIndex, *events: Iterable[bytes], user: str = "ana", epoch: int = 1
+    ) -> list[list[int]]:
         found = self.search(index, [self.block(labels, user, epoch) for labels in events], user, epoch)
         return [each.tolist() for each in found.matches]
