@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from sealcast.groupkeys.catalog import ALGORITHMS, Setting, entry_bytes
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.groupkeys.policies import POLICIES
 from sealcast.lab import groups, match_input, plan
-from sealcast.lab.plan import MAX_SIMILAR, Choice, Workload, choices, handed, parse_memory, tried, workload
+from sealcast.lab.plan import MAX_SIMILAR, Choice, PlanWorkload, choices, handed, parse_memory, tried, workload
 from tests.cli.shell import sealcast, write_lines
 from tests.groupkeys import plain
 
@@ -32,6 +33,14 @@ SCHEMA = {
 }
 
 
+def filters_of(wishes: groups.Wishes) -> Iterator[str]:
+    """The lab's wishes as text, for attributes symbol (S0, S1, ...), price and size."""
+    for watched, below, price, size in zip(wishes.watched, wishes.below, wishes.price, wishes.size, strict=True):
+        names = ", ".join(f"'S{symbol}'" for symbol in np.flatnonzero(watched))
+        least = f" AND size >= {float(size)!r}" if size else ""
+        yield f"symbol IN ({names}) AND price {'<' if below else '>='} {float(price)!r}{least}"
+
+
 class Market:
     """The content workload of the lab as files, and the groups that it has by its own account."""
 
@@ -41,7 +50,7 @@ class Market:
         self.schema = directory / "schema.json"
         self.schema.write_text(json.dumps(SCHEMA))
         self.subscriptions = write_lines(
-            directory / "subscriptions.jsonl", *({"id": i, "filter": f} for i, f in enumerate(wishes.filters()))
+            directory / "subscriptions.jsonl", *({"id": i, "filter": f} for i, f in enumerate(filters_of(wishes)))
         )
         columns = zip(quotes.symbol.tolist(), quotes.price.tolist(), quotes.size.tolist(), strict=True)
         self.events = write_lines(
@@ -57,7 +66,7 @@ class Market:
     def options(self) -> tuple[object, ...]:
         return "--schema", self.schema, "--subscriptions", self.subscriptions, "--events", self.events
 
-    def work(self) -> Workload:
+    def work(self) -> PlanWorkload:
         return workload(match_input.read(self.schema, self.subscriptions, self.events))
 
 
@@ -190,7 +199,7 @@ def _flags(words: bits.Words) -> np.ndarray:
 
 def test_nobody_is_handed_anything_by_naive() -> None:
     work = _work([0b11, 0b101, 0b11])
-    assert handed(Choice("naive", Setting(3, 0), 0), work) == plan.Handed(0.0, 0.0, 0)
+    assert handed(Choice("naive", Setting(3, 0), 0), work) == plan.HandoutCost(0.0, 0.0, 0)
 
 
 def test_a_simple_cache_hands_a_key_to_every_member_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,13 +208,13 @@ def test_a_simple_cache_hands_a_key_to_every_member_once(monkeypatch: pytest.Mon
     work = _work([0b011, 0b011, 0b111, 0b110, 0b011, 0b100])
     found = handed(Choice("simple", Setting(3, 10), 0), work)
     # The second half: only {1,2} is new. In all: 0 holds two keys, 1 three, 2 two.
-    assert found == plan.Handed(2 / 3, 7 / 3, 3)
+    assert found == plan.HandoutCost(2 / 3, 7 / 3, 3)
 
 
 def test_what_mosaic_leaves_with_subscribers_is_what_it_says_itself() -> None:
     rows = groups.random_groups(400, 64, seed=2)
     distinct, group_of = bits.unique_rows(rows)
-    found = handed(Choice("mosaic", Setting(64, 200), 0), Workload(64, distinct, group_of, 400, 0, 0))
+    found = handed(Choice("mosaic", Setting(64, 200), 0), PlanWorkload(64, distinct, group_of, 400, 0, 0))
     itself = Mosaic(64, 200 * entry_bytes(64), seed=0)
     for start in range(0, 400, plan.BATCH):
         itself.plan(*bits.unique_rows(rows[start : start + plan.BATCH]))
@@ -213,9 +222,9 @@ def test_what_mosaic_leaves_with_subscribers_is_what_it_says_itself() -> None:
     assert labels > 0 and found.keys_mean == pytest.approx(labels + keys, rel=0.1)
 
 
-def _work(members: list[int]) -> Workload:
+def _work(members: list[int]) -> PlanWorkload:
     distinct, group_of = bits.unique_rows(np.array(members, np.uint64)[:, None])
-    return Workload(3, distinct, group_of, len(members), 0, 0)
+    return PlanWorkload(3, distinct, group_of, len(members), 0, 0)
 
 
 # --- the command ----------------------------------------------------------------------------------------

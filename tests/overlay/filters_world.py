@@ -1,4 +1,4 @@
-"""Brokers of layered topics with their desks, subscribers who post to them, and the plaintext truth.
+"""Brokers of layered topics with their keepers, subscribers who post to them, and the plaintext truth.
 
 No pipeline: events go down through the tables at their newest versions, from hand to hand. One realm serves many
 topics, each with a forest of its own.
@@ -7,6 +7,7 @@ topics, each with a forest of its own.
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,13 +26,13 @@ from sealcast.model.protection import Layered
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import CachedHashes, Exponent
 from sealcast.protections.layered.agreement import layers_for
-from sealcast.protections.layered.filters.desk import FilterDesk
-from sealcast.protections.layered.filters.posts import post
+from sealcast.protections.layered.filters.keeper import TableKeeper
+from sealcast.protections.layered.filters.posts import Numbered, post_many
 from sealcast.protections.layered.filters.table import NodeTables
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.messages import FilterMessage
-from sealcast.protections.layered.route import Broker
-from sealcast.protections.layered.subscribe import Subscriber
+from sealcast.protections.layered.route import RoutingNode
+from sealcast.protections.layered.subscribe import FilterEncrypter
 from sealcast.protections.layered.tree import Tree, TreeId
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.identity import Identity
@@ -39,6 +40,7 @@ from sealcast.trust.keys.layer_keys import LayerKeyring, agreement_keys, own_ide
 from sealcast.trust.keys.minting import token_for
 from sealcast.trust.realm.changes import PlaceNode, PlaceSubscriber, Right
 from sealcast.trust.realm.overlays import Overlay
+from sealcast.wire import posts
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
 LABELS = [f"label {i}".encode() for i in range(6)]
@@ -50,6 +52,24 @@ EVENTS = [frozenset(LABELS[i] for i in chosen) for n in (1, 2, 3) for chosen in 
 #: A root, two below it, one below the first of these; readers at all levels but the first.
 SHAPE: dict[str, Any] = {"parents": [None, 0, 0, 1], "homes": [3, 1, 2]}
 _TOPICS = itertools.count()
+
+
+def post(
+    realm: Realm,
+    topic: str,
+    sender: Identity,
+    to_broker: str,
+    tree: TreeId,
+    filters: Sequence[FilterMessage],
+    token: bytes = b"",
+    *,
+    number: int | None = None,
+    fresh: bool = False,
+) -> int:
+    """Posts filters for one tree; the number of the post, or of the last one if it took several."""
+    given = time.time_ns() // 1000 if number is None else number
+    post_many(realm, topic, sender, to_broker, [Numbered(tree, filters, given, fresh)], token)
+    return given + len(posts.batches(filters)) - 1
 
 
 class PowerLost(Exception):
@@ -78,7 +98,7 @@ class Realms:
 
 class World:
     """Broker i stands below broker `parents[i]`; reader i reads at broker `homes[i]`. Who is silent announces its key
-    when its desk first turns."""
+    when its keeper first turns."""
 
     def __init__(
         self,
@@ -110,7 +130,7 @@ class World:
                 if name not in silent:
                     LayerKeyring(realm, self.identity(name)).ensure(self.topic)
         self.announce(everyone=not silent)
-        self.desks = {name: FilterDesk(realm, self.topic, name) for name in self.brokers}
+        self.keepers = {name: TableKeeper(realm, self.topic, name) for name in self.brokers}
         self._tables = {name: NodeTables(realm, self.topic, name) for name in self.brokers}
 
     def announce(self, *, everyone: bool = True) -> None:
@@ -120,7 +140,7 @@ class World:
             LayerKeyring(self.realm, self.identity(name)).ensure(self.topic, publishes=True)
 
     def close(self) -> None:
-        for each in (*self.desks.values(), *self._tables.values()):
+        for each in (*self.keepers.values(), *self._tables.values()):
             each.close()
 
     # --- who stands where -----------------------------------------------------------------------------
@@ -156,7 +176,7 @@ class World:
         return token_for(self._center, self.realm.state(), self.topic, name, Right.SUBSCRIBE, at)
 
     def encrypted(self, name: str, wanted: LabelFilter, id: TreeId, *, remove: bool = False) -> list[FilterMessage]:
-        return Subscriber(self.tree(id).place(name), self.layers(name, id), self.hashes).encrypt_filter(
+        return FilterEncrypter(self.tree(id).place(name), self.layers(name, id), self.hashes).encrypt_filter(
             wanted, remove=remove
         )
 
@@ -182,17 +202,17 @@ class World:
     # --- what brokers do ------------------------------------------------------------------------------
 
     def restart(self, name: str) -> None:
-        self.desks[name].close()
-        self.desks[name] = FilterDesk(self.realm, self.topic, name)
+        self.keepers[name].close()
+        self.keepers[name] = TableKeeper(self.realm, self.topic, name)
 
     def settle(self) -> None:
         """Turns, children before parents, until nothing moves."""
-        upwards = [name for name in reversed(self.overlay.downwards()) if name in self.desks]
-        while sum(self.desks[name].turn() for name in upwards):
+        upwards = [name for name in reversed(self.overlay.downwards()) if name in self.keepers]
+        while sum(self.keepers[name].turn() for name in upwards):
             pass
 
     def refused(self) -> Counter[str]:
-        return sum((Counter(desk.refused()) for desk in self.desks.values()), Counter())
+        return sum((Counter(keeper.refused()) for keeper in self.keepers.values()), Counter())
 
     # --- what comes of it -----------------------------------------------------------------------------
 
@@ -244,7 +264,7 @@ class Agreed(Net):
             return super().agreed(descendant, ancestor)
 
 
-def _rows(broker: Broker) -> dict[object, Mapping[object, int]]:
+def _rows(broker: RoutingNode) -> dict[object, Mapping[object, int]]:
     return {row.slots: dict(row.paths) for row in broker.table.rows()}
 
 

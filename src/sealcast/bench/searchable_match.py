@@ -20,7 +20,7 @@ from typing import Final
 
 import numpy as np
 
-from sealcast.bench.report import Row, side_by_side
+from sealcast.bench.report import BenchRow, side_by_side
 from sealcast.errors import Bug
 from sealcast.lab.market import zipf
 from sealcast.primitives import points
@@ -48,7 +48,7 @@ _PUBLISHER: Final = "publisher"
 _ROUNDS: Final = 9
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     yield from match_rows()
     yield growth_row()
 
@@ -76,7 +76,7 @@ class World:
 # --- 20 subscriptions -------------------------------------------------------------------------------------------------
 
 
-def match_rows(events: int = EVENTS, events_of_a0: int = EVENTS_OF_A0, rounds: int = _ROUNDS) -> Iterator[Row]:
+def match_rows(events: int = EVENTS, events_of_a0: int = EVENTS_OF_A0, rounds: int = _ROUNDS) -> Iterator[BenchRow]:
     """CPU microseconds per event, and how many times faster than A0."""
     world, random = World(SUBSCRIPTIONS), np.random.default_rng(1)
     topics = [f"topic {i}".encode() for i in range(SUBSCRIPTIONS)]
@@ -111,7 +111,7 @@ def match_rows(events: int = EVENTS, events_of_a0: int = EVENTS_OF_A0, rounds: i
         mine, other = side_by_side(ours, sequential, rounds)
         mine, other = mine / events * 1e6, other / len(trapdoors) * 1e6
         told = f"the paper's sequential algorithm, {SUBSCRIPTIONS} subscriptions"
-        yield Row(name, mine, other, told, other / mine, "CPU us per event")
+        yield BenchRow(name, mine, other, told, other / mine, "CPU us per event")
 
 
 def _index_of(world: World, topics: Sequence[bytes]) -> SearchIndex:
@@ -140,7 +140,7 @@ def _agree(world: World, index: SearchIndex, labels: Sequence[reference.Label], 
 # --- 1,000,000 subscriptions ------------------------------------------------------------------------------------------
 
 
-def growth_row(small: int = SMALL, large: int = LARGE, events: int = 10_000, rounds: int = _ROUNDS) -> Row:
+def growth_row(small: int = SMALL, large: int = LARGE, events: int = 10_000, rounds: int = _ROUNDS) -> BenchRow:
     """CPU microseconds per event with many subscriptions, and how many times as much as with few."""
     world, random = World(1), np.random.default_rng(1)
     topics = [f"topic {i}".encode() for i in range(TOPICS)]
@@ -159,7 +159,9 @@ def growth_row(small: int = SMALL, large: int = LARGE, events: int = 10_000, rou
     many, few = indexes
     mine, other = side_by_side(lambda: world.search(many, stream), lambda: world.search(few, stream), rounds)
     mine, other = mine / events * 1e6, other / events * 1e6
-    return Row("growth", mine, other, f"the same events at {small:,} subscriptions", mine / other, "CPU us per event")
+    return BenchRow(
+        "growth", mine, other, f"the same events at {small:,} subscriptions", mine / other, "CPU us per event"
+    )
 
 
 def entries(world: World, topics: Sequence[bytes], which: Sequence[int]) -> Entries:

@@ -19,7 +19,7 @@ import numpy as np
 import probables
 import pybloom_live
 
-from sealcast.bench.report import Row, side_by_side
+from sealcast.bench.report import BenchRow, side_by_side
 from sealcast.errors import Bug
 from sealcast.prefilters import Keys, sized
 
@@ -33,7 +33,7 @@ _ROUNDS: Final = 9
 Look = Callable[[], object]
 
 
-def rows(items: int = ITEMS, asked: int = ASKED) -> Iterator[Row]:
+def rows(items: int = ITEMS, asked: int = ASKED) -> Iterator[BenchRow]:
     """Nanoseconds of CPU per look-up, and how many times faster than the reference."""
     random = np.random.default_rng(1)
     members = random.integers(0, 2**64, items, dtype=np.uint64)
@@ -43,11 +43,11 @@ def rows(items: int = ITEMS, asked: int = ASKED) -> Iterator[Row]:
     references = {"pybloom-live": _pybloom(members, theirs), "pyprobables": _pyprobables(members, theirs)}
     cuckoo, bloom = (_ours(kind, members, keys) for kind in ("cuckoo", "bloom"))
 
-    def row(name: str, ours: Look, reference: str) -> Row:
+    def row(name: str, ours: Look, reference: str) -> BenchRow:
         mine, other = side_by_side(ours, references[reference], _ROUNDS, min)
         mine, other = mine / asked * 1e9, other / len(theirs) * 1e9
         told = f"a Bloom filter of {reference}, one key at a time"
-        return Row(name, mine, other, told, other / mine, "CPU ns per look-up")
+        return BenchRow(name, mine, other, told, other / mine, "CPU ns per look-up")
 
     beside = {name: row("prefilter", cuckoo, name) for name in references}
     faster, slower = sorted(beside, key=lambda name: beside[name].reference)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Final
 
-from sealcast.bench.report import Row
+from sealcast.bench.report import BenchRow
 
 SUITES: Final[dict[str, tuple[str, ...]]] = {
     "kernels": ("kernels_seal", "kernels_index"),
@@ -18,7 +18,7 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
 }
 
 
-def rows(suite: str) -> Iterator[Row]:
+def rows(suite: str) -> Iterator[BenchRow]:
     """Measures a suite, row by row as they are asked for."""
     for module in SUITES[suite]:
         # Imported when it is measured: naming the suites needs none of what they need.

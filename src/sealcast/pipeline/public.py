@@ -157,12 +157,23 @@ class Records(InputPartition):
     end: int
 
 
-class EventsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _Reads:
+    """What both readers do."""
+
+    def __init__(self, client: Client, begin: str) -> None:
+        self._client = client
+        self._begin = begin
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Records)
+        return _open(self._client, partition)
+
+
+class EventsStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The place in the ledger is Spark's to keep, in the user's own checkpoint; the subscriber's cursor stays put."""
 
     def __init__(self, client: Client, begin: str, limit: int) -> None:
-        self._client = client
-        self._begin = begin
+        super().__init__(client, begin)
         self._limit = limit
         self._target: int | None = None
 
@@ -187,25 +198,13 @@ class EventsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         return _tasks(start["record"], end["record"])
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Records)
-        return _open(self._client, partition)
 
-
-class EventsBatch(DataSourceReader):
+class EventsBatch(_Reads, DataSourceReader):
     """Everything up to now."""
-
-    def __init__(self, client: Client, begin: str) -> None:
-        self._client = client
-        self._begin = begin
 
     def partitions(self) -> list[InputPartition]:
         tasks = _tasks(_locate(self._client, self._begin), _ledger_end(self._client))
         return [*tasks] or [Records(0, 0)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Records)
-        return _open(self._client, partition)
 
 
 def _tasks(first: int, end: int) -> list[Records]:
@@ -265,7 +264,7 @@ def _as_arrow(events: Sequence[OpenedEvent], schema: Schema, arrow: pa.Schema) -
 
 
 @dataclass(frozen=True)
-class Sealed(WriterCommitMessage):
+class PublishedFile(WriterCommitMessage):
     """What a task tells the driver: a file's name, digest and length, if it had anything to publish."""
 
     query: str
@@ -341,14 +340,14 @@ def _outbox(realm: EntityRealm, topic: str, query: str) -> Outbox:
     return Outbox(realm.paths.topic(topic).root / "outbox", query)
 
 
-def _seal(client: Client, query: str, batches: Iterator[pa.RecordBatch]) -> Sealed:
+def _seal(client: Client, query: str, batches: Iterator[pa.RecordBatch]) -> PublishedFile:
     task = _task().partitionId()
     # A publisher of its own for each attempt of each task, so a boot of its own: no sequence number, and with it no
     # nonce, is ever used by two attempts.
     with Publisher(client.realm, client.topic, client.entity) as publisher:
         frames = (frame for batch in batches for frame in publisher.seal(_events(batch)))
         staged = _outbox(publisher.realm, client.topic, query).stage(task, frames)
-    return Sealed(query, task, staged)
+    return PublishedFile(query, task, staged)
 
 
 def _events(batch: pa.RecordBatch) -> Iterator[Event]:
@@ -360,7 +359,7 @@ def _events(batch: pa.RecordBatch) -> Iterator[Event]:
 
 
 def _publish(client: Client, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-    sealed = sorted((m for m in messages if isinstance(m, Sealed)), key=lambda m: m.task)
+    sealed = sorted((m for m in messages if isinstance(m, PublishedFile)), key=lambda m: m.task)
     if len(sealed) != len(messages):
         raise Bug("Spark asks to commit a batch of which a task is missing")
     staged = [message.staged for message in sealed if message.staged is not None]
@@ -375,5 +374,5 @@ def _publish(client: Client, messages: Sequence[WriterCommitMessage | None], bat
 
 def _give_up(client: Client, messages: Sequence[WriterCommitMessage | None]) -> None:
     realm = EntityRealm(client.realm)
-    for query in {m.query for m in messages if isinstance(m, Sealed)}:
+    for query in {m.query for m in messages if isinstance(m, PublishedFile)}:
         _outbox(realm, client.topic, query).discard()

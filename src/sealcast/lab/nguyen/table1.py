@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 
 from sealcast.errors import Bug
-from sealcast.lab.report import Line, Look, Panel, Report, Row, Told, columns
+from sealcast.lab.report import Curve, Look, Panel, Report, Row, Told, columns
 from sealcast.prefilters import Keys, Prefilter, keys_of, sized
 from sealcast.prefilters.cuckoo import CuckooFilter
 
@@ -141,7 +141,8 @@ def report(found: Mapping[str, Measured], hashing: float) -> Report:
         "the printed memory of the Bloom filter is not that of the printed rate of 0.1 "
         f"({_bloom_mib(0.1):.2f} MiB), but of 0.01 ({_bloom_mib(0.01):.2f} MiB), the rate that section 5.1 uses",
         f"the printed memory of the cuckoo filters is {min(a_bucket):.0f} to {max(a_bucket):.0f} bytes for each "
-        "bucket, whatever its size: that of Python's objects, which falls with the number of buckets",
+        "bucket, whatever its size: that of Python's objects, which falls with the number of buckets. "
+        "Arrays have no such cost",
         "larger buckets cost false positives, which the table does not show, and searching time, which it hardly does",
     ]
     agrees = all(row["agrees"] for row in rows if row["agrees"] is not None)
@@ -214,7 +215,7 @@ def _bloom_mib(rate: float) -> float:
 
 def _panels(found: Mapping[str, Measured]) -> list[Panel]:
     def times(title: str, of: Callable[[Measured], Mapping[int, float]]) -> Panel:
-        lines = [Line(name, list(BATCHES), [1e9 * of(each)[b] for b in BATCHES]) for name, each in found.items()]
+        lines = [Curve(name, list(BATCHES), [1e9 * of(each)[b] for b in BATCHES]) for name, each in found.items()]
         return Panel(title, "keys in a batch", "CPU nanoseconds per key", lines, log_x=True, log_y=True)
 
     printed = [at for at, name in enumerate(FILTERS) if name in PRINTED]
@@ -223,8 +224,8 @@ def _panels(found: Mapping[str, Measured]) -> list[Panel]:
         "",
         "MiB",
         [
-            *(Line(name, [at], [found[name].memory / _MIB]) for at, name in enumerate(FILTERS)),
-            Line("printed", printed, [PRINTED[FILTERS[at]].memory for at in printed], Look.PRINTED),
+            *(Curve(name, [at], [found[name].memory / _MIB]) for at, name in enumerate(FILTERS)),
+            Curve("printed", printed, [PRINTED[FILTERS[at]].memory for at in printed], Look.PRINTED),
         ],
         log_y=True,
         ticks=FILTERS,

@@ -10,26 +10,24 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.broker.admit import admit
 from sealcast.broker.gate import Gate
-from sealcast.broker.standing import standings
-from sealcast.filters.check import fit
+from sealcast.broker.served import served_intervals
+from sealcast.broker.tables import condition as condition_of
 from sealcast.filters.evaluate import evaluate
-from sealcast.filters.parse import parse
 from sealcast.filters.readers import may_open
 from sealcast.filters.tree import Condition
-from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.model.schema import Schema, Value
 from sealcast.model.stages import Admitted, Ruled
 from sealcast.protections.witness.frames import MAX_VERSIONS
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.realm.machine import Topic
-from sealcast.trust.realm.templates import Template
 
 Ints = NDArray[np.int64]
 
@@ -74,7 +72,7 @@ class Expectation:
         """`gate` has the broker's gate at any version."""
         self._realm, self._topic, self._broker, self._gate = realm, topic, broker, gate
         self._true = _true_by_reference if by_reference else _true_vectorised
-        self._conditions: dict[tuple[bytes, str, str], Condition] = {}
+        self._condition = cache(condition_of)
         self._at = lru_cache(MAX_VERSIONS)(self._pin)
 
     def of(self, ruled: Ruled, version: int, time_us: int) -> Expected:
@@ -106,20 +104,13 @@ class Expectation:
         topic = state.topic(self._topic)
         asked: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
         slots, subscriptions = state.slots_of(topic.name), state.subscriptions_at(topic.name, self._broker)
-        for id, standing in standings(state, topic, subscriptions):
-            when = (slots[subscriptions[id].subscriber], standing.from_us, standing.until_us)
-            asked.setdefault((standing.filter, standing.template), []).append(when)
+        for id, interval in served_intervals(state, topic, subscriptions):
+            when = (slots[subscriptions[id].subscriber], interval.from_us, interval.until_us)
+            asked.setdefault((interval.filter, interval.template), []).append(when)
         filters = tuple(
             (self._condition(*what, topic.schema), Asking(*np.array(who, np.int64).T)) for what, who in asked.items()
         )
         return Pinned(topic, filters, tuple(slots))
-
-    def _condition(self, text: str, template: str, schema: Schema) -> Condition:
-        name = (schema.digest, text, template)
-        if name not in self._conditions:
-            wanted = fit(parse(text), schema)
-            self._conditions[name] = Template.parse(template).within(wanted, schema)
-        return self._conditions[name]
 
 
 def _let_in(slot: Ints, event: Ints, admitted: Admitted, names: Sequence[str]) -> tuple[Ints, Ints]:
