@@ -11,7 +11,7 @@ from sealcast.errors import Bug
 from sealcast.primitives import points
 from sealcast.primitives.curve import CURVE, ORDER
 from sealcast.primitives.groups import Element, Exponent
-from sealcast.protections.searchable import combine, scheme, search
+from sealcast.protections.searchable import combine, scheme, search, tokens
 from sealcast.protections.searchable.sealed import SealedFilter, SealedReason, packed_block, parse_block
 from sealcast.protections.searchable.search import Registered, SearchIndex
 from tests.protections.searchable.world import World
@@ -123,8 +123,8 @@ def test_a_new_subscription_costs_a_look_at_what_is_new(monkeypatch: pytest.Monk
 @pytest.mark.parametrize("tag_bits", [0, 3, 16])
 def test_memos_decide_nothing(tag_bits: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Tables change, publishers reuse trapdoors or not, and memos forget: an index always says what is true."""
-    monkeypatch.setattr(search, "MAX_TRAPDOORS", 5)
-    monkeypatch.setattr(search, "MAX_EMPTY_TOKENS", 3)
+    monkeypatch.setattr(tokens, "MAX_TRAPDOORS", 5)
+    monkeypatch.setattr(tokens, "MAX_EMPTY_TOKENS", 3)
     monkeypatch.setattr(search, "_MIN_REMOVED", 4)
     monkeypatch.setattr(combine, "MAX_KEPT", 6)
     monkeypatch.setattr(combine, "_MAX_AT_ONCE", 3)
@@ -309,3 +309,23 @@ def test_refusals_name_no_secret() -> None:
     text = f"{refusal!r} {refusal} {refusal.hint} {refusal.as_json()}"
     assert not any(secret.hex() in text or repr(secret) in text for secret in secrets)
     assert not isinstance(refusal, Bug)
+
+
+def test_a_batch_is_searched_as_each_event_alone() -> None:
+    """Batches are read on arrays, few events one by one."""
+    world, random = World(tag_bits=4), Random(3)
+    index = index_of(world, *[[[[word]]] for word in WORDS[:20]], [[[WORDS[0]], [WORDS[1]]]])
+    blocks = [world.block(random.sample(WORDS, random.randint(0, 5))) for _ in range(60)]
+    blocks[7], blocks[9], blocks[11] = blocks[7][:-1], b"", blocks[11] + b"\0"
+    (trapdoor,) = parse_block(world.block([WORDS[3]]))
+    blocks[13] = packed_block([_off_the_curve(trapdoor, 37)])
+    assert len(blocks) >= search._BATCH > 1
+    together, again = (world.search(each, blocks) for each in (index, index_of(world)))
+    assert [each.tolist() for each in again.matches] == [[]] * 60
+    for event, block in enumerate(blocks):
+        alone = world.search(index, [block])
+        assert alone.matches[0].tolist() == together.matches[event].tolist()
+        reasons = [refusal.reason for refusal in alone.refused.values()]
+        assert reasons == [together.refused[event].reason for _ in alone.refused]
+        assert bool(reasons) == (event in together.refused)
+    assert set(together.refused) == {7, 9, 11, 13}
