@@ -12,8 +12,8 @@ from sealcast.primitives import points
 from sealcast.primitives.curve import CURVE, ORDER
 from sealcast.primitives.groups import Element, Exponent
 from sealcast.protections.searchable import combine, scheme, search, tokens
-from sealcast.protections.searchable.sealed import SealedFilter, SealedReason, packed_block, parse_block
 from sealcast.protections.searchable.search import Registered, SearchIndex
+from sealcast.wire.searching import SealedFilter, SealedReason, packed_block, parse_block
 from tests.protections.searchable.world import World
 
 WORDS = [f"w{i}".encode() for i in range(40)]

@@ -20,8 +20,8 @@ from sealcast.primitives.groups import Element
 from sealcast.protections.searchable import reference
 from sealcast.protections.searchable.reference import Label, Trapdoor
 from sealcast.protections.searchable.scheme import UserKeys
-from sealcast.protections.searchable.sealed import parse_block
 from sealcast.protections.searchable.search import Registered, SearchIndex
+from sealcast.wire.searching import parse_block
 from tests.protections.searchable.world import World
 
 EVENTS, SUBSCRIPTIONS = 250, 400

@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.errors import Misuse
-from sealcast.protections.searchable.sealed import MAX_TAG_BITS
+from sealcast.wire.searching import MAX_TAG_BITS
 
 #: The population that `explain` quotes: subscriptions to labels as popular as Zipf's law with exponent 1 has it.
 LABELS: Final = 10_000

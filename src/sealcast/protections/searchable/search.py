@@ -31,7 +31,8 @@ from sealcast.protections.searchable import scheme
 from sealcast.protections.searchable.blocks import Blocks
 from sealcast.protections.searchable.combine import Combined
 from sealcast.protections.searchable.entries import Entries
-from sealcast.protections.searchable.sealed import (
+from sealcast.protections.searchable.tokens import Door, Token, Tokens
+from sealcast.wire.searching import (
     MAX_TAG_BITS,
     TAG_BYTES,
     TRAPDOOR_BYTES,
@@ -40,7 +41,6 @@ from sealcast.protections.searchable.sealed import (
     SealedRejected,
     parse_block,
 )
-from sealcast.protections.searchable.tokens import Door, Token, Tokens
 
 #: The broker's half of a user in an epoch; None for who has none, and so neither matches nor is matched.
 Halves = Callable[[int, str], Exponent | None]
