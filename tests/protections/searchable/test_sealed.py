@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
 from sealcast.filters.labels import compile as labels
-from sealcast.protections.searchable import sealed
 from sealcast.protections.searchable.blocks import TrapdoorBlocks
-from sealcast.protections.searchable.sealed import SealedFilter, SealedReason, SealedRejected, packed_block, parse_block
 from sealcast.wire import limits
+from sealcast.wire import searching as sealed
+from sealcast.wire.searching import SealedFilter, SealedReason, SealedRejected, packed_block, parse_block
 from tests.protections.searchable.world import World
 
 #: Points are not looked at here, so that any bytes after a right head will do.

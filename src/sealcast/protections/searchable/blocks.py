@@ -1,4 +1,4 @@
-"""The blocks of a batch of events, read at once: what `sealed.parse_block` does for one, on arrays.
+"""The blocks of a batch of events, read at once: what `parse_block` does for one, on arrays.
 
 Reading a block by itself costs as much as all that a broker does with a trapdoor it has seen before.
 """
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.filters.bits import Indices, runs
-from sealcast.protections.searchable.sealed import (
+from sealcast.wire.limits import MAX_TRAPDOORS
+from sealcast.wire.searching import (
     BLOCK_HEAD,
     BLOCK_MAGIC,
     FIRST_POINT,
@@ -22,7 +23,6 @@ from sealcast.protections.searchable.sealed import (
     SealedRejected,
     parse_block,
 )
-from sealcast.wire.limits import MAX_TRAPDOORS
 
 
 @dataclass(frozen=True, eq=False, slots=True)
