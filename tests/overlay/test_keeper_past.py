@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from tests.overlay.test_desk_posts import Bent, later, slipped_in
 
 from sealcast.protections.layered.filters.checks import PostReason
 from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.trust.keys.layer_keys import overlay_of
 from sealcast.trust.realm.overlays import Overlay
 from tests.overlay.filters_world import EVENTS, SHAPE, Realms, World, check, quick_realms, refused, wants
+from tests.overlay.test_keeper_posts import Bent, later, slipped_in
 
 
 @pytest.fixture(scope="module")
