@@ -226,7 +226,7 @@ class World:
             pass
 
     def refused(self) -> Counter[str]:
-        return sum((Counter(refused(keeper)) for keeper in self.desks.values()), Counter())
+        return sum((Counter(refused(keeper)) for keeper in self.keepers.values()), Counter())
 
     # --- what comes of it -----------------------------------------------------------------------------
 
