@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from sealcast.errors import CertificateRejected, Corrupt, Misuse, NotFound, Rejected
-from sealcast.primitives import p256, x509, x509_lists
-from sealcast.trust.certificates import applications
+from sealcast.primitives import x509, x509_lists
 from sealcast.trust.certificates import certificate as certificates
-from sealcast.trust.certificates.applications import Application
 from sealcast.trust.certificates.authority import (
     AUTHORITY_LIFETIME_US,
     BACKDATED_US,
@@ -25,11 +23,10 @@ from sealcast.trust.certificates.authority import (
     Authority,
     CertificateWanted,
 )
-from sealcast.trust.certificates.certificate import Certificate, CertificateReason, PublicKeys, Role
+from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role
 from sealcast.trust.certificates.revocation import NOTHING_REVOKED, Cause, RevocationLog
 from sealcast.trust.vault import keyfile
-from sealcast.wire import cbor
-from tests.trust.certified import NOW, OTHER_REALM, REALM, SECOND, frame_key, house, identity, kem_key, keys
+from tests.trust.certified import NOW, REALM, SECOND, house, issue, keys
 
 
 @pytest.fixture
@@ -50,7 +47,7 @@ def reason(call: Callable[[], object]) -> str:
 
 @pytest.mark.parametrize("roles", [ENTITY, {Role.BROKER}, {Role.KEY_CENTER, Role.DISCOVERY, Role.ENTITY, Role.BROKER}])
 def test_what_is_issued_is_what_is_read_and_counts(roles: set[Role]) -> None:
-    made = house().issue("alice", keys("alice"), roles, NOW + 123_456)
+    made = issue(house(), "alice", keys("alice"), roles, NOW + 123_456)
     assert certificates.parse(made.der) == made
     assert made.roles == roles and made.keys == keys("alice")
     assert (made.not_before_us, made.not_after_us) == (NOW, NOW + LIFETIME_US)
@@ -92,110 +89,14 @@ def test_what_is_not_issued(name: str, roles: set[Role], bent: dict[str, bytes])
 
 def test_nothing_outlives_its_issuer() -> None:
     authority = Authority.generate(REALM, NOW, lifetime_us=30 * DAY_US)
-    made = authority.issue("alice", keys("alice"), ENTITY, NOW + 20 * DAY_US)
+    made = issue(authority, "alice", keys("alice"), ENTITY, NOW + 20 * DAY_US)
     assert made.not_after_us == authority.issuing.not_after_us
-    authority.issue("bob", keys("bob"), ENTITY, NOW - BACKDATED_US)
+    issue(authority, "bob", keys("bob"), ENTITY, NOW - BACKDATED_US)
     for at in (NOW - BACKDATED_US - SECOND, NOW + 30 * DAY_US + 1):
         with pytest.raises(Misuse, match="issues nothing at this time"):
-            authority.issue("alice", keys("alice"), ENTITY, at)
+            issue(authority, "alice", keys("alice"), ENTITY, at)
     with pytest.raises(Misuse, match="a second at least"):
-        authority.issue("alice", keys("alice"), ENTITY, NOW, 1)
-
-
-# --- applications and renewal ---------------------------------------------------------------------
-
-
-def application(
-    label: str = "alice", renews: tuple[Certificate, p256.SigningKey] | None = None, name: str = ""
-) -> bytes:
-    mine = identity(label), frame_key(label), kem_key(label).public
-    return applications.make(name or label, REALM, *mine, renews)
-
-
-def test_an_application_proves_its_keys() -> None:
-    assert applications.read(application()) == Application("alice", REALM, keys("alice"), None)
-    made = house().admit(application(), {Role.BROKER}, NOW)
-    assert (made.name, made.keys, made.roles) == ("alice", keys("alice"), {Role.BROKER})
-
-
-def test_openssl_reads_the_request() -> None:
-    request = cbor.decode(application())[1]
-    done = subprocess.run(
-        ["openssl", "req", "-inform", "DER", "-verify", "-noout", "-text"],
-        input=request,
-        capture_output=True,
-        check=True,
-    )
-    assert b"verify OK" in done.stderr
-    assert f"URI:sealcast:{REALM.hex()}/alice".encode() in done.stdout
-
-
-def test_renewal_keeps_name_and_roles_and_may_bring_new_keys() -> None:
-    authority = house()
-    old = authority.issue("alice", keys("alice"), {Role.KEY_CENTER}, NOW)
-    at = (old.not_before_us + old.not_after_us) // 2
-    assert certificates.renewal_due(old, at)
-    for label in ("alice", "alice's next"):
-        asked = application(label, (old, identity("alice")), "alice")
-        made = authority.renew(asked, at)
-        assert (made.name, made.roles, made.keys) == ("alice", {Role.KEY_CENTER}, keys(label))
-        assert made.not_after_us == at + LIFETIME_US and made.serial != old.serial
-        assert authority.trust().verify(made.der, at, authority.revoked) == made
-        assert not certificates.renewal_due(made, at)
-
-
-def test_renewals_that_are_refused() -> None:
-    authority = house()
-    old = authority.issue("alice", keys("alice"), ENTITY, NOW)
-    good = application(renews=(old, identity("alice")))
-    assert reason(lambda: authority.renew(application(renews=(old, identity("bob"))), NOW)) == "possession"
-    assert reason(lambda: authority.renew(application("bob", (old, identity("alice"))), NOW)) == "holder"
-    assert reason(lambda: authority.renew(good, old.not_after_us + 1)) == "expired"
-    stranger = Authority.generate(REALM, NOW).issue("alice", keys("alice"), ENTITY, NOW)
-    assert reason(lambda: authority.renew(application(renews=(stranger, identity("alice"))), NOW)) == "issuer"
-    with pytest.raises(Misuse, match="names no certificate"):
-        authority.renew(application(), NOW)
-    with pytest.raises(Misuse, match="not for a first one"):
-        authority.admit(good, ENTITY, NOW)
-    authority.revoke([old.serial], Cause.KEY_COMPROMISE, NOW)
-    assert reason(lambda: authority.renew(good, NOW)) == "revoked"
-
-
-def test_every_flipped_bit_of_an_application_is_refused() -> None:
-    authority = house()
-    old = authority.issue("alice", keys("alice"), ENTITY, NOW)
-    good = application(renews=(old, identity("alice")))
-    for position in range(0, 8 * len(good), 5):
-        bent = bytearray(good)
-        bent[position // 8] ^= 1 << position % 8
-        # A bit of the old certificate's own signature, say, leaves its claims as they are: the issuer did not sign it.
-        with pytest.raises(CertificateRejected):
-            authority.renew(bytes(bent), NOW)
-
-
-def test_keys_of_others_cannot_be_applied_for() -> None:
-    request, signature, _ = cbor.decode(application())[1:]
-    other = cbor.decode(application("bob"))
-    swapped = {
-        "another's frame key signs": cbor.encode([1, request, other[2], None]),
-        "another's request": cbor.encode([1, other[1], signature, None]),
-        "nobody signs": cbor.encode([1, request, bytes(64), None]),
-        "a certificate for a request": cbor.encode([1, house().root.der, signature, None]),
-    }
-    for what, raw in swapped.items():
-        assert reason(lambda raw=raw: house().admit(raw, ENTITY, NOW)) == CertificateReason.POSSESSION, what  # type: ignore[misc]
-    for raw in (b"", cbor.encode([1]), cbor.encode([2, request, signature, None]), bytes(20_000)):
-        assert reason(lambda raw=raw: house().admit(raw, ENTITY, NOW)) == CertificateReason.MALFORMED  # type: ignore[misc]
-    abroad = applications.make("alice", OTHER_REALM, identity("alice"), frame_key("alice"), kem_key("alice").public)
-    assert reason(lambda: house().admit(abroad, ENTITY, NOW)) == CertificateReason.REALM
-
-
-def test_roles_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = applications.profile.encode_extension
-    monkeypatch.setattr(applications.profile, "encode_extension", lambda _, *rest: real({Role.KEY_CENTER}, *rest))
-    raw = application()
-    monkeypatch.undo()
-    assert reason(lambda: house().admit(raw, ENTITY, NOW)) == CertificateReason.ROLES
+        issue(authority, "alice", keys("alice"), ENTITY, NOW, 1)
 
 
 # --- root and authorities -------------------------------------------------------------------------
@@ -205,7 +106,7 @@ def test_the_root_goes_offline_and_comes_back(saved: tuple[Authority, Path], tmp
     _, directory = saved
     os.rename(directory / "root.key", tmp_path / "in the safe")
     authority = Authority.load(directory)
-    alice = authority.issue("alice", keys("alice"), ENTITY, NOW)
+    alice = issue(authority, "alice", keys("alice"), ENTITY, NOW)
     assert authority.revoke([alice.serial], Cause.SUPERSEDED, NOW).number == 1
     for needs_root in (
         lambda: authority.succeed(NOW),
@@ -221,16 +122,16 @@ def test_the_root_goes_offline_and_comes_back(saved: tuple[Authority, Path], tmp
 
 def test_a_lost_authority_takes_everything_under_it_along(saved: tuple[Authority, Path]) -> None:
     authority, directory = saved
-    entities = [authority.issue(n, keys(n), ENTITY, NOW) for n in ("alice", "bob")]
+    entities = [issue(authority, n, keys(n), ENTITY, NOW) for n in ("alice", "bob")]
     second = authority.succeed(NOW + 1)
-    carol = authority.issue("carol", keys("carol"), ENTITY, NOW + SECOND)
+    carol = issue(authority, "carol", keys("carol"), ENTITY, NOW + SECOND)
     delta = authority.revoke([authority.authorities[0].serial], Cause.AUTHORITY_COMPROMISE, NOW + SECOND)
     assert certificates.parse(delta.signer_der) == authority.root
     again = Authority.load(directory)
     assert again.issuing == second and len(again.authorities) == 2
     for one in entities:
-        assert reason(lambda one=one: again.trust().verify(one.der, NOW, again.revoked)) == "issuer-revoked"  # type: ignore[misc]
-    assert again.trust().verify(carol.der, NOW + SECOND, again.revoked) == carol
+        assert reason(lambda one=one: again.trust().verify(one.der, NOW, again.lists.view)) == "issuer-revoked"  # type: ignore[misc]
+    assert again.trust().verify(carol.der, NOW + SECOND, again.lists.view) == carol
     # Its certificates can still be named in lists, now by the root.
     late = again.revoke([entities[0].serial], Cause.KEY_COMPROMISE, NOW + SECOND)
     assert certificates.parse(late.signer_der) == authority.root
@@ -240,9 +141,9 @@ def test_the_next_authority_after_half_a_life(saved: tuple[Authority, Path]) -> 
     authority, _ = saved
     at = NOW + AUTHORITY_LIFETIME_US // 2
     assert certificates.renewal_due(authority.issuing, at)
-    alice = authority.issue("alice", keys("alice"), ENTITY, at)
+    alice = issue(authority, "alice", keys("alice"), ENTITY, at)
     authority.succeed(at)
-    bob = authority.issue("bob", keys("bob"), ENTITY, at)
+    bob = issue(authority, "bob", keys("bob"), ENTITY, at)
     assert [certificates.issued_by(one.serial) for one in (alice, bob)] == [1, 2]
     assert {authority.trust().verify(one.der, at, NOTHING_REVOKED).name for one in (alice, bob)} == {"alice", "bob"}
 
@@ -280,7 +181,11 @@ def test_the_root_cannot_be_revoked_by_itself() -> None:
 def test_files_hold_it_and_secrets_stay(saved: tuple[Authority, Path]) -> None:
     authority, directory = saved
     again = Authority.load(directory)
-    assert (again.root, again.authorities, again.revoked) == (authority.root, authority.authorities, authority.revoked)
+    assert (again.root, again.authorities, again.lists.view) == (
+        authority.root,
+        authority.authorities,
+        authority.lists.view,
+    )
     names = {"root.key", "root.pem", "authority-1.key", "authority-1.pem", "revocations"}
     assert set(os.listdir(directory)) == names
     assert all((directory / name).stat().st_mode & 0o077 == 0 for name in names)
@@ -345,7 +250,7 @@ def openssl_verifies(directory: Path, authority: Authority, one: Certificate, cr
 
 def test_openssl_believes_base_and_delta_lists(tmp_path: Path) -> None:
     authority = Authority.generate(REALM, NOW)
-    alice, bob, carol = (authority.issue(n, keys(n), ENTITY, NOW) for n in ("alice", "bob", "carol"))
+    alice, bob, carol = (issue(authority, n, keys(n), ENTITY, NOW) for n in ("alice", "bob", "carol"))
     authority.revoke([alice.serial], Cause.KEY_COMPROMISE, NOW)
     base, above = authority.crl(NOW), authority.crl(NOW, 0)
     authority.revoke([bob.serial], Cause.UNSPECIFIED, NOW + SECOND)
@@ -369,7 +274,7 @@ def test_openssl_believes_base_and_delta_lists(tmp_path: Path) -> None:
 
 def test_openssl_reads_the_lists() -> None:
     authority = house()
-    alice = authority.issue("alice", keys("alice"), ENTITY, NOW)
+    alice = issue(authority, "alice", keys("alice"), ENTITY, NOW)
     authority.revoke([alice.serial], Cause.PRIVILEGE_WITHDRAWN, NOW)
     number = f"Serial Number: 0{alice.serial:X}"  # of generation 2: its first byte is 02
     for der, words in (
@@ -391,39 +296,42 @@ def test_openssl_reads_the_lists() -> None:
 
 def test_revoking_again_changes_nothing() -> None:
     authority = house()
-    alice, bob = (authority.issue(n, keys(n), ENTITY, NOW) for n in ("alice", "bob"))
+    alice, bob = (issue(authority, n, keys(n), ENTITY, NOW) for n in ("alice", "bob"))
     first = authority.revoke([alice.serial], Cause.KEY_COMPROMISE, NOW)
     assert authority.revoke([alice.serial], Cause.SUPERSEDED, NOW + 1) == first
     both = authority.revoke([alice.serial, bob.serial], Cause.SUPERSEDED, NOW + 1)
     assert (both.number, set(both.entries)) == (2, {bob.serial})
-    assert authority.revoked.entries[alice.serial].cause is Cause.KEY_COMPROMISE
+    assert authority.lists.view.entries[alice.serial].cause is Cause.KEY_COMPROMISE
     assert authority.revoke([alice.serial], Cause.SUPERSEDED, NOW + 1) == first
 
 
 def test_certificates_of_several_authorities_at_once() -> None:
     authority = Authority.generate(REALM, NOW)
-    alice = authority.issue("alice", keys("alice"), ENTITY, NOW)
+    alice = issue(authority, "alice", keys("alice"), ENTITY, NOW)
     authority.succeed(NOW)
-    bob = authority.issue("bob", keys("bob"), ENTITY, NOW)
+    bob = issue(authority, "bob", keys("bob"), ENTITY, NOW)
     last = authority.revoke([alice.serial, bob.serial, authority.authorities[0].serial], Cause.SUPERSEDED, NOW)
-    assert last.number == authority.revoked.number == 3
-    assert all(authority.revoked.is_revoked(s) for s in (alice.serial, bob.serial, authority.authorities[0].serial))
+    assert last.number == authority.lists.view.number == 3
+    assert all(authority.lists.view.is_revoked(s) for s in (alice.serial, bob.serial, authority.authorities[0].serial))
 
 
 def test_who_is_far_behind_gets_the_whole_list() -> None:
     authority = house()
     for number in range(MAX_DELTAS + 2):
         authority.revoke([(2 << 112) | number + 1], Cause.SUPERSEDED, NOW + number)
-    assert authority.revocations(authority.revoked.number) == []
+    assert authority.revocations(authority.lists.view.number) == []
     assert len(authority.revocations(2)) == MAX_DELTAS
     for behind in (0, 1):
         (whole,) = authority.revocations(behind)
         newcomer = RevocationLog(authority.trust())
-        assert newcomer.accept([whole]).entries.keys() == authority.revoked.entries.keys()
-        assert (newcomer.view.number, newcomer.view.digest) == (authority.revoked.number, authority.revoked.digest)
+        assert newcomer.accept([whole]).entries.keys() == authority.lists.view.entries.keys()
+        assert (newcomer.view.number, newcomer.view.digest) == (
+            authority.lists.view.number,
+            authority.lists.view.digest,
+        )
 
 
 def test_an_entity_signs_no_lists() -> None:
     authority = house()
-    alice = authority.issue("alice", keys("alice"), {Role.KEY_CENTER}, NOW)
+    alice = issue(authority, "alice", keys("alice"), {Role.KEY_CENTER}, NOW)
     assert reason(lambda: authority.trust().verify_authority(alice.der, NOW, NOTHING_REVOKED)) == "ca-bit"

@@ -15,29 +15,34 @@ from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.identity import Identity
-from sealcast.trust.realm.changes import Access, CreateTopic, PublishPairKey
+from sealcast.trust.realm.changes import Access, CreateTopic, EnrolEntity, PublishPairKey
 from sealcast.trust.realm.machine import EMPTY, RealmState, apply_all
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
 
 
+def enrolment(identity: Identity, *roles: Role) -> EnrolEntity:
+    """The public half, as a change; without a certificate, which a founded realm asks for."""
+    return EnrolEntity(identity.name, bytes(identity.signer.verify_key), identity.kem.public, roles or (Role.ENTITY,))
+
+
 def realm(
     *identities: Identity, center: CenterSecrets | None = None, broker: BrokerSecrets | None = None
 ) -> RealmState:
-    roles = [] if center is None else [center.identity.enrolment(Role.KEY_CENTER)]
-    roles += [] if broker is None else [broker.identity.enrolment(Role.BROKER)]
+    roles = [] if center is None else [enrolment(center.identity, Role.KEY_CENTER)]
+    roles += [] if broker is None else [enrolment(broker.identity, Role.BROKER)]
     manager = "" if center is None else center.name
     topics = [
         CreateTopic(n, n.encode().ljust(16), SCHEMA, access=Access.MEMBERS, center=manager) for n in ("one", "two")
     ]
-    return apply_all(EMPTY, [*roles, *(i.enrolment() for i in identities), *topics])
+    return apply_all(EMPTY, [*roles, *(enrolment(i) for i in identities), *topics])
 
 
 def test_round_trip(tmp_path: Path) -> None:
     identity, path = Identity.generate("alice"), tmp_path / "alice.key"
     identity.save(path)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert Identity.load(path, "alice").enrolment() == identity.enrolment()
+    assert enrolment(Identity.load(path, "alice")) == enrolment(identity)
     assert os.listdir(tmp_path) == ["alice.key"], "nothing staged is left behind"
 
 
@@ -84,24 +89,24 @@ def test_no_message_carries_a_key(tmp_path: Path) -> None:
     with pytest.raises(Corrupt) as refusal:
         Identity.load(path, "alice")
     assert secret not in str(refusal.value) + repr(refusal.value.__cause__) + repr(identity)
-    for handle in (identity, BrokerSecrets.generate(), CenterSecrets.generate()):
+    for handle in (identity, BrokerSecrets.generate("broker"), CenterSecrets.generate("center")):
         with pytest.raises(Misuse, match="cannot be pickled"):
             pickle.dumps(handle)
 
 
 def test_broker_secrets_survive_their_file(tmp_path: Path) -> None:
-    broker = BrokerSecrets.generate()
+    broker = BrokerSecrets.generate("broker")
     broker.save(tmp_path / "secrets" / "broker.key")
     again = BrokerSecrets.load(tmp_path / "secrets" / "broker.key")
-    assert again.identity.enrolment() == broker.identity.enrolment()
+    assert enrolment(again.identity) == enrolment(broker.identity)
     assert again.journal_key(bytes(16)) == broker.journal_key(bytes(16))
 
 
 def test_center_secrets_survive_their_file(tmp_path: Path) -> None:
-    center = CenterSecrets.generate()
+    center = CenterSecrets.generate("center")
     center.save(tmp_path / "center.key")
     again, topic = CenterSecrets.load(tmp_path / "center.key"), realm(center=center).topic("one")
-    assert again.identity.enrolment() == center.identity.enrolment()
+    assert enrolment(again.identity) == enrolment(center.identity)
     assert again.topic_keys(topic, 3).pair_key("alice") == center.topic_keys(topic, 3).pair_key("alice")
     with pytest.raises(Corrupt, match="is no sealcast broker file"):
         BrokerSecrets.load(tmp_path / "center.key")
@@ -110,12 +115,12 @@ def test_center_secrets_survive_their_file(tmp_path: Path) -> None:
 
 
 def test_every_key_is_another() -> None:
-    center, other = CenterSecrets.generate(), CenterSecrets.generate()
+    center, other = CenterSecrets.generate("center"), CenterSecrets.generate("center")
     state = realm(center=center)
     topic_keys = [c.topic_keys(state.topic(t), e) for c in (center, other) for t in ("one", "two") for e in (1, 2, 256)]
     found = [k.pair_key(n).reveal() for k in topic_keys for n in ("alice", "bob", "alic")]
     found += [k.content_root().reveal() for k in topic_keys]
-    broker = BrokerSecrets.generate()
+    broker = BrokerSecrets.generate("broker")
     found += [broker.journal_key(bytes(16)).reveal(), broker.journal_key(b"x" * 16).reveal()]
     assert len(set(found)) == len(found)
 
@@ -127,7 +132,11 @@ def test_a_center_makes_keys_for_its_own_topics_only() -> None:
 
 
 def test_a_broker_knows_what_it_was_handed_and_nothing_else() -> None:
-    center, broker, other = CenterSecrets.generate(), BrokerSecrets.generate(), BrokerSecrets.generate()
+    center, broker, other = (
+        CenterSecrets.generate("center"),
+        BrokerSecrets.generate("broker"),
+        BrokerSecrets.generate("broker"),
+    )
     state = realm(center=center, broker=broker)
     one, two = state.topic("one"), state.topic("two")
     handed = center.topic_keys(one).for_broker(one, state.entity(broker.name))
@@ -148,7 +157,7 @@ def test_a_broker_knows_what_it_was_handed_and_nothing_else() -> None:
 
 def test_a_topics_key_is_no_pair_key() -> None:
     """Sealed to the same holder, in the same place: each opens as what it is and as nothing else."""
-    center, broker = CenterSecrets.generate(), BrokerSecrets.generate()
+    center, broker = CenterSecrets.generate("center"), BrokerSecrets.generate("broker")
     state = realm(center=center, broker=broker)
     one, holder = state.topic("one"), state.entity(broker.name)
     keys = center.topic_keys(one)
@@ -161,7 +170,7 @@ def test_a_topics_key_is_no_pair_key() -> None:
 
 
 def test_only_the_owner_opens_its_pair_key_and_only_in_its_place() -> None:
-    alice, bob, center = Identity.generate("alice"), Identity.generate("bob"), CenterSecrets.generate()
+    alice, bob, center = Identity.generate("alice"), Identity.generate("bob"), CenterSecrets.generate("center")
     state = realm(alice, bob, center=center)
     keys = center.topic_keys(state.topic("one"))
     issued = keys.for_entity(state.topic("one"), state.entity("alice"), reads=True)

@@ -49,10 +49,6 @@ from sealcast.trust.tokens.token import VerifiedTokens
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_EPOCH
 
-SUBSCRIBE: Final = "desk/subscribe"
-RENEW: Final = "desk/renew"
-UNSUBSCRIBE: Final = "desk/unsubscribe"
-TOPICS: Final = "desk/topics"
 DONE: Final = "desk/done"
 
 #: Live subscriptions that one entity can have on one topic by asking for them.
@@ -95,7 +91,7 @@ _TOPICS: Final = rows(MAX_IDS, text(MAX_NAME), binary(16, 16), text(MAX_NAME), n
 class Subscribe(Body):
     """The id is the subscriber's choice, so that asking twice is asking once."""
 
-    KIND = SUBSCRIBE
+    KIND = "desk/subscribe"
     topic: Name
     filter: FilterText
     id: Name
@@ -106,7 +102,7 @@ class Subscribe(Body):
 class Renew(Body):
     """A later token for subscriptions that one has."""
 
-    KIND = RENEW
+    KIND = "desk/renew"
     MAX_ITEMS = MAX_IDS + 16
     topic: Name
     ids: Names
@@ -117,7 +113,7 @@ class Renew(Body):
 class Unsubscribe(Body):
     """The end of subscriptions that one has, all of them or none."""
 
-    KIND = UNSUBSCRIBE
+    KIND = "desk/unsubscribe"
     MAX_ITEMS = MAX_IDS + 16
     ids: Names
 
@@ -126,7 +122,7 @@ class Unsubscribe(Body):
 class ListTopics(Body):
     """The secure topics, in pages: those after a name, or from the first."""
 
-    KIND = TOPICS
+    KIND = "desk/topics"
     after: NameOrNone = ""
 
 
@@ -134,7 +130,7 @@ class ListTopics(Body):
 class Topics(Body):
     """A page of secure topics, each with its name, id, key center and epoch; and whether there are more."""
 
-    KIND = TOPICS
+    KIND = "desk/topics"
     MAX_DEPTH = 3
     MAX_ITEMS = 8 * MAX_IDS
     page: Annotated[tuple[tuple[str, bytes, str, int], ...], _TOPICS]
@@ -145,7 +141,7 @@ class Topics(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DeskDecision:
     """What is to change, and what to say."""
 
     answer: Answer
@@ -159,7 +155,7 @@ _BODIES: Final[Mapping[str, type[Subscribe | Renew | Unsubscribe | ListTopics]]]
 
 def decide(
     kind: str, body: bytes, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens
-) -> Decision:
+) -> DeskDecision:
     """What a desk does about a proven request: DeskRejected, TokenRejected or FilterRejected when it is nothing."""
     who = state.entities.get(sender.name)
     if who is None or who.revoked or (who.verify_key, who.kem_public) != (sender.verify_key, sender.kem_public):
@@ -181,12 +177,12 @@ def decide(
 
 def _subscribe(
     wanted: Subscribe, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens
-) -> Decision:
+) -> DeskDecision:
     about, credential = _let_in(wanted.topic, wanted.token, sender, state, now_us, tokens)
     if wanted.id in state.subscription_topics:
         if not _is(wanted, sender.name, state):
             raise _no(DeskReason.TAKEN, f"subscription id {wanted.id!r} was given before", "ids are never given twice")
-        return Decision(_done(state.version))
+        return DeskDecision(_done(state.version))
     found = state.topic_state(about.name)
     if sum(s.subscriber == sender.name for s in found.subscriptions.values()) >= MAX_SUBSCRIPTIONS_EACH:
         raise _no(
@@ -196,36 +192,36 @@ def _subscribe(
         )
     vetting.vet_filter(about, wanted.filter)
     add = AddSubscription(wanted.id, about.name, sender.name, wanted.filter, credential)
-    return Decision(_done(state.version + 1), (add,))
+    return DeskDecision(_done(state.version + 1), (add,))
 
 
-def _renew(wanted: Renew, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens) -> Decision:
+def _renew(wanted: Renew, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens) -> DeskDecision:
     about, credential = _let_in(wanted.topic, wanted.token, sender, state, now_us, tokens)
     for id in wanted.ids:
         if state.subscription_topics.get(id) != about.name or not _own(id, sender.name, state):
             raise _no_subscription(id, sender.name)
     known = state.credentials_of(about.name)
     if all(known.get(id) == credential for id in wanted.ids):
-        return Decision(_done(state.version))
-    return Decision(_done(state.version + 1), (RenewSubscription(wanted.ids, credential),))
+        return DeskDecision(_done(state.version))
+    return DeskDecision(_done(state.version + 1), (RenewSubscription(wanted.ids, credential),))
 
 
-def _unsubscribe(wanted: Unsubscribe, sender: Certificate, state: RealmState) -> Decision:
+def _unsubscribe(wanted: Unsubscribe, sender: Certificate, state: RealmState) -> DeskDecision:
     live = [id for id in wanted.ids if state.subscription_topics.get(id, "") is not None]
     for id in live:
         if not _own(id, sender.name, state):
             raise _no_subscription(id, sender.name)
-    return Decision(_done(state.version + len(live)), tuple(map(RemoveSubscription, live)))
+    return DeskDecision(_done(state.version + len(live)), tuple(map(RemoveSubscription, live)))
 
 
-def _topics(wanted: ListTopics, sender: Certificate, state: RealmState) -> Decision:
+def _topics(wanted: ListTopics, sender: Certificate, state: RealmState) -> DeskDecision:
     """The secure topics, for a broker that has just come."""
     if Role.BROKER not in sender.roles:
         raise _no(DeskReason.ROLE, "the list of secure topics is for brokers")
     names = sorted(name for name in state.topics if name > wanted.after)
     page = (state.topic(name) for name in names[:MAX_IDS])
     listed = tuple((topic.name, topic.id, topic.center, topic.epoch) for topic in page)
-    return Decision(Answer(TOPICS, Topics(listed, len(names) > MAX_IDS).to_bytes()))
+    return DeskDecision(Answer(Topics.KIND, Topics(listed, len(names) > MAX_IDS).to_bytes()))
 
 
 def _let_in(
@@ -281,7 +277,7 @@ class Desk(Unpicklable):
         if message.kind in self._more:
             return self._more[message.kind](request, now_us)
 
-        def decided(state: RealmState) -> Decision:
+        def decided(state: RealmState) -> DeskDecision:
             return decide(message.kind, message.body, request.sender, state, now_us, self._tokens)
 
         return settle(self._realm, decided).answer

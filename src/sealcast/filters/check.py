@@ -31,18 +31,18 @@ SECTIONS: Final = ("application_properties.", "a.", "properties.", "p.", "header
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedFilter:
     """A filter that fits its schema, and what its author should know of it."""
 
     condition: Condition
     warnings: tuple[Warned, ...] = ()
 
 
-def check(condition: Condition, schema: Schema) -> Checked:
+def check(condition: Condition, schema: Schema) -> CheckedFilter:
     """FilterRejected (kind `name`, `type`, `limit` or `inexpressible`) at the first thing that does not fit."""
     check_cost(condition)
     fitted = fit(condition, schema)
-    return Checked(fitted, warnings(fitted, schema))
+    return CheckedFilter(fitted, warnings(fitted, schema))
 
 
 def fit(condition: Condition, schema: Schema) -> Condition:

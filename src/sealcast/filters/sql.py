@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 
 from sealcast.errors import FilterRejected
 from sealcast.filters import patterns, tree
-from sealcast.filters.lexer import KEYWORDS, Token, tokens
+from sealcast.filters.lexer import KEYWORDS, Lexeme, tokens
 from sealcast.filters.like import compile_like
 from sealcast.filters.limits import MAX_IN_ITEMS, MAX_NESTING
 from sealcast.filters.numbers import parse_number
@@ -46,7 +46,7 @@ def parse_sql(text: str, start: int = 0) -> Condition:
 class _Parser:
     __slots__ = ("_nesting", "_next", "_tokens")
 
-    def __init__(self, found: list[Token]) -> None:
+    def __init__(self, found: list[Lexeme]) -> None:
         self._tokens = found
         self._next = 0
         self._nesting = 0
@@ -112,7 +112,7 @@ class _Parser:
         self._nest(token, -1)
         return node
 
-    def _signed(self, sign: Token) -> Operand:
+    def _signed(self, sign: Lexeme) -> Operand:
         token = self._tokens[self._next]
         if token.kind == "NUMBER":
             self._next += 1
@@ -164,7 +164,7 @@ class _Parser:
         self._next -= 1
         self._unexpected("BETWEEN, IN or LIKE")
 
-    def _items(self, word: Token) -> tuple[Operand, ...]:
+    def _items(self, word: Lexeme) -> tuple[Operand, ...]:
         self._expect("(")
         items = [self._value()]
         while self._take(","):
@@ -185,7 +185,7 @@ class _Parser:
 
     # --- words -----------------------------------------------------------------------------------
 
-    def _word(self, token: Token) -> Node:
+    def _word(self, token: Lexeme) -> Node:
         following = self._tokens[self._next].kind
         if following == "(":
             call = _CALLS.get(token.value.upper())
@@ -207,19 +207,19 @@ class _Parser:
                 return tree.XPath(check_expression(literal.value, literal.at), at=token.at, end=self._end())
         return tree.Name(token.value, at=token.at)
 
-    def _utc(self, token: Token) -> Node:
+    def _utc(self, token: Lexeme) -> Node:
         return tree.Now(at=token.at)
 
-    def _regex(self, token: Token) -> Node:
+    def _regex(self, token: Lexeme) -> Node:
         pattern, name = self._pattern_and_name()
         patterns.compile_regex(pattern.value, pattern.at)
         return tree.Regex(name, pattern.value, at=token.at, end=self._end() + 1)
 
-    def _path(self, token: Token) -> Node:
+    def _path(self, token: Lexeme) -> Node:
         pattern, name = self._pattern_and_name()
         return tree.PathMatch(name, path_levels(pattern.value, pattern.at), at=token.at, end=self._end() + 1)
 
-    def _pattern_and_name(self) -> tuple[Token, str]:
+    def _pattern_and_name(self) -> tuple[Lexeme, str]:
         pattern = self._string("a pattern in quotes")
         self._expect(",")
         name = self._tokens[self._next]
@@ -260,14 +260,14 @@ class _Parser:
         if not self._take(kind):
             self._unexpected(kind)
 
-    def _string(self, what: str) -> Token:
+    def _string(self, what: str) -> Lexeme:
         token = self._tokens[self._next]
         if token.kind != "STRING":
             self._unexpected(what)
         self._next += 1
         return token
 
-    def _nest(self, token: Token, step: int) -> None:
+    def _nest(self, token: Lexeme, step: int) -> None:
         self._nesting += step
         if self._nesting > MAX_NESTING:
             raise FilterRejected("limit", f"parentheses, NOTs and signs nest at most {MAX_NESTING} deep", at=token.at)
@@ -283,7 +283,7 @@ class _Parser:
         raise FilterRejected("syntax", f"{wanted} should follow, not {shown!r}", at=token.at, hint=hint)
 
 
-_CALLS: Final[dict[str, Callable[[_Parser, Token], Node]]] = {
+_CALLS: Final[dict[str, Callable[[_Parser, Lexeme], Node]]] = {
     "UTC": _Parser._utc,
     "REGEX": _Parser._regex,
     "PATH": _Parser._path,

@@ -44,7 +44,7 @@ class Found(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSample:
     """Every delivery that was opened: the event at (partition, place), by the subscriber of that number."""
 
     subscriber: Ints
@@ -59,7 +59,7 @@ def place(offset: Ints | int, row: Ints | int) -> Ints:
     return np.asarray(offset, np.int64) * _ROWS + np.asarray(row, np.int64)
 
 
-def open_all(spark: SparkSession, realm: str, topic: str, subscribers: Sequence[str]) -> Opened:
+def open_all(spark: SparkSession, realm: str, topic: str, subscribers: Sequence[str]) -> OpenedSample:
     """What each subscriber, by its number, opens of everything that was delivered."""
     tasks = max(1, min(len(subscribers), spark.sparkContext.defaultParallelism))
     with explained():
@@ -67,11 +67,11 @@ def open_all(spark: SparkSession, realm: str, topic: str, subscribers: Sequence[
         return opened(job.flatMap(_opening(realm, topic, subscribers, tasks)).collect())
 
 
-def opened(found: Iterable[Found]) -> Opened:
+def opened(found: Iterable[Found]) -> OpenedSample:
     """All of them together."""
     rows = list(found)
     lengths = [len(row.places) // 8 for row in rows]
-    return Opened(
+    return OpenedSample(
         subscriber=np.repeat(np.array([row.subscriber for row in rows], np.int64), lengths),
         partition=np.repeat(np.array([row.partition for row in rows], np.int64), lengths),
         place=np.frombuffer(b"".join(row.places for row in rows), "<i8"),

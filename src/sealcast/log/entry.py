@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.errors import Misuse
 from sealcast.log.offsets import PinnedOffset
-from sealcast.log.pieces import DIGEST_BYTES, Staged
+from sealcast.log.pieces import DIGEST_BYTES, StagedPiece
 from sealcast.primitives.mac import TAG_BYTES
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_COUNTS
@@ -49,7 +49,7 @@ class PieceRef:
             raise Misuse(f"piece {self.name!r}: its slots have trailing zero bytes")
 
     @classmethod
-    def of(cls, staged: Staged, piece: SealedPiece) -> PieceRef:
+    def of(cls, staged: StagedPiece, piece: SealedPiece) -> PieceRef:
         """How the ledger will name a staged piece."""
         return cls(
             name=staged.name,
@@ -117,6 +117,10 @@ class Entry:
     def version(self) -> int:
         """Of the realm's registry, in force for the whole batch."""
         return self.end.version
+
+    def reached(self, partition: int) -> int:
+        """How far the batch and those before it consumed a partition."""
+        return self.end.partitions[partition] if partition < len(self.end.partitions) else 0
 
     def encode(self, previous: bytes) -> bytes:
         raw = cbor.encode(

@@ -12,7 +12,7 @@ reader has read before. Ciphertexts are functions of position, epoch and keys (k
 is run again, or runs twice at once, makes the same bytes.
 
 The broker's own keys do it. For the part of a broker that was itself compromised, and so was handed no key of the new
-epoch, the administrator gives a way to the topic's present keys (`Wanted.keys`): no broker-side code knows one.
+epoch, the administrator gives a way to the topic's present keys (`Resealing.keys`): no broker-side code knows one.
 
 The messages come from the frame log. Where retention has removed frames, the piece stays as it is, and is counted.
 """
@@ -67,7 +67,7 @@ _TRIES: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Resealing:
     """What is to be sealed again: pieces of a topic by record and number, under the realm as of then."""
 
     topic: str
@@ -98,7 +98,7 @@ class Done:
 # --- what is to be sealed again -----------------------------------------------------------------------
 
 
-def wanted(topic: FramesStep, why: str, leaked: Iterable[str] | None = None, keys: KeysOf | None = None) -> Wanted:
+def wanted(topic: FramesStep, why: str, leaked: Iterable[str] | None = None, keys: KeysOf | None = None) -> Resealing:
     """The pieces of earlier epochs from the first on that one of `leaked` could open, or that somebody who may still
     read has not acknowledged; without `leaked` (whose keys open everything: a center's, say), all of them."""
     state, now = topic.realm.state(), topic.realm.clock()
@@ -118,7 +118,7 @@ def wanted(topic: FramesStep, why: str, leaked: Iterable[str] | None = None, key
             # All after the first: keys that came with one piece are used in later ones, and it will be gone.
             if places or theirs is None or any(map(ref.concerns, theirs)) or _is_missed(ref, here, missing):
                 places.append((committed.index, number))
-    return Wanted(about.name, state.version, now, about.epoch, tuple(places), why, keys)
+    return Resealing(about.name, state.version, now, about.epoch, tuple(places), why, keys)
 
 
 def _epoch_of(committed: Committed, rotations: list[int]) -> int:
@@ -241,7 +241,7 @@ _UNTOUCHED: Final = Made()
 
 def run(
     topic: FramesStep,
-    want: Wanted,
+    want: Resealing,
     spark: SparkSession | None = None,
     told: Callable[[int], None] = lambda pieces: None,
 ) -> Done:
@@ -277,7 +277,7 @@ def remove_superseded(topic: FramesStep) -> int:
     return len(gone) + len(old)
 
 
-def _commit(topic: FramesStep, want: Wanted, record: int, made: Mapping[int, Made], done: Done) -> None:
+def _commit(topic: FramesStep, want: Resealing, record: int, made: Mapping[int, Made], done: Done) -> None:
     ledger: Ledger = topic.ledger
     for _ in range(_TRIES):
         known = ledger.at(record)
@@ -302,12 +302,12 @@ def _commit(topic: FramesStep, want: Wanted, record: int, made: Mapping[int, Mad
     raise Unavailable(f"pieces of topic {want.topic!r} are removed as fast as they are made", hint="try again")
 
 
-def _here(topic: FramesStep, want: Wanted) -> Iterator[tuple[int, int, Made]]:
+def _here(topic: FramesStep, want: Resealing) -> Iterator[tuple[int, int, Made]]:
     for record, number in want.places:
         yield record, number, _reseal(topic, want, record, number)
 
 
-def _reseal(topic: FramesStep, want: Wanted, record: int, number: int) -> Made:
+def _reseal(topic: FramesStep, want: Resealing, record: int, number: int) -> Made:
     """One piece, staged; nothing when its frames are no longer kept."""
     ref = topic.ledger.at(record).entry.pieces[number]
     piece = wire.parse(topic.pieces.read(ref.name, ref.digest))
@@ -326,7 +326,7 @@ def _received(piece: SealedPiece) -> Counter[int]:
     return Counter(Delivered.of(piece).slot.tolist())
 
 
-def _in_spark(spark: SparkSession, name: StepName, want: Wanted) -> Iterator[tuple[int, int, Made]]:
+def _in_spark(spark: SparkSession, name: StepName, want: Resealing) -> Iterator[tuple[int, int, Made]]:
     tasks = max(1, min(len(want.places), 4 * spark.sparkContext.defaultParallelism))
     about = replace(want, places=())  # a task needs the places that are its own
     with explained():

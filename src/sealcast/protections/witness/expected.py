@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sealcast.broker.admit import admit
 from sealcast.broker.gate import Gate
-from sealcast.broker.standing import standings
+from sealcast.broker.served import served_intervals
 from sealcast.broker.tables import condition as condition_of
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.readers import may_open
@@ -104,9 +104,9 @@ class Expectation:
         topic = state.topic(self._topic)
         asked: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
         slots, subscriptions = state.slots_of(topic.name), state.subscriptions_at(topic.name, self._broker)
-        for id, standing in standings(state, topic, subscriptions):
-            when = (slots[subscriptions[id].subscriber], standing.from_us, standing.until_us)
-            asked.setdefault((standing.filter, standing.template), []).append(when)
+        for id, interval in served_intervals(state, topic, subscriptions):
+            when = (slots[subscriptions[id].subscriber], interval.from_us, interval.until_us)
+            asked.setdefault((interval.filter, interval.template), []).append(when)
         filters = tuple(
             (self._condition(*what, topic.schema), Asking(*np.array(who, np.int64).T)) for what, who in asked.items()
         )

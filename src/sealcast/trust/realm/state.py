@@ -149,7 +149,7 @@ class RealmState:
     def entitled(self, topic: str, at_us: int) -> Iterator[Entity]:
         """Everyone who has a right on the topic now or will have one, in the order in which they came."""
         for who in self.entities.values():
-            if any(term.until_us is None or at_us < term.until_us for term in self.terms_of(topic, who.name).values()):
+            if not all(term.over(at_us) for term in self.terms_of(topic, who.name).values()):
                 yield who
 
     def slot_of(self, topic: str, subscriber: str) -> int | None:
@@ -166,11 +166,6 @@ class RealmState:
     def subscriptions_of(self, topic: str) -> Iterable[Subscription]:
         """Live subscriptions, oldest first: position i here is bit i of a match."""
         return self.topic_state(topic).subscriptions.values()
-
-    def subscription_table(self, topic: str) -> list[tuple[str, int, str]]:
-        """(id, slot, filter) of every live subscription, in the order of `subscriptions_of`."""
-        slots = self.slots_of(topic)
-        return [(s.id, slots[s.subscriber], s.filter) for s in self.subscriptions_of(topic)]
 
     def credentials_of(self, topic: str) -> Mapping[str, Credential]:
         """The tokens that the topic's live subscriptions live by, by subscription."""
