@@ -20,7 +20,7 @@ from sealcast.primitives.halves import PART_BYTES, MasterKey, UserPart, broker_h
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.searchable import scheme
 from sealcast.protections.searchable.scheme import UserKeys
-from sealcast.protections.searchable.sealed import FIRST_POINT, LABEL_BYTES, SECOND_POINT, TRAPDOOR_BYTES
+from sealcast.wire.searching import FIRST_POINT, LABEL_BYTES, SECOND_POINT, TRAPDOOR_BYTES
 from tests.protections.searchable import by_the_book as book
 from tests.protections.searchable.world import World
 from tests.vectors import make_searchable

@@ -1,4 +1,4 @@
-"""The blocks of a batch of events, read at once: what `sealed.parse_block` does for one, on arrays.
+"""The blocks of a batch of events, read at once: what `parse_block` does for one, on arrays.
 
 Reading a block by itself costs as much as all that a broker does with a trapdoor it has seen before.
 """
@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.filters.bits import Indices, runs
-from sealcast.protections.searchable.sealed import (
+from sealcast.wire.limits import MAX_TRAPDOORS
+from sealcast.wire.searching import (
     BLOCK_HEAD,
     BLOCK_MAGIC,
     FIRST_POINT,
@@ -22,11 +23,10 @@ from sealcast.protections.searchable.sealed import (
     SealedRejected,
     parse_block,
 )
-from sealcast.wire.limits import MAX_TRAPDOORS
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Blocks:
+class TrapdoorBlocks:
     """Trapdoors of many events: trapdoor i is `trapdoor(i)`, has a tag, and belongs to an event."""
 
     data: bytes
@@ -37,7 +37,7 @@ class Blocks:
     refused: dict[int, SealedRejected] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, blocks: Sequence[bytes], tag_bits: int) -> Blocks:
+    def read(cls, blocks: Sequence[bytes], tag_bits: int) -> TrapdoorBlocks:
         sizes = np.fromiter(map(len, blocks), np.int64, len(blocks))
         # Zeros behind the end, so that the head of a block that is too short can be looked at.
         data = b"".join((*blocks, bytes(BLOCK_HEAD)))

@@ -19,7 +19,7 @@ from sealcast.primitives import points
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element, Exponent
 from sealcast.protections.searchable import scheme
-from sealcast.protections.searchable.sealed import FIRST_POINT, SECOND_POINT
+from sealcast.wire.searching import FIRST_POINT, SECOND_POINT
 
 
 class Label(NamedTuple):

@@ -19,7 +19,7 @@ random oracles, and that no broker colludes with any user. A broker with the hal
 user has S: together they open every label. T is the same for every event with the label, so that brokers see how often
 each label comes, and which events share one.
 
-Everything here works on bytes as they stand on the wire (`sealed`), so that a label is not taken apart twice.
+Everything here works on bytes as they stand on the wire (`wire.searching`), so that a label is not taken apart twice.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from sealcast.primitives.curve import CURVE, ORDER
 from sealcast.primitives.groups import Element, Exponent
 from sealcast.primitives.halves import UserPart
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.searchable.sealed import (
+from sealcast.wire.searching import (
     FIRST_POINT,
     LABEL_BYTES,
     MAX_TAG_BITS,
