@@ -182,7 +182,7 @@ def test_the_marker_may_be_lost(world: World) -> None:
         world.restart(name)
     world.settle()
     assert {name: world.rows(name) for name in world.brokers} == before
-    assert sum(told_by(keeper)[0][PostReason.SEEN] for keeper in world.desks.values()) == 4
+    assert sum(told_by(keeper)[0][PostReason.SEEN] for keeper in world.keepers.values()) == 4
     assert not world.refused()
 
 
