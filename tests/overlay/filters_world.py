@@ -74,16 +74,16 @@ def post(
     return given + len(posts.batches(filters)) - 1
 
 
-def told_by(desk: TableKeeper) -> tuple[Counter[str], list[PostRefusal]]:
-    """What a desk refused in all its turns, by reason, and the refusals that it describes."""
-    turns = list(desk._log.turns(0))
+def told_by(keeper: TableKeeper) -> tuple[Counter[str], list[PostRefusal]]:
+    """What a keeper refused in all its turns, by reason, and the refusals that it describes."""
+    turns = list(keeper._log.turns(0))
     counts = sum((Counter(turn.counts) for turn in turns), Counter[str]())
     return counts, [told for turn in turns for told in turn.told]
 
 
-def refused(desk: TableKeeper) -> dict[str, int]:
+def refused(keeper: TableKeeper) -> dict[str, int]:
     """Without what came twice."""
-    return {reason: count for reason, count in told_by(desk)[0].items() if reason != PostReason.SEEN}
+    return {reason: count for reason, count in told_by(keeper)[0].items() if reason != PostReason.SEEN}
 
 
 class PowerLost(Exception):
