@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sealcast.protections.payload.envelope import Envelope
+from sealcast.protections.enveloped.envelope import Envelope
 from sealcast.protections.port import Explanation, Party, WitnessSide
 from sealcast.protections.witness.expected import Expected
 from sealcast.protections.witness.places import Delivered, Pairs, admitted_places, places
