@@ -45,6 +45,10 @@ def admit(ruled: Ruled, gate: Gate) -> Admitted:
     # By attribute and rule, never by value: reasons are kept in clear, for whoever may see that something was refused.
     off = {event: _OFF_DOMAIN.format(name) for event, (name, _) in check_domain(schema, decoded.columns).items()}
     unsealed = dict(_unsealed(decoded, opened.lengths(), gate.topic.protection, schema))
+    if gate.unfit is not None:
+        starts = decoded.payload_start.tolist()
+        payloads = [message[start:] for message, start in zip(messages, starts, strict=True)]
+        unsealed = dict(gate.unfit(gate.topic, payloads)) | unsealed
     refused = {event: (Reason.EVENT, text) for event, text in {**unsealed, **off, **decoded.bad}.items()}  # (20)
     outside = _off_template(opened.templates, frame_index, decoded, gate)
     refused |= dict.fromkeys((e for e in outside if e not in decoded.bad), (Reason.TEMPLATE, _OFF_TEMPLATE))  # (8)
