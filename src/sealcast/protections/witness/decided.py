@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from sealcast.model.event import Position
 from sealcast.model.moments import moment
 from sealcast.model.rejection import Rejection
 from sealcast.model.schema import Schema, Value
+from sealcast.model.stages import Admitted
 from sealcast.protections.witness.answer import Answer, Batch, Hop, Interest, Sealing, Verdict
 from sealcast.protections.witness.expected import values
 from sealcast.protections.witness.places import place_of, places
@@ -45,7 +47,7 @@ from sealcast.wire.sealed import SealedPiece
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class Seen:
     """The event as admission sees it at the pinned version."""
 
     refused: Rejection | None = None
@@ -53,10 +55,16 @@ class _Seen:
     payload: bytes = b""
     #: The predicate by which its publisher narrowed who may open it, if it did.
     readers: str = ""
+    #: What was admitted of its frame, and which of that it is.
+    admitted: Admitted | None = None
+    number: int = 0
 
 
 class Decided:
     """What one broker has of a topic, and decided. Event positions are places in its own log."""
+
+    #: What does the broker's decisions again.
+    audit: ClassVar[type[ReadingAudit]] = ReadingAudit
 
     def __init__(self, realm: BrokerRealm, topic: str, broker: str) -> None:
         self._realm, self._topic, self.name = realm, topic, broker
@@ -71,7 +79,7 @@ class Decided:
     @cached_property
     def _audit(self) -> ReadingAudit:
         """What does the broker's decisions again: it needs the broker's secrets."""
-        return ReadingAudit(self._realm, self._topic, broker=self.name)
+        return self.audit(self._realm, self._topic, broker=self.name)
 
     def close(self) -> None:
         self._reader.close()
@@ -138,7 +146,7 @@ class Decided:
 
     # --- the decision -------------------------------------------------------------------------------
 
-    def _decide(self, answer: Answer, seen: _Seen, state: RealmState, delivered: bool, time_us: int) -> Answer:
+    def _decide(self, answer: Answer, seen: Seen, state: RealmState, delivered: bool, time_us: int) -> Answer:
         who = answer.subscriber
         if seen.refused is not None:
             reason = seen.refused.reason
@@ -147,7 +155,7 @@ class Decided:
             return answer.that(Verdict.WRONG if delivered else Verdict.REFUSED, because)
         authorised = state.may_subscribe(self._topic, who, time_us)
         standing = self._standing(state, who)
-        interests = self._interests(state, standing, seen)
+        interests = self.interests(state, who, standing, seen)
         answer = replace(
             answer,
             attributes=seen.attributes,
@@ -176,7 +184,7 @@ class Decided:
         why = _unauthorised(state, who) if not authorised else _without_token(state, standing[matched[0]], time_us)
         return answer.that(Verdict.NOT_AUTHORISED, f"{_listed(matched)} matched, but {why}")
 
-    def _admit(self, committed: Committed, event: Position, piece: SealedPiece) -> _Seen:
+    def _admit(self, committed: Committed, event: Position, piece: SealedPiece) -> Seen:
         """The numbered checks again, for this frame, after the batches before its own."""
         again, version = self._audit, committed.entry.version
         again.resume(committed)
@@ -190,12 +198,12 @@ class Decided:
                 (r for r in admitted.rejections if r.position.row in (-1, event.row)),
                 admitted.rejections[-1],  # of many refused events of a frame only the first are named
             )
-            return _Seen(refused)
+            return Seen(refused)
         one = int(at[0])
         payload = admitted.messages[one][int(admitted.payload_start[one]) :]
         schema = self._realm.state(version).topic(self._topic).schema
         readers = admitted.readers.get(int(admitted.frame_index[one]), "")
-        return _Seen(None, list(values(admitted, schema))[one], payload, readers)
+        return Seen(None, list(values(admitted, schema))[one], payload, readers, admitted, one)
 
     def _standing(self, state: RealmState, subscriber: str) -> dict[str, Standing]:
         """Of the subscriber's subscriptions, what they were served here, and when."""
@@ -203,7 +211,10 @@ class Decided:
         mine = {id: subscription for id, subscription in here.items() if subscription.subscriber == subscriber}
         return dict(standings(state, state.topic(self._topic), mine))
 
-    def _interests(self, state: RealmState, standing: dict[str, Standing], seen: _Seen) -> tuple[Interest, ...]:
+    def interests(
+        self, state: RealmState, subscriber: str, standing: dict[str, Standing], seen: Seen
+    ) -> tuple[Interest, ...]:
+        """What each of the subscriber's filters says of the event."""
         schema: Schema = state.topic(self._topic).schema
         return tuple(
             Interest(id, s.filter, explain(condition(s.filter, s.template, schema), seen.attributes, seen.payload))
