@@ -10,4 +10,5 @@ x509      certificates, made and taken apart; x509_lists has requests for them a
 merkle    one signature for a batch of events, each verifiable alone
 hpke      seal something to one entity
 groups    Group, Element, Exponent: commutative encryption; curve and modular are two groups, sswu hashes onto the curve
+points    addition on the curve; halves: a master key of ciphertext matching that nobody but its maker has whole
 """
