@@ -14,12 +14,13 @@ from sealcast.model import Schema
 from sealcast.model.protection import Searchable
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Exponent
+from sealcast.primitives.halves import UserPart
 from sealcast.primitives.secrets import Secret
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.identity import Identity
-from sealcast.trust.keys.topic_keys import SearchPart, TopicKeys, open_entity_keys
+from sealcast.trust.keys.topic_keys import TopicKeys, open_entity_keys
 from sealcast.trust.realm.changes import Access, CreateTopic, PublishPairKey
 from sealcast.trust.realm.machine import EMPTY, Entity, RealmState, Topic, apply_all
 
@@ -214,9 +215,9 @@ def test_a_users_half_and_the_brokers_are_the_epochs_exponent_and_differ_for_all
     whole = {(part.half.reveal() + half.reveal()) % CURVE.order for part, half in found.values()}
     assert len(whole) == 1, "the two halves of any user make the same exponent"
     (x,) = whole
-    assert len({part.point for part, _ in found.values()}) == 1
+    assert len({CURVE.encode(part.public) for part, _ in found.values()}) == 1
     base = CURVE.decode(bytes.fromhex("0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798"))
-    assert found["ann"][0].point == CURVE.encode(CURVE.power(base, Exponent(x, CURVE.order)))
+    assert CURVE.encode(found["ann"][0].public) == CURVE.encode(CURVE.power(base, Exponent(x, CURVE.order)))
     assert (
         len({part.half.packed for part, _ in found.values()}) == len({half.packed for _, half in found.values()}) == 2
     )
@@ -237,4 +238,4 @@ def test_a_broker_can_make_no_users_part_and_epochs_share_nothing() -> None:
 )
 def test_what_is_no_users_part_is_refused(bad: bytes) -> None:
     with pytest.raises(CannotOpen):
-        SearchPart.from_bytes(bad)
+        UserPart.from_bytes(bad)

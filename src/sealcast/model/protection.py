@@ -79,6 +79,11 @@ class Protection:
         """Attributes that even brokers that read do not see: no filter can ask about them."""
         return frozenset()
 
+    @property
+    def tag_bits_shown(self) -> int:
+        """Where filters are sealed: how many bits of a label's tag brokers see."""
+        return 0
+
     def hidden_of(self, schema: Schema) -> frozenset[str]:
         """Attributes of a schema that publishers show to no broker."""
         return self.hidden
@@ -178,6 +183,10 @@ class Searchable(Protection):
             if not isinstance(getattr(self, name), bool):
                 raise ParameterRejected(name, f"{name} is true or false, not {getattr(self, name)!r}")
 
+    @property
+    def tag_bits_shown(self) -> int:
+        return self.tag_bits
+
     def hidden_of(self, schema: Schema) -> frozenset[str]:
         return frozenset(schema.by_name)
 
@@ -242,7 +251,9 @@ class Layered(Protection):
 
 
 #: A new protection is a class above, a line here, and a room in protections/.
-PROTECTIONS: Final[Mapping[str, type[Protection]]] = {kind.name: kind for kind in (Endpoint, Payload, Layered)}
+PROTECTIONS: Final[Mapping[str, type[Protection]]] = {
+    kind.name: kind for kind in (Endpoint, Payload, Searchable, Layered)
+}
 DEFAULT_PROTECTION: Final = Endpoint()
 
 

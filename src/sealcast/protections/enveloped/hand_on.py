@@ -54,3 +54,9 @@ class HandingOn:
 
     def made(self, piece: SealedPiece, data: bytes) -> None:
         """Nothing is remembered."""
+
+
+def whole(body: bytes, commitment: bytes, before: int) -> bytes:
+    """The payload that a publisher sent, from the body and the commitment that a piece has of it."""
+    at = before + HEAD_BYTES
+    return body[:at] + commitment + body[at:]

@@ -163,8 +163,9 @@ class Decided:
             interests=interests,
             other_times=self._other_times(who, state.version),
         )
-        matched = [interest.id for interest in interests if interest.part.result is True]
-        served = [id for id in matched if standing[id].holds(time_us)]
+        asked = zip(interests, standing.values(), strict=True)
+        matches = {interest.id: each for interest, each in asked if interest.part.result is True}
+        matched, served = list(matches), [id for id, each in matches.items() if each.holds(time_us)]
         let_in = not seen.readers or may_open(seen.readers, who)
         if (bool(served) and let_in) is not delivered:
             found = "delivered" if delivered else "not delivered"
@@ -181,7 +182,7 @@ class Decided:
         if served and not let_in:
             text = f"{_listed(served)} matched, but its publisher lets only those open it: {seen.readers}"
             return answer.that(Verdict.NOT_AUTHORISED, text)
-        why = _unauthorised(state, who) if not authorised else _without_token(state, standing[matched[0]], time_us)
+        why = _unauthorised(state, who) if not authorised else _without_token(state, matches[matched[0]], time_us)
         return answer.that(Verdict.NOT_AUTHORISED, f"{_listed(matched)} matched, but {why}")
 
     def _admit(self, committed: Committed, event: Position, piece: SealedPiece) -> Seen:
@@ -201,9 +202,11 @@ class Decided:
             return Seen(refused)
         one = int(at[0])
         payload = admitted.messages[one][int(admitted.payload_start[one]) :]
-        schema = self._realm.state(version).topic(self._topic).schema
+        about = self._realm.state(version).topic(self._topic)
+        hidden = about.protection.hidden_of(about.schema)
+        shown = {name: value for name, value in list(values(admitted, about.schema))[one].items() if name not in hidden}
         readers = admitted.readers.get(int(admitted.frame_index[one]), "")
-        return Seen(None, list(values(admitted, schema))[one], payload, readers, admitted, one)
+        return Seen(None, shown, payload, readers, admitted, one)
 
     def _standing(self, state: RealmState, subscriber: str) -> dict[str, Standing]:
         """Of the subscriber's subscriptions, what they were served here, and when."""

@@ -18,10 +18,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from sealcast.errors import CannotOpen, Misuse, Rejected
+from sealcast.errors import CannotOpen, Misuse
 from sealcast.primitives import hpke, kdf
-from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Exponent
+from sealcast.primitives.halves import MasterKey, UserPart, broker_half
 from sealcast.primitives.hpke import KemKey
 from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
 from sealcast.trust.layout import FIRST_BROKER
@@ -38,8 +38,6 @@ PAIR_KEY_INFO: Final = b"sealcast pair key"
 _READS, _PUBLISHES = b"\x01", b"\x02"
 #: Where a content key ends in what an entity is handed.
 _CONTENT_END: Final = 2 * KEY_BYTES + 1
-#: SEC 2, section 2.4.1: the base point of secp256k1.
-_BASE: Final = CURVE.decode(bytes.fromhex("0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798"))
 
 
 def place(topic_id: bytes, epoch: int, name: str) -> bytes:
@@ -85,38 +83,12 @@ class ContentKey(Unpicklable):
         return cls(Secret(data[1:]), reads=data[:1] == _READS)
 
 
-class SearchPart(Unpicklable):
-    """What one user seals labels with: its half of the epoch's exponent, the secret S, and the public point."""
-
-    __slots__ = ("half", "point", "secret")
-
-    def __init__(self, half: Exponent, secret: Secret, point: bytes) -> None:
-        self.half, self.secret = half, secret
-        #: On the wire's form.
-        self.point = point
-
-    def to_bytes(self) -> bytes:
-        """To be sealed, and for nothing else."""
-        return self.half.packed + self.secret.reveal() + self.point
-
-    @classmethod
-    def from_bytes(cls, data: bytes) -> SearchPart:
-        if len(data) != 2 * KEY_BYTES + CURVE.wire_bytes:
-            raise CannotOpen("what came beside a content key is no user's part of a search key")
-        try:
-            half = Exponent(int.from_bytes(data[:KEY_BYTES], "big"), CURVE.order)
-            CURVE.decode(data[2 * KEY_BYTES :])
-        except (Misuse, Rejected):
-            raise CannotOpen("a user's part of a search key has no exponent or no point in it") from None
-        return cls(half, Secret(data[KEY_BYTES : 2 * KEY_BYTES]), data[2 * KEY_BYTES :])
-
-
 class EntityKeys(NamedTuple):
     """What one entity was handed for one topic and epoch."""
 
     pair: Secret
     content: ContentKey | None
-    search: SearchPart | None = None
+    search: UserPart | None = None
 
 
 def open_entity_keys(kem: KemKey, sealed: bytes, topic_id: bytes, epoch: int, name: str) -> EntityKeys:
@@ -128,7 +100,7 @@ def open_entity_keys(kem: KemKey, sealed: bytes, topic_id: bytes, epoch: int, na
     return EntityKeys(
         Secret(pair),
         ContentKey.from_bytes(content) if content else None,
-        SearchPart.from_bytes(search) if search else None,
+        UserPart.from_bytes(search) if search else None,
     )
 
 
@@ -158,14 +130,7 @@ class TopicKeys(Unpicklable):
 
     def search_half(self, entity: str) -> Exponent:
         """The brokers' half for one user. The center has it, too: it makes the user's out of it."""
-        at = place(self.topic_id, self.epoch, entity)
-        return Exponent.derive(self._key, CURVE.order, b"broker half", at)
-
-    def _search_part(self, content: Secret, entity: str) -> SearchPart:
-        """The user's half, which together with the brokers' is the epoch's master exponent."""
-        master = Exponent.derive(content, CURVE.order, b"search master", place(self.topic_id, self.epoch, ""))
-        half = Exponent((master.reveal() - self.search_half(entity).reveal()) % CURVE.order, CURVE.order)
-        return SearchPart(half, kdf.derive(content, b"search secret"), CURVE.encode(CURVE.power(_BASE, master)))
+        return broker_half(self._key, place(self.topic_id, self.epoch, entity))
 
     def for_entity(self, topic: Topic, entity: Entity, *, reads: bool) -> PublishPairKey:
         """The entity's keys, sealed to it alone: a change ready for the registry. `reads` says whether it may read."""
@@ -176,7 +141,8 @@ class TopicKeys(Unpicklable):
             content = ContentKey(self._content, reads=True)
             keys += (content if reads else content.for_publisher(entity.name)).to_bytes()
             if topic.protection.filters_sealed:
-                keys += self._search_part(self._content, entity.name).to_bytes()
+                master = MasterKey.derive(self._content, place(self.topic_id, self.epoch, ""))
+                keys += master.part(self.search_half(entity.name)).to_bytes()
         return PublishPairKey(
             topic.name, self.epoch, entity.name, hpke.seal(entity.kem_public, keys, PAIR_KEY_INFO, at)
         )
