@@ -240,9 +240,11 @@ EXTRA_OF: Final = {
     "py4j": "spark",  # comes with pyspark
     "pyspark": "spark",
     "matplotlib": "lab",
+    "probables": "lab",
+    "pybloom_live": "lab",
     "psycopg": "postgres",
 }
-_BRINGS: Final = {"spark": "Spark", "lab": "matplotlib", "postgres": "the PostgreSQL driver"}
+_BRINGS: Final = {"spark": "Spark", "lab": "the packages of the lab", "postgres": "the PostgreSQL driver"}
 
 
 @contextmanager

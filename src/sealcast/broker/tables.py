@@ -7,7 +7,7 @@ worker. A table that differs from the last one by a few subscriptions is the las
 What is compiled, and how a batch is matched by it, is for the topic's protection to say (`Indexing`): filters that
 brokers read become an index over attributes (`FilterIndexes`).
 
-Who is served changes with time alone, too: tokens and rights end (standing.py). `SubscriptionTable.at` is the table at
+Who is served changes with time alone, too: tokens and rights end (served.py). `SubscriptionTable.at` is the table at
 a time.
 """
 
@@ -23,12 +23,12 @@ from typing import Final, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.broker.standing import Standing, standings
+from sealcast.broker.served import ServedInterval, served_intervals
 from sealcast.errors import Corrupt, NotFound
 from sealcast.filters import bits
 from sealcast.filters.check import fit
-from sealcast.filters.index import Index, Overlay, snapshot
-from sealcast.filters.index.overlay import NEW
+from sealcast.filters.index import ChangedIndex, Index, snapshot
+from sealcast.filters.index.changed import NEW
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import Condition
 from sealcast.model import Schema
@@ -58,7 +58,7 @@ class BatchIndex(Protocol):
 class Indexing(Protocol):
     """Makes the indices of one topic's tables, one after the other. What they share it keeps."""
 
-    def at(self, state: RealmState, topic: Topic, standing: Mapping[str, Standing], /) -> BatchIndex:
+    def at(self, state: RealmState, topic: Topic, intervals: Mapping[str, ServedInterval], /) -> BatchIndex:
         """Of these subscriptions, at the state's version."""
 
 
@@ -66,7 +66,7 @@ class Indexing(Protocol):
 class AttributeIndex:
     """Filters that brokers read. Unknown (NULL) is not a match."""
 
-    compiled: Index | Overlay
+    compiled: Index | ChangedIndex
 
     def match(self, admitted: Admitted) -> bits.Words:
         # Cut out only when some filter (XPath) reads them: most tables never do.
@@ -114,7 +114,7 @@ class TableCache:
         slots_by_name = state.slots_of(topic.name)
         subscriptions = state.subscriptions_at(topic.name, self._broker)
         slots = np.array([slots_by_name[s.subscriber] for s in subscriptions.values()], np.int64)
-        standing = dict(standings(state, topic, subscriptions))
+        intervals = dict(served_intervals(state, topic, subscriptions))
         allowed = np.zeros(len(slots_by_name), np.bool_)
         allowed[list(state.authorised_slots(topic.name))] = True
         return SubscriptionTable(
@@ -123,9 +123,9 @@ class TableCache:
             n_slots=len(slots_by_name),
             one_each=np.array_equal(slots, np.arange(len(slots_by_name))),
             authorised=bits.mask(allowed),
-            index=self._indexing.at(state, topic, standing),
-            from_us=np.array([s.from_us for s in standing.values()], np.int64),
-            until_us=np.array([s.until_us for s in standing.values()], np.int64),
+            index=self._indexing.at(state, topic, intervals),
+            from_us=np.array([s.from_us for s in intervals.values()], np.int64),
+            until_us=np.array([s.until_us for s in intervals.values()], np.int64),
         )
 
 
@@ -135,16 +135,16 @@ class FilterIndexes:
     def __init__(self, directory: Path) -> None:
         self._directory = directory
         #: The table last asked for, and the one that was last compiled as a whole.
-        self._last: tuple[Asked, Index | Overlay] | None = None
+        self._last: tuple[Asked, Index | ChangedIndex] | None = None
         self._base: tuple[Asked, Index] | None = None
 
-    def at(self, state: RealmState, topic: Topic, standing: Mapping[str, Standing]) -> AttributeIndex:
-        asked = {id: (s.filter, s.template) for id, s in standing.items()}
+    def at(self, state: RealmState, topic: Topic, intervals: Mapping[str, ServedInterval]) -> AttributeIndex:
+        asked = {id: (s.filter, s.template) for id, s in intervals.items()}
         if self._last is None or self._last[0] != asked:
             self._last = (asked, self._overlaid(asked) or self._whole(asked, topic.schema))
         return AttributeIndex(self._last[1])
 
-    def _overlaid(self, asked: Asked) -> Overlay | None:
+    def _overlaid(self, asked: Asked) -> ChangedIndex | None:
         """On top of the last whole table, while they have most subscriptions in common."""
         if self._base is None:
             return None
@@ -153,7 +153,7 @@ class FilterIndexes:
         place = {(id, what): i for i, (id, what) in enumerate(before.items())}
         origin = np.array([place.get(item, NEW) for item in asked.items()], np.int64)
         added = [what for id, what in asked.items() if (id, what) not in place]
-        overlay = Overlay.build(base, origin, _compiled(added, base.schema))
+        overlay = ChangedIndex.build(base, origin, _compiled(added, base.schema))
         return None if overlay.stale else overlay
 
     def _whole(self, asked: Asked, schema: Schema) -> Index:

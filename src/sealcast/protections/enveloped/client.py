@@ -15,7 +15,7 @@ from sealcast.model.event import OpenedEvent
 from sealcast.protections.endpoint.client import opener_at
 from sealcast.protections.enveloped.open import Opener, Unseal
 from sealcast.protections.enveloped.publish import EventSealer
-from sealcast.protections.port import Checked, Measured, Messages, Proven, Reader
+from sealcast.protections.port import CheckedEvent, Measured, Messages, Proven, Reader
 from sealcast.protections.proving import proven
 from sealcast.protections.registered import RegisteredInbox, RegisteredSide, broker_that_serves
 from sealcast.protections.stays import Found
@@ -46,10 +46,10 @@ class EnvelopedWay(ABC):
             self._sealer = self.sealer(about, epoch, keys, _content(self._identity, keys, self._topic, epoch))
         return (broker,)
 
-    def check(self, event: Checked) -> None:
+    def check(self, event: CheckedEvent) -> None:
         self._made.check(event.values, event.payload, event.content_type)
 
-    def messages(self, batch: Sequence[Checked]) -> Iterator[Messages]:
+    def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
         values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
         yield len(batch), {self._broker: self._made.messages(values, payloads, kinds)}
 
@@ -108,7 +108,7 @@ class EnvelopedSide(RegisteredSide):
     def inbox(self, reader: Reader) -> EnvelopedInbox:
         return EnvelopedInbox(reader, self)
 
-    def desk(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[None]:
+    def key_asker(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[None]:
         return nullcontext()
 
 

@@ -19,7 +19,7 @@ from sealcast.filters.parse import parse
 from sealcast.model.schema import Schema
 from sealcast.protections.enveloped.client import EnvelopedInbox, EnvelopedSide, EnvelopedWay
 from sealcast.protections.own_filters import OwnFilter, keepers
-from sealcast.protections.port import ClientSide, Cost, Interest, Reader, Wanted
+from sealcast.protections.port import ClientSide, FilterCost, Interest, Reader, Wanted
 from sealcast.protections.searchable.interests import SealedInterests, own_id, registered, registered_id
 from sealcast.protections.searchable.keys import settings_of, user_keys
 from sealcast.protections.searchable.open import SearchableOpener
@@ -125,13 +125,13 @@ class SearchableClient(EnvelopedSide):
     def vet(self, text: str, topic: Topic) -> None:
         self.cost(text, topic.schema)
 
-    def cost(self, text: str, schema: Schema) -> Cost:
+    def cost(self, text: str, schema: Schema) -> FilterCost:
         checked = check(parse(text), schema)
         cost = label_filter(checked.condition, schema).cost
         facts = {"labels": cost.labels, "conjunctions": cost.conjunctions}
         # Labels know every value of a domain, and see more than whoever checks any filter does.
         never = ("no value of the domain can match",) if not cost.conjunctions and not checked.warnings else ()
-        return Cost(facts, f"{cost.labels:,} label{'' if cost.labels == 1 else 's'}", never)
+        return FilterCost(facts, f"{cost.labels:,} label{'' if cost.labels == 1 else 's'}", never)
 
     def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> SealedInterests:
         return SealedInterests(realm, topic, subscriber)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sealcast.broker.standing import Standing
+from sealcast.broker.served import ServedInterval
 from sealcast.filters import bits
 from sealcast.model.stages import Admitted
 from sealcast.primitives.secrets import Unpicklable
@@ -23,10 +23,10 @@ class SealedIndexes(Unpicklable):
     def __init__(self, secrets: BrokerSecrets) -> None:
         self._secrets = secrets
 
-    def at(self, state: RealmState, topic: Topic, standing: Mapping[str, Standing]) -> SealedIndex:
+    def at(self, state: RealmState, topic: Topic, intervals: Mapping[str, ServedInterval]) -> SealedIndex:
         halves = Halves(state, topic, self._secrets)
         filters = []
-        for id, each in standing.items():
+        for id, each in intervals.items():
             found = good_filter(each.filter, topic)
             half = None if found is None else halves.of(state.subscription(id).subscriber, found.epoch)
             filters.append(asked(found, half))

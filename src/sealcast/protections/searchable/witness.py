@@ -9,8 +9,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.broker.standing import Standing
-from sealcast.filters.explain import Part
+from sealcast.broker.served import ServedInterval
+from sealcast.filters.explain import ExplainedPart
 from sealcast.log.piece_reader import PieceReader
 from sealcast.model.stages import Admitted
 from sealcast.protections.enveloped.audit import EnvelopedAudit
@@ -20,8 +20,8 @@ from sealcast.protections.searchable.asking import Asked, asked
 from sealcast.protections.searchable.exposure import explained
 from sealcast.protections.searchable.halves import Halves, Searched, good_filter, refused_filters, searched
 from sealcast.protections.searchable.interests import own_id
-from sealcast.protections.witness.answer import Interest
-from sealcast.protections.witness.decided import Decided, Seen
+from sealcast.protections.witness.answer import TracedInterest
+from sealcast.protections.witness.decided import BrokerDecisions, Seen
 from sealcast.protections.witness.expected import Expectation
 from sealcast.protections.witness.sides import ReadingWitness
 from sealcast.trust.handles import BrokerRealm
@@ -37,12 +37,12 @@ UNKNOWN: Final = "(its subscriber's own)"
 class SealedExpectation(Expectation[tuple[Asked, Halves]]):
     """Sealed filters are asked one by one, with the broker's halves."""
 
-    def name(self, standing: Standing, subscriber: str) -> Hashable:
-        return standing.filter, subscriber
+    def name(self, interval: ServedInterval, subscriber: str) -> Hashable:
+        return interval.filter, subscriber
 
-    def filter(self, standing: Standing, subscriber: str, state: RealmState) -> tuple[Asked, Halves]:
+    def filter(self, interval: ServedInterval, subscriber: str, state: RealmState) -> tuple[Asked, Halves]:
         about = state.topic(self._topic)
-        halves, found = Halves(state, about, self._realm.broker(self._broker)), good_filter(standing.filter, about)
+        halves, found = Halves(state, about, self._realm.broker(self._broker)), good_filter(interval.filter, about)
         return asked(found, None if found is None else halves.of(subscriber, found.epoch)), halves
 
     def true(self, filters: Sequence[tuple[Asked, Halves]], admitted: Admitted, topic: Topic) -> Iterator[Ints]:
@@ -71,12 +71,12 @@ class Audit(EnvelopedAudit):
         return block_size(body)
 
 
-class SealedDecided(Decided):
+class SealedDecided(BrokerDecisions):
     audit = Audit
 
     def interests(
-        self, state: RealmState, subscriber: str, standing: dict[str, Standing], seen: Seen
-    ) -> tuple[Interest, ...]:
+        self, state: RealmState, subscriber: str, interval: dict[str, ServedInterval], seen: Seen
+    ) -> tuple[TracedInterest, ...]:
         """Which of the sealed filters match, as the broker finds out. What they say, only their subscriber knows."""
         assert seen.admitted is not None
         about, events = state.topic(self._topic), searched(seen.admitted)
@@ -84,11 +84,13 @@ class SealedDecided(Decided):
         one = Searched(events.senders[only], events.blocks[only])
         halves = Halves(state, about, self._realm.broker(self.name))
         made = []
-        for id, each in standing.items():
+        for id, each in interval.items():
             found = good_filter(each.filter, about)
             half = None if found is None else halves.of(subscriber, found.epoch)
             result = bool(next(asking.true([asked(found, half)], one, halves)).size)
-            made.append(Interest(own_id(id)[0], UNKNOWN, Part(UNKNOWN, 0, len(UNKNOWN), result, True, (), ())))
+            made.append(
+                TracedInterest(own_id(id)[0], UNKNOWN, ExplainedPart(UNKNOWN, 0, len(UNKNOWN), result, True, (), ()))
+            )
         return tuple(made)
 
 

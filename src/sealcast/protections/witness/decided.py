@@ -19,7 +19,7 @@ import numpy as np
 
 from sealcast.broker.admit import admit
 from sealcast.broker.gate import CHECK
-from sealcast.broker.standing import Standing, standings
+from sealcast.broker.served import ServedInterval, served_intervals
 from sealcast.broker.tables import condition
 from sealcast.errors import Corrupt, FrameRejected, NotFound
 from sealcast.filters.explain import explain
@@ -34,7 +34,7 @@ from sealcast.model.moments import moment
 from sealcast.model.rejection import Rejection
 from sealcast.model.schema import Schema, Value
 from sealcast.model.stages import Admitted
-from sealcast.protections.witness.answer import Answer, Batch, Hop, Interest, Sealing, Verdict
+from sealcast.protections.witness.answer import DecidingBatch, Hop, SealingTrace, TracedInterest, Verdict, WhyAnswer
 from sealcast.protections.witness.expected import values
 from sealcast.protections.witness.places import place_of, places
 from sealcast.protections.witness.reading import ReadingAudit
@@ -60,7 +60,7 @@ class Seen:
     number: int = 0
 
 
-class Decided:
+class BrokerDecisions:
     """What one broker has of a topic, and decided. Event positions are places in its own log."""
 
     #: What does the broker's decisions again.
@@ -113,9 +113,9 @@ class Decided:
 
     # --- one event ----------------------------------------------------------------------------------------
 
-    def why(self, event: Position, subscriber: str) -> Answer:
+    def why(self, event: Position, subscriber: str) -> WhyAnswer:
         record = self.record(event)
-        answer = _published(Answer(self._topic, event, subscriber, admitted_at=self.name), _header(record))
+        answer = _published(WhyAnswer(self._topic, event, subscriber, admitted_at=self.name), _header(record))
         committed = self.batch_of(event)
         if committed is None:
             return answer
@@ -146,7 +146,7 @@ class Decided:
 
     # --- the decision -------------------------------------------------------------------------------
 
-    def _decide(self, answer: Answer, seen: Seen, state: RealmState, delivered: bool, time_us: int) -> Answer:
+    def _decide(self, answer: WhyAnswer, seen: Seen, state: RealmState, delivered: bool, time_us: int) -> WhyAnswer:
         who = answer.subscriber
         if seen.refused is not None:
             reason = seen.refused.reason
@@ -154,8 +154,8 @@ class Decided:
             answer = replace(answer, refused=seen.refused)
             return answer.that(Verdict.WRONG if delivered else Verdict.REFUSED, because)
         authorised = state.may_subscribe(self._topic, who, time_us)
-        standing = self._standing(state, who)
-        interests = self.interests(state, who, standing, seen)
+        intervals = self._intervals(state, who)
+        interests = self.interests(state, who, intervals, seen)
         answer = replace(
             answer,
             attributes=seen.attributes,
@@ -163,7 +163,7 @@ class Decided:
             interests=interests,
             other_times=self._other_times(who, state.version),
         )
-        asked = zip(interests, standing.values(), strict=True)
+        asked = zip(interests, intervals.values(), strict=True)
         matches = {interest.id: each for interest, each in asked if interest.part.result is True}
         matched, served = list(matches), [id for id, each in matches.items() if each.holds(time_us)]
         let_in = not seen.readers or may_open(seen.readers, who)
@@ -208,20 +208,22 @@ class Decided:
         readers = admitted.readers.get(int(admitted.frame_index[one]), "")
         return Seen(None, shown, payload, readers, admitted, one)
 
-    def _standing(self, state: RealmState, subscriber: str) -> dict[str, Standing]:
+    def _intervals(self, state: RealmState, subscriber: str) -> dict[str, ServedInterval]:
         """Of the subscriber's subscriptions, what they were served here, and when."""
         here = state.subscriptions_at(self._topic, self.name)
         mine = {id: subscription for id, subscription in here.items() if subscription.subscriber == subscriber}
-        return dict(standings(state, state.topic(self._topic), mine))
+        return dict(served_intervals(state, state.topic(self._topic), mine))
 
     def interests(
-        self, state: RealmState, subscriber: str, standing: dict[str, Standing], seen: Seen
-    ) -> tuple[Interest, ...]:
+        self, state: RealmState, subscriber: str, intervals: dict[str, ServedInterval], seen: Seen
+    ) -> tuple[TracedInterest, ...]:
         """What each of the subscriber's filters says of the event."""
         schema: Schema = state.topic(self._topic).schema
         return tuple(
-            Interest(id, s.filter, explain(condition(s.filter, s.template, schema), seen.attributes, seen.payload))
-            for id, s in standing.items()
+            TracedInterest(
+                id, s.filter, explain(condition(s.filter, s.template, schema), seen.attributes, seen.payload)
+            )
+            for id, s in intervals.items()
         )
 
     def _other_times(self, subscriber: str, version: int) -> tuple[str, ...]:
@@ -266,10 +268,10 @@ class Decided:
             return None
 
 
-def _batch(broker: str, committed: Committed, ref: PieceRef) -> Batch:
+def _batch(broker: str, committed: Committed, ref: PieceRef) -> DecidingBatch:
     entry = committed.entry
     when = moment(committed.time_us)
-    return Batch(broker, committed.index, entry.query, entry.batch, entry.version, when, ref.name)
+    return DecidingBatch(broker, committed.index, entry.query, entry.batch, entry.version, when, ref.name)
 
 
 def _header(record: Record | None) -> Header | None:
@@ -280,7 +282,7 @@ def _header(record: Record | None) -> Header | None:
         return None
 
 
-def _published(answer: Answer, header: Header | None) -> Answer:
+def _published(answer: WhyAnswer, header: Header | None) -> WhyAnswer:
     if header is None:
         return answer
     when, sequence = moment(header.time), header.sequence + answer.event.row
@@ -293,13 +295,13 @@ def _event_in(piece: SealedPiece, event: Position) -> int | None:
     return at if at < here.size and here[at] == wanted else None
 
 
-def _sealing(piece: SealedPiece, event: Position) -> Sealing | None:
+def _sealing(piece: SealedPiece, event: Position) -> SealingTrace | None:
     at = _event_in(piece, event)
     if at is None:
         return None
     encryptions = int(piece.use_start[at + 1]) - int(piece.use_start[at])
     readers = int(np.count_nonzero(np.asarray(piece.mailbox_event) == at))
-    return Sealing("content key" if piece.wrapped[at] else "direct", encryptions, readers)
+    return SealingTrace("content key" if piece.wrapped[at] else "direct", encryptions, readers)
 
 
 def _delivered(piece: SealedPiece, slot: int, event: Position) -> bool:
@@ -314,11 +316,11 @@ def _unauthorised(state: RealmState, subscriber: str) -> str:
     return f"{subscriber} had no right to read the topic at version {state.version}"
 
 
-def _without_token(state: RealmState, standing: Standing, time_us: int) -> str:
-    if standing.until_us <= standing.from_us:
+def _without_token(state: RealmState, interval: ServedInterval, time_us: int) -> str:
+    if interval.until_us <= interval.from_us:
         return f"its token was worth nothing at version {state.version}: its key center was revoked"
-    when = moment(standing.until_us if time_us >= standing.until_us else standing.from_us)
-    return f"its token {'had ended' if time_us >= standing.until_us else 'had not begun'} ({when.isoformat()})"
+    when = moment(interval.until_us if time_us >= interval.until_us else interval.from_us)
+    return f"its token {'had ended' if time_us >= interval.until_us else 'had not begun'} ({when.isoformat()})"
 
 
 def _listed(ids: list[str]) -> str:

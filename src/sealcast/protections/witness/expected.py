@@ -19,13 +19,13 @@ from numpy.typing import NDArray
 
 from sealcast.broker.admit import admit
 from sealcast.broker.gate import Gate
-from sealcast.broker.standing import Standing, standings
+from sealcast.broker.served import ServedInterval, served_intervals
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.filters.readers import may_open
 from sealcast.filters.tree import Condition
-from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.model.schema import Schema, Value
 from sealcast.model.stages import Admitted, Ruled
 from sealcast.protections.witness.frames import MAX_VERSIONS
@@ -83,11 +83,11 @@ class Expectation(ABC, Generic[F]):
         self._at = lru_cache(MAX_VERSIONS)(self._pin)
 
     @abstractmethod
-    def name(self, standing: Standing, subscriber: str) -> Hashable:
+    def name(self, interval: ServedInterval, subscriber: str) -> Hashable:
         """Names a filter: equal ones are asked once, whoever they are of."""
 
     @abstractmethod
-    def filter(self, standing: Standing, subscriber: str, state: RealmState) -> F:
+    def filter(self, interval: ServedInterval, subscriber: str, state: RealmState) -> F:
         """A subscriber's filter, ready to be asked."""
 
     @abstractmethod
@@ -123,12 +123,12 @@ class Expectation(ABC, Generic[F]):
         topic = state.topic(self._topic)
         asked: dict[Hashable, tuple[F, list[tuple[int, int, int]]]] = {}
         slots, subscriptions = state.slots_of(topic.name), state.subscriptions_at(topic.name, self._broker)
-        for id, standing in standings(state, topic, subscriptions):
+        for id, interval in served_intervals(state, topic, subscriptions):
             who = subscriptions[id].subscriber
-            name = self.name(standing, who)
+            name = self.name(interval, who)
             if name not in asked:
-                asked[name] = (self.filter(standing, who, state), [])
-            asked[name][1].append((slots[who], standing.from_us, standing.until_us))
+                asked[name] = (self.filter(interval, who, state), [])
+            asked[name][1].append((slots[who], interval.from_us, interval.until_us))
         filters = tuple((each, Asking(*np.array(who, np.int64).T)) for each, who in asked.values())
         return Pinned(topic, filters, tuple(slots))
 
@@ -142,15 +142,15 @@ class ReadExpectation(Expectation[Condition]):
         super().__init__(realm, topic, broker, gate, by_reference=by_reference)
         self._conditions: dict[tuple[bytes, str, str], Condition] = {}
 
-    def name(self, standing: Standing, subscriber: str) -> Hashable:
-        return standing.filter, standing.template
+    def name(self, interval: ServedInterval, subscriber: str) -> Hashable:
+        return interval.filter, interval.template
 
-    def filter(self, standing: Standing, subscriber: str, state: RealmState) -> Condition:
+    def filter(self, interval: ServedInterval, subscriber: str, state: RealmState) -> Condition:
         schema = state.topic(self._topic).schema
-        name = (schema.digest, standing.filter, standing.template)
+        name = (schema.digest, interval.filter, interval.template)
         if name not in self._conditions:
-            wanted = fit(parse(standing.filter), schema)
-            self._conditions[name] = Template.parse(standing.template).within(wanted, schema)
+            wanted = fit(parse(interval.filter), schema)
+            self._conditions[name] = Template.parse(interval.template).within(wanted, schema)
         return self._conditions[name]
 
     def true(self, filters: Sequence[Condition], admitted: Admitted, topic: Topic) -> Iterator[Ints]:

@@ -23,7 +23,7 @@ from sealcast.model.stages import Ruled
 from sealcast.protections.port import broker_side
 from sealcast.protections.witness import ends
 from sealcast.protections.witness.ledger import LedgerAudit, P
-from sealcast.protections.witness.report import Kind, Report
+from sealcast.protections.witness.report import CheckReport, Kind
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 
@@ -36,7 +36,7 @@ class FramesAudit(LedgerAudit[P]):
 
     def __init__(
         self,
-        report: Report,
+        report: CheckReport,
         realm: BrokerRealm,
         topic: str,
         broker: str,
