@@ -34,7 +34,8 @@ def create(
     protection: Annotated[
         str,
         typer.Option(
-            help="How much brokers may know: endpoint (all), payload (attributes), layered (nothing they can read)."
+            help="How much brokers may know: endpoint (all), payload (attributes), searchable (which filters an event "
+            "matches), layered (nothing they can read)."
         ),
     ] = "endpoint",
     access: Annotated[
@@ -78,12 +79,24 @@ def create(
         bool,
         typer.Option(
             "--pad",
-            help="For layered: put equally many labels on every event. For payload: hide lengths in steps.",
+            help="For layered: put equally many labels on every event. For payload and searchable: hide lengths in "
+            "steps.",
         ),
     ] = False,
     seal_attributes: Annotated[
         str | None, typer.Option(metavar="NAMES", help="For payload: seal these attributes, too (a,b).")
     ] = None,
+    tag_bits: Annotated[
+        int | None,
+        typer.Option(
+            metavar="B",
+            help="For searchable: bits of a label's tag that brokers see, 0 to 32 [default: 16]. Fewer bits tell them "
+            "less and make them search longer.",
+        ),
+    ] = None,
+    fresh_trapdoors: Annotated[
+        bool, typer.Option("--fresh-trapdoors", help="For searchable: make new trapdoors for every event.")
+    ] = False,
     fan_out: Annotated[int | None, typer.Option(metavar="D", help="Brokers below each of them [default: 2].")] = None,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
@@ -102,7 +115,7 @@ def create(
     }
     given = {"key_bits": key_size, "token_hash": token_hash, "messages_per_key": messages_per_key}
     parameters = KeyParameters.parse(given | {name: seconds(*span) for name, span in spans.items()})
-    wanted = overlay.wanted(protection, layers, group, nodes, fan_out, pad, seal_attributes)
+    wanted = overlay.wanted(protection, layers, group, nodes, fan_out, pad, seal_attributes, tag_bits, fresh_trapdoors)
     here = talk.open_realm()
     here.create_topic(
         name,
