@@ -45,6 +45,8 @@ HEAVY = (
     "groupkeys/test_plans.py",
     "log/test_damage.py",
     "overlay/test_scenarios.py",
+    "prefilters/test_members.py",
+    "protections/searchable/test_truth.py",
     "trust/test_administration.py",
     "trust/test_center_crash.py",
     "trust/test_handles.py",

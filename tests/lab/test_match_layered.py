@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
@@ -103,8 +102,7 @@ class Driven:
         monkeypatch.setattr(prove, "open_all", self.open_all)
 
     def open_all(self, spark: None, realm: str, topic: str, subscribers: Sequence[str]) -> prove.OpenedSample:
-        rows = prove.open_some(prove.SettledRealm(realm), topic, dict(enumerate(subscribers)))
-        return prove.opened(pa.Table.from_batches(rows, schema=prove.OPENED))
+        return prove.opened(prove.open_some(prove.SettledRealm(realm), topic, dict(enumerate(subscribers))))
 
     def pairs(self, inputs: Inputs, layers: int) -> set[Any]:
         return pairs(match(inputs, Layered(layers)))
@@ -332,7 +330,7 @@ def test_what_was_sent_to_one_subscriber_opens_for_no_other(delivered: Realm) ->
 
 def test_no_key_is_in_what_spark_ships(delivered: Realm) -> None:
     root, names = str(delivered.paths.root), [f"s{n}" for n in range(4)]
-    assert prove.opened(pa.Table.from_batches(prove.open_some(delivered, lab.TOPIC, dict(enumerate(names))))).place.size
+    assert prove.opened(prove.open_some(delivered, lab.TOPIC, dict(enumerate(names)))).place.size
     shipped = cloudpickle.dumps(prove._opening(root, lab.TOPIC, names, 2))
     assert root.encode() in shipped
     files = [path for path in delivered.paths.root.rglob("*.key") if path.is_file()]

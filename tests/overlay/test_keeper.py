@@ -13,8 +13,19 @@ from hypothesis import strategies as st
 
 from sealcast.control.topics import Busy
 from sealcast.protections.layered.filters.keeper import TableKeeper
-from sealcast.protections.layered.filters.posts import PostLog, post
-from tests.overlay.filters_world import EVENTS, SHAPE, PowerLost, Realms, World, check, power_lost, quick_realms, wants
+from sealcast.protections.layered.filters.posts import PostLog
+from tests.overlay.filters_world import (
+    EVENTS,
+    SHAPE,
+    PowerLost,
+    Realms,
+    World,
+    check,
+    post,
+    power_lost,
+    quick_realms,
+    wants,
+)
 
 
 @pytest.fixture(scope="module")

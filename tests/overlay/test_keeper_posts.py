@@ -16,13 +16,13 @@ from sealcast.primitives.sign import SigningKey
 from sealcast.protections.layered.filters.checks import PostReason
 from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.filters.posting import PARTS
-from sealcast.protections.layered.filters.posts import Numbered, PostLog, post, signed_posts
+from sealcast.protections.layered.filters.posts import Numbered, PostLog, signed_posts
 from sealcast.protections.layered.messages import FilterMessage
 from sealcast.protections.layered.table import RoutingTable
 from sealcast.protections.layered.tree import TreeId
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.changes import Right
-from tests.overlay.filters_world import EVENTS, SHAPE, Realms, World, check, quick_realms, wants
+from tests.overlay.filters_world import EVENTS, SHAPE, Realms, World, check, post, quick_realms, wants
 
 
 @pytest.fixture(scope="module")

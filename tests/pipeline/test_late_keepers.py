@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from sealcast.protections.layered.filters.checks import PostReason
-from sealcast.protections.layered.filters.posts import post
 from sealcast.protections.layered.node import HopStep
 from sealcast.protections.layered.tree import TreeId
 from sealcast.trust.keys.minting import token_for
 from sealcast.trust.realm.changes import Right
+from tests.overlay.filters_world import post
 from tests.pipeline.layered_world import TOPIC, LayeredWorld
 
 ROOT, LEFT, RIGHT = (f"{TOPIC}-node-{n}" for n in (1, 2, 3))

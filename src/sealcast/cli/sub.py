@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -149,10 +148,8 @@ def _print(subscriber: Subscriber, follow: bool, limit: int | None, ack: bool) -
         events = subscriber.poll(_share(limit, printed), WAIT_SECONDS if follow else 0.0)
         if not events and not follow:
             break
-        for event in events:
-            sys.stdout.write(talk.line(describe(event)) + "\n")
         # Written first, acknowledged second: a reader that goes away in between gets them again.
-        sys.stdout.flush()
+        talk.say_lines(map(describe, events))
         printed += len(events)
         if ack:
             subscriber.ack()
@@ -163,9 +160,7 @@ def _print_spaced(subscriber: Subscriber, delay_us: int, limit: int | None, ack:
 
     reader = SpacedReader(subscriber, JitterBuffer(delay_us), limit=limit)
     for events in reader.follow():
-        for event in events:
-            sys.stdout.write(talk.line(describe(event)) + "\n")
-        sys.stdout.flush()
+        talk.say_lines(map(describe, events))
         if ack:
             reader.ack()
 

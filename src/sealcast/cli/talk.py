@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -155,9 +155,11 @@ def emit(document: object) -> None:
     print(json.dumps(document, indent=2, ensure_ascii=False), flush=True)
 
 
-def line(document: Mapping[str, object]) -> str:
-    """One line of JSON Lines."""
-    return json.dumps(document, ensure_ascii=False, separators=(", ", ": "))
+def say_lines(documents: Iterable[Mapping[str, object]]) -> None:
+    """JSON Lines, written when this returns."""
+    for document in documents:
+        sys.stdout.write(json.dumps(document, ensure_ascii=False, separators=(", ", ": ")) + "\n")
+    sys.stdout.flush()
 
 
 def say(text: str) -> None:

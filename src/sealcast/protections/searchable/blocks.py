@@ -1,4 +1,4 @@
-"""The blocks of a batch of events, read at once: what `searching.parse_block` does for one, on arrays.
+"""The blocks of a batch of events, read at once: what `parse_block` does for one, on arrays.
 
 Reading a block by itself costs as much as all that a broker does with a trapdoor it has seen before.
 """
