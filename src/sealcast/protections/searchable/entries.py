@@ -23,7 +23,7 @@ _CHECK_BYTES: Final = 16
 REMOVED: Final = -1
 
 
-class Column:
+class GrowingColumn:
     """An array that grows at its end."""
 
     def __init__(self, dtype: Any) -> None:
@@ -46,13 +46,13 @@ class Column:
 
 class Entries:
     def __init__(self) -> None:
-        self.keys = Column(np.uint64)
-        self._elements = Column(f"V{ELEMENT_BYTES}")
-        self._checks = Column(f"V{_CHECK_BYTES}")
-        self.slots = Column(np.int64)
-        self.conjunctions = Column(np.int64)
-        self.needed = Column(np.int64)
-        self.subscriptions = Column(np.int64)
+        self.keys = GrowingColumn(np.uint64)
+        self._elements = GrowingColumn(f"V{ELEMENT_BYTES}")
+        self._checks = GrowingColumn(f"V{_CHECK_BYTES}")
+        self.slots = GrowingColumn(np.int64)
+        self.conjunctions = GrowingColumn(np.int64)
+        self.needed = GrowingColumn(np.int64)
+        self.subscriptions = GrowingColumn(np.int64)
 
     def __len__(self) -> int:
         return self.keys.size

@@ -91,7 +91,7 @@ def explained(state: RealmState, topic: str) -> Explanation:
             "Brokers enforce filters here, mathematics does not. Whoever may read the topic opens every event of the "
             "epoch that it gets hold of.",
             "Who loses a right is cut off by a new epoch, at once, and brokers drop their half of its key. It keeps "
-            "the keys of earlier epochs.",
+            "the keys of earlier epochs. When a right ends by its term, that epoch begins at the next upkeep.",
             lengths(about.protection.step),
             "The disk allows traffic analysis: it shows times and who gets what.",
         ],

@@ -28,7 +28,7 @@ from sealcast.filters.bits import Indices, Words, pack
 from sealcast.prefilters import Members
 from sealcast.primitives.groups import Exponent
 from sealcast.protections.searchable import scheme
-from sealcast.protections.searchable.blocks import Blocks
+from sealcast.protections.searchable.blocks import TrapdoorBlocks
 from sealcast.protections.searchable.combine import Combined
 from sealcast.protections.searchable.entries import Entries
 from sealcast.protections.searchable.tokens import Door, Token, Tokens
@@ -66,7 +66,7 @@ class Registered(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Found:
+class FoundSubscriptions:
     """The subscriptions of each event of a batch, in order, and the events that were refused and match nothing."""
 
     matches: list[Indices]
@@ -158,7 +158,7 @@ class SearchIndex:
 
     def search(
         self, publishers: Sequence[str], epochs: Sequence[int], blocks: Sequence[bytes], halves: Halves
-    ) -> Found:
+    ) -> FoundSubscriptions:
         """What the events of a batch match, given who published each, in which epoch, and its block."""
         refused: dict[int, SealedRejected] = {}
         doors = self._doors_of(publishers, epochs, halves)
@@ -172,7 +172,7 @@ class SearchIndex:
             for signature, tokens in zip(signatures, met, strict=True)
             if signature not in self._combined
         }
-        return Found(self._combined.matches(signatures, fresh), refused)
+        return FoundSubscriptions(self._combined.matches(signatures, fresh), refused)
 
     def _doors_of(self, publishers: Sequence[str], epochs: Sequence[int], halves: Halves) -> list[Door | None]:
         """The door of each event; None where the broker has no half for its publisher any more."""
@@ -182,10 +182,10 @@ class SearchIndex:
 
     def _asked(self, epochs: Sequence[int], blocks: Sequence[bytes], refused: dict[int, SealedRejected]) -> Asked:
         """The trapdoors that somebody may have asked for, with their events and keys; the others are dismissed here.
-        Blocks that are none are refused."""
+        TrapdoorBlocks that are none are refused."""
         if len(blocks) < _BATCH:
             return self._asked_one_by_one(epochs, blocks, refused)
-        read = Blocks.read(blocks, self.tag_bits)
+        read = TrapdoorBlocks.read(blocks, self.tag_bits)
         refused.update(read.refused)
         keys = np.asarray(epochs, np.uint64)[read.events] << np.uint64(MAX_TAG_BITS) | read.tags
         passed = np.flatnonzero(self._members.filter.may_contain(keys))
