@@ -126,6 +126,8 @@ def wanted(
     fan_out: int | None,
     padded: bool,
     sealed: str | None,
+    tag_bits: int | None = None,
+    fresh: bool = False,
 ) -> Protection:
     """What the options of `topic create` ask for; an option that the protection does not have is refused by name."""
     from sealcast.model.protection import GROUPS, PROTECTIONS, protection_of, with_setting
@@ -139,6 +141,8 @@ def wanted(
         "group": ("--group", named),
         "padded": ("--pad", padded or None),
         "sealed_attributes": ("--seal-attributes", names),
+        "tag_bits": ("--tag-bits", tag_bits),
+        "fresh": ("--fresh-trapdoors", fresh or None),
     }
     given = {setting: value for setting, (_, value) in options.items() if value is not None}
     for setting in given:
@@ -170,9 +174,9 @@ def summary(state: RealmState, topic: str) -> list[tuple[str, object]]:
 
 
 def readers(state: RealmState, topic: str) -> list[tuple[str, object]]:
-    """How many read. What they want on a layered topic is for them and, encrypted, their brokers to know."""
+    """How many read. What they want on a topic with an overlay is for them and, encrypted, their brokers to know."""
     found = state.topic_state(topic)
-    if not found.topic.protection.brokers_read:
+    if found.topic.protection.overlay:
         may = sum(state.may_subscribe(topic, name) for name in found.places)
         return [
             ("subscribers", f"{len(found.places)} ({may} may read)"),

@@ -50,6 +50,8 @@ def create(
     nodes: options.NodesOption = None,
     pad: options.PadOption = False,
     seal_attributes: options.SealAttributesOption = None,
+    tag_bits: options.TagBitsOption = None,
+    fresh_trapdoors: options.FreshTrapdoorsOption = False,
     fan_out: options.FanOutOption = None,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
@@ -67,7 +69,7 @@ def create(
             "stale_after_s": (stale_after, "--stale-after"),
         },
     )
-    wanted = overlay.wanted(protection, layers, group, nodes, fan_out, pad, seal_attributes)
+    wanted = overlay.wanted(protection, layers, group, nodes, fan_out, pad, seal_attributes, tag_bits, fresh_trapdoors)
     here = talk.open_realm()
     here.create_topic(
         name,

@@ -16,7 +16,8 @@ PartitionsOption = Annotated[int, typer.Option(help="Publishers spread over them
 ProtectionOption = Annotated[
     str,
     typer.Option(
-        help="How much brokers may know: endpoint (all), payload (attributes), layered (nothing they can read)."
+        help="How much brokers may know: endpoint (all), payload (attributes), searchable (which filters an event "
+        "matches), layered (nothing they can read)."
     ),
 ]
 AccessOption = Annotated[
@@ -54,11 +55,22 @@ PadOption = Annotated[
     bool,
     typer.Option(
         "--pad",
-        help="For layered: put equally many labels on every event. For payload: hide lengths in steps.",
+        help="For layered: put equally many labels on every event. For payload and searchable: hide lengths in steps.",
     ),
 ]
 SealAttributesOption = Annotated[
     str | None, typer.Option(metavar="NAMES", help="For payload: seal these attributes, too (a,b).")
+]
+TagBitsOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="B",
+        help="For searchable: bits of a label's tag that brokers see, 0 to 32 [default: 16]. Fewer bits tell them less "
+        "and make them search longer.",
+    ),
+]
+FreshTrapdoorsOption = Annotated[
+    bool, typer.Option("--fresh-trapdoors", help="For searchable: make new trapdoors for every event.")
 ]
 FanOutOption = Annotated[int | None, typer.Option(metavar="D", help="Brokers below each of them [default: 2].")]
 

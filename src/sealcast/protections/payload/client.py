@@ -1,152 +1,31 @@
-"""The client side of `payload`: publishers seal events for readers, brokers pass them on, readers open them.
-
-The content key of an epoch comes from the key center, sealed to each who may have it, through the registry.
-"""
+"""The client side of `payload`: publishers seal events for readers, brokers match attributes, readers open."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import cache, lru_cache
 from typing import Final
 
-from sealcast.errors import Bug, CannotOpen
-from sealcast.model.event import OpenedEvent
-from sealcast.protections.endpoint.client import opener_at, openers_with
-from sealcast.protections.payload.open import Opener, Unseal
-from sealcast.protections.payload.publish import EventSealer
-from sealcast.protections.port import (
-    CheckedEvent,
-    ClientSide,
-    KeysOf,
-    Measured,
-    Messages,
-    Opens,
-    Proven,
-    Reader,
-)
-from sealcast.protections.proving import proven
-from sealcast.protections.registered import RegisteredInbox, RegisteredSide, broker_that_serves
-from sealcast.protections.stays import Found
-from sealcast.protections.verify import publishers_keys
+from sealcast.protections.enveloped.client import EnvelopedSide, EnvelopedWay
+from sealcast.protections.payload.open import PayloadOpener
+from sealcast.protections.payload.publish import PayloadSealer
+from sealcast.protections.port import ClientSide
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.topic_keys import ContentKey, EntityKeys
-from sealcast.trust.realm.state import RealmState
-from sealcast.wire.sealed import SealedPiece
+from sealcast.trust.realm.topics import Topic
 
 
-class PayloadWay:
-    """A publisher's way: each event sealed once for all readers, to the one broker that was chosen."""
-
-    def __init__(self, topic: str, identity: Identity, broker: str) -> None:
-        self._topic, self._identity, self._broker = topic, identity, broker
-        self._sealer: EventSealer | None = None
-
-    def take(self, state: RealmState, epoch: int) -> Sequence[str]:
-        about, broker = state.topic(self._topic), broker_that_serves(state, self._topic, self._broker)
-        if self._sealer is None or (self._sealer.schema, self._sealer.epoch) != (about.schema, epoch):
-            content = _content(self._identity.topic_keys(state, self._topic, epoch), self._topic, epoch)
-            self._sealer = EventSealer(
-                about.schema,
-                about.id,
-                epoch,
-                content.of_publisher(self._identity.name),
-                hidden=about.protection.hidden,
-                pad=about.protection.step,
-                key_bits=about.parameters.key_bits,
-            )
-        return (broker,)
-
-    def check(self, event: CheckedEvent) -> None:
-        self._made.check(event.values, event.payload, event.content_type)
-
-    def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
-        values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
-        yield len(batch), {self._broker: self._made.messages(values, payloads, kinds)}
-
-    @property
-    def _made(self) -> EventSealer:
-        if self._sealer is None:
-            raise Bug("a way goes by no registry yet")
-        return self._sealer
+class PayloadWay(EnvelopedWay):
+    def sealer(self, about: Topic, epoch: int, keys: EntityKeys, content: ContentKey) -> PayloadSealer:
+        return PayloadSealer(about, epoch, content.of_publisher(self._identity.name))
 
 
-class PayloadInbox(RegisteredInbox):
-    """One reader's events, wherever it is served."""
+class PayloadClient(EnvelopedSide):
+    opener = PayloadOpener
 
-    def __init__(self, reader: Reader) -> None:
-        super().__init__(reader, _SIDE)
-        self._opener = opener_for(reader.realm, reader.topic, self.identity)
-        self._unseal = cache(self._unsealing)
-        #: One key an epoch, which takes no room worth counting.
-        self.keys = Measured()
-
-    def open(self, found: Found[SealedPiece]) -> OpenedEvent:
-        delivery = found.delivery
-        return self._opener.open(delivery.piece, delivery.event, delivery.handle, self._unseal(found.broker))
-
-    def prove(self, broker: str, piece: SealedPiece, known: dict[int, bytes]) -> Proven:
-        recipient, unseal = self.mail.mailbox(broker).recipient, self._unseal(broker)
-        return proven(piece, recipient, lambda event, handle: self._opener.open(piece, event, handle, unseal))
-
-    def _unsealing(self, broker: str) -> Unseal:
-        """Takes off what brokers put on after a compromise, when they seal again for one reader as `endpoint` does. The
-        reader's pair key of an epoch is opened when it is first needed, and kept."""
-        reader, slot = self.reader, _SIDE.slot(self.reader.realm, self.reader.topic, self.reader.name)
-        openers = cache(lambda epoch: opener_at(reader.realm, reader.topic, broker, self.identity, epoch, slot))
-        return lambda piece, event, use: openers(piece.epoch).open_body(piece, event, use)
-
-
-def opener_for(realm: EntityRealm, topic: str, identity: Identity) -> Opener:
-    """What opens a topic's events with one entity's keys."""
-    return _opener(realm.state, topic, lambda epoch: identity.topic_keys(realm.state(), topic, epoch))
-
-
-def _opener(state: Callable[[], RealmState], topic: str, keys_of: KeysOf) -> Opener:
-    about = state().topic(topic)
-    return Opener(
-        about.schema,
-        about.id,
-        about.protection.hidden,
-        about.parameters.key_bits,
-        publishers_keys(state),
-        lru_cache(lambda epoch: _reading(keys_of(epoch), topic, epoch)),
-    )
-
-
-def _content(keys: EntityKeys, topic: str, epoch: int) -> ContentKey:
-    if keys.content is None:
-        raise CannotOpen(f"no content key of topic {topic!r} (epoch {epoch}) was issued")
-    return keys.content
-
-
-def _reading(keys: EntityKeys, topic: str, epoch: int) -> ContentKey:
-    content = _content(keys, topic, epoch)
-    if not content.reads:
-        raise CannotOpen(f"the key of topic {topic!r} that was issued (epoch {epoch}) lets one publish, and not read")
-    return content
-
-
-class PayloadClient(RegisteredSide):
     def way(self, realm: EntityRealm, topic: str, identity: Identity, broker: str) -> PayloadWay:
         return PayloadWay(topic, identity, broker)
-
-    def inbox(self, reader: Reader) -> PayloadInbox:
-        return PayloadInbox(reader)
-
-    def key_asker(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def opens_with(self, state: RealmState, topic: str, broker: str, slot: int, keys_of: KeysOf) -> Opens:
-        opener = _opener(lambda: state, topic, keys_of)
-        openers = openers_with(state, topic, broker, slot, keys_of)
-
-        def unseal(piece: SealedPiece, event: int, use: int) -> bytes:
-            return openers(piece.epoch).open_body(piece, event, use)
-
-        return lambda piece, event, use: opener.open(piece, event, use, unseal)
 
 
 _SIDE: Final = PayloadClient()
 CLIENT: Final[ClientSide] = _SIDE
+opener_for = _SIDE.opener_for
