@@ -29,7 +29,7 @@ from sealcast.prefilters import Members
 from sealcast.primitives.groups import Exponent
 from sealcast.protections.searchable import scheme
 from sealcast.protections.searchable.blocks import Blocks
-from sealcast.protections.searchable.combine import Combined
+from sealcast.protections.searchable.combine import Combined, Met
 from sealcast.protections.searchable.entries import Entries
 from sealcast.protections.searchable.tokens import Door, Token, Tokens
 from sealcast.wire.searching import (
@@ -168,7 +168,7 @@ class SearchIndex:
                 refused.setdefault(event, _no_half(publishers[event]))
         signatures = [tuple([token.number for token in tokens]) for tokens in met]
         fresh = {
-            signature: [token.slots for token in tokens]
+            signature: Met([token.anchors for token in tokens], [token.name for token in tokens])
             for signature, tokens in zip(signatures, met, strict=True)
             if signature not in self._combined
         }

@@ -2,7 +2,7 @@
 
     door      a publisher in an epoch: its trapdoors by their bytes, each with its token
     bucket    the labels of one epoch and tag: entries that no token has claimed, and its tokens by T
-    token     T, and the slots whose labels it is known to match
+    token     T, and the entries that it is known to match
 
 An entry is of one label, so that one token claims it, and no other has to try it again. A token knows up to which entry
 it has searched. Everything here is bounded, and soft: a token that was forgotten is computed again.
@@ -45,13 +45,16 @@ class Bucket:
 
 @dataclass(eq=False, slots=True)
 class Token:
-    """T, and the slots whose labels it is known to match."""
+    """T, and what it is known to match."""
 
     element: Element | None
     bucket: Bucket
-    #: Changes with `slots`; 0 while there are none.
+    #: By which entries name it.
+    name: int
+    #: Changes whenever it matches more; 0 while it matches nothing.
     number: int = 0
-    slots: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+    #: The anchors that it matches (`entries`).
+    anchors: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     #: Entries below this one have been searched.
     searched: int = 0
 
@@ -119,7 +122,7 @@ class Tokens:
             guess = bucket.recent if len(bucket.tokens) <= _MAX_GUESSED else None
             element = scheme.token(trapdoor, door.half, guess)
             known = bucket.tokens.get(element) if element is not None else None
-            token = Token(element, bucket) if known is None else known
+            token = Token(element, bucket, next(self._numbers)) if known is None else known
         bucket.recent = token.element if token.number else bucket.recent
         self._trapdoors += 1
         if self._trapdoors > MAX_TRAPDOORS:
@@ -151,7 +154,7 @@ class Tokens:
             bucket.recent = element
             taken = set(claimed)
             bucket.unclaimed = [entry for entry in bucket.unclaimed if entry not in taken]
-            token.slots = np.concatenate([token.slots, self._entries.slots.values[claimed]])
+            token.anchors = np.concatenate([token.anchors, self._entries.claim(claimed, token.name)])
             token.number = next(self._numbers)
         elif not token.number:
             self._empty += 1
