@@ -67,7 +67,11 @@ class Registered(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Found:
-    """The subscriptions of each event of a batch, in order, and the events that were refused and match nothing."""
+    """The subscriptions of each event of a batch, in order, and what was refused, by event.
+
+    An event whose block is none, or whose publisher has no half, matches nothing. A trapdoor whose points are none
+    matches nothing by itself: only if its tag is in the index is it noticed, so it must not decide about the others.
+    """
 
     matches: list[Indices]
     refused: dict[int, SealedRejected]
@@ -206,7 +210,7 @@ class SearchIndex:
                 yield event, epoch << MAX_TAG_BITS | int.from_bytes(trapdoor[:TAG_BYTES], "big"), trapdoor
 
     def _met(self, asked: Asked, doors: Sequence[Door | None], refused: dict[int, SealedRejected]) -> list[list[Token]]:
-        """The tokens of each event that match something. An event with a refused trapdoor has none."""
+        """The tokens of each event that match something."""
         met: list[list[Token]] = [[] for _ in doors]
         buckets, find = self._tokens.buckets, self._tokens.find
         for event, key, trapdoor in asked:
@@ -221,8 +225,6 @@ class SearchIndex:
                 continue
             if token.number:
                 met[event].append(token)
-        for event in refused:
-            met[event] = []
         return met
 
 
