@@ -26,8 +26,10 @@ from sealcast.model.protection import Layered
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import CachedHashes, Exponent
 from sealcast.protections.layered.agreement import layers_for
+from sealcast.protections.layered.filters.checks import PostReason
 from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.filters.posts import Numbered, post_many
+from sealcast.protections.layered.filters.records import PostRefusal
 from sealcast.protections.layered.filters.table import NodeTables
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.messages import FilterMessage
@@ -70,6 +72,18 @@ def post(
     given = time.time_ns() // 1000 if number is None else number
     post_many(realm, topic, sender, to_broker, [Numbered(tree, filters, given, fresh)], token)
     return given + len(posts.batches(filters)) - 1
+
+
+def told_by(desk: TableKeeper) -> tuple[Counter[str], list[PostRefusal]]:
+    """What a desk refused in all its turns, by reason, and the refusals that it describes."""
+    turns = list(desk._log.turns(0))
+    counts = sum((Counter(turn.counts) for turn in turns), Counter[str]())
+    return counts, [told for turn in turns for told in turn.told]
+
+
+def refused(desk: TableKeeper) -> dict[str, int]:
+    """Without what came twice."""
+    return {reason: count for reason, count in told_by(desk)[0].items() if reason != PostReason.SEEN}
 
 
 class PowerLost(Exception):
@@ -212,7 +226,7 @@ class World:
             pass
 
     def refused(self) -> Counter[str]:
-        return sum((Counter(keeper.refused()) for keeper in self.keepers.values()), Counter())
+        return sum((Counter(refused(keeper)) for keeper in self.desks.values()), Counter())
 
     # --- what comes of it -----------------------------------------------------------------------------
 

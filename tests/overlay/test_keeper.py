@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sealcast.control.topics import Busy
+from sealcast.protections.layered.filters.checks import PostReason
 from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.filters.posts import PostLog
 from tests.overlay.filters_world import (
@@ -24,6 +25,7 @@ from tests.overlay.filters_world import (
     post,
     power_lost,
     quick_realms,
+    told_by,
     wants,
 )
 
@@ -180,7 +182,7 @@ def test_the_marker_may_be_lost(world: World) -> None:
         world.restart(name)
     world.settle()
     assert {name: world.rows(name) for name in world.brokers} == before
-    assert sum(keeper.repeated() for keeper in world.keepers.values()) == 4
+    assert sum(told_by(keeper)[0][PostReason.SEEN] for keeper in world.desks.values()) == 4
     assert not world.refused()
 
 

@@ -31,7 +31,7 @@ from sealcast.primitives.secrets import Secret
 from sealcast.protections.searchable import reference, scheme
 from sealcast.protections.searchable.entries import Entries
 from sealcast.protections.searchable.scheme import UserKeys
-from sealcast.protections.searchable.search import Found, Registered, SearchIndex
+from sealcast.protections.searchable.search import FoundSubscriptions, Registered, SearchIndex
 from sealcast.wire.searching import BLOCK_HEAD, MAX_TAG_BITS, packed_block
 
 SUBSCRIPTIONS: Final = 20
@@ -69,7 +69,7 @@ class World:
     def keys(self, user: str) -> UserKeys:
         return UserKeys(self.master.part(self.halves[user]), TAG_BITS)
 
-    def search(self, index: SearchIndex, blocks: Sequence[bytes]) -> Found:
+    def search(self, index: SearchIndex, blocks: Sequence[bytes]) -> FoundSubscriptions:
         return index.search([_PUBLISHER] * len(blocks), [_EPOCH] * len(blocks), blocks, self.half)
 
 

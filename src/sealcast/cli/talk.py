@@ -56,14 +56,14 @@ REALM_AND_JSON: Final = (_option("realm", Path | None, None, _REALM), *JSON_ONLY
 
 
 @dataclass
-class Given:
+class GivenOptions:
     """What the shared options of the command that runs were given as."""
 
     realm: Path | None = None
     json: bool = False
 
 
-given: Final = Given()
+given: Final = GivenOptions()
 
 
 class Commands(typer.Typer):

@@ -32,7 +32,7 @@ Ints = NDArray[np.int64]
 _ROWS: Final = 1 << 16
 
 
-class Found(NamedTuple):
+class OpenedRows(NamedTuple):
     """What a subscriber opened of one piece and partition: where the events stand, packed as `place` does. Or,
     where not everything of a piece opened: how much did not, and why the first did not."""
 
@@ -67,7 +67,7 @@ def open_all(spark: SparkSession, realm: str, topic: str, subscribers: Sequence[
         return opened(job.flatMap(_opening(realm, topic, subscribers, tasks)).collect())
 
 
-def opened(found: Iterable[Found]) -> OpenedSample:
+def opened(found: Iterable[OpenedRows]) -> OpenedSample:
     """All of them together."""
     rows = list(found)
     lengths = [len(row.places) // 8 for row in rows]
@@ -80,10 +80,10 @@ def opened(found: Iterable[Found]) -> OpenedSample:
     )
 
 
-def _opening(realm: str, topic: str, subscribers: Sequence[str], tasks: int) -> Callable[[int], Iterator[Found]]:
+def _opening(realm: str, topic: str, subscribers: Sequence[str], tasks: int) -> Callable[[int], Iterator[OpenedRows]]:
     """What a task does; only names are in it. Keys are read where they are used."""
 
-    def run(task: int) -> Iterator[Found]:
+    def run(task: int) -> Iterator[OpenedRows]:
         mine = range(task, len(subscribers), tasks)
         for first in range(0, len(mine), INBOXES):
             some = {number: subscribers[number] for number in mine[first : first + INBOXES]}
@@ -117,7 +117,7 @@ class _Opening:
     mailbox: Mailbox[Any]
 
 
-def open_some(realm: EntityRealm, topic: str, subscribers: dict[int, str]) -> Iterator[Found]:
+def open_some(realm: EntityRealm, topic: str, subscribers: dict[int, str]) -> Iterator[OpenedRows]:
     """All that is in the mailboxes of these, in rows of `OPENED`."""
     side = client_side(realm.state().topic(topic).protection)
     at = dict[str, list[_Opening]]()
@@ -130,7 +130,7 @@ def open_some(realm: EntityRealm, topic: str, subscribers: dict[int, str]) -> It
             yield from _open_at(broker, openings[0].mailbox.reader, openings)
 
 
-def _open_at(broker: str, ledger: PieceReader[Any], openings: Sequence[_Opening]) -> Iterator[Found]:
+def _open_at(broker: str, ledger: PieceReader[Any], openings: Sequence[_Opening]) -> Iterator[OpenedRows]:
     for index in range(ledger.end()):
         for number, ref in enumerate(ledger.record(index).entry.pieces):
             concerned = [one for one in openings if one.mailbox.recipient.concerns(ref)]
@@ -148,9 +148,9 @@ def _positions(piece: Any) -> Ints:
     return np.stack((found[:, 0], place(found[:, 1], found[:, 2])), axis=1)
 
 
-def _rows(number: int, positions: Ints, events: Sequence[int], unopened: int, why: str | None) -> Iterator[Found]:
+def _rows(number: int, positions: Ints, events: Sequence[int], unopened: int, why: str | None) -> Iterator[OpenedRows]:
     found = positions[np.asarray(events, np.int64)]
     for partition in np.unique(found[:, 0]).tolist():
-        yield Found(number, partition, found[found[:, 0] == partition, 1].astype("<i8").tobytes())
+        yield OpenedRows(number, partition, found[found[:, 0] == partition, 1].astype("<i8").tobytes())
     if unopened:
-        yield Found(number, 0, b"", unopened, why)
+        yield OpenedRows(number, 0, b"", unopened, why)

@@ -31,8 +31,8 @@ from sealcast.prefilters.port import (
     Keys,
     Packed,
     Prefilter,
+    PrefilterReason,
     PrefilterRejected,
-    Reason,
     checked,
     checked_one,
     checked_size,
@@ -102,15 +102,15 @@ class CuckooFilter(Prefilter):
         try:
             _check_shape(buckets, bucket_size, bits)
         except Misuse as error:
-            raise PrefilterRejected(Reason.SHAPE, error.message) from None
+            raise PrefilterRejected(PrefilterReason.SHAPE, error.message) from None
         size = 8 * buckets * (bucket_size // Lanes(bits).number)
         if len(parts.body) != size:
-            raise PrefilterRejected(Reason.SHAPE, f"the table has {len(parts.body):,} bytes, not {size:,}")
+            raise PrefilterRejected(PrefilterReason.SHAPE, f"the table has {len(parts.body):,} bytes, not {size:,}")
         filled = cls(buckets, bucket_size, bits, parts.seed)
         filled._table = np.frombuffer(parts.body, "<u8").astype(np.uint64)
         lanes = filled._lanes
         if np.any(filled._table & ~np.uint64(lanes.ones * lanes.mask)):
-            raise PrefilterRejected(Reason.SHAPE, "the table has bits where there are no entries")
+            raise PrefilterRejected(PrefilterReason.SHAPE, "the table has bits where there are no entries")
         filled.entries = lanes.count(filled._table)
         return filled
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
 from sealcast.filters.labels import compile as labels
-from sealcast.protections.searchable.blocks import Blocks
+from sealcast.protections.searchable.blocks import TrapdoorBlocks
 from sealcast.wire import limits
 from sealcast.wire import searching as sealed
 from sealcast.wire.searching import SealedFilter, SealedReason, SealedRejected, packed_block, parse_block
@@ -80,7 +80,7 @@ def test_bytes_of_any_kind_are_read_or_refused(data: bytes) -> None:
 @given(st.lists(st.one_of(st.binary(max_size=160), st.lists(trapdoors_of_any_kind, max_size=5).map(packed_block))))
 @settings(max_examples=300, deadline=None)
 def test_a_batch_of_blocks_is_read_as_each_alone(blocks: list[bytes]) -> None:
-    read = Blocks.read(blocks, 12)
+    read = TrapdoorBlocks.read(blocks, 12)
     found: dict[int, list[bytes]] = {event: [] for event in range(len(blocks))}
     for event, offset in zip(read.events.tolist(), read.offsets.tolist(), strict=True):
         found[event].append(read.data[offset : offset + 70])
@@ -157,7 +157,7 @@ def test_what_is_no_block_is_refused_with_the_reason(reason: SealedReason, data:
     with pytest.raises(SealedRejected) as refused:
         parse_block(data, 16)
     assert refused.value.reason is reason
-    assert Blocks.read([data], 16).refused[0].reason is reason
+    assert TrapdoorBlocks.read([data], 16).refused[0].reason is reason
 
 
 @pytest.mark.parametrize(

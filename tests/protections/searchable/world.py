@@ -8,7 +8,7 @@ from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, broker_half
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.searchable.scheme import UserKeys
-from sealcast.protections.searchable.search import Found, Registered, SearchIndex
+from sealcast.protections.searchable.search import FoundSubscriptions, Registered, SearchIndex
 from sealcast.trust.keys.topic_keys import place
 
 TOPIC_ID = bytes(16)
@@ -42,7 +42,9 @@ class World:
     def block(self, labels: Iterable[bytes], user: str = "ana", epoch: int = 1) -> bytes:
         return self.keys(user, epoch).block(labels)
 
-    def search(self, index: SearchIndex, blocks: Sequence[bytes], user: str = "ana", epoch: int = 1) -> Found:
+    def search(
+        self, index: SearchIndex, blocks: Sequence[bytes], user: str = "ana", epoch: int = 1
+    ) -> FoundSubscriptions:
         return index.search([user] * len(blocks), [epoch] * len(blocks), blocks, self.half)
 
     def matches(

@@ -124,9 +124,7 @@ def unopenable(
             yield slot, here[event]
 
 
-@lru_cache(4_096)
-def _holders(ref: KeyRef) -> frozenset[int]:
-    return holders_of(ref)
+_holders = lru_cache(4_096)(holders_of)
 
 
 def groups_of(piece: SealedPiece, delivered: Delivered, expected: Expected | None) -> Callable[[int], list[int]]:

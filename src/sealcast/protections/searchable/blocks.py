@@ -26,7 +26,7 @@ from sealcast.wire.searching import (
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Blocks:
+class TrapdoorBlocks:
     """Trapdoors of many events: trapdoor i is `trapdoor(i)`, has a tag, and belongs to an event."""
 
     data: bytes
@@ -37,7 +37,7 @@ class Blocks:
     refused: dict[int, SealedRejected] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, blocks: Sequence[bytes], tag_bits: int) -> Blocks:
+    def read(cls, blocks: Sequence[bytes], tag_bits: int) -> TrapdoorBlocks:
         sizes = np.fromiter(map(len, blocks), np.int64, len(blocks))
         # Zeros behind the end, so that the head of a block that is too short can be looked at.
         data = b"".join((*blocks, bytes(BLOCK_HEAD)))

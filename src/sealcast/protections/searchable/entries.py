@@ -29,7 +29,7 @@ REMOVED: Final = -1
 UNCLAIMED: Final = 0
 
 
-class Column:
+class GrowingColumn:
     """An array that grows at its end."""
 
     def __init__(self, dtype: Any) -> None:
@@ -52,17 +52,17 @@ class Column:
 
 class Entries:
     def __init__(self) -> None:
-        self.keys = Column(np.uint64)
-        self._elements = Column(f"V{ELEMENT_BYTES}")
-        self._checks = Column(f"V{_CHECK_BYTES}")
-        self.slots = Column(np.int64)
-        self.tokens = Column(np.int64)
+        self.keys = GrowingColumn(np.uint64)
+        self._elements = GrowingColumn(f"V{ELEMENT_BYTES}")
+        self._checks = GrowingColumn(f"V{_CHECK_BYTES}")
+        self.slots = GrowingColumn(np.int64)
+        self.tokens = GrowingColumn(np.int64)
         #: Of each entry, and of each slot.
-        self._conjunctions_of_entries = Column(np.int64)
-        self.conjunctions = Column(np.int64)
-        self._anchors = Column(np.bool_)
-        self.needed = Column(np.int64)
-        self.subscriptions = Column(np.int64)
+        self._conjunctions_of_entries = GrowingColumn(np.int64)
+        self.conjunctions = GrowingColumn(np.int64)
+        self._anchors = GrowingColumn(np.bool_)
+        self.needed = GrowingColumn(np.int64)
+        self.subscriptions = GrowingColumn(np.int64)
 
     def __len__(self) -> int:
         return self.keys.size

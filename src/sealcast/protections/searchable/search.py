@@ -28,10 +28,10 @@ from sealcast.filters.bits import Indices, Words, pack
 from sealcast.prefilters import Members
 from sealcast.primitives.groups import Exponent
 from sealcast.protections.searchable import scheme
-from sealcast.protections.searchable.blocks import Blocks
+from sealcast.protections.searchable.blocks import TrapdoorBlocks
 from sealcast.protections.searchable.combine import Combined, Met
 from sealcast.protections.searchable.entries import Entries
-from sealcast.protections.searchable.tokens import Door, Token, Tokens
+from sealcast.protections.searchable.tokens import Door, SearchToken, SearchTokens
 from sealcast.wire.searching import (
     MAX_TAG_BITS,
     TAG_BYTES,
@@ -66,7 +66,7 @@ class Registered(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Found:
+class FoundSubscriptions:
     """The subscriptions of each event of a batch, in order, and what was refused, by event.
 
     An event whose block is none, or whose publisher has no half, matches nothing. A trapdoor whose points are none
@@ -100,7 +100,7 @@ class SearchIndex:
         """With entries that nobody has searched yet."""
         self._entries = entries
         self._members = Members(self._prefilter, max(_FIRST_ITEMS, len(entries)), _FALSE_POSITIVES)
-        self._tokens = Tokens(entries)
+        self._tokens = SearchTokens(entries)
         self._combined = Combined(entries)
         self._removed = 0
         self._place(range(len(entries)))
@@ -162,7 +162,7 @@ class SearchIndex:
 
     def search(
         self, publishers: Sequence[str], epochs: Sequence[int], blocks: Sequence[bytes], halves: Halves
-    ) -> Found:
+    ) -> FoundSubscriptions:
         """What the events of a batch match, given who published each, in which epoch, and its block."""
         refused: dict[int, SealedRejected] = {}
         doors = self._doors_of(publishers, epochs, halves)
@@ -176,7 +176,7 @@ class SearchIndex:
             for signature, tokens in zip(signatures, met, strict=True)
             if signature not in self._combined
         }
-        return Found(self._combined.matches(signatures, fresh), refused)
+        return FoundSubscriptions(self._combined.matches(signatures, fresh), refused)
 
     def _doors_of(self, publishers: Sequence[str], epochs: Sequence[int], halves: Halves) -> list[Door | None]:
         """The door of each event; None where the broker has no half for its publisher any more."""
@@ -186,10 +186,10 @@ class SearchIndex:
 
     def _asked(self, epochs: Sequence[int], blocks: Sequence[bytes], refused: dict[int, SealedRejected]) -> Asked:
         """The trapdoors that somebody may have asked for, with their events and keys; the others are dismissed here.
-        Blocks that are none are refused."""
+        TrapdoorBlocks that are none are refused."""
         if len(blocks) < _BATCH:
             return self._asked_one_by_one(epochs, blocks, refused)
-        read = Blocks.read(blocks, self.tag_bits)
+        read = TrapdoorBlocks.read(blocks, self.tag_bits)
         refused.update(read.refused)
         keys = np.asarray(epochs, np.uint64)[read.events] << np.uint64(MAX_TAG_BITS) | read.tags
         passed = np.flatnonzero(self._members.filter.may_contain(keys))
@@ -209,9 +209,11 @@ class SearchIndex:
             for trapdoor in trapdoors:
                 yield event, epoch << MAX_TAG_BITS | int.from_bytes(trapdoor[:TAG_BYTES], "big"), trapdoor
 
-    def _met(self, asked: Asked, doors: Sequence[Door | None], refused: dict[int, SealedRejected]) -> list[list[Token]]:
+    def _met(
+        self, asked: Asked, doors: Sequence[Door | None], refused: dict[int, SealedRejected]
+    ) -> list[list[SearchToken]]:
         """The tokens of each event that match something."""
-        met: list[list[Token]] = [[] for _ in doors]
+        met: list[list[SearchToken]] = [[] for _ in doors]
         buckets, find = self._tokens.buckets, self._tokens.find
         for event, key, trapdoor in asked:
             # The filter may be wrong; what decides is whether there is a bucket.

@@ -25,7 +25,7 @@ from sealcast.protections.searchable.entries import REMOVED, Entries
 
 #: Trapdoors kept with their tokens, twice: those used lately, and those before them.
 MAX_TRAPDOORS: Final = 1 << 18
-#: Tokens that match nothing, kept so as not to search their buckets again.
+#: SearchTokens that match nothing, kept so as not to search their buckets again.
 MAX_EMPTY_TOKENS: Final = 1 << 17
 #: A guess that is wrong costs half of what a right one saves.
 _MAX_GUESSED: Final = 2
@@ -38,13 +38,13 @@ class Bucket:
     unclaimed: list[int] = field(default_factory=list)
     #: One beyond the last entry that was ever put here.
     end: int = 0
-    tokens: dict[Element, Token] = field(default_factory=dict)
+    tokens: dict[Element, SearchToken] = field(default_factory=dict)
     #: The one that matched last: whoever comes next is likely to have it, too.
     recent: Element | None = None
 
 
 @dataclass(eq=False, slots=True)
-class Token:
+class SearchToken:
     """T, and what it is known to match."""
 
     element: Element | None
@@ -66,11 +66,11 @@ class Door:
 
     def __init__(self, half: Exponent) -> None:
         self.half = half
-        self.tokens: dict[bytes, Token] = {}
-        self.older: dict[bytes, Token] = {}
+        self.tokens: dict[bytes, SearchToken] = {}
+        self.older: dict[bytes, SearchToken] = {}
 
 
-class Tokens:
+class SearchTokens:
     """Buckets of the entries of one index, doors of its publishers, and the tokens between them."""
 
     def __init__(self, entries: Entries) -> None:
@@ -106,7 +106,7 @@ class Tokens:
             door = self._doors[epoch, publisher] = Door(half)
         return door
 
-    def find(self, door: Door, bucket: Bucket, trapdoor: bytes) -> Token:
+    def find(self, door: Door, bucket: Bucket, trapdoor: bytes) -> SearchToken:
         """The token of a trapdoor, up to date with its bucket. Rejected for a trapdoor whose points are none."""
         token = door.tokens.get(trapdoor)
         if token is None or token.bucket is not bucket:
@@ -115,14 +115,14 @@ class Tokens:
             token = door.tokens[trapdoor] = self._search(token)
         return token
 
-    def _token(self, door: Door, bucket: Bucket, trapdoor: bytes) -> Token:
+    def _token(self, door: Door, bucket: Bucket, trapdoor: bytes) -> SearchToken:
         """The token of a trapdoor that was not used lately."""
         token = door.older.get(trapdoor)
         if token is None or token.bucket is not bucket:
             guess = bucket.recent if len(bucket.tokens) <= _MAX_GUESSED else None
             element = scheme.token(trapdoor, door.half, guess)
             known = bucket.tokens.get(element) if element is not None else None
-            token = Token(element, bucket, next(self._numbers)) if known is None else known
+            token = SearchToken(element, bucket, next(self._numbers)) if known is None else known
         bucket.recent = token.element if token.number else bucket.recent
         self._trapdoors += 1
         if self._trapdoors > MAX_TRAPDOORS:
@@ -137,7 +137,7 @@ class Tokens:
             door.older, door.tokens = door.tokens, {}
         self._trapdoors = 0
 
-    def _search(self, token: Token) -> Token:
+    def _search(self, token: SearchToken) -> SearchToken:
         """Looks for the token among the entries of its bucket that are new to it; gives the token that counts."""
         bucket, element = token.bucket, token.element
         if element is None:  # infinity
