@@ -25,7 +25,7 @@ from sealcast.protections.searchable.entries import REMOVED, Entries
 
 #: Trapdoors kept with their tokens, twice: those used lately, and those before them.
 MAX_TRAPDOORS: Final = 1 << 18
-#: SearchTokens that match nothing, kept so as not to search their buckets again.
+#: Tokens that match nothing, kept so as not to search their buckets again.
 MAX_EMPTY_TOKENS: Final = 1 << 17
 #: A guess that is wrong costs half of what a right one saves.
 _MAX_GUESSED: Final = 2
