@@ -237,16 +237,25 @@ def test_a_filter_with_a_point_off_the_curve_is_refused_whole(at: int, monkeypat
 
 
 @pytest.mark.parametrize("at", [4, 37])
-def test_an_event_with_a_point_off_the_curve_is_refused_whole(at: int) -> None:
+def test_a_trapdoor_with_a_point_off_the_curve_matches_nothing_and_is_told(at: int) -> None:
     world = World()
     index = index_of(world, [[[b"a"]]], [[[b"b"]]])
     good, bad = (parse_block(world.block([word]))[0] for word in (b"a", b"b"))
     blocks = [packed_block([good, _off_the_curve(bad, at)]), packed_block([good])]
     for _ in range(2):  # whether a or b was seen before or not
         found = world.search(index, blocks)
-        assert [each.tolist() for each in found.matches] == [[], [0]]
+        assert [each.tolist() for each in found.matches] == [[0], [0]]
         assert {event: refusal.reason for event, refusal in found.refused.items()} == {0: SealedReason.POINT}
         assert world.matches(index, [b"a"], [b"b"]) == [[0], [1]]
+
+
+def test_what_an_event_matches_does_not_depend_on_other_subscriptions() -> None:
+    """A broker keeps several versions of a table in one index: none of them shows in what another matches."""
+    world = World()
+    (good,), (bad,) = (parse_block(world.block([word])) for word in (b"a", b"b"))
+    block = packed_block([good, _off_the_curve(bad, 4)])
+    alone, among = index_of(world, [[[b"a"]]]), index_of(world, [[[b"a"]]], [[[b"b"]]], [[[b"a"], [b"b"]]])
+    assert [world.search(index, [block]).matches[0].tolist() for index in (alone, among)] == [[0], [0]]
 
 
 def test_infinity_matches_nothing_and_breaks_nothing() -> None:

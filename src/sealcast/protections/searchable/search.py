@@ -29,9 +29,9 @@ from sealcast.prefilters import Members
 from sealcast.primitives.groups import Exponent
 from sealcast.protections.searchable import scheme
 from sealcast.protections.searchable.blocks import TrapdoorBlocks
-from sealcast.protections.searchable.combine import Combined
+from sealcast.protections.searchable.combine import Combined, Met
 from sealcast.protections.searchable.entries import Entries
-from sealcast.protections.searchable.tokens import Door, Token, Tokens
+from sealcast.protections.searchable.tokens import Door, SearchToken, SearchTokens
 from sealcast.wire.searching import (
     MAX_TAG_BITS,
     TAG_BYTES,
@@ -67,7 +67,11 @@ class Registered(NamedTuple):
 
 @dataclass(frozen=True, eq=False, slots=True)
 class FoundSubscriptions:
-    """The subscriptions of each event of a batch, in order, and the events that were refused and match nothing."""
+    """The subscriptions of each event of a batch, in order, and what was refused, by event.
+
+    An event whose block is none, or whose publisher has no half, matches nothing. A trapdoor whose points are none
+    matches nothing by itself: only if its tag is in the index is it noticed, so it must not decide about the others.
+    """
 
     matches: list[Indices]
     refused: dict[int, SealedRejected]
@@ -96,7 +100,7 @@ class SearchIndex:
         """With entries that nobody has searched yet."""
         self._entries = entries
         self._members = Members(self._prefilter, max(_FIRST_ITEMS, len(entries)), _FALSE_POSITIVES)
-        self._tokens = Tokens(entries)
+        self._tokens = SearchTokens(entries)
         self._combined = Combined(entries)
         self._removed = 0
         self._place(range(len(entries)))
@@ -168,7 +172,7 @@ class SearchIndex:
                 refused.setdefault(event, _no_half(publishers[event]))
         signatures = [tuple([token.number for token in tokens]) for tokens in met]
         fresh = {
-            signature: [token.slots for token in tokens]
+            signature: Met([token.anchors for token in tokens], [token.name for token in tokens])
             for signature, tokens in zip(signatures, met, strict=True)
             if signature not in self._combined
         }
@@ -205,9 +209,11 @@ class SearchIndex:
             for trapdoor in trapdoors:
                 yield event, epoch << MAX_TAG_BITS | int.from_bytes(trapdoor[:TAG_BYTES], "big"), trapdoor
 
-    def _met(self, asked: Asked, doors: Sequence[Door | None], refused: dict[int, SealedRejected]) -> list[list[Token]]:
-        """The tokens of each event that match something. An event with a refused trapdoor has none."""
-        met: list[list[Token]] = [[] for _ in doors]
+    def _met(
+        self, asked: Asked, doors: Sequence[Door | None], refused: dict[int, SealedRejected]
+    ) -> list[list[SearchToken]]:
+        """The tokens of each event that match something."""
+        met: list[list[SearchToken]] = [[] for _ in doors]
         buckets, find = self._tokens.buckets, self._tokens.find
         for event, key, trapdoor in asked:
             # The filter may be wrong; what decides is whether there is a bucket.
@@ -221,8 +227,6 @@ class SearchIndex:
                 continue
             if token.number:
                 met[event].append(token)
-        for event in refused:
-            met[event] = []
         return met
 
 

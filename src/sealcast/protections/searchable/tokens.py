@@ -2,7 +2,7 @@
 
     door      a publisher in an epoch: its trapdoors by their bytes, each with its token
     bucket    the labels of one epoch and tag: entries that no token has claimed, and its tokens by T
-    token     T, and the slots whose labels it is known to match
+    token     T, and the entries that it is known to match
 
 An entry is of one label, so that one token claims it, and no other has to try it again. A token knows up to which entry
 it has searched. Everything here is bounded, and soft: a token that was forgotten is computed again.
@@ -38,20 +38,23 @@ class Bucket:
     unclaimed: list[int] = field(default_factory=list)
     #: One beyond the last entry that was ever put here.
     end: int = 0
-    tokens: dict[Element, Token] = field(default_factory=dict)
+    tokens: dict[Element, SearchToken] = field(default_factory=dict)
     #: The one that matched last: whoever comes next is likely to have it, too.
     recent: Element | None = None
 
 
 @dataclass(eq=False, slots=True)
-class Token:
-    """T, and the slots whose labels it is known to match."""
+class SearchToken:
+    """T, and what it is known to match."""
 
     element: Element | None
     bucket: Bucket
-    #: Changes with `slots`; 0 while there are none.
+    #: By which entries name it.
+    name: int
+    #: Changes whenever it matches more; 0 while it matches nothing.
     number: int = 0
-    slots: Indices = field(default_factory=lambda: np.empty(0, np.int64))
+    #: The anchors that it matches (`entries`).
+    anchors: Indices = field(default_factory=lambda: np.empty(0, np.int64))
     #: Entries below this one have been searched.
     searched: int = 0
 
@@ -63,11 +66,11 @@ class Door:
 
     def __init__(self, half: Exponent) -> None:
         self.half = half
-        self.tokens: dict[bytes, Token] = {}
-        self.older: dict[bytes, Token] = {}
+        self.tokens: dict[bytes, SearchToken] = {}
+        self.older: dict[bytes, SearchToken] = {}
 
 
-class Tokens:
+class SearchTokens:
     """Buckets of the entries of one index, doors of its publishers, and the tokens between them."""
 
     def __init__(self, entries: Entries) -> None:
@@ -103,7 +106,7 @@ class Tokens:
             door = self._doors[epoch, publisher] = Door(half)
         return door
 
-    def find(self, door: Door, bucket: Bucket, trapdoor: bytes) -> Token:
+    def find(self, door: Door, bucket: Bucket, trapdoor: bytes) -> SearchToken:
         """The token of a trapdoor, up to date with its bucket. Rejected for a trapdoor whose points are none."""
         token = door.tokens.get(trapdoor)
         if token is None or token.bucket is not bucket:
@@ -112,14 +115,14 @@ class Tokens:
             token = door.tokens[trapdoor] = self._search(token)
         return token
 
-    def _token(self, door: Door, bucket: Bucket, trapdoor: bytes) -> Token:
+    def _token(self, door: Door, bucket: Bucket, trapdoor: bytes) -> SearchToken:
         """The token of a trapdoor that was not used lately."""
         token = door.older.get(trapdoor)
         if token is None or token.bucket is not bucket:
             guess = bucket.recent if len(bucket.tokens) <= _MAX_GUESSED else None
             element = scheme.token(trapdoor, door.half, guess)
             known = bucket.tokens.get(element) if element is not None else None
-            token = Token(element, bucket) if known is None else known
+            token = SearchToken(element, bucket, next(self._numbers)) if known is None else known
         bucket.recent = token.element if token.number else bucket.recent
         self._trapdoors += 1
         if self._trapdoors > MAX_TRAPDOORS:
@@ -134,7 +137,7 @@ class Tokens:
             door.older, door.tokens = door.tokens, {}
         self._trapdoors = 0
 
-    def _search(self, token: Token) -> Token:
+    def _search(self, token: SearchToken) -> SearchToken:
         """Looks for the token among the entries of its bucket that are new to it; gives the token that counts."""
         bucket, element = token.bucket, token.element
         if element is None:  # infinity
@@ -151,7 +154,7 @@ class Tokens:
             bucket.recent = element
             taken = set(claimed)
             bucket.unclaimed = [entry for entry in bucket.unclaimed if entry not in taken]
-            token.slots = np.concatenate([token.slots, self._entries.slots.values[claimed]])
+            token.anchors = np.concatenate([token.anchors, self._entries.claim(claimed, token.name)])
             token.number = next(self._numbers)
         elif not token.number:
             self._empty += 1
