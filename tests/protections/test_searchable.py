@@ -9,10 +9,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import numpy as np
 import pytest
 
 from sealcast import Event, Publisher, Realm, Right, Schema, Subscriber
+from sealcast.broker.admit import admit
+from sealcast.broker.match import match
+from sealcast.broker.rulings import gathered
+from sealcast.broker.served import served_intervals
 from sealcast.errors import CannotOpen, FilterRejected, Misuse, ParameterRejected, Rejected, SealcastError
+from sealcast.filters import bits
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.labels import Labeller, label_filter
@@ -20,14 +26,18 @@ from sealcast.filters.parse import parse
 from sealcast.lab import drill
 from sealcast.log.piece_reader import sealed_reader
 from sealcast.model.protection import PAD_BYTES, Searchable
+from sealcast.model.stages import Ruled
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import UserPart
+from sealcast.protections.frame_steps import MatchingStep
 from sealcast.protections.port import client_side, witness_side
 from sealcast.protections.searchable import scheme
 from sealcast.protections.searchable.client import opener_for
 from sealcast.protections.searchable.interests import SealedInterests, own_id
 from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.protections.searchable.table import SealedIndexes
+from sealcast.protections.steps import StepName
 from sealcast.trust.realm.changes import AddSubscription
 from sealcast.wire.sealed import SealedPiece
 from sealcast.wire.searching import TAG_BYTES, SealedFilter, SealedRejected, block_size, packed_block, parse_block
@@ -523,3 +533,48 @@ def test_a_sealed_text_is_a_form_of_its_own(realm: Realm) -> None:
     assert again.to_text() == nurse.filter and again.epoch == 1
     with pytest.raises(SealedRejected):
         SealedFilter.from_text(nurse.filter, 0)
+
+
+# --- tables and versions --------------------------------------------------------------------------------------
+
+
+def test_a_table_keeps_its_filters_while_it_is_in_use_and_the_index_drops_the_rest(realm: Realm) -> None:
+    """Batches may be pinned to neighbouring versions: each looks through its own table, whatever came since."""
+    publish(realm, 120)
+    step = MatchingStep.of(StepName(str(realm.paths.root), TOPIC))
+    (received,) = gathered(0, step.frames.partition(0).read(0, 1))
+    ruled = Ruled(received, np.zeros(1, np.uint8))
+
+    def matched(version: int) -> set[str]:
+        at = step.at(version, realm.clock())
+        found = match(admit(ruled, at.gate), at.table)
+        return {at.table.ids[column] for column in bits.pairs(found.subscriptions)[1].tolist()}
+
+    first = realm.registry.version()
+    assert matched(first) == {"nurse-1.e1", "doctor-1.e1"}
+    realm.subscribe(TOPIC, "mallory", "pulse = 120")
+    with SealedInterests(realm, TOPIC, "doctor") as interests:
+        interests.remove(["doctor-1"])
+    second = realm.registry.version()
+    assert matched(second) == {"nurse-1.e1", "mallory-1.e1"}
+    assert matched(first) == {"nurse-1.e1", "doctor-1.e1"}, "an earlier table has what it had"
+    indexes = SealedIndexes(realm.broker(), realm.state().topic(TOPIC))
+    for version in (first, second, second):
+        state = realm.state(version)
+        about = state.topic(TOPIC)
+        intervals = dict(served_intervals(state, about, state.subscriptions_at(TOPIC, "broker")))
+        made = indexes.at(state, about, intervals)
+        assert len(made.numbers) == 2
+    assert set(indexes._numbers) == {"nurse-1.e1", "mallory-1.e1"}, "the first table is gone, and what only it had"
+
+
+def test_a_broker_that_gets_an_epochs_key_later_searches_with_it_then(realm: Realm) -> None:
+    realm.add_broker("second")
+    state = realm.state()
+    about = state.topic(TOPIC)
+    indexes = SealedIndexes(realm.broker("second"), about)
+    intervals = dict(served_intervals(state, about, state.subscriptions_at(TOPIC, "broker")))
+    assert not indexes.at(state, about, intervals).numbers, "it has no half of anybody"
+    realm.serve(TOPIC, "second")
+    state = realm.state()
+    assert len(indexes.at(state, state.topic(TOPIC), intervals).numbers) == 2
