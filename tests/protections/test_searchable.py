@@ -41,6 +41,7 @@ from sealcast.protections.steps import StepName
 from sealcast.trust.realm.changes import AddSubscription
 from sealcast.wire.sealed import SealedPiece
 from sealcast.wire.searching import TAG_BYTES, SealedFilter, SealedRejected, block_size, packed_block, parse_block
+from tests.cli.shell import sealcast
 from tests.clients.pump import pump
 
 SCHEMA = Schema.from_json(
@@ -578,3 +579,15 @@ def test_a_broker_that_gets_an_epochs_key_later_searches_with_it_then(realm: Rea
     realm.serve(TOPIC, "second")
     state = realm.state()
     assert len(indexes.at(state, state.topic(TOPIC), intervals).numbers) == 2
+
+
+def test_inspect_says_what_a_sealed_filter_reveals(realm: Realm, tmp_path: Path) -> None:
+    realm.subscribe(TOPIC, "mallory", "pulse BETWEEN 3 AND 12 AND ward = 'Hearts' OR ward LIKE 'Gu%'")
+    (mallory,) = [s for s in realm.state().subscriptions_of(TOPIC) if s.subscriber == "mallory"]
+    file = tmp_path / "filter"
+    file.write_text(mallory.filter + "\n")
+    found = sealcast("inspect", file, "--json").document
+    assert (found["epoch"], found["conjunctions"], sorted(found["slots"])) == (1, 2, [1, 2])
+    assert "tags" in found["reveals"] and "asks for" in found["hides"]
+    file.write_text(mallory.filter[:-8])
+    assert sealcast("inspect", file, "--json").code == 1
