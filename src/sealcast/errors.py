@@ -241,8 +241,14 @@ EXTRA_OF: Final = {
     "pyspark": "spark",
     "matplotlib": "lab",
     "psycopg": "postgres",
+    "paho": "mqtt",
 }
-_BRINGS: Final = {"spark": "Spark", "lab": "matplotlib", "postgres": "the PostgreSQL driver"}
+_BRINGS: Final = {
+    "spark": "Spark",
+    "lab": "matplotlib",
+    "postgres": "the PostgreSQL driver",
+    "mqtt": "the MQTT client library",
+}
 
 
 @contextmanager

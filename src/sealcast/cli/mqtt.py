@@ -1,0 +1,7 @@
+"""sealcast mqtt: sealed topics on MQTT brokers. Each command has a file of its own, `cli/mqtt_*.py`."""
+
+from __future__ import annotations
+
+from sealcast.cli import talk
+
+app = talk.group("Carry sealed topics over MQTT.")
