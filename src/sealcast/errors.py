@@ -240,12 +240,14 @@ EXTRA_OF: Final = {
     "py4j": "spark",  # comes with pyspark
     "pyspark": "spark",
     "matplotlib": "lab",
+    "probables": "lab",
+    "pybloom_live": "lab",
     "psycopg": "postgres",
     "paho": "mqtt",
 }
 _BRINGS: Final = {
     "spark": "Spark",
-    "lab": "matplotlib",
+    "lab": "the packages of the lab",
     "postgres": "the PostgreSQL driver",
     "mqtt": "the MQTT client library",
 }

@@ -19,7 +19,7 @@ TREES = [TreeId(name, epoch, 0) for name in ("nyse", "nasdaq") for epoch in (1, 
 
 
 class FakeBroker:
-    """A broker's desk by its contract: of a sender and tree it takes each number once, and none below it."""
+    """A broker's keeper by its contract: of a sender and tree it takes each number once, and none below it."""
 
     def __init__(self) -> None:
         self.heads: dict[TreeId, int] = {}

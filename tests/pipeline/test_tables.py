@@ -12,9 +12,9 @@ from sealcast.broker import tables
 from sealcast.broker.tables import SubscriptionTable, TableCache
 from sealcast.filters import bits
 from sealcast.filters.check import fit
-from sealcast.filters.index import Index, Overlay
+from sealcast.filters.index import ChangedIndex, Index
 from sealcast.filters.parse import parse
-from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.lab import market
 from sealcast.trust.deployment import Realm
 
@@ -60,7 +60,7 @@ def test_a_changed_table_is_the_last_one_with_a_little_on_top(realm: Realm) -> N
         realm.unsubscribe(rng.choice(live).id)
         realm.subscribe("ticks", f"s{round_}", market.filters(1, seed=round_ + 50, n_symbols=20)[0])
         made = table(kept, realm)
-        overlaid += isinstance(made.index, Overlay)
+        overlaid += isinstance(made.index, ChangedIndex)
         assert_right(made, realm)
     assert overlaid > 0
 

@@ -4,7 +4,7 @@ Compiling thousands of filters costs more than matching a batch, so tables are i
 memory while a worker lives, and on disk, named by the digest of what they were compiled from, to be mapped by the next
 worker. A table that differs from the last one by a few subscriptions is the last one with a small index on top.
 
-Who is served changes with time alone, too: tokens and rights end (standing.py). `SubscriptionTable.at` is the table at
+Who is served changes with time alone, too: tokens and rights end (served.py). `SubscriptionTable.at` is the table at
 a time.
 """
 
@@ -20,12 +20,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.broker.standing import standings
+from sealcast.broker.served import served_intervals
 from sealcast.errors import Corrupt, NotFound
 from sealcast.filters import bits
 from sealcast.filters.check import fit
-from sealcast.filters.index import Index, Overlay, snapshot
-from sealcast.filters.index.overlay import NEW
+from sealcast.filters.index import ChangedIndex, Index, snapshot
+from sealcast.filters.index.changed import NEW
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import Condition
 from sealcast.model import Schema
@@ -56,7 +56,7 @@ class SubscriptionTable:
     one_each: bool
     #: Of the slots, those that may read.
     authorised: bits.Words
-    index: Index | Overlay
+    index: Index | ChangedIndex
     #: When each subscription is served; the end is not included.
     from_us: Times
     until_us: Times
@@ -79,7 +79,7 @@ class TableCache:
         self._directory = directory
         self._broker = broker
         #: The table last asked for, and the one that was last compiled as a whole.
-        self._last: tuple[Asked, Index | Overlay] | None = None
+        self._last: tuple[Asked, Index | ChangedIndex] | None = None
         self._base: tuple[Asked, Index] | None = None
 
     def at(self, state: RealmState, topic: Topic) -> SubscriptionTable:
@@ -87,7 +87,7 @@ class TableCache:
         slots_by_name = state.slots_of(topic.name)
         subscriptions = state.subscriptions_at(topic.name, self._broker)
         slots = np.array([slots_by_name[s.subscriber] for s in subscriptions.values()], np.int64)
-        standing = dict(standings(state, topic, subscriptions))
+        intervals = dict(served_intervals(state, topic, subscriptions))
         allowed = np.zeros(len(slots_by_name), np.bool_)
         allowed[list(state.authorised_slots(topic.name))] = True
         return SubscriptionTable(
@@ -96,17 +96,17 @@ class TableCache:
             n_slots=len(slots_by_name),
             one_each=np.array_equal(slots, np.arange(len(slots_by_name))),
             authorised=bits.mask(allowed),
-            index=self._index({id: (s.filter, s.template) for id, s in standing.items()}, topic.schema),
-            from_us=np.array([s.from_us for s in standing.values()], np.int64),
-            until_us=np.array([s.until_us for s in standing.values()], np.int64),
+            index=self._index({id: (s.filter, s.template) for id, s in intervals.items()}, topic.schema),
+            from_us=np.array([s.from_us for s in intervals.values()], np.int64),
+            until_us=np.array([s.until_us for s in intervals.values()], np.int64),
         )
 
-    def _index(self, asked: Asked, schema: Schema) -> Index | Overlay:
+    def _index(self, asked: Asked, schema: Schema) -> Index | ChangedIndex:
         if self._last is None or self._last[0] != asked:
             self._last = (asked, self._overlaid(asked) or self._whole(asked, schema))
         return self._last[1]
 
-    def _overlaid(self, asked: Asked) -> Overlay | None:
+    def _overlaid(self, asked: Asked) -> ChangedIndex | None:
         """On top of the last whole table, while they have most subscriptions in common."""
         if self._base is None:
             return None
@@ -115,7 +115,7 @@ class TableCache:
         place = {(id, what): i for i, (id, what) in enumerate(before.items())}
         origin = np.array([place.get(item, NEW) for item in asked.items()], np.int64)
         added = [what for id, what in asked.items() if (id, what) not in place]
-        overlay = Overlay.build(base, origin, _compiled(added, base.schema))
+        overlay = ChangedIndex.build(base, origin, _compiled(added, base.schema))
         return None if overlay.stale else overlay
 
     def _whole(self, asked: Asked, schema: Schema) -> Index:

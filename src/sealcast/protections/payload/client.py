@@ -15,7 +15,7 @@ from sealcast.model.event import OpenedEvent
 from sealcast.protections.endpoint.client import opener_at
 from sealcast.protections.payload.open import Opener, Unseal
 from sealcast.protections.payload.publish import EventSealer
-from sealcast.protections.port import Checked, ClientSide, Measured, Messages, Proven, Reader
+from sealcast.protections.port import CheckedEvent, ClientSide, Measured, Messages, Proven, Reader
 from sealcast.protections.proving import proven
 from sealcast.protections.registered import RegisteredInbox, RegisteredSide, broker_that_serves
 from sealcast.protections.stays import Found
@@ -27,7 +27,7 @@ from sealcast.trust.realm.state import RealmState
 from sealcast.wire.sealed import SealedPiece
 
 
-class Sealed:
+class PayloadWay:
     """A publisher's way: each event sealed once for all readers, to the one broker that was chosen."""
 
     def __init__(self, topic: str, identity: Identity, broker: str) -> None:
@@ -49,10 +49,10 @@ class Sealed:
             )
         return (broker,)
 
-    def check(self, event: Checked) -> None:
+    def check(self, event: CheckedEvent) -> None:
         self._made.check(event.values, event.payload, event.content_type)
 
-    def messages(self, batch: Sequence[Checked]) -> Iterator[Messages]:
+    def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
         values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
         yield len(batch), {self._broker: self._made.messages(values, payloads, kinds)}
 
@@ -120,13 +120,13 @@ def _reading(identity: Identity, state: RealmState, topic: str, epoch: int) -> C
 
 
 class PayloadClient(RegisteredSide):
-    def way(self, realm: EntityRealm, topic: str, identity: Identity, broker: str) -> Sealed:
-        return Sealed(topic, identity, broker)
+    def way(self, realm: EntityRealm, topic: str, identity: Identity, broker: str) -> PayloadWay:
+        return PayloadWay(topic, identity, broker)
 
     def inbox(self, reader: Reader) -> PayloadInbox:
         return PayloadInbox(reader)
 
-    def desk(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[None]:
+    def key_asker(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[None]:
         return nullcontext()
 
 

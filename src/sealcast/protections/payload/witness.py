@@ -16,7 +16,7 @@ from sealcast.trust.realm.state import RealmState
 from sealcast.wire.sealed import SealedPiece
 
 
-class Audit(ReadingAudit):
+class PayloadAudit(ReadingAudit):
     """One topic at one broker: who gets what, and that each gets what was published."""
 
     def opening(
@@ -38,7 +38,7 @@ class Audit(ReadingAudit):
 
 
 class PayloadWitness(ReadingWitness):
-    audit = Audit
+    audit = PayloadAudit
 
     def explain(self, state: RealmState, topic: str) -> Explanation:
         about, live = state.topic(topic), [e.name for e in state.entities.values() if not e.revoked]

@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 
 from sealcast.broker.admit import admit
 from sealcast.broker.gate import Gate
-from sealcast.broker.standing import standings
+from sealcast.broker.served import served_intervals
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.filters.readers import may_open
 from sealcast.filters.tree import Condition
-from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.model.schema import Schema, Value
 from sealcast.model.stages import Admitted, Ruled
 from sealcast.protections.witness.frames import MAX_VERSIONS
@@ -106,9 +106,9 @@ class Expectation:
         topic = state.topic(self._topic)
         asked: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
         slots, subscriptions = state.slots_of(topic.name), state.subscriptions_at(topic.name, self._broker)
-        for id, standing in standings(state, topic, subscriptions):
-            when = (slots[subscriptions[id].subscriber], standing.from_us, standing.until_us)
-            asked.setdefault((standing.filter, standing.template), []).append(when)
+        for id, interval in served_intervals(state, topic, subscriptions):
+            when = (slots[subscriptions[id].subscriber], interval.from_us, interval.until_us)
+            asked.setdefault((interval.filter, interval.template), []).append(when)
         filters = tuple(
             (self._condition(*what, topic.schema), Asking(*np.array(who, np.int64).T)) for what, who in asked.items()
         )

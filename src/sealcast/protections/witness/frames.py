@@ -22,7 +22,7 @@ from sealcast.log.offsets import PinnedOffset
 from sealcast.model.stages import Ruled
 from sealcast.protections.witness import ends
 from sealcast.protections.witness.ledger import LedgerAudit, P
-from sealcast.protections.witness.report import Kind, Report
+from sealcast.protections.witness.report import CheckReport, Kind
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 
@@ -35,7 +35,7 @@ class FramesAudit(LedgerAudit[P]):
 
     def __init__(
         self,
-        report: Report,
+        report: CheckReport,
         realm: BrokerRealm,
         topic: str,
         broker: str,

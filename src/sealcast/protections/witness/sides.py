@@ -12,12 +12,12 @@ from sealcast.model.event import Position
 from sealcast.overlay.relay import brokers_here
 from sealcast.protections.port import Audit
 from sealcast.protections.witness import facts, mailboxes
-from sealcast.protections.witness.answer import Answer
+from sealcast.protections.witness.answer import WhyAnswer
 from sealcast.protections.witness.facts import Facts
-from sealcast.protections.witness.mailboxes import Received
+from sealcast.protections.witness.mailboxes import ReceivedDelivery
 from sealcast.protections.witness.reading import ReadingAudit
 from sealcast.protections.witness.reasons import Reasons
-from sealcast.protections.witness.report import Report
+from sealcast.protections.witness.report import CheckReport
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER, TopicPaths
 from sealcast.trust.realm.state import RealmState
@@ -80,7 +80,7 @@ class ReadingWitness(Witness[SealedPiece]):
     audit: type[ReadingAudit]
 
     def audits(self, realm: BrokerRealm, topic: str, *, by_reference: bool) -> Sequence[Audit]:
-        report, state = Report(topic), realm.state()
+        report, state = CheckReport(topic), realm.state()
         here = brokers_here(realm, state)
         for broker in set(state.serving(topic)).difference(here):
             report.gap(f"the keys of broker {broker!r} are not here: what it delivered was not checked")
@@ -91,7 +91,7 @@ class ReadingWitness(Witness[SealedPiece]):
             for broker, name in names.items()
         ]
 
-    def why(self, realm: BrokerRealm, topic: str, event: Position, subscriber: str) -> Answer:
+    def why(self, realm: BrokerRealm, topic: str, event: Position, subscriber: str) -> WhyAnswer:
         with closing(Reasons(realm, topic)) as reasons:
             return reasons.why(event, subscriber)
 
@@ -106,7 +106,7 @@ class ReadingWitness(Witness[SealedPiece]):
         everyone = mailboxes.lags(reader, mailboxes.cursors(paths, state.slots_of(topic)))
         return {who: count for who, count in everyone.items() if state.served_at(topic, who, broker)}
 
-    def received(self, realm: BrokerRealm, topic: str, broker: str) -> Mapping[str, Received]:
+    def received(self, realm: BrokerRealm, topic: str, broker: str) -> Mapping[str, ReceivedDelivery]:
         with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
             return mailboxes.received(reader, list(realm.state().slots_of(topic)))
 
