@@ -6,7 +6,7 @@ it has found out about a token or a sender it keeps, as long as it is sure to fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -56,6 +56,10 @@ def bounds_of(topic: Topic) -> ReplayBounds:
     return ReplayBounds(given.max_skew_s * _SECOND_US, given.stale_after_s * _SECOND_US, quota)
 
 
+#: Of the payloads of a batch, those by number that no publisher of the topic makes, and why; none twice.
+Unfit = Callable[[Topic, Sequence[bytes]], Iterable[tuple[int, str]]]
+
+
 class GateRefusal(NamedTuple):
     """Why a frame does not pass."""
 
@@ -80,6 +84,8 @@ class Gate:
     bounds: ReplayBounds
     #: How a boot of a publisher is called in claims (`replay.identify`), remembered.
     identify: Callable[[str, bytes], tuple[int, int, int]]
+    #: What the topic's protection asks of payloads, if it does.
+    unfit: Unfit | None = None
     _known: dict[tuple[bytes, bytes, str, int], GateRefusal | None] = field(default_factory=dict)
 
     def refuses_publisher(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> GateRefusal | None:

@@ -170,9 +170,9 @@ def summary(state: RealmState, topic: str) -> list[tuple[str, object]]:
 
 
 def readers(state: RealmState, topic: str) -> list[tuple[str, object]]:
-    """How many read. What they want on a layered topic is for them and, encrypted, their brokers to know."""
+    """How many read. What they want on a topic with an overlay is for them and, encrypted, their brokers to know."""
     found = state.topic_state(topic)
-    if not found.topic.protection.brokers_read:
+    if found.topic.protection.overlay:
         may = sum(state.may_subscribe(topic, name) for name in found.places)
         return [
             ("subscribers", f"{len(found.places)} ({may} may read)"),

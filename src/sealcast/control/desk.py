@@ -27,6 +27,7 @@ from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer, Service
 from sealcast.control.serving import AtHand, listening, settle
 from sealcast.errors import FrameRejected, ReasonedRejection
+from sealcast.model.protection import MAX_SEALED_FILTER_CHARACTERS
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust import vetting
 from sealcast.trust.certificates.certificate import Certificate, Role
@@ -40,7 +41,6 @@ from sealcast.trust.realm.changes import (
     RenewSubscription,
     Right,
 )
-from sealcast.trust.realm.rules.subscriptions import MAX_FILTER_CHARACTERS
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
 from sealcast.trust.tokens import claims, gates
@@ -82,7 +82,8 @@ class DeskRejected(ReasonedRejection[DeskReason]):
 
 # --- requests -----------------------------------------------------------------------------------------
 
-FilterText = Annotated[str, that(lambda value: isinstance(value, str) and len(value) <= MAX_FILTER_CHARACTERS)]
+#: The longest of any protection; whose filters are shorter refuses longer ones by itself (`vetting`).
+FilterText = Annotated[str, that(lambda value: isinstance(value, str) and len(value) <= MAX_SEALED_FILTER_CHARACTERS)]
 NameOrNone = Annotated[str, that(lambda value: isinstance(value, str) and len(value.encode()) <= MAX_NAME)]
 Flag = Annotated[bool, that(lambda value: isinstance(value, bool))]
 TokenBytes = Annotated[bytes, that(lambda value: isinstance(value, bytes))]

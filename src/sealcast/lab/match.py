@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 STAGES: Final = ("keys", "filters", "publish", "spark", "deliver", "open")
 PAIRS_FILE: Final = "pairs.parquet"
 TOPIC: Final = "match"
-#: Publishers, and partitions for them: several, so that nothing here relies on there being one. But where brokers do
-#: not read, every subscriber states its filter to every publisher's brokers, so that one has to do.
+#: Publishers, and partitions for them: several, so that nothing here relies on there being one. But in an overlay every
+#: subscriber states its filter to every publisher's brokers, so that one has to do.
 MAX_PUBLISHERS: Final = 4
 EVENTS_PER_PUBLISHER: Final = 2_000
 #: Brokers right below each broker, where a topic has a tree of them: publishers encrypt for each that is deep enough.
@@ -174,7 +174,7 @@ def _matched(
 
 def _populate(realm: Realm, inputs: Inputs, protection: Protection) -> Iterator[Publisher]:
     """The topic, an entity a subscription, and publishers, each of which writes to a partition of its own."""
-    most = MAX_PUBLISHERS if protection.brokers_read else 1
+    most = 1 if protection.overlay else MAX_PUBLISHERS
     partitions = max(1, min(most, len(inputs.events) // EVENTS_PER_PUBLISHER))
     realm.create_topic(TOPIC, inputs.schema, partitions=partitions, protection=protection, fan_out=FAN_OUT)
     names = _publishers(partitions)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sealcast.errors import Bug, CannotOpen, Misuse
+from sealcast.errors import Bug, CannotOpen, Misuse, Rejected
 from sealcast.primitives import kdf, points
 from sealcast.primitives.curve import CURVE, ORDER
 from sealcast.primitives.groups import Element, Exponent
@@ -44,10 +44,10 @@ class UserPart(Unpicklable):
         if len(data) != PART_BYTES:
             raise CannotOpen(f"a user's part of a search key has {PART_BYTES} bytes, not {len(data)}")
         try:
-            half = Exponent(int.from_bytes(data[:KEY_BYTES], "big"), ORDER)
-        except Misuse:
-            raise CannotOpen("a user's half of a search key is no exponent") from None
-        return cls(half, Secret(data[KEY_BYTES : 2 * KEY_BYTES]), CURVE.decode(data[2 * KEY_BYTES :]))
+            half, public = Exponent(int.from_bytes(data[:KEY_BYTES], "big"), ORDER), CURVE.decode(data[2 * KEY_BYTES :])
+        except (Misuse, Rejected):
+            raise CannotOpen("a user's part of a search key has no exponent or no point in it") from None
+        return cls(half, Secret(data[KEY_BYTES : 2 * KEY_BYTES]), public)
 
 
 class MasterKey(Unpicklable):

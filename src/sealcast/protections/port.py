@@ -25,6 +25,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, cast
 
 if TYPE_CHECKING:
+    from sealcast.broker.gate import Unfit
     from sealcast.control.desk import More
     from sealcast.errors import SealcastError
     from sealcast.model.event import OpenedEvent, Position
@@ -253,6 +254,8 @@ class BrokerSide:
     joining: str
     #: What else a broker of that name is asked over its control topic, by kind of request, and what answers.
     requests: Callable[[BrokerRealm, str], More] = lambda realm, broker: {}
+    #: Which payloads of a batch, that of each event in order, are none that publishers of the topic make, and why.
+    unfit: Unfit | None = None
 
 
 # --- witness side -------------------------------------------------------------------------------------

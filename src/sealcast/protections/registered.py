@@ -108,7 +108,7 @@ class RegisteredSide:
 
     def vet(self, text: str, topic: Topic) -> None:
         sight = topic.protection
-        refuse_unseen(fit(parse(text), topic.schema), sight.hidden, payloads_seen=sight.payloads_seen)
+        refuse_unseen(fit(parse(text), topic.schema), sight.hidden_of(topic.schema), payloads_seen=sight.payloads_seen)
 
     def cost(self, text: str, schema: Schema) -> FilterCost:
         return FilterCost({}, "")

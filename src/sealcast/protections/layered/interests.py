@@ -28,12 +28,13 @@ from sealcast.model.event import OpenedEvent
 from sealcast.model.names import NAME
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters.posts import Numbered, signed_posts
-from sealcast.protections.layered.own_filters import MAX_FILTERS, OwnFilter, OwnFilters
+from sealcast.protections.layered.own_filters import ToldFilters
 from sealcast.protections.layered.participant import Participant, layering_of, trees_now
 from sealcast.protections.layered.subscribe import FilterEncrypter
 from sealcast.protections.layered.telling import Refreshed, RightChanges, Said, Telling, tell
 from sealcast.protections.layered.told import Due, Told
 from sealcast.protections.layered.tree import TreeId
+from sealcast.protections.own_filters import MAX_FILTERS, OwnFilter
 from sealcast.protections.port import Interest
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.layer_keys import LayerKeyring, key_file, own_identity
@@ -298,8 +299,8 @@ class LayeredInterests(Closing, Unpicklable):
         return replace(told, ending=told.ending - told.ended) if told.ended else told
 
 
-def own_filters(realm: EntityRealm, state: RealmState, topic: str, name: str) -> OwnFilters:
-    return OwnFilters(realm.paths.root / "wallets", name, state.topic(topic).id)
+def own_filters(realm: EntityRealm, state: RealmState, topic: str, name: str) -> ToldFilters:
+    return ToldFilters(realm.paths.root / "wallets", name, state.topic(topic).id)
 
 
 def homes_of(realm: EntityRealm, topic: str, name: str) -> list[str]:

@@ -16,6 +16,7 @@ from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.protections.layered.interests import LayeredInterests, own_filters
 from sealcast.protections.layered.participant import trees_now
 from sealcast.protections.layered.telling import Refreshed, RightChanges, tell
+from sealcast.protections.own_filters import keepers
 from sealcast.protections.port import Interest, Wanted
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys import layer_keys
@@ -53,15 +54,8 @@ def subscribe_together(
 
 def subscribers_here(realm: EntityRealm, state: RealmState, topic: str) -> list[str]:
     """The subscribers of a layered topic whose own keys and filters are on this machine."""
-    wallets, id = realm.paths.root / "wallets", state.topic(topic).id.hex()
-    names = [path.name for path in sorted(wallets.iterdir())] if wallets.is_dir() else []
-    return [
-        name
-        for name in names
-        if name in state.entities
-        and (wallets / name / "interests" / id).is_dir()
-        and layer_keys.key_file(realm, state, name).exists()
-    ]
+    found = keepers(realm.paths.root / "wallets", state.topic(topic).id)
+    return [name for name in found if name in state.entities and layer_keys.key_file(realm, state, name).exists()]
 
 
 def refresh_all(
@@ -71,7 +65,7 @@ def refresh_all(
     tell its broker: (topic, name, what came of it)."""
     state = realm.state()
     for topic in state.topics if topics is None else topics:
-        if state.topic(topic).protection.brokers_read:
+        if not state.topic(topic).protection.overlay:
             continue
         decided, due = RightChanges(realm, topic), list[str]()
         for name in subscribers_here(realm, state, topic):

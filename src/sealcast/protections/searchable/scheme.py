@@ -35,7 +35,7 @@ from sealcast.primitives.curve import CURVE, ORDER
 from sealcast.primitives.groups import Element, Exponent
 from sealcast.primitives.halves import UserPart
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.searchable.sealed import (
+from sealcast.wire.searching import (
     LABEL_BYTES,
     MAX_TAG_BITS,
     TAG_BYTES,

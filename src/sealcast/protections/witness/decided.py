@@ -13,6 +13,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
@@ -32,6 +33,7 @@ from sealcast.model.event import Position
 from sealcast.model.moments import moment
 from sealcast.model.rejection import Rejection
 from sealcast.model.schema import Schema, Value
+from sealcast.model.stages import Admitted
 from sealcast.protections.witness.answer import DecidingBatch, Hop, SealingTrace, TracedInterest, Verdict, WhyAnswer
 from sealcast.protections.witness.expected import values
 from sealcast.protections.witness.places import place_of, places
@@ -45,7 +47,7 @@ from sealcast.wire.sealed import SealedPiece
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class Seen:
     """The event as admission sees it at the pinned version."""
 
     refused: Rejection | None = None
@@ -53,10 +55,16 @@ class _Seen:
     payload: bytes = b""
     #: The predicate by which its publisher narrowed who may open it, if it did.
     readers: str = ""
+    #: What was admitted of its frame, and which of that it is.
+    admitted: Admitted | None = None
+    number: int = 0
 
 
 class BrokerDecisions:
     """What one broker has of a topic, and decided. Event positions are places in its own log."""
+
+    #: What does the broker's decisions again.
+    audit: ClassVar[type[ReadingAudit]] = ReadingAudit
 
     def __init__(self, realm: BrokerRealm, topic: str, broker: str) -> None:
         self._realm, self._topic, self.name = realm, topic, broker
@@ -71,7 +79,7 @@ class BrokerDecisions:
     @cached_property
     def _audit(self) -> ReadingAudit:
         """What does the broker's decisions again: it needs the broker's secrets."""
-        return ReadingAudit(self._realm, self._topic, broker=self.name)
+        return self.audit(self._realm, self._topic, broker=self.name)
 
     def close(self) -> None:
         self._reader.close()
@@ -138,7 +146,7 @@ class BrokerDecisions:
 
     # --- the decision -------------------------------------------------------------------------------
 
-    def _decide(self, answer: WhyAnswer, seen: _Seen, state: RealmState, delivered: bool, time_us: int) -> WhyAnswer:
+    def _decide(self, answer: WhyAnswer, seen: Seen, state: RealmState, delivered: bool, time_us: int) -> WhyAnswer:
         who = answer.subscriber
         if seen.refused is not None:
             reason = seen.refused.reason
@@ -147,7 +155,7 @@ class BrokerDecisions:
             return answer.that(Verdict.WRONG if delivered else Verdict.REFUSED, because)
         authorised = state.may_subscribe(self._topic, who, time_us)
         intervals = self._intervals(state, who)
-        interests = self._interests(state, intervals, seen)
+        interests = self.interests(state, who, intervals, seen)
         answer = replace(
             answer,
             attributes=seen.attributes,
@@ -155,8 +163,9 @@ class BrokerDecisions:
             interests=interests,
             other_times=self._other_times(who, state.version),
         )
-        matched = [interest.id for interest in interests if interest.part.result is True]
-        served = [id for id in matched if intervals[id].holds(time_us)]
+        asked = zip(interests, intervals.values(), strict=True)
+        matches = {interest.id: each for interest, each in asked if interest.part.result is True}
+        matched, served = list(matches), [id for id, each in matches.items() if each.holds(time_us)]
         let_in = not seen.readers or may_open(seen.readers, who)
         if (bool(served) and let_in) is not delivered:
             found = "delivered" if delivered else "not delivered"
@@ -173,10 +182,10 @@ class BrokerDecisions:
         if served and not let_in:
             text = f"{_listed(served)} matched, but its publisher lets only those open it: {seen.readers}"
             return answer.that(Verdict.NOT_AUTHORISED, text)
-        why = _unauthorised(state, who) if not authorised else _without_token(state, intervals[matched[0]], time_us)
+        why = _unauthorised(state, who) if not authorised else _without_token(state, matches[matched[0]], time_us)
         return answer.that(Verdict.NOT_AUTHORISED, f"{_listed(matched)} matched, but {why}")
 
-    def _admit(self, committed: Committed, event: Position, piece: SealedPiece) -> _Seen:
+    def _admit(self, committed: Committed, event: Position, piece: SealedPiece) -> Seen:
         """The numbered checks again, for this frame, after the batches before its own."""
         again, version = self._audit, committed.entry.version
         again.resume(committed)
@@ -190,12 +199,14 @@ class BrokerDecisions:
                 (r for r in admitted.rejections if r.position.row in (-1, event.row)),
                 admitted.rejections[-1],  # of many refused events of a frame only the first are named
             )
-            return _Seen(refused)
+            return Seen(refused)
         one = int(at[0])
         payload = admitted.messages[one][int(admitted.payload_start[one]) :]
-        schema = self._realm.state(version).topic(self._topic).schema
+        about = self._realm.state(version).topic(self._topic)
+        hidden = about.protection.hidden_of(about.schema)
+        shown = {name: value for name, value in list(values(admitted, about.schema))[one].items() if name not in hidden}
         readers = admitted.readers.get(int(admitted.frame_index[one]), "")
-        return _Seen(None, list(values(admitted, schema))[one], payload, readers)
+        return Seen(None, shown, payload, readers, admitted, one)
 
     def _intervals(self, state: RealmState, subscriber: str) -> dict[str, ServedInterval]:
         """Of the subscriber's subscriptions, what they were served here, and when."""
@@ -203,9 +214,10 @@ class BrokerDecisions:
         mine = {id: subscription for id, subscription in here.items() if subscription.subscriber == subscriber}
         return dict(served_intervals(state, state.topic(self._topic), mine))
 
-    def _interests(
-        self, state: RealmState, intervals: dict[str, ServedInterval], seen: _Seen
+    def interests(
+        self, state: RealmState, subscriber: str, intervals: dict[str, ServedInterval], seen: Seen
     ) -> tuple[TracedInterest, ...]:
+        """What each of the subscriber's filters says of the event."""
         schema: Schema = state.topic(self._topic).schema
         return tuple(
             TracedInterest(

@@ -6,13 +6,13 @@ pieces are sealed does not matter here: a protection adds whether they open (`op
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from sealcast.errors import Corrupt, FrameRejected, NotFound
 from sealcast.log.entry import PieceRef
 from sealcast.log.reseals import Resealed
 from sealcast.protections.witness import places
-from sealcast.protections.witness.expected import Expectation, Expected
+from sealcast.protections.witness.expected import Expectation, Expected, ReadExpectation
 from sealcast.protections.witness.frames import FramesAudit
 from sealcast.protections.witness.ledger import Span
 from sealcast.protections.witness.order import DeliveryOrder, FrameNumbers
@@ -30,6 +30,9 @@ _FRAMES_AT_A_TIME: Final = 256
 class ReadingAudit(FramesAudit[SealedPiece]):
     """One topic at one broker."""
 
+    #: How what should have been delivered is worked out.
+    expectation: ClassVar[type[Expectation[Any]]] = ReadExpectation
+
     def __init__(
         self,
         realm: BrokerRealm,
@@ -42,7 +45,7 @@ class ReadingAudit(FramesAudit[SealedPiece]):
     ) -> None:
         self._broker = realm.broker(broker)
         super().__init__(report or CheckReport(topic), realm, topic, broker, self._broker, sealed.parse, name)
-        self._expectation = Expectation(realm, topic, broker, self.gate, by_reference=by_reference)
+        self._expectation = self.expectation(realm, topic, broker, self.gate, by_reference=by_reference)
         self._names = list(realm.state().slots_of(topic))
         self._order, self._numbers = DeliveryOrder(), FrameNumbers()
         self._seen: list[PieceRef] = []

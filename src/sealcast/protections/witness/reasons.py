@@ -25,8 +25,8 @@ _TELLING: Final = {Verdict.DELIVERED: 3, Verdict.WRONG: 2, Verdict.NOT_SUBSCRIBE
 class Reasons:
     """Answers for one topic."""
 
-    def __init__(self, realm: BrokerRealm, topic: str) -> None:
-        self._realm, self._topic = realm, topic
+    def __init__(self, realm: BrokerRealm, topic: str, decided: type[BrokerDecisions] = BrokerDecisions) -> None:
+        self._realm, self._topic, self._decided = realm, topic, decided
         self._parts: dict[str, BrokerDecisions] = {}
 
     def close(self) -> None:
@@ -47,7 +47,7 @@ class Reasons:
 
     def _part(self, broker: str) -> BrokerDecisions:
         if broker not in self._parts:
-            self._parts[broker] = BrokerDecisions(self._realm, self._topic, broker)
+            self._parts[broker] = self._decided(self._realm, self._topic, broker)
         return self._parts[broker]
 
     def _at(self, broker: str, origin: str, event: Position, subscriber: str) -> WhyAnswer:

@@ -13,6 +13,7 @@ from sealcast.overlay.relay import brokers_here
 from sealcast.protections.port import Audit
 from sealcast.protections.witness import facts, mailboxes
 from sealcast.protections.witness.answer import WhyAnswer
+from sealcast.protections.witness.decided import BrokerDecisions
 from sealcast.protections.witness.facts import Facts
 from sealcast.protections.witness.mailboxes import ReceivedDelivery
 from sealcast.protections.witness.reading import ReadingAudit
@@ -75,9 +76,11 @@ class Witness(ABC, Generic[P]):
 
 
 class ReadingWitness(Witness[SealedPiece]):
-    """Brokers read attributes, match them, and deliver to slots: a protection adds its audit and its explanation."""
+    """Brokers match events with filters of the registry, and deliver to slots: a protection adds its audit and its
+    explanation."""
 
     audit: type[ReadingAudit]
+    decided: type[BrokerDecisions] = BrokerDecisions
 
     def audits(self, realm: BrokerRealm, topic: str, *, by_reference: bool) -> Sequence[Audit]:
         report, state = CheckReport(topic), realm.state()
@@ -92,7 +95,7 @@ class ReadingWitness(Witness[SealedPiece]):
         ]
 
     def why(self, realm: BrokerRealm, topic: str, event: Position, subscriber: str) -> WhyAnswer:
-        with closing(Reasons(realm, topic)) as reasons:
+        with closing(Reasons(realm, topic, self.decided)) as reasons:
             return reasons.why(event, subscriber)
 
     def brokers(self, state: RealmState, topic: str) -> Sequence[str]:

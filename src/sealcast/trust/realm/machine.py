@@ -17,7 +17,6 @@ from sealcast.trust.realm.changes import Change
 from sealcast.trust.realm.rules import entities, homes, overlays, subscriptions, topics
 from sealcast.trust.realm.rules.draft import Draft
 from sealcast.trust.realm.rules.entities import KEY_BYTES
-from sealcast.trust.realm.rules.subscriptions import MAX_FILTER_CHARACTERS
 from sealcast.trust.realm.rules.topics import MAX_PARTITIONS, MAX_SEALED_KEY_BYTES, TOPIC_ID_BYTES
 from sealcast.trust.realm.state import EMPTY, Entity, RealmState
 from sealcast.trust.realm.topics import FIRST_EPOCH, Term, Topic, TopicState
@@ -26,7 +25,6 @@ __all__ = [
     "EMPTY",
     "FIRST_EPOCH",
     "KEY_BYTES",
-    "MAX_FILTER_CHARACTERS",
     "MAX_PARTITIONS",
     "MAX_SEALED_KEY_BYTES",
     "NAME",
