@@ -18,7 +18,7 @@ from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, broker_half
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.searchable.scheme import UserKeys
-from sealcast.protections.searchable.sealed import SealedFilter, packed_block
+from sealcast.wire.searching import SealedFilter, packed_block
 
 TOPIC = "fleet"
 SCHEMA = Schema(

@@ -10,7 +10,7 @@ import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
 from sealcast.mqtt.table import Compiler, mqtt_topic, write_table
-from sealcast.protections.searchable.sealed import packed_block
+from sealcast.wire.searching import packed_block
 from tests.mqtt.clients import Listener
 from tests.mqtt.mosquitto import Mosquitto
 from tests.mqtt.plugged import CLIENTS, END, EVENTS, PUBLISHER, STRANGER, Plugged, made, numbers, truth, world_of

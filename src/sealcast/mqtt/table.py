@@ -20,7 +20,7 @@ from sealcast.log.files import replace_file
 from sealcast.model.names import NAME
 from sealcast.primitives.groups import Element, Exponent
 from sealcast.protections.searchable.scheme import check_of, re_encrypt
-from sealcast.protections.searchable.sealed import TAG_BYTES, SealedFilter
+from sealcast.wire.searching import TAG_BYTES, SealedFilter
 
 MAGIC: Final = b"SCQT1"
 #: What the plug-in reads at most.
