@@ -9,7 +9,7 @@
  * follow at once; whenever another message is asked about, it is worked out again.
  *
  * mosquitto asks the plug-ins in the order of its configuration, its own acl_file last, and takes the first answer that
- * is not "defer". This plug-in answers for topics under its prefix alone. */
+ * is not "defer". This plug-in answers for `prefix`T`/events` alone, for any T: what its table does not know is refused. */
 #include <mosquitto.h>
 #include <mosquitto_broker.h>
 #include <mosquitto_plugin.h>
@@ -83,19 +83,30 @@ static void look_for_a_new_table(struct plugin *plugin)
 
 /* --- decisions ------------------------------------------------------------------------------------------------ */
 
-static int is_sealed(const struct plugin *plugin, const char *topic)
+/* The name T of `prefix`T`/events`, and its length; NULL for any other topic, which is not ours to decide on. */
+static const char *sealed_name(const struct plugin *plugin, const char *topic, size_t *length)
 {
-	return !strncmp(topic, plugin->prefix, strlen(plugin->prefix));
+	size_t prefix = strlen(plugin->prefix);
+	if (strncmp(topic, plugin->prefix, prefix))
+		return NULL;
+	const char *end = strchr(topic + prefix, '/');
+	if (!end || strcmp(end, SUFFIX))
+		return NULL;
+	*length = (size_t)(end - topic) - prefix;
+	return topic + prefix;
 }
 
-/* The topic of the table that `prefix`T`/events` names, or NULL. */
-static struct topic *sealed_topic(const struct plugin *plugin, const char *name)
+static int is_sealed(const struct plugin *plugin, const char *topic)
 {
-	const char *begin = name + strlen(plugin->prefix);
-	size_t length = strlen(begin), suffix = sizeof SUFFIX - 1;
-	if (length <= suffix || strcmp(begin + length - suffix, SUFFIX))
-		return NULL;
-	return table_topic(plugin->matcher.table, begin, length - suffix);
+	size_t length;
+	return sealed_name(plugin, topic, &length) != NULL;
+}
+
+static struct topic *sealed_topic(const struct plugin *plugin, const char *topic)
+{
+	size_t length;
+	const char *name = sealed_name(plugin, topic, &length);
+	return name ? table_topic(plugin->matcher.table, name, length) : NULL;
 }
 
 /* Counts every refusal and logs one of a kind per second: the reason, and nothing of the message. */
@@ -147,7 +158,8 @@ static int check_subscribe(const struct plugin *plugin, struct mosquitto *client
 	static const char SHARE[] = "$share/";
 	if (!strncmp(filter, SHARE, sizeof SHARE - 1)) {
 		const char *shared = strchr(filter + sizeof SHARE - 1, '/');
-		return shared && is_sealed(plugin, shared + 1) ? MOSQ_ERR_ACL_DENIED : MOSQ_ERR_PLUGIN_DEFER;
+		int under = shared && !strncmp(shared + 1, plugin->prefix, strlen(plugin->prefix)) && strchr(shared, '#');
+		return under || (shared && is_sealed(plugin, shared + 1)) ? MOSQ_ERR_ACL_DENIED : MOSQ_ERR_PLUGIN_DEFER;
 	}
 	if (!is_sealed(plugin, filter))
 		return MOSQ_ERR_PLUGIN_DEFER;

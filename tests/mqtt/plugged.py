@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+
+import pytest
 
 from sealcast.model.schema import Value
 from sealcast.mqtt.table import Compiler, mqtt_topic, write_table
 from tests.mqtt.clients import Listener
-from tests.mqtt.mosquitto import Mosquitto
+from tests.mqtt.mosquitto import Mosquitto, build
 from tests.mqtt.sealed_world import TOPIC, World, number_in, users
 
 EVENTS = mqtt_topic(TOPIC)
@@ -50,6 +52,20 @@ class Plugged:
         assert self._server is not None
         self.put(world, version, without)
         self._server.wait_for(f"table version {version} ")
+
+
+@pytest.fixture(scope="session")
+def plugin(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The plug-in, built from this tree."""
+    return build(tmp_path_factory.mktemp("plugin"))
+
+
+@pytest.fixture
+def plugged(tmp_path: Path, plugin: Path) -> Iterator[Plugged]:
+    """A mosquitto with the plug-in, which a test starts when its table is there."""
+    found = Plugged(tmp_path, plugin)
+    yield found
+    found.stop()
 
 
 def world_of(clients: Sequence[str], filters: int = 2, tag_bits: int = 16, seed: int = 1) -> World:

@@ -11,6 +11,8 @@ from paho.mqtt.enums import MQTTProtocolVersion
 from tests.mqtt.clients import Listener
 from tests.mqtt.mosquitto import Mosquitto
 from tests.mqtt.plugged import CLIENTS, END, EVENTS, PUBLISHER, Plugged, made, numbers, truth, world_of
+from tests.mqtt.plugged import plugged as plugged
+from tests.mqtt.plugged import plugin as plugin
 from tests.mqtt.sealed_world import World, message, number_in
 
 V311, V5 = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5
@@ -235,11 +237,24 @@ def test_a_retained_event_goes_to_later_subscribers_who_asked_for_it(plugged: Pl
         assert [topic for topic, _ in other.got] == [END]
 
 
+def test_other_topics_are_for_the_acl_file_to_decide(plugged: Plugged) -> None:
+    server = plugged.start(world_of(CLIENTS[:1]))
+    with Listener(server.port, None) as anybody:
+        anybody.subscribe("#", 1)
+        others = [f"{EVENTS}/more", "sealcast/v1/fleet/mail/ann", "sealcast/v1/events", "sealcast", "plain"]
+        for topic in others:
+            anybody.publish(topic, [b"hello"], 1)
+        anybody.wait_for(len(others))
+        assert [topic for topic, _ in anybody.got] == others
+
+
 @pytest.mark.parametrize(
     ("user", "topic", "granted"),
     [
         (CLIENTS[0], EVENTS, True),
         (CLIENTS[0], f"$share/some/{EVENTS}", False),
+        (CLIENTS[0], "$share/some/sealcast/v1/+/events", False),
+        (CLIENTS[0], "$share/some/sealcast/v1/#", False),
         (CLIENTS[0], "$share/some/plain/#", True),
         (None, EVENTS, False),
         (None, "#", True),

@@ -14,6 +14,8 @@ from sealcast.wire.searching import packed_block
 from tests.mqtt.clients import Listener
 from tests.mqtt.mosquitto import Mosquitto
 from tests.mqtt.plugged import CLIENTS, END, EVENTS, PUBLISHER, STRANGER, Plugged, made, numbers, truth, world_of
+from tests.mqtt.plugged import plugged as plugged
+from tests.mqtt.plugged import plugin as plugin
 from tests.mqtt.sealed_world import World, message
 
 V5 = MQTTProtocolVersion.MQTTv5
@@ -126,8 +128,8 @@ def end(server: Mosquitto, reader: Listener) -> None:
         (STRANGER, PUBLISHER, EVENTS, "the publisher is not the sender"),
         (CLIENTS[0], CLIENTS[0], EVENTS, "no right to publish"),
         (PUBLISHER, PUBLISHER, mqtt_topic("another"), "unknown topic"),
-        (PUBLISHER, PUBLISHER, EVENTS + "/more", "unknown topic"),
-        (PUBLISHER, PUBLISHER, "sealcast/v1/events", "unknown topic"),
+        (PUBLISHER, PUBLISHER, mqtt_topic("f" * 100), "unknown topic"),
+        (PUBLISHER, PUBLISHER, mqtt_topic(""), "unknown topic"),
     ],
 )
 def test_who_may_not_publish_is_refused(plugged: Plugged, user: str | None, name: str, topic: str, reason: str) -> None:
