@@ -188,8 +188,9 @@ def _another(table: Path) -> None:
 def _linked(table: Path) -> None:
     target = table.with_name("elsewhere")
     write(target, table.read_bytes())
-    table.unlink()
-    table.symlink_to(target)
+    link = table.with_name("link")
+    link.symlink_to(target)
+    os.replace(link, table)
 
 
 def write(path: Path, data: bytes) -> None:

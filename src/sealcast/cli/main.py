@@ -60,6 +60,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "sub": Command("sub:app", "open the events that a subscriber gets, one JSON object per line"),
         "replay": Command("replay:app", "replay a span of the past for a reader, under its present rights"),
         "run": Command("run:app", "run the pipeline on Spark: admit, match, group, seal, deliver"),
+        "mqtt": Command("mqtt:app", "carry sealed topics over MQTT brokers"),
         "serve": Command("serve:app", "answer requests to key centers, brokers and discovery nodes"),
     },
     "What happened, and why": {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
-from sealcast.cli import talk
+from sealcast.cli import mqtt_table, talk
 
 app = talk.group("Carry sealed topics over MQTT.")
+app.command("table", epilog="Example: sealcast mqtt table /var/lib/mosquitto/sealcast.table --watch")(mqtt_table.table)
