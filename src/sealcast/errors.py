@@ -241,8 +241,10 @@ EXTRA_OF: Final = {
     "pyspark": "spark",
     "matplotlib": "lab",
     "psycopg": "postgres",
+    "amqtt": "mqtt",
+    "paho": "mqtt",
 }
-_BRINGS: Final = {"spark": "Spark", "lab": "matplotlib", "postgres": "the PostgreSQL driver"}
+_BRINGS: Final = {"spark": "Spark", "lab": "matplotlib", "postgres": "the PostgreSQL driver", "mqtt": "MQTT"}
 
 
 @contextmanager
