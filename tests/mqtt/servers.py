@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import shutil
 import signal
 import socket
@@ -52,7 +53,8 @@ class Mosquitto(Closing):
         settings = [
             f"listener {self.port} 127.0.0.1",
             listener,
-            "allow_anonymous true",
+            f"user {getpass.getuser()}",  # started by root it would change to another, who cannot write here
+            *([] if "allow_anonymous false" in lines else ["allow_anonymous true"]),
             "persistence true",
             f"persistence_location {directory}/",
             "max_queued_messages 0",
@@ -73,6 +75,7 @@ class Mosquitto(Closing):
         """In good order: what it holds is saved."""
         self._process.send_signal(signal.SIGTERM)
         self._process.wait(20)
+        assert (self._directory / "mosquitto.db").exists()
 
     def kill(self) -> None:
         self._process.kill()

@@ -289,17 +289,20 @@ def test_a_client_that_was_away_gets_what_it_missed(tmp_path: Path, mosquitto: M
         client.close()
 
 
-def test_mail_waits_for_whoever_never_listened(tmp_path: Path, mosquitto: Mosquitto) -> None:
+def test_mail_waits_for_whoever_never_listened(tmp_path: Path) -> None:
     """MQTT 5 says that nobody listens. Then nothing counts as delivered."""
     realm, published = realm_with(tmp_path / "realm"), events(20)
     with Publisher(realm, TOPIC, "nyse") as publisher:
         publisher.publish(published)
     pump(realm, TOPIC)
     said: list[str] = []
-    with bridging(realm, mosquitto.port, "5", "eve", client_id="unheard", told=said.append) as bridge:
+    with (
+        Mosquitto(tmp_path / "mosquitto") as server,
+        bridging(realm, server.port, "5", "eve", told=said.append) as bridge,
+    ):
         until(lambda: bridge.counts["unheard"])
         assert bridge.counts["deliveries"] == 0 and any("nobody listens" in text for text in said)
-        with connected(realm, "eve", mosquitto.port, client_id="unheard-eve") as eve:
+        with connected(realm, "eve", server.port) as eve:
             got = Collected(eve)
             eve.subscribe(TOPIC)
             until(lambda: len(got.payloads) >= len(due("eve", published)), 40)
