@@ -240,11 +240,18 @@ EXTRA_OF: Final = {
     "py4j": "spark",  # comes with pyspark
     "pyspark": "spark",
     "matplotlib": "lab",
+    "probables": "lab",
+    "pybloom_live": "lab",
     "psycopg": "postgres",
     "amqtt": "mqtt",
     "paho": "mqtt",
 }
-_BRINGS: Final = {"spark": "Spark", "lab": "matplotlib", "postgres": "the PostgreSQL driver", "mqtt": "MQTT"}
+_BRINGS: Final = {
+    "spark": "Spark",
+    "lab": "the packages of the lab",
+    "postgres": "the PostgreSQL driver",
+    "mqtt": "the packages for MQTT",
+}
 
 
 @contextmanager

@@ -18,7 +18,13 @@ from sealcast.errors import EXTRA_OF, Bug, MissingExtra, extras_named
 
 ROOT = Path(__file__).parents[2]
 #: What is imported under another name than it is installed by, or comes along with another package.
-INSTALLED_BY = {"google": "protobuf", "prometheus_client": "prometheus-client", "py4j": "pyspark"}
+INSTALLED_BY = {
+    "google": "protobuf",
+    "probables": "pyprobables",
+    "prometheus_client": "prometheus-client",
+    "py4j": "pyspark",
+    "pybloom_live": "pybloom-live",
+}
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
 

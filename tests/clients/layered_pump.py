@@ -1,4 +1,4 @@
-"""A layered topic's brokers without Spark: the pipeline's own kernels, desks and ledgers, until nothing moves."""
+"""A layered topic's brokers without Spark: the pipeline's own kernels, keepers and ledgers, until nothing moves."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from sealcast.wire.hops import HopPiece
 Tamper = Callable[[HopPiece], HopPiece]
 
 
-def pump(realm: Realm, topic: str, tamper: Tamper = lambda piece: piece, *, desks: bool = True) -> Counter[str]:
+def pump(realm: Realm, topic: str, tamper: Tamper = lambda piece: piece, *, keepers: bool = True) -> Counter[str]:
     """Everything that waits, through the whole tree; what came of it. `tamper` plays a bad broker, which alters what it
     hands on."""
     overlay = realm.state().overlay(topic)
@@ -38,7 +38,7 @@ def pump(realm: Realm, topic: str, tamper: Tamper = lambda piece: piece, *, desk
     totals: Counter[str] = Counter()
     for name in names:
         HopStep.of(name).look_up()
-    while desks and HopStep.turn(names):
+    while keepers and HopStep.turn(names):
         pass
     for node in overlay.parents:
         # Also one that was a root, and has taken frames in: what is in its log goes on its way.
@@ -82,7 +82,7 @@ def hop_all(name: StepName, tamper: Tamper) -> Counter[str]:
     node = HopStep.of(name)
     begin, available = node.committed(), node.available()
     refs, totals = [], Counter[str]()
-    pinned = PinnedOffset(available, node.desk.version(), max(time.time_ns() // 1000, begin.time_us))
+    pinned = PinnedOffset(available, node.keeper.version(), max(time.time_ns() // 1000, begin.time_us))
     for partition, last in enumerate(available):
         first = begin.partitions[partition] if partition < len(begin.partitions) else 0
         if first == last:

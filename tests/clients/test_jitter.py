@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.clients import jitter
-from sealcast.clients.jitter import LATE_RUN, JitterBuffer, Late, SpacedReader
+from sealcast.clients.jitter import LATE_RUN, JitterBuffer, LateEvents, SpacedReader
 from sealcast.clients.publisher import Publisher
 from sealcast.errors import Misuse
 from sealcast.model import Event as RealEvent
@@ -72,17 +72,17 @@ def test_jitter_up_to_the_delay_is_gone(ways: list[tuple[int, int]], skew: int) 
     assert buffer.counts == jitter.Counts(in_time=len(events))
 
 
-@given(st.lists(trips, min_size=1, max_size=3), st.sampled_from(Late), st.integers(1, 50))
+@given(st.lists(trips, min_size=1, max_size=3), st.sampled_from(LateEvents), st.integers(1, 50))
 def test_whatever_comes_is_bounded_in_order_and_accounted_for(
-    streams: list[list[tuple[int, int]]], late: Late, capacity: int
+    streams: list[list[tuple[int, int]]], late: LateEvents, capacity: int
 ) -> None:
     events = [event for publisher, ways in enumerate(streams) for event in sent(publisher, ways)]
     buffer: JitterBuffer[Sent] = JitterBuffer(DELAY, late=late, capacity=capacity)
     out = played(buffer, events)
     counts = buffer.counts
     assert len(out) == len(events) - counts.dropped == counts.in_time + counts.late + counts.early
-    assert late is Late.DROP or counts.dropped == 0
-    assert late is Late.HAND_OUT or counts.late == 0
+    assert late is LateEvents.DROP or counts.dropped == 0
+    assert late is LateEvents.HAND_OUT or counts.late == 0
     for publisher in range(len(streams)):
         numbers = [event.number for event, _ in out if event.publisher == publisher]
         assert numbers == sorted(set(numbers))
@@ -94,12 +94,12 @@ def test_a_late_event_is_handed_out_at_once_or_dropped() -> None:
     events = sent(0, [(0, 0), (100, 5_000), (5_000, 0)])
     at = {event.number: when for event, when in played(JitterBuffer(DELAY), events)}
     assert at == {0: 1_000, 1: 5_100, 2: 6_100}  # the last one has its place, as if nothing had been late
-    assert [e.number for e, _ in played(JitterBuffer(DELAY, late=Late.DROP), events)] == [0, 2]
+    assert [e.number for e, _ in played(JitterBuffer(DELAY, late=LateEvents.DROP), events)] == [0, 2]
 
 
 def test_a_way_that_became_slower_is_got_used_to() -> None:
     slower = [(0, 0), *[(500, 4_000)] * 20]
-    buffer: JitterBuffer[Sent] = JitterBuffer(DELAY, late=Late.DROP)
+    buffer: JitterBuffer[Sent] = JitterBuffer(DELAY, late=LateEvents.DROP)
     out = played(buffer, sent(0, slower))
     assert buffer.counts.dropped == LATE_RUN - 1 and buffer.counts.shifted == 1
     assert all(b[1] - a[1] == 500 for a, b in pairwise(out[1:]))

@@ -21,7 +21,7 @@ from sealcast.filters.parse import parse
 from sealcast.model import Event, Position, Schema
 from sealcast.model.protection import Layered
 from sealcast.protections.layered.filters.posts import PostLog
-from sealcast.protections.layered.interests import Interests
+from sealcast.protections.layered.interests import LayeredInterests
 from sealcast.protections.layered.together import refresh_all
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
@@ -79,14 +79,14 @@ class World:
         self._number = 0
 
     def add(self, name: str, text: str) -> None:
-        with Interests(self.realm, "quotes", name) as interests:
+        with LayeredInterests(self.realm, "quotes", name) as interests:
             made = interests.add(text)
             assert interests.trouble is None
         self.filters.setdefault(name, {})[made.id] = text
         self.truth.setdefault(name, [])
 
     def remove(self, name: str, id: str) -> None:
-        with Interests(self.realm, "quotes", name) as interests:
+        with LayeredInterests(self.realm, "quotes", name) as interests:
             interests.remove([id])
         del self.filters[name][id]
 
@@ -168,7 +168,7 @@ def test_subscribers_get_what_their_filters_are_true_of(tmp_path: Path) -> None:
     world.publish("nyse", random, 5)
     pump(realm, "quotes")
     assert world.check() > 25
-    assert [each.id for each in Interests(realm, "quotes", "alice").filters()] == ["alice-2"]
+    assert [each.id for each in LayeredInterests(realm, "quotes", "alice").filters()] == ["alice-2"]
 
 
 def test_nothing_that_was_asked_or_said_is_in_any_file(realm: Realm) -> None:
@@ -210,7 +210,7 @@ def test_a_cursor_is_durable_and_from_leaves_it_alone(realm: Realm) -> None:
             (str(n).encode(), positions[n], n) for n in range(2, 6)
         ]
         reader.ack()
-    with Interests(realm, "quotes", "alice") as interests:
+    with LayeredInterests(realm, "quotes", "alice") as interests:
         assert interests.matching(got[0]) == ["alice-1"]
     with pytest.raises(NotFound, match="6 deliveries so far"):
         Subscriber(realm, "quotes", "alice", from_=7)
@@ -255,7 +255,7 @@ def test_what_is_wanted_is_said_again_and_counts_once(realm: Realm) -> None:
         before = posts.end()
         again = list(posts.read(0, 1 << 20))
         posts.append([record.data for record in again])  # somebody who carries posts plays them again
-        with Interests(realm, "quotes", "alice") as interests:
+        with LayeredInterests(realm, "quotes", "alice") as interests:
             assert interests.refresh().posts == 0
         assert posts.end() == before + len(again)
     publish(realm, b"2")
@@ -288,7 +288,7 @@ def test_whoever_lost_its_place_gets_another_and_says_again_what_it_wants(tmp_pa
     realm = realm_with(tmp_path, nodes=0)
     for broker in ("r1", "r2"):
         realm.place_node("quotes", broker)
-    with Interests(realm, "quotes", "alice") as interests:
+    with LayeredInterests(realm, "quotes", "alice") as interests:
         interests.add("price >= 0", broker="r1")
     publish(realm, b"1")
     realm.remove_node("quotes", "r1")
@@ -380,7 +380,7 @@ def test_an_entry_for_another_opens_nothing(realm: Realm) -> None:
     """A broker hands alice what was for bob: she has the body, its proof, and no key to it."""
     for name in ("alice", "bob"):
         realm.place_subscriber("quotes", name, "quotes-node-2")
-        with Interests(realm, "quotes", name) as interests:
+        with LayeredInterests(realm, "quotes", name) as interests:
             interests.add("price = 1" if name == "alice" else "price = 2")
     with Publisher(realm, "quotes", "nyse") as out:
         out.publish([Event({"price": 2}, b"bob's alone")])
@@ -397,7 +397,7 @@ def test_an_entry_for_another_opens_nothing(realm: Realm) -> None:
 
 
 def test_refusals_say_what_to_do(realm: Realm) -> None:
-    with Interests(realm, "quotes", "alice") as interests:
+    with LayeredInterests(realm, "quotes", "alice") as interests:
         for text, hint in (("price IS NULL", "IS NOT NULL"), ("symbol LIKE '%a%'", "LIKE with one %")):
             with pytest.raises(FilterRejected) as refused:
                 interests.add(text)
@@ -415,7 +415,7 @@ def test_refusals_say_what_to_do(realm: Realm) -> None:
         Subscriber(realm, "quotes", "bob")
     with pytest.raises(Misuse, match="root"):
         realm.grant("quotes", "quotes-node-1", [Right.SUBSCRIBE])
-        Interests(realm, "quotes", "quotes-node-1").add("price > 1")
+        LayeredInterests(realm, "quotes", "quotes-node-1").add("price > 1")
     with Publisher(realm, "quotes", "nyse") as out:
         with pytest.raises(EventRejected, match="event 1: .*price"):
             out.publish([Event({"price": 1}), Event({"price": 101})])
@@ -431,7 +431,7 @@ def test_without_brokers_nothing_is_published(tmp_path: Path) -> None:
         Publisher(realm, "quotes", "nyse")
     assert "sealcast overlay add quotes" in str(refused.value.hint)
     with pytest.raises(Misuse, match="no broker"):
-        Interests(realm, "quotes", "alice").add("price > 1")
+        LayeredInterests(realm, "quotes", "alice").add("price > 1")
     realm.place_node("quotes", "only")
     with pytest.raises(Misuse, match="neither a broker nor a subscriber"):
         Publisher(realm, "quotes", "nyse")

@@ -18,8 +18,8 @@ from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import CachedHashes, Element
 from sealcast.protections.layered.agreement import exponents_for
 from sealcast.protections.layered.filters.table import NodeTables
-from sealcast.protections.layered.interests import Interests
-from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.interests import LayeredInterests
+from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.tree import Tree, TreeId
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.layer_keys import agreement_keys, own_identity
@@ -42,7 +42,7 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Realm:
     made.enrol_many(["nyse", *PLACES])
     for name, at in PLACES.items():
         made.place_subscriber("quotes", name, at)
-        with Interests(made, "quotes", name) as interests:
+        with LayeredInterests(made, "quotes", name) as interests:
             interests.add(FILTER)
     with Publisher(made, "quotes", "nyse") as publisher:
         publisher.publish(
@@ -90,7 +90,7 @@ def test_the_search_would_find_it(realm: Realm, tmp_path: Path) -> None:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def broker(realm: Realm, node: str, publisher: str = "nyse") -> Broker:
+def broker(realm: Realm, node: str, publisher: str = "nyse") -> RoutingNode:
     tables = NodeTables(realm, "quotes", node)
     (found,) = [table for tree, table in tables.at(tables.version()).items() if tree.publisher == publisher]
     tables.close()
@@ -105,7 +105,7 @@ def hashed(realm: Realm, publisher: str = "nyse") -> Element:
     return CachedHashes(CURVE, TreeId(publisher, about.epoch, 0).domain(about.id))(label)
 
 
-def tokens(found: Broker) -> set[Element]:
+def tokens(found: RoutingNode) -> set[Element]:
     return {token for row in found.table.rows() for slot in row.slots for token in slot}
 
 

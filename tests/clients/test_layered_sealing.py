@@ -19,7 +19,7 @@ from sealcast.model.schema import Value
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Exponent
 from sealcast.protections.layered.layers import Layers
-from sealcast.protections.layered.sealing import NotificationSealer, Sealed, messages
+from sealcast.protections.layered.sealing import NotificationSealer, SealedForRoots, messages
 from sealcast.protections.layered.tree import TreeId
 from sealcast.wire.notifications import parse_core, parse_entries
 
@@ -76,7 +76,7 @@ def test_an_event_with_more_labels_than_a_message_carries_is_refused_by_name() -
 
 @given(st.lists(st.integers(1, 60), max_size=30), st.integers(1, 8), st.integers(10, 120))
 def test_frames_hold_what_they_may_and_lose_nothing(sizes: list[int], most: int, limit: int) -> None:
-    events = [Sealed(bytes(size), {"r1": b"x", "r2": bytes(size)}) for size in sizes]
+    events = [SealedForRoots(bytes(size), {"r1": b"x", "r2": bytes(size)}) for size in sizes]
     found = list(bounded(iter(events), attrgetter("size"), limit, most))
     assert [event for chunk in found for event in chunk] == events
     for chunk in found:

@@ -16,8 +16,8 @@ from sealcast.log.port import Record
 from sealcast.model import Event
 from sealcast.protections.layered import together
 from sealcast.protections.layered.filters.posts import PostLog
-from sealcast.protections.layered.interests import Interests
-from sealcast.protections.layered.telling import Decided
+from sealcast.protections.layered.interests import LayeredInterests
+from sealcast.protections.layered.telling import RightChanges
 from sealcast.protections.layered.together import refresh_all, subscribe_together
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Grant, PlaceSubscriber, Revoke, Right
@@ -67,7 +67,7 @@ def test_together_is_as_one_by_one(realm: Realm, tmp_path: Path) -> None:
     made = subscribe_together(realm, "quotes", wanted())
     single = []
     for name in NAMES:
-        with Interests(other, "quotes", name) as interests:
+        with LayeredInterests(other, "quotes", name) as interests:
             single += interests.add_many([(text, id) for who, text, id in wanted() if who == name])
             assert interests.trouble is None
     assert made == single and not any(interest.remarks for interest in made)
@@ -143,7 +143,7 @@ def test_what_was_decided_is_looked_up_once_for_all(tmp_path: Path) -> None:
     for name in ("alice", "bob", "nyse"):
         realm.grant("quotes", name)
     realm.revoke("quotes", "alice", [Right.SUBSCRIBE])
-    now, decided = realm.state().version, Decided(realm, "quotes")
+    now, decided = realm.state().version, RightChanges(realm, "quotes")
     for version in (now - 1, now, now - 3, 0, *range(now)):
         for name in ("alice", "bob", "nyse", "lse"):
             assert decided.since(version, now, name) is _decided(realm, version, now, name), (version, name)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealcast.errors import Corrupt, FilterRejected, Misuse
-from sealcast.protections.layered.own_filters import OwnFilters
+from sealcast.protections.layered.own_filters import ToldFilters
 from sealcast.protections.layered.told import AFRESH_US, Due, Told, from_json, to_json
 from sealcast.protections.layered.tree import TreeId
 
@@ -19,7 +19,7 @@ TREES = [TreeId(name, epoch, 0) for name in ("nyse", "nasdaq") for epoch in (1, 
 
 
 class FakeBroker:
-    """A broker's desk by its contract: of a sender and tree it takes each number once, and none below it."""
+    """A broker's keeper by its contract: of a sender and tree it takes each number once, and none below it."""
 
     def __init__(self) -> None:
         self.heads: dict[TreeId, int] = {}
@@ -120,11 +120,11 @@ def _kept(told: Told) -> Told:
 
 
 def test_filters_are_kept_sealed_and_the_file_of_numbers_says_when_it_was_altered(tmp_path: Path) -> None:
-    own = OwnFilters(tmp_path, "alice", bytes(16))
+    own = ToldFilters(tmp_path, "alice", bytes(16))
     with own.locked():
         own.keep(1, "alice-1", "symbol = 'SECRETIVE'")
         own.save(Told(filters=1))
-    again = OwnFilters(tmp_path, "alice", bytes(16))
+    again = ToldFilters(tmp_path, "alice", bytes(16))
     assert [(f.id, f.text) for f in again.all().values()] == [("alice-1", "symbol = 'SECRETIVE'")]
     assert not any(b"SECRETIVE" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     (told,) = tmp_path.rglob("told")
@@ -138,11 +138,11 @@ def test_filters_are_kept_sealed_and_the_file_of_numbers_says_when_it_was_altere
 
 
 def test_a_filter_of_another_is_not_taken_for_ones_own(tmp_path: Path) -> None:
-    own, other = OwnFilters(tmp_path, "alice", bytes(16)), OwnFilters(tmp_path, "mallory", bytes(16))
+    own, other = ToldFilters(tmp_path, "alice", bytes(16)), ToldFilters(tmp_path, "mallory", bytes(16))
     for each in (own, other):
         with each.locked():
             each.keep(1, "one", "price > 1")
     (mine,), (theirs,) = (list((tmp_path / name).rglob("1.key")) for name in ("alice", "mallory"))
     mine.write_bytes(theirs.read_bytes())
     with pytest.raises(Misuse, match="mallory"):
-        OwnFilters(tmp_path, "alice", bytes(16)).all()
+        ToldFilters(tmp_path, "alice", bytes(16)).all()

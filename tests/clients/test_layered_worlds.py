@@ -1,4 +1,4 @@
-"""Random realms with a layered topic, through real clients, desks, tables and hops: deliveries are the truth."""
+"""Random realms with a layered topic, through real clients, keepers, tables and hops: deliveries are the truth."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealcast.filters.evaluate import evaluate
-from sealcast.filters.explain import Part, explain
+from sealcast.filters.explain import ExplainedPart, explain
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import Value
 from tests.filters.trees import rows, selectors
@@ -69,7 +69,7 @@ def test_long_filters_and_values_are_cut() -> None:
     assert len(lines) == 51 and max(map(len, lines)) < 260
 
 
-def _leaves(part: Part) -> list[Part]:
+def _leaves(part: ExplainedPart) -> list[ExplainedPart]:
     return [part] if not part.parts else [leaf for inner in part.parts for leaf in _leaves(inner)]
 
 

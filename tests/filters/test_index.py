@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
-from sealcast.filters.index import Index, Overlay, blocks, dense, grid, plan, postings, tables
+from sealcast.filters.index import ChangedIndex, Index, blocks, dense, grid, plan, postings, tables
 from sealcast.filters.index.boxes import Side
+from sealcast.filters.index.changed import NEW
 from sealcast.filters.index.normal import normalise
-from sealcast.filters.index.overlay import NEW
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import And, Condition, In, Literal, Name
-from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.model.schema import Attribute, Schema, Type
 from tests.filters.worlds import Maker, World, columns_of, unpacked
 
@@ -86,7 +86,7 @@ def _null_is_zero(self: Side, boxes: Any, events: Any, places: Any) -> Any:
     return (self.low.take(boxes) <= at) & (at <= self.high.take(boxes))
 
 
-def _next_bucket(self: grid.Grid, values: Any, real: Any = grid.Grid.bucket) -> Any:
+def _next_bucket(self: grid.BoxGrid, values: Any, real: Any = grid.BoxGrid.bucket) -> Any:
     return np.minimum(real(self, values) + 1, self.count - 1) if values.size < 40 else real(self, values)
 
 
@@ -94,8 +94,8 @@ MUTATIONS: dict[str, tuple[type, str, Callable[..., Any]]] = {
     "low bound left out": (Side, "holds", _open_low),
     "high bound left out": (Side, "holds", _open_high),
     "NULL taken for zero": (Side, "holds", _null_is_zero),
-    "events one bucket off": (grid.Grid, "bucket", _next_bucket),
-    "every bucket certain": (grid.Grid, "certain", property(lambda self: True)),  # type: ignore[dict-item]
+    "events one bucket off": (grid.BoxGrid, "bucket", _next_bucket),
+    "every bucket certain": (grid.BoxGrid, "certain", property(lambda self: True)),  # type: ignore[dict-item]
 }
 
 
@@ -236,17 +236,17 @@ def test_a_changed_table_answers_as_a_fresh_one(seed: int) -> None:
     maker.random.shuffle(origin)
     new = iter(world.conditions[60:])
     table = [next(new) if o == NEW else world.conditions[o] for o in origin]
-    overlay = Overlay.build(base, origin, world.conditions[60:])
+    changed = ChangedIndex.build(base, origin, world.conditions[60:])
     expected = Index.build(table, world.schema).match(world.columns, world.payloads)
-    assert np.array_equal(overlay.match(world.columns, world.payloads), expected)
-    assert overlay.stale
+    assert np.array_equal(changed.match(world.columns, world.payloads), expected)
+    assert changed.stale
 
 
-def test_an_overlay_refuses_what_does_not_fit() -> None:
+def test_a_changed_index_refuses_what_does_not_fit() -> None:
     base = Index.build([parse("i = 1"), parse("i = 2")], SCHEMA)
     with pytest.raises(Misuse, match="filters are given"):
-        Overlay.build(base, np.array([0, NEW]), [])
+        ChangedIndex.build(base, np.array([0, NEW]), [])
     with pytest.raises(Misuse, match="twice"):
-        Overlay.build(base, np.array([0, 0]), [])
+        ChangedIndex.build(base, np.array([0, 0]), [])
     with pytest.raises(Misuse, match="one of the base's"):
-        Overlay.build(base, np.array([2]), [])
+        ChangedIndex.build(base, np.array([2]), [])

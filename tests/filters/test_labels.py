@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from sealcast.errors import EventRejected, FilterRejected, Misuse
 from sealcast.filters.check import check
 from sealcast.filters.evaluate import evaluate
-from sealcast.filters.labels import LabelFilter, Labeller, Plan, label_filter, naming, text
+from sealcast.filters.labels import LabelFilter, Labeller, StringPlan, label_filter, naming, text
 from sealcast.filters.labels.compile import MAX_CONJUNCTIONS
 from sealcast.filters.labels.grid import Grid
 from sealcast.filters.parse import parse
@@ -50,7 +50,7 @@ VALUES: dict[str, tuple[Value, ...]] = {
 COMPARISONS = ("=", "<>", "<", "<=", ">", ">=")
 
 
-def wanted(filter_text: str, schema: Schema = SCHEMA, plan: Plan | None = None) -> tuple[Condition, LabelFilter]:
+def wanted(filter_text: str, schema: Schema = SCHEMA, plan: StringPlan | None = None) -> tuple[Condition, LabelFilter]:
     condition = check(parse(filter_text), schema).condition
     return condition, label_filter(condition, schema, plan)
 
@@ -325,7 +325,7 @@ def test_too_many_alternatives() -> None:
 
 
 def test_a_plan_without_depth() -> None:
-    flat = Plan(text=0, suffix=0)
+    flat = StringPlan(text=0, suffix=0)
     _, compiled = wanted("s = 'ab' OR s = ''", plan=flat)
     labeller = Labeller(SCHEMA, flat)
     assert [compiled.matches(set(labeller.labels(SCHEMA.parse({"s": s})))) for s in ("ab", "", "a")] == [
@@ -337,11 +337,11 @@ def test_a_plan_without_depth() -> None:
         with pytest.raises(FilterRejected, match="no labels for"):
             wanted(refused, plan=flat)
     with pytest.raises(Misuse):
-        Plan(text=65)
+        StringPlan(text=65)
 
 
 def test_texts_longer_than_labels_go() -> None:
-    plan = Plan(text=2, suffix=2)
+    plan = StringPlan(text=2, suffix=2)
     labeller = Labeller(SCHEMA, plan)
     for filter_text in (
         "s > 'ab'",

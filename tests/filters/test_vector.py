@@ -12,11 +12,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
-from sealcast.filters import vector
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import Compare, Comparison, Condition, In, Literal, Name
-from sealcast.filters.vector import evaluator
+from sealcast.filters.vector.evaluator import FEW_ROWS, Evaluator
 from sealcast.model.schema import Attribute, Schema, Type, Value
 from tests.filters.worlds import Maker, columns_of
 
@@ -35,7 +34,7 @@ SCHEMA = Schema(
 def true_of(condition: Condition | str, event: dict[str, Value], payload: bytes = b"") -> bool:
     """By the vectorised evaluator, checked against the reference on the way."""
     tree = parse(condition) if isinstance(condition, str) else condition
-    found = bool(vector.evaluate(tree, columns_of(SCHEMA, [event]), SCHEMA, payloads=[payload])[0])
+    found = bool(Evaluator(columns_of(SCHEMA, [event]), SCHEMA, [payload]).true(tree)[0])
     assert found == (evaluate(tree, event, payload) is True), condition
     return found
 
@@ -47,13 +46,13 @@ def test_agrees_with_the_reference_on_all_rows_and_on_some(seed: int) -> None:
     world = maker.world(conditions=10, events=25)
     expected = world.expected()
     some = np.array(sorted(maker.random.sample(range(25), 11)))
-    few = some[: evaluator.FEW_ROWS]
+    few = some[:FEW_ROWS]
     for i, condition in enumerate(world.conditions):
-        whole = vector.evaluate(condition, world.columns, world.schema, payloads=world.payloads)
+        whole = Evaluator(world.columns, world.schema, world.payloads).true(condition)
         assert whole.tolist() == expected[:, i].tolist(), condition
-        part = vector.evaluate(condition, world.columns, world.schema, some, world.payloads)
+        part = Evaluator(world.columns, world.schema, world.payloads).true(condition, some)
         assert part.tolist() == expected[some, i].tolist(), condition
-        asked = vector.evaluate(condition, world.columns, world.schema, few, world.payloads)
+        asked = Evaluator(world.columns, world.schema, world.payloads).true(condition, few)
         assert asked.tolist() == expected[few, i].tolist(), condition
 
 
@@ -126,20 +125,20 @@ def test_arithmetic_and_unknown(text: str, event: dict[str, Value], true: bool) 
 def test_long_lists_are_searched() -> None:
     condition = In(Name("i"), tuple(Literal(i * 3) for i in range(100_000)))
     columns = columns_of(SCHEMA, [{"i": i} for i in (-3, 0, 1, 3, 299_997, 299_998, 300_000)])
-    assert vector.evaluate(condition, columns, SCHEMA).tolist() == [False, True, False, True, True, False, False]
+    assert Evaluator(columns, SCHEMA).true(condition).tolist() == [False, True, False, True, True, False, False]
 
 
 def test_slices_and_no_events() -> None:
     columns = columns_of(SCHEMA, [{"i": i, "s": f"t{i % 3}", "b": i % 2 == 0} for i in range(9)])
     condition = parse("s LIKE '%1' AND b AND i >= 4")
-    assert vector.evaluate(condition, columns.slice(3, 5), SCHEMA).tolist() == [False, True, False, False, False]
-    assert vector.evaluate(condition, columns.slice(0, 0), SCHEMA).size == 0
+    assert Evaluator(columns.slice(3, 5), SCHEMA).true(condition).tolist() == [False, True, False, False, False]
+    assert Evaluator(columns.slice(0, 0), SCHEMA).true(condition).size == 0
 
 
 def test_what_is_no_number_is_refused() -> None:
     columns = columns_of(SCHEMA, [{"f": 1.0}])
     broken = columns.set_column(1, "f", pa.array([float("nan")]))
     with pytest.raises(Misuse, match="not finite"):
-        vector.evaluate(parse("f > 1"), broken, SCHEMA)
+        Evaluator(broken, SCHEMA).true(parse("f > 1"))
     with pytest.raises(Misuse, match="payloads"):
-        vector.evaluate(parse("f > 1"), columns, SCHEMA, payloads=[])
+        Evaluator(columns, SCHEMA, []).true(parse("f > 1"))

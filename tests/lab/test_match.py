@@ -27,7 +27,7 @@ from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.lab import match as lab
 from sealcast.lab import match_input, scratch
-from sealcast.lab.match import Outcome, match
+from sealcast.lab.match import MatchOutcome, match
 from sealcast.lab.match_input import Asked, Given, Inputs, read
 from sealcast.model import Event, Schema
 from tests.clients.pump import pump
@@ -177,7 +177,7 @@ def plain(event: dict[str, Any]) -> dict[str, Any]:
     return shown
 
 
-def pairs(outcome: Outcome) -> set[tuple[object, object]]:
+def pairs(outcome: MatchOutcome) -> set[tuple[object, object]]:
     table = outcome.pairs()
     found = list(zip(table["event"].to_pylist(), table["subscription"].to_pylist(), strict=True))
     assert len(set(found)) == len(found), "a pair came twice"

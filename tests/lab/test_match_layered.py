@@ -27,7 +27,7 @@ from sealcast.model import Event, Schema
 from sealcast.model.protection import Layered, Payload
 from sealcast.primitives.curve import CURVE
 from sealcast.protections.layered.agreement import layers_for
-from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.tree import Tree, TreeId
 from sealcast.protections.port import DEFAULT_KEY_MEMORY, Inbox, Reader, client_side
 from sealcast.trust.deployment import Realm
@@ -102,7 +102,7 @@ class Driven:
         monkeypatch.setattr(lab, "_deliver", lambda spark, realm: pump(realm, lab.TOPIC, self.tamper))
         monkeypatch.setattr(prove, "open_all", self.open_all)
 
-    def open_all(self, spark: None, realm: str, topic: str, subscribers: Sequence[str]) -> prove.Opened:
+    def open_all(self, spark: None, realm: str, topic: str, subscribers: Sequence[str]) -> prove.OpenedSample:
         rows = prove.open_some(prove.SettledRealm(realm), topic, dict(enumerate(subscribers)))
         return prove.opened(pa.Table.from_batches(rows, schema=prove.OPENED))
 
@@ -255,12 +255,12 @@ SMALL = Inputs(
 )
 
 
-def nearest(broker: Broker, path: tuple[str, ...]) -> str:
+def nearest(broker: RoutingNode, path: tuple[str, ...]) -> str:
     """A wrong rule: the layer of the next node instead of the last one's."""
     return path[0]
 
 
-def everything(broker: Broker, token: Any) -> bytes:
+def everything(broker: RoutingNode, token: Any) -> bytes:
     """A broker that peels and does not put back on."""
     return CURVE.encode(token)
 
@@ -271,7 +271,7 @@ def test_a_wrong_rule_is_noticed(
 ) -> None:
     truth = {(e, s) for e in range(8) for s in range(4) if e >= s}
     assert driven.pairs(SMALL, 2) == truth
-    monkeypatch.setattr(Broker, rule, wrong)
+    monkeypatch.setattr(RoutingNode, rule, wrong)
     try:
         found = driven.pairs(SMALL, 2)
     except SealcastError:

@@ -16,7 +16,7 @@ from sealcast.lab.experiments import EXPERIMENTS, find
 from sealcast.lab.opyrchal import auth, fig9, figures, table1
 from sealcast.lab.opyrchal.claims import CLAIMS, ORDERS, claims, orders
 from sealcast.lab.points import Point, run_all, simulate, simulate_all
-from sealcast.lab.report import Line, Look, Panel, Report
+from sealcast.lab.report import Curve, Look, Panel, Report
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
 from tests.cli.shell import sealcast
@@ -257,6 +257,6 @@ def test_experiments_are_listed_and_found() -> None:
 
 
 def test_a_report_without_rows_or_figure_is_a_report(tmp_path: Path) -> None:
-    report = Report("a/b", [], True, ["nothing"], [Panel("t", "x", "y", [Line("l", [1], [2])])])
+    report = Report("a/b", [], True, ["nothing"], [Panel("t", "x", "y", [Curve("l", [1], [2])])])
     assert report.write(tmp_path)[0] == tmp_path / "a-b.parquet"
     assert report.as_json() == {"experiment": "a/b", "rows": [], "agrees": True, "notes": ["nothing"]}

@@ -17,7 +17,7 @@ from sealcast.lab import scratch
 from sealcast.lab.experiments import EXPERIMENTS, find
 from sealcast.lab.pallickara import center, discovery, end_to_end, registration, spacing, token
 from sealcast.lab.pallickara.end_to_end import BITS, MEASURED, PARTIES, PLAIN, SEALED, Cipher
-from sealcast.lab.pallickara.parts import REST, Measured, Parts, watched
+from sealcast.lab.pallickara.parts import REST, MeasuredRun, Parts, watched
 from sealcast.lab.pallickara.plain import PlainPath
 from sealcast.lab.pallickara.samples import Sample, sample, within, without_outliers
 from sealcast.lab.report import Report
@@ -137,8 +137,8 @@ def test_registration_is_measured_for_every_size_of_key(tmp_path: Path) -> None:
     assert [path.suffix for path in report.write(tmp_path)] == [".parquet", ".png"]
 
 
-def runs(*seconds: float) -> list[Measured]:
-    return [Measured(s, s, {"deciding": s / 2, REST: s / 2}) for s in seconds]
+def runs(*seconds: float) -> list[MeasuredRun]:
+    return [MeasuredRun(s, s, {"deciding": s / 2, REST: s / 2}) for s in seconds]
 
 
 def test_initial_runs_are_compared_with_later_ones() -> None:
@@ -258,7 +258,7 @@ def test_discovery_finds_what_matches_at_both_nodes(tmp_path: Path) -> None:
 
 def test_a_discovery_that_finds_less_is_no_measurement() -> None:
     with scratch.realm(64 << 20) as realm:
-        world = discovery.World(realm, (2, 4))
+        world = discovery.DiscoveryWorld(realm, (2, 4))
         world.advertise(3)
         with world.seeker() as seeker:
             assert discovery.find(seeker, 2) > 0

@@ -18,7 +18,7 @@ from sealcast.groupkeys.catalog import ALGORITHMS, Setting, entry_bytes
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.groupkeys.policies import POLICIES
 from sealcast.lab import groups, match_input, plan
-from sealcast.lab.plan import MAX_SIMILAR, Choice, Workload, choices, handed, parse_memory, tried, workload
+from sealcast.lab.plan import MAX_SIMILAR, Choice, PlanWorkload, choices, handed, parse_memory, tried, workload
 from tests.cli.shell import sealcast, write_lines
 from tests.groupkeys import plain
 
@@ -57,7 +57,7 @@ class Market:
     def options(self) -> tuple[object, ...]:
         return "--schema", self.schema, "--subscriptions", self.subscriptions, "--events", self.events
 
-    def work(self) -> Workload:
+    def work(self) -> PlanWorkload:
         return workload(match_input.read(self.schema, self.subscriptions, self.events))
 
 
@@ -190,7 +190,7 @@ def _flags(words: bits.Words) -> np.ndarray:
 
 def test_nobody_is_handed_anything_by_naive() -> None:
     work = _work([0b11, 0b101, 0b11])
-    assert handed(Choice("naive", Setting(3, 0), 0), work) == plan.Handed(0.0, 0.0, 0)
+    assert handed(Choice("naive", Setting(3, 0), 0), work) == plan.HandoutCost(0.0, 0.0, 0)
 
 
 def test_a_simple_cache_hands_a_key_to_every_member_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,13 +199,13 @@ def test_a_simple_cache_hands_a_key_to_every_member_once(monkeypatch: pytest.Mon
     work = _work([0b011, 0b011, 0b111, 0b110, 0b011, 0b100])
     found = handed(Choice("simple", Setting(3, 10), 0), work)
     # The second half: only {1,2} is new. In all: 0 holds two keys, 1 three, 2 two.
-    assert found == plan.Handed(2 / 3, 7 / 3, 3)
+    assert found == plan.HandoutCost(2 / 3, 7 / 3, 3)
 
 
 def test_what_mosaic_leaves_with_subscribers_is_what_it_says_itself() -> None:
     rows = groups.random_groups(400, 64, seed=2)
     distinct, group_of = bits.unique_rows(rows)
-    found = handed(Choice("mosaic", Setting(64, 200), 0), Workload(64, distinct, group_of, 400, 0, 0))
+    found = handed(Choice("mosaic", Setting(64, 200), 0), PlanWorkload(64, distinct, group_of, 400, 0, 0))
     itself = Mosaic(64, 200 * entry_bytes(64), seed=0)
     for start in range(0, 400, plan.BATCH):
         itself.plan(*bits.unique_rows(rows[start : start + plan.BATCH]))
@@ -213,9 +213,9 @@ def test_what_mosaic_leaves_with_subscribers_is_what_it_says_itself() -> None:
     assert labels > 0 and found.keys_mean == pytest.approx(labels + keys, rel=0.1)
 
 
-def _work(members: list[int]) -> Workload:
+def _work(members: list[int]) -> PlanWorkload:
     distinct, group_of = bits.unique_rows(np.array(members, np.uint64)[:, None])
-    return Workload(3, distinct, group_of, len(members), 0, 0)
+    return PlanWorkload(3, distinct, group_of, len(members), 0, 0)
 
 
 # --- the command ----------------------------------------------------------------------------------------

@@ -7,7 +7,7 @@ import pytest
 from sealcast.errors import Bug
 from sealcast.lab.experiments import find
 from sealcast.lab.shikfa.net import Net
-from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.tree import Path
 
 
@@ -19,7 +19,7 @@ def test_symbol_by_symbol(name: str, cells: int) -> None:
 
 
 def test_a_wrong_rule_is_another_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Nearest(Broker):
+    class Nearest(RoutingNode):
         def relay_key(self, path: Path) -> str:
             return path[0]
 

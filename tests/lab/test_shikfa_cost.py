@@ -13,15 +13,15 @@ from sealcast.errors import Bug
 from sealcast.lab.experiments import find
 from sealcast.lab.report import Report, Told
 from sealcast.lab.shikfa import cost, forms, trees
-from sealcast.lab.shikfa.cost import FIGURE1, Point
-from sealcast.lab.shikfa.trees import POPULAR, PUBLISHER, UNWANTED, Running, Shape, Spent
+from sealcast.lab.shikfa.cost import FIGURE1, CostPoint
+from sealcast.lab.shikfa.trees import POPULAR, PUBLISHER, UNWANTED, RunningTree, Shape, Spent
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element
 from sealcast.protections.layered.open import Opener
 
 
 def counted(shape: Shape, labels: list[str]) -> Spent:
-    return replace(Running(shape, CURVE).spend(labels), seconds=0)
+    return replace(RunningTree(shape, CURVE).spend(labels), seconds=0)
 
 
 def bushy(seed: int, layers: int) -> Shape:
@@ -59,7 +59,7 @@ def test_equal_filters_share_rows_only_where_their_ways_are_equal(layers: int) -
         assert counted(alike, [UNWANTED]).rows == 16 + 8 + 4 + 2  # at the lowest, each subscriber's key is its own
 
 
-def here(points: list[Point], run: object, told: Told, work: object) -> list[Spent]:
+def here(points: list[CostPoint], run: object, told: Told, work: object) -> list[Spent]:
     """Without Spark: what a task does."""
     return [cost.measure(point) for point in points]
 
@@ -84,7 +84,7 @@ def test_points_vary_one_thing_at_a_time_over_all_layers() -> None:
         assert len(set(found)) == len(found) and {p.layers for p in found} == {2, 3, 4, 5}
         assert {p.group for p in found} == set(cost.GROUPS[: 2 if quick else 3])
         for point in found:
-            base = Point(point.layers, subscribers=point.subscribers)
+            base = CostPoint(point.layers, subscribers=point.subscribers)
             differs = sum(getattr(point, n) != getattr(base, n) for n in ("depth", "fan_out", "equal", "group"))
             assert differs <= 1
 
@@ -95,12 +95,12 @@ def test_a_node_that_computes_more_than_it_must_is_seen(monkeypatch: pytest.Monk
             super()._peeled(key)
             return super()._peeled(key)
 
-    monkeypatch.setattr(Running, "opening", Twice)
+    monkeypatch.setattr(RunningTree, "opening", Twice)
     assert counted(FIGURE1, ["f"]).events == 33 + 4
 
 
 def test_an_event_that_goes_astray_is_no_measurement() -> None:
-    running = Running(trees.regular(2, 3, 2, 4, 1.0), CURVE)
+    running = RunningTree(trees.regular(2, 3, 2, 4, 1.0), CURVE)
     running.shape.wanted["S0"] = "something else"
     with pytest.raises(Bug):
         running.spend([POPULAR])

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 )
 
 from sealcast.errors import Corrupt, Misuse, NotFound
-from sealcast.log import files, segment
+from sealcast.log import files, reader, segment
 from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
 from sealcast.log.layout import MAX_RECORD_BYTES
 from sealcast.log.port import PartitionLog, TopicLog
@@ -349,6 +349,27 @@ def test_a_record_cut_anywhere_beyond_the_frontier_is_dropped_whole(tmp_path: Pa
         assert datas(log) == [b"kept", *whole]
         log.append([b"next"])
         assert datas(log) == [b"kept", *whole, b"next"]
+
+
+@pytest.mark.parametrize("made", ["nothing", "an empty frontier"])
+def test_a_log_that_is_made_while_a_reader_looks_is_not_taken_for_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, made: str
+) -> None:
+    if made == "an empty frontier":
+        (tmp_path / "frontier").touch()
+    look = segment.list_segments
+
+    def after_a_first_append(directory: Path) -> list[int]:
+        """The reader has seen no frontier; before it looks for records, a writer makes the log and appends one."""
+        monkeypatch.setattr(reader, "list_segments", look)
+        with EmbeddedLog(directory) as writer:
+            writer.append([b"first"])
+        return look(directory)
+
+    monkeypatch.setattr(reader, "list_segments", after_a_first_append)
+    with EmbeddedLog(tmp_path, read_only=True) as log:
+        assert log.end() == 1
+        assert datas(log) == [b"first"]
 
 
 def test_a_lost_frontier_is_made_again_only_if_every_byte_is_right(tmp_path: Path) -> None:

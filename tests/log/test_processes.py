@@ -76,7 +76,7 @@ def test_processes_interleave_and_lose_nothing(tmp_path: Path) -> None:
 
 def test_a_reader_sees_only_whole_records_in_order_while_others_write(tmp_path: Path) -> None:
     writer = _start(tmp_path / "log", "ada", 400, 1, tmp_path / "out")
-    while not (tmp_path / "log" / "frontier").exists():
+    while not (tmp_path / "log" / "frontier").exists() and writer.poll() is None:
         time.sleep(0.01)
     seen = 0
     with EmbeddedLog(tmp_path / "log", read_only=True) as log:

@@ -1,4 +1,4 @@
-"""Brokers of layered topics with their desks, subscribers who post to them, and the plaintext truth.
+"""Brokers of layered topics with their keepers, subscribers who post to them, and the plaintext truth.
 
 No pipeline: events go down through the tables at their newest versions, from hand to hand. One realm serves many
 topics, each with a forest of its own.
@@ -25,13 +25,13 @@ from sealcast.model.protection import Layered
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import CachedHashes, Exponent
 from sealcast.protections.layered.agreement import layers_for
-from sealcast.protections.layered.filters.desk import FilterDesk
+from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.filters.posts import post
 from sealcast.protections.layered.filters.table import NodeTables
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.messages import FilterMessage
-from sealcast.protections.layered.route import Broker
-from sealcast.protections.layered.subscribe import Subscriber
+from sealcast.protections.layered.route import RoutingNode
+from sealcast.protections.layered.subscribe import FilterEncrypter
 from sealcast.protections.layered.tree import Tree, TreeId
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.identity import Identity
@@ -78,7 +78,7 @@ class Realms:
 
 class World:
     """Broker i stands below broker `parents[i]`; reader i reads at broker `homes[i]`. Who is silent announces its key
-    when its desk first turns."""
+    when its keeper first turns."""
 
     def __init__(
         self,
@@ -110,7 +110,7 @@ class World:
                 if name not in silent:
                     LayerKeyring(realm, self.identity(name)).ensure(self.topic)
         self.announce(everyone=not silent)
-        self.desks = {name: FilterDesk(realm, self.topic, name) for name in self.brokers}
+        self.keepers = {name: TableKeeper(realm, self.topic, name) for name in self.brokers}
         self._tables = {name: NodeTables(realm, self.topic, name) for name in self.brokers}
 
     def announce(self, *, everyone: bool = True) -> None:
@@ -120,7 +120,7 @@ class World:
             LayerKeyring(self.realm, self.identity(name)).ensure(self.topic, publishes=True)
 
     def close(self) -> None:
-        for each in (*self.desks.values(), *self._tables.values()):
+        for each in (*self.keepers.values(), *self._tables.values()):
             each.close()
 
     # --- who stands where -----------------------------------------------------------------------------
@@ -156,7 +156,7 @@ class World:
         return token_for(self._center, self.realm.state(), self.topic, name, Right.SUBSCRIBE, at)
 
     def encrypted(self, name: str, wanted: LabelFilter, id: TreeId, *, remove: bool = False) -> list[FilterMessage]:
-        return Subscriber(self.tree(id).place(name), self.layers(name, id), self.hashes).encrypt_filter(
+        return FilterEncrypter(self.tree(id).place(name), self.layers(name, id), self.hashes).encrypt_filter(
             wanted, remove=remove
         )
 
@@ -182,17 +182,17 @@ class World:
     # --- what brokers do ------------------------------------------------------------------------------
 
     def restart(self, name: str) -> None:
-        self.desks[name].close()
-        self.desks[name] = FilterDesk(self.realm, self.topic, name)
+        self.keepers[name].close()
+        self.keepers[name] = TableKeeper(self.realm, self.topic, name)
 
     def settle(self) -> None:
         """Turns, children before parents, until nothing moves."""
-        upwards = [name for name in reversed(self.overlay.downwards()) if name in self.desks]
-        while sum(self.desks[name].turn() for name in upwards):
+        upwards = [name for name in reversed(self.overlay.downwards()) if name in self.keepers]
+        while sum(self.keepers[name].turn() for name in upwards):
             pass
 
     def refused(self) -> Counter[str]:
-        return sum((Counter(desk.refused()) for desk in self.desks.values()), Counter())
+        return sum((Counter(keeper.refused()) for keeper in self.keepers.values()), Counter())
 
     # --- what comes of it -----------------------------------------------------------------------------
 
@@ -244,7 +244,7 @@ class Agreed(Net):
             return super().agreed(descendant, ancestor)
 
 
-def _rows(broker: Broker) -> dict[object, Mapping[object, int]]:
+def _rows(broker: RoutingNode) -> dict[object, Mapping[object, int]]:
     return {row.slots: dict(row.paths) for row in broker.table.rows()}
 
 

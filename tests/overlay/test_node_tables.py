@@ -14,22 +14,22 @@ from sealcast.errors import Corrupt, Misuse
 from sealcast.primitives.groups import Element
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.layered.filters import records
-from sealcast.protections.layered.filters.fold import Fold
+from sealcast.protections.layered.filters.fold import TableFold
 from sealcast.protections.layered.filters.records import (
     CONTEXT,
     Dropped,
-    Ended,
-    Opened,
+    EndedEpochs,
+    OpenedTree,
     RowChange,
     Shown,
     Stream,
+    TableTurn,
     Took,
-    Turn,
     Withdrew,
 )
 from sealcast.protections.layered.filters.snapshots import KEPT, Snapshots
 from sealcast.protections.layered.filters.table import NodeTables, TableLog
-from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.tree import TreeId
 from tests.overlay.filters_world import World, quick_realms, wants
 
@@ -49,7 +49,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
                 made.unsubscribe(name, random.choice(mine))
             else:
                 made.subscribe(name, wants([[random.randrange(4)], [random.randrange(4)]]))
-            made.desks["b1"].turn()
+            made.keepers["b1"].turn()
         made.start_over("s0", [wants([[5]])])
         made.settle()
         yield made
@@ -67,7 +67,7 @@ def snapshots_of(world: World) -> Path:
     return world.realm.paths.topic(world.topic, "b1").filters / "snapshots"
 
 
-def seen(fold: Fold) -> object:
+def seen(fold: TableFold) -> object:
     """All that a fold is."""
     trees = {
         number: (
@@ -84,8 +84,8 @@ def seen(fold: Fold) -> object:
     return numbers, fold.refused, fold.credentials, fold.numbers, trees
 
 
-def scratch(log: TableLog, version: int) -> Fold:
-    return log.advance(Fold("b1"), version)
+def scratch(log: TableLog, version: int) -> TableFold:
+    return log.advance(TableFold("b1"), version)
 
 
 def shown(brokers: Any) -> dict[TreeId, dict[object, object]]:
@@ -121,7 +121,7 @@ def test_folding_takes_no_power_and_routing_only_the_brokers_own_keys(world: Wor
     brokers = tables.at(tables.version())
     assert brokers
     assert [broker.layers.powers for broker in brokers.values()] == [0] * len(brokers)
-    assert all(isinstance(broker, Broker) and broker.place.name == "b1" for broker in brokers.values())
+    assert all(isinstance(broker, RoutingNode) and broker.place.name == "b1" for broker in brokers.values())
     tables.close()
 
 
@@ -176,8 +176,8 @@ def test_a_restart_from_any_snapshot_equals_the_fold_from_scratch(world: World, 
 
 
 def test_a_snapshot_remembers_what_has_ended(tmp_path: Path) -> None:
-    fold, snapshots = Fold("b1"), Snapshots(tmp_path, Secret(bytes(32)), b"b1")
-    fold.apply(Turn(3, (Ended(4, 2),)))
+    fold, snapshots = TableFold("b1"), Snapshots(tmp_path, Secret(bytes(32)), b"b1")
+    fold.apply(TableTurn(3, (EndedEpochs(4, 2),)))
     snapshots.save(fold, GENESIS)
     found = snapshots.load("b1", 1, GENESIS)
     assert found is not None and seen(found) == seen(fold)
@@ -220,8 +220,8 @@ def test_a_damaged_snapshot_is_not_used(world: World, log: TableLog, at: int) ->
 
 def test_a_snapshot_of_another_log_version_or_broker_is_not_used(tmp_path: Path) -> None:
     key, tag = Secret.random(), b"t" * 32
-    fold = Fold("b1")
-    fold.apply(Turn(3, (Opened(TreeId("p", 1, 0), ("b0", "p"), 2),)))
+    fold = TableFold("b1")
+    fold.apply(TableTurn(3, (OpenedTree(TreeId("p", 1, 0), ("b0", "p"), 2),)))
     snapshots = Snapshots(tmp_path, key, b"b1")
     snapshots.save(fold, tag)
     again = snapshots.load("b1", 1, tag)
@@ -239,7 +239,7 @@ def test_a_snapshot_of_another_log_version_or_broker_is_not_used(tmp_path: Path)
 
 ROW = ((Element(b"a" * 64), Element(b"b" * 64)), (Element(b"c" * 64),))
 STEPS = (
-    Opened(TreeId("p", 3, 1), ("b0", "p"), 2),
+    OpenedTree(TreeId("p", 3, 1), ("b0", "p"), 2),
     Took(0, Stream("s0", True), 7, (RowChange(ROW, ("s0",), False), RowChange(ROW[:1], ("s0",), False))),
     Took(0, Stream("b2", False), 8, ()),
     Shown("s0", b"token", 99),
@@ -249,7 +249,9 @@ STEPS = (
 
 
 def test_turns_are_read_as_they_were_written() -> None:
-    turn = Turn(12, (*STEPS, Ended(3, 1)), {"form": 2}, (records.Refusal(3, "s0", "form", "noise"),), b"up")
+    turn = TableTurn(
+        12, (*STEPS, EndedEpochs(3, 1)), {"form": 2}, (records.PostRefusal(3, "s0", "form", "noise"),), b"up"
+    )
     assert records.parse(records.encode(turn), "here") == turn
 
 
@@ -257,12 +259,12 @@ ENDS_NOTHING = Took(0, Stream("s0", True), 9, (RowChange(ROW, ("s0",), True),))
 
 
 @pytest.mark.parametrize("steps", [STEPS[1:], (*STEPS, STEPS[1]), (STEPS[0], ENDS_NOTHING)])
-def test_turns_that_no_desk_took_are_damage(steps: tuple[Any, ...]) -> None:
+def test_turns_that_no_keeper_took_are_damage(steps: tuple[Any, ...]) -> None:
     with pytest.raises(Corrupt):
-        Fold("b1").apply(Turn(0, steps))
+        TableFold("b1").apply(TableTurn(0, steps))
 
 
-@pytest.mark.parametrize("data", [b"", b"\x80", records.encode(Turn(0))[:-1], b"\x84\x00\x41\x00\x82\xa0\x80\x40"])
+@pytest.mark.parametrize("data", [b"", b"\x80", records.encode(TableTurn(0))[:-1], b"\x84\x00\x41\x00\x82\xa0\x80\x40"])
 def test_records_that_are_none_are_damage(data: bytes) -> None:
     with pytest.raises(Corrupt):
         records.parse(data, "here")

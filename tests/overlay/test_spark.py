@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sealcast.pipeline.run import run, start
-from sealcast.protections.endpoint.audit import Audit
+from sealcast.protections.endpoint.audit import EndpointAudit
 from tests.overlay.world import TOPIC, World
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def test_two_brokers_on_spark(spark: SparkSession, tmp_path: Path) -> None:
         pipeline.wait(lambda: _all_read(world))
     world.judge()
     for broker in world.brokers:
-        report = Audit(world.realm, TOPIC, broker=broker).run()
+        report = EndpointAudit(world.realm, TOPIC, broker=broker).run()
         assert report.ok, report.problems
     world.close()
 

@@ -16,8 +16,8 @@ from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.lab.attacks import RATES
 from sealcast.model import Event, OpenedEvent, Schema
-from sealcast.protections.endpoint.audit import Audit
-from sealcast.protections.witness.report import Report
+from sealcast.protections.endpoint.audit import EndpointAudit
+from sealcast.protections.witness.report import CheckReport
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.parameters import KeyParameters
 
@@ -121,9 +121,9 @@ class Field:
                 total += len(got)
         return total
 
-    def audit(self) -> Report:
+    def audit(self) -> CheckReport:
         """The same by the product's own checker."""
-        return Audit(self.realm, TOPIC).run()
+        return EndpointAudit(self.realm, TOPIC).run()
 
     def _partitions(self) -> int:
         return self.realm.state().topic(TOPIC).partitions

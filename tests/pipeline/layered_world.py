@@ -22,7 +22,7 @@ from sealcast.pipeline import sinks
 from sealcast.pipeline.sinks import StreamPieces
 from sealcast.pipeline.sources import Limits, StepsStream
 from sealcast.protections.frame_steps import FramesStep, kernel
-from sealcast.protections.layered.interests import Interests
+from sealcast.protections.layered.interests import LayeredInterests
 from sealcast.protections.layered.node import HOPS
 from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
@@ -73,7 +73,7 @@ class LayeredWorld:
         return other
 
     def subscribe(self, name: str, text: str) -> None:
-        with Interests(self.realm, TOPIC, name) as interests:
+        with LayeredInterests(self.realm, TOPIC, name) as interests:
             interests.add(text)
         self.filters.setdefault(name, []).append(text)
         self.due.setdefault(name, [])

@@ -29,11 +29,11 @@ from sealcast.model import Event, Schema
 from sealcast.model.stages import Ruled
 from sealcast.primitives import mac
 from sealcast.primitives.secrets import Secret
-from sealcast.protections.endpoint.audit import Audit
+from sealcast.protections.endpoint.audit import EndpointAudit
 from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.frames import FrameSealer
 from sealcast.protections.steps import StepName
-from sealcast.protections.witness.report import Kind, Report
+from sealcast.protections.witness.report import CheckReport, Kind
 from sealcast.trust.deployment import Realm
 from sealcast.wire import cbor, sealed
 from sealcast.wire.records import RecordCodec
@@ -107,11 +107,11 @@ def realm(pristine: Path, tmp_path: Path) -> Realm:
     return Realm(tmp_path / "realm")
 
 
-def check(realm: Realm, **options: bool) -> Report:
-    return Audit(realm, "t", **options).run()
+def check(realm: Realm, **options: bool) -> CheckReport:
+    return EndpointAudit(realm, "t", **options).run()
 
 
-def only(report: Report, **found: int) -> None:
+def only(report: CheckReport, **found: int) -> None:
     """These kinds were found, so often, and nothing else."""
     assert {str(k): n for k, n in report.found.items() if n} == {k.replace("_", "-"): n for k, n in found.items()}
     assert report.ok is not bool(found)

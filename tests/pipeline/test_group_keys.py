@@ -20,7 +20,7 @@ from sealcast.groupkeys.plans import assign
 from sealcast.model import Position
 from sealcast.pipeline.run import run_batch
 from sealcast.protections.endpoint import memory
-from sealcast.protections.endpoint.audit import Audit
+from sealcast.protections.endpoint.audit import EndpointAudit
 from sealcast.wire.sealed import SealedPiece
 from tests.groupkeys.security import check
 from tests.pipeline.crowd import TOPIC, Crowd, Pool
@@ -93,7 +93,7 @@ def test_members_open_and_all_others_together_do_not(tmp_path: Path, algorithm: 
         opened += Pool(crowd, [min(members)], pieces).opens(piece, event)
     assert opened == checked == 6, "and the attack opens what it should open"
 
-    report = Audit(crowd.realm, TOPIC).run()
+    report = EndpointAudit(crowd.realm, TOPIC).run()
     assert report.ok, report.problems[:3]
     kinds = {int(kind) for piece in pieces for kind in piece.key_kind}
     assert kinds == {"naive": {0}, "mosaic": {0, 2, 3}}.get(algorithm, {0, 1})
@@ -138,7 +138,7 @@ def test_the_same_on_spark_with_several_partitions_tasks_and_workers(tmp_path: P
         assert crowd.opened(name, pieces) == {p for p, members in crowd.groups.items() if name in members}
     for piece, event, position in rng.sample(list(events_of(pieces)), 4):
         assert not Pool(crowd, set(names) - crowd.groups[position], pieces).opens(piece, event)
-    report = Audit(crowd.realm, TOPIC).run()
+    report = EndpointAudit(crowd.realm, TOPIC).run()
     assert report.ok, report.problems[:3]
 
 
@@ -179,7 +179,7 @@ def test_a_weak_planner_is_broken_by_the_same_attack_and_found_by_the_checker(
     crowd.publish(range(1, 7))
     crowd.pump()
     pieces = crowd.pieces()
-    sealer = Audit(crowd.realm, TOPIC)._keys(1).sealer
+    sealer = EndpointAudit(crowd.realm, TOPIC)._keys(1).sealer
     broken = 0
     for piece, event, position in events_of(pieces):
         members = sorted(crowd.slot(name) for name in crowd.groups[position])
@@ -190,4 +190,4 @@ def test_a_weak_planner_is_broken_by_the_same_attack_and_found_by_the_checker(
         pool._secrets[1, sealer.key_id(key)] = sealer.secret(key)  # as a member of that larger group has it
         broken += pool.opens(piece, event)
     assert broken == 6
-    assert Audit(crowd.realm, TOPIC).run().found["keys"] >= 6  # type: ignore[index]
+    assert EndpointAudit(crowd.realm, TOPIC).run().found["keys"] >= 6  # type: ignore[index]

@@ -20,12 +20,12 @@ from sealcast.protections.layered.hop import hop
 from sealcast.protections.layered.messages import Notification
 from sealcast.protections.layered.node import HOPS, HopStep
 from sealcast.protections.layered.piece import PieceBuilder
-from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.tree import Tree, TreeId
 from sealcast.protections.steps import Span, StepName
 from sealcast.wire import frame, hops, notifications
 from sealcast.wire.hops import FrameRef, HopPiece
-from sealcast.wire.notifications import Core, Entry
+from sealcast.wire.notifications import Core, LayeredEntry
 from tests.schemes.layered_net import LABELS, TOY, random_filter, random_tree
 
 TOPIC = bytes(16)
@@ -82,7 +82,7 @@ def core_of(message: Notification) -> bytes:
     return notifications.encode_core(Core(message.event, TREE.generation, message.body))
 
 
-def entries_of(entries: Iterable[Entry]) -> bytes:
+def entries_of(entries: Iterable[LayeredEntry]) -> bytes:
     return notifications.encode_entries([(e.tokens, e.key, e.final) for e in entries])
 
 
@@ -91,7 +91,7 @@ def piece_of(built: PieceBuilder, node: str) -> HopPiece:
     return hops.parse(hops.encode(piece))  # as it would be read
 
 
-def one_hop(piece: HopPiece, node: str, brokers: Mapping[TreeId, Broker]) -> HopPiece:
+def one_hop(piece: HopPiece, node: str, brokers: Mapping[TreeId, RoutingNode]) -> HopPiece:
     made = hop([piece], node, brokers, topic=TOPIC, version=3, partition=0, first=0, end=1)
     return hops.parse(hops.encode(made))
 
@@ -155,7 +155,7 @@ def test_the_same_input_makes_the_same_bytes() -> None:
     for root, piece in admitted.items():
         broker = net.brokers[root]
         rows = [(row.slots, path, count) for row in broker.table.rows() for path, count in row.paths.items()]
-        other = Broker(broker.place, net.layers[root])
+        other = RoutingNode(broker.place, net.layers[root])
         for slots, path, count in reversed(rows):
             for _ in range(count):
                 other.table.add(slots, path)

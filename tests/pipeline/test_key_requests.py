@@ -15,7 +15,7 @@ from sealcast.groupkeys.interface import Planner
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.model import Position
 from sealcast.protections.endpoint import memory
-from sealcast.protections.endpoint.key_desk import ALLOWANCE, MAX_SKEW_US, KeyDesk, answer
+from sealcast.protections.endpoint.key_answers import ALLOWANCE, MAX_SKEW_US, KeyAnswers, answer
 from sealcast.protections.endpoint.key_requests import GivenPart, KeyReply, KeyRequest, parse_reply, parse_request
 from sealcast.protections.endpoint.keyring import KEY_BYTES
 from sealcast.wire.sealed import GROWN, TABLE, SealedPiece
@@ -47,11 +47,11 @@ def crowd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Crowd]:
 
 
 @pytest.fixture(scope="module")
-def desk(crowd: Crowd) -> KeyDesk:
-    return KeyDesk(crowd.realm, TOPIC, crowd.realm.broker())
+def desk(crowd: Crowd) -> KeyAnswers:
+    return KeyAnswers(crowd.realm, TOPIC, crowd.realm.broker())
 
 
-def through(desk: KeyDesk) -> Callable[[bytes], bytes]:
+def through(desk: KeyAnswers) -> Callable[[bytes], bytes]:
     return lambda data: desk.reply(data, time.time_ns() // 1000)
 
 
@@ -97,7 +97,7 @@ def test_whoever_starts_in_the_middle_looks_back(crowd: Crowd) -> None:
 
 
 @pytest.mark.parametrize("keys", [3, 12, 100])
-def test_a_subscriber_with_little_memory_asks_and_reads_on(crowd: Crowd, desk: KeyDesk, keys: int) -> None:
+def test_a_subscriber_with_little_memory_asks_and_reads_on(crowd: Crowd, desk: KeyAnswers, keys: int) -> None:
     asked, room = 0, keys * KEY_BYTES
     for name in list(crowd.wishes)[:6]:
         with Subscriber(crowd.realm, TOPIC, as_=name, from_=0, key_memory=room, ask=through(desk)) as subscriber:
@@ -110,7 +110,7 @@ def test_a_subscriber_with_little_memory_asks_and_reads_on(crowd: Crowd, desk: K
 
 @pytest.mark.parametrize("kind", [TABLE, GROWN])
 @pytest.mark.parametrize("tables", [False, True])
-def test_what_is_asked_for_opens_for_the_asker_alone(crowd: Crowd, desk: KeyDesk, kind: int, tables: bool) -> None:
+def test_what_is_asked_for_opens_for_the_asker_alone(crowd: Crowd, desk: KeyAnswers, kind: int, tables: bool) -> None:
     name, piece, event, use = someone(crowd, kind)
     data = request(crowd, name, piece.position(event), tables=tables, time=time.time_ns() // 1000)
     reply = parse_reply(through(desk)(data.signed(crowd.realm.identity(name).signer)))
@@ -126,7 +126,7 @@ def test_what_is_asked_for_opens_for_the_asker_alone(crowd: Crowd, desk: KeyDesk
                 crowd.opener(other).keyring.give(reply)
 
 
-def test_a_reply_is_the_handout_that_was_missed(crowd: Crowd, desk: KeyDesk) -> None:
+def test_a_reply_is_the_handout_that_was_missed(crowd: Crowd, desk: KeyAnswers) -> None:
     """Byte for byte: asking gives the broker nothing to encrypt that it has not encrypted before."""
     found = 0
     for piece in crowd.pieces():
@@ -146,12 +146,12 @@ def test_a_reply_is_the_handout_that_was_missed(crowd: Crowd, desk: KeyDesk) -> 
 # --- and nobody else -----------------------------------------------------------------------------------------
 
 
-def refused(crowd: Crowd, desk: KeyDesk, asked: KeyRequest, piece: SealedPiece, why: str) -> None:
+def refused(crowd: Crowd, desk: KeyAnswers, asked: KeyRequest, piece: SealedPiece, why: str) -> None:
     with pytest.raises(SealcastError, match=why):
         answer(asked, TOPIC, crowd.realm.state(), desk._sealer(1), piece, NOW)
 
 
-def test_nobody_gets_keys_of_events_that_were_not_delivered_to_it(crowd: Crowd, desk: KeyDesk) -> None:
+def test_nobody_gets_keys_of_events_that_were_not_delivered_to_it(crowd: Crowd, desk: KeyAnswers) -> None:
     piece, tried = crowd.pieces()[-1], 0
     for event in range(len(piece)):
         position = piece.position(event)
@@ -161,7 +161,7 @@ def test_nobody_gets_keys_of_events_that_were_not_delivered_to_it(crowd: Crowd, 
     assert tried > 100
 
 
-def test_requests_that_are_about_something_else_are_refused(crowd: Crowd, desk: KeyDesk) -> None:
+def test_requests_that_are_about_something_else_are_refused(crowd: Crowd, desk: KeyAnswers) -> None:
     name, piece, event, _ = someone(crowd, GROWN)
     position = piece.position(event)
     for changes in ({"topic": bytes(16)}, {"epoch": 2}, {"partition": 1}):
@@ -172,7 +172,7 @@ def test_requests_that_are_about_something_else_are_refused(crowd: Crowd, desk: 
     refused(crowd, desk, request(crowd, "publisher", position), piece, "never subscribed")
 
 
-def test_a_piece_that_lies_about_its_keys_gets_nobody_a_key(crowd: Crowd, desk: KeyDesk) -> None:
+def test_a_piece_that_lies_about_its_keys_gets_nobody_a_key(crowd: Crowd, desk: KeyAnswers) -> None:
     """Whoever could write pieces would name, in its own mailbox, a key that it wants."""
     name, piece, event, use = someone(crowd, GROWN)
     key = int(piece.uses[use])
@@ -190,7 +190,7 @@ def test_the_desk_turns_away_the_unsigned_the_late_the_frequent_and_the_revoked(
     crowd.pump()
     crowd.publish([1])
     crowd.pump()
-    desk, position = KeyDesk(crowd.realm, TOPIC, crowd.realm.broker()), max(crowd.groups)
+    desk, position = KeyAnswers(crowd.realm, TOPIC, crowd.realm.broker()), max(crowd.groups)
     signers = {name: crowd.realm.identity(name).signer for name in ("s0", "s1")}
     good = request(crowd, "s0", position).signed(signers["s0"])
     assert parse_reply(desk.reply(good, NOW)).keys

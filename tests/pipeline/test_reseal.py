@@ -23,7 +23,7 @@ from sealcast.model.event import Position
 from sealcast.pipeline import reseal
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
-from sealcast.protections.endpoint.audit import Audit
+from sealcast.protections.endpoint.audit import EndpointAudit
 from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.endpoint.open import Opener
 from sealcast.protections.frame_steps import FramesStep
@@ -160,7 +160,7 @@ def test_every_reader_goes_on_where_it_was(realm: Realm) -> None:
     assert take(realm, "carol", 1000) == before["carol"]
     for name in ("alice", "bob", "carol"):
         assert everything(realm, name) == before[name] and sorted(before[name]) == wanted_by(name)
-    report = Audit(realm, TOPIC, by_reference=True).run()
+    report = EndpointAudit(realm, TOPIC, by_reference=True).run()
     assert report.ok, report.problems
     with pytest.raises(Rejected, match="was revoked"):
         everything(realm, "mallory")
@@ -216,7 +216,7 @@ def test_the_checker_finds_a_resealed_piece_that_delivers_too_little(
 
     monkeypatch.setattr(reseal, "bench", forgetful)
     drill(realm)
-    report = Audit(realm, TOPIC).run()
+    report = EndpointAudit(realm, TOPIC).run()
     assert report.found[Kind.LOST] == len(wanted_by("carol"))
 
 

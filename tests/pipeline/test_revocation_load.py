@@ -12,7 +12,7 @@ import pytest
 
 from sealcast.broker.context import Context
 from sealcast.lab.pallickara import revocation
-from sealcast.lab.pallickara.revocation import Outcome, drill, report
+from sealcast.lab.pallickara.revocation import RevocationOutcome, drill, report
 from sealcast.pipeline.run import start
 from sealcast.protections.frame_steps import MatchingStep
 from sealcast.trust.deployment import Realm
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 SMALL = 300
 
 
-def check(outcome: Outcome) -> None:
+def check(outcome: RevocationOutcome) -> None:
     assert outcome.revoked == outcome.subscribers // 100
     assert outcome.addressed == 0, "a batch after it had something for the revoked"
     assert outcome.attempts > 0 and outcome.opened_after == 0

@@ -18,7 +18,7 @@ from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Bug, Corrupt, FrameRejected, Locked, Misuse, Rejected, Unavailable
 from sealcast.model import Event, Schema
 from sealcast.pipeline import failures, run
-from sealcast.pipeline.metrics import Batch, Metrics
+from sealcast.pipeline.metrics import FinishedBatch, Metrics
 from sealcast.trust.deployment import Realm
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def eventually(holds: Callable[[], bool], seconds: float = 120) -> None:
 
 
 def test_live_with_a_subscription_that_comes_later(spark: SparkSession, realm: Realm) -> None:
-    batches: list[Batch] = []
+    batches: list[FinishedBatch] = []
     with run.start(realm, spark=spark, on_batch=batches.append) as pipeline:
         publish(realm, 1, 3)
         eventually(lambda: opened(realm) == [3])

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 
 from sealcast.broker import tables
-from sealcast.broker.tables import SubscriptionTable, TableCache
+from sealcast.broker.tables import AttributeIndex, FilterIndexes, SubscriptionTable, TableCache
 from sealcast.filters import bits
 from sealcast.filters.check import fit
-from sealcast.filters.index import Index, Overlay
+from sealcast.filters.index import ChangedIndex, Index
 from sealcast.filters.parse import parse
-from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.lab import market
 from sealcast.trust.deployment import Realm
 
@@ -33,7 +33,7 @@ def realm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Realm:
 
 
 def cache(realm: Realm) -> TableCache:
-    return TableCache(realm.paths.tables("ticks"))
+    return TableCache(FilterIndexes(realm.paths.tables("ticks")))
 
 
 def table(of: TableCache, realm: Realm) -> SubscriptionTable:
@@ -41,9 +41,14 @@ def table(of: TableCache, realm: Realm) -> SubscriptionTable:
     return of.at(state, state.topic("ticks"))
 
 
+def compiled(made: SubscriptionTable) -> Index | ChangedIndex:
+    assert isinstance(made.index, AttributeIndex)
+    return made.index.compiled
+
+
 def assert_right(made: SubscriptionTable, realm: Realm) -> None:
     oracle = Evaluator(EVENTS, market.SCHEMA)
-    found = made.index.match(EVENTS)
+    found = compiled(made).match(EVENTS)
     subscriptions = list(realm.state().subscriptions_of("ticks"))
     assert made.ids == tuple(s.id for s in subscriptions)
     for i, subscription in enumerate(subscriptions):
@@ -53,14 +58,14 @@ def assert_right(made: SubscriptionTable, realm: Realm) -> None:
 
 def test_a_changed_table_is_the_last_one_with_a_little_on_top(realm: Realm) -> None:
     kept, rng = cache(realm), random.Random(3)
-    assert isinstance(table(kept, realm).index, Index)
+    assert isinstance(compiled(table(kept, realm)), Index)
     overlaid = 0
     for round_ in range(8):
         live = list(realm.state().subscriptions_of("ticks"))
         realm.unsubscribe(rng.choice(live).id)
         realm.subscribe("ticks", f"s{round_}", market.filters(1, seed=round_ + 50, n_symbols=20)[0])
         made = table(kept, realm)
-        overlaid += isinstance(made.index, Overlay)
+        overlaid += isinstance(compiled(made), ChangedIndex)
         assert_right(made, realm)
     assert overlaid > 0
 
@@ -70,7 +75,7 @@ def test_a_table_that_changed_much_is_compiled_anew(realm: Realm) -> None:
     table(kept, realm)
     realm.subscribe_many("ticks", [("s1", text, None) for text in market.filters(40, seed=9, n_symbols=20)])
     made = table(kept, realm)
-    assert isinstance(made.index, Index)
+    assert isinstance(compiled(made), Index)
     assert_right(made, realm)
     assert not made.one_each
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sealcast.errors import CannotOpen, Misuse
-from sealcast.primitives.comparison import Blocks, Unauthenticated, Uncommitted
+from sealcast.primitives.comparison import BlockCipher, Unauthenticated, Uncommitted
 from sealcast.primitives.secrets import Secret
 
 SOURCE = Path(__file__).parents[2] / "src" / "sealcast"
@@ -19,11 +19,11 @@ SOURCE = Path(__file__).parents[2] / "src" / "sealcast"
 def test_3des_with_one_key_three_times_is_des() -> None:
     """The worked example that every textbook has."""
     key = bytes.fromhex("133457799BBCDFF1")
-    assert Blocks("3des", Secret(3 * key)).encrypt(bytes.fromhex("0123456789ABCDEF")).hex() == "85e813540f0ab405"
+    assert BlockCipher("3des", Secret(3 * key)).encrypt(bytes.fromhex("0123456789ABCDEF")).hex() == "85e813540f0ab405"
 
 
 def test_aes_is_that_of_fips_197() -> None:
-    cipher = Blocks("aes-256", Secret(bytes(range(32))))
+    cipher = BlockCipher("aes-256", Secret(bytes(range(32))))
     assert cipher.encrypt(bytes.fromhex("00112233445566778899aabbccddeeff")).hex() == "8ea2b7ca516745bfeafc49904b496089"
 
 
@@ -46,10 +46,10 @@ def test_gcm_does_not_let_itself_be_altered() -> None:
 
 def test_what_is_not_there_is_named() -> None:
     with pytest.raises(Misuse, match="there is no 'des' to compare with"):
-        Blocks("des", Secret(bytes(8)))
+        BlockCipher("des", Secret(bytes(8)))
 
 
-@pytest.mark.parametrize("made", [Blocks("3des", Secret(bytes(range(24)))), Uncommitted(Secret(bytes(32)))])
+@pytest.mark.parametrize("made", [BlockCipher("3des", Secret(bytes(range(24)))), Uncommitted(Secret(bytes(32)))])
 def test_they_stay_in_their_process(made: object) -> None:
     with pytest.raises(Misuse):
         pickle.dumps(made)

@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealcast.errors import Misuse, Rejected
-from sealcast.primitives.p256 import Hash, SigningKey, VerifyKey
+from sealcast.primitives.p256 import Hash, P256SigningKey, P256VerifyKey
 from sealcast.primitives.secrets import Secret
 
 #: RFC 6979, appendix A.2.5: the key, and the signatures of "sample".
-KEY = SigningKey(Secret(bytes.fromhex("C9AFA9D845BA75166B5C215767B1D6934E50C3DB36E89B127B8A622B120F6721")))
+KEY = P256SigningKey(Secret(bytes.fromhex("C9AFA9D845BA75166B5C215767B1D6934E50C3DB36E89B127B8A622B120F6721")))
 X = "60FED4BA255A9D31C961EB74C6356D68C049B8923B61FA6CE669622E60F29FB6"
 SIGNED = {
     Hash.SHA256: "EFD48B2AACB6A8FD1140DD9CD45E81D69D2C877B56AAF991C34D0EA84EAF3716"
@@ -91,7 +91,7 @@ def test_openssl_verifies_it(hash: Hash, option: str, tmp_path: Path) -> None:
 )
 def test_what_is_no_public_key(public: bytes) -> None:
     with pytest.raises(Rejected):
-        VerifyKey(public)
+        P256VerifyKey(public)
 
 
 @settings(max_examples=60, deadline=None)
@@ -103,7 +103,7 @@ def test_half_of_all_numbers_are_no_point(x: bytes) -> None:
     n = int.from_bytes(x, "big")
     square = n < p and pow(n**3 - 3 * n + b, (p - 1) // 2, p) in (0, 1)
     try:
-        assert bytes(VerifyKey(b"\x02" + x)) == b"\x02" + x
+        assert bytes(P256VerifyKey(b"\x02" + x)) == b"\x02" + x
         assert square
     except Rejected:
         assert not square
@@ -112,14 +112,14 @@ def test_half_of_all_numbers_are_no_point(x: bytes) -> None:
 @pytest.mark.parametrize("number", [0, ORDER, 2**256 - 1])
 def test_what_is_no_private_key(number: int) -> None:
     with pytest.raises(Misuse):
-        SigningKey(Secret(number.to_bytes(32, "big")))
+        P256SigningKey(Secret(number.to_bytes(32, "big")))
     with pytest.raises(Misuse, match="32 bytes"):
-        SigningKey(Secret(b"short"))
+        P256SigningKey(Secret(b"short"))
 
 
 def test_keys_stay_and_travel() -> None:
-    made = SigningKey.generate()
-    again = SigningKey(made.private)
+    made = P256SigningKey.generate()
+    again = P256SigningKey(made.private)
     assert again.verify_key == made.verify_key and hash(again.verify_key) == hash(made.verify_key)
     assert again.sign(b"x") == made.sign(b"x")
     assert pickle.loads(pickle.dumps(made.verify_key)) == made.verify_key

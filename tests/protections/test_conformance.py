@@ -74,6 +74,7 @@ def test_what_each_protection_lacks_is_listed() -> None:
     assert {name: sorted(kind.lacks) for name, kind in PROTECTIONS.items()} == {
         "endpoint": [],
         "payload": ["readers", "replay"],
+        "searchable": ["readers", "replay", "templates"],
         "layered": ["readers", "replay", "spark-write", "templates"],
     }
 

@@ -13,9 +13,9 @@ from sealcast.log.piece_reader import sealed_reader
 from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.model.protection import PAD_BYTES, Payload
 from sealcast.primitives.secrets import Secret
+from sealcast.protections.enveloped.envelope import Envelope, padded, unpadded
 from sealcast.protections.payload import keys
 from sealcast.protections.payload.client import opener_for
-from sealcast.protections.payload.envelope import Envelope, padded, unpadded
 from sealcast.trust.keys.topic_keys import ContentKey
 from sealcast.wire.sealed import SealedPiece
 from tests.clients.pump import pump

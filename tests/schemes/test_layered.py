@@ -12,11 +12,11 @@ from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element, Exponent, Group
 from sealcast.primitives.modular import group14
 from sealcast.protections.layered.messages import FilterMessage, Notification
-from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.table import Conjunction as TableConjunction
 from sealcast.protections.layered.table import RoutingTable, Row
-from sealcast.protections.layered.tree import Path, Place, Tree
-from sealcast.wire.notifications import Entry
+from sealcast.protections.layered.tree import Path, Tree, TreePlace
+from sealcast.wire.notifications import LayeredEntry
 from tests.schemes.layered_net import LABELS, TOY, random_filter, random_tree, wrong_deliveries
 
 F, OTHER = only(b"f"), only(b"other")
@@ -62,7 +62,7 @@ class Sets(RoutingTable):
             return False  # a set does not mind
 
 
-class NothingNearTheRoot(Broker):
+class NothingNearTheRoot(RoutingNode):
     """Where there is no r-th ancestor, no layer: the paper defines r = 2 only."""
 
     def put_on(self, token: Element) -> bytes:
@@ -71,14 +71,14 @@ class NothingNearTheRoot(Broker):
         return super().put_on(token)
 
 
-class ShortPaths(Broker):
+class ShortPaths(RoutingNode):
     """One hop less is remembered than there are layers."""
 
     def extended(self, path: Path) -> Path:
         return super().extended(path)[:-1] or super().extended(path)
 
 
-class NearestKey(Broker):
+class NearestKey(RoutingNode):
     """The layer of the next hop instead of the r-th."""
 
     def relay_key(self, path: Path) -> str:
@@ -181,7 +181,7 @@ def test_what_is_no_element_is_refused_before_anything_else() -> None:
         with pytest.raises(Rejected, match="secp256k1"):
             net.brokers["B1"].on_filter("S1", FilterMessage(((bad,),), ("S1",)))
         with pytest.raises(Rejected, match="secp256k1"):
-            net.brokers["B1"].on_notification(Notification(b"e", (Entry((bad,), bad),), b""))
+            net.brokers["B1"].on_notification(Notification(b"e", (LayeredEntry((bad,), bad),), b""))
     assert len(net.brokers["B1"].table) == 0
 
 
@@ -214,7 +214,7 @@ def test_right_below_the_publisher_nobody_subscribes() -> None:
 )
 def test_places_that_cannot_be(chain: Path, layers: int) -> None:
     with pytest.raises(Misuse):
-        Place("S", chain, "P", layers)
+        TreePlace("S", chain, "P", layers)
 
 
 def test_trees_that_cannot_be() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from sealcast.control.discovery.advertisements import Advertisement, What
 from sealcast.control.discovery.restrictions import Restrictions
-from sealcast.control.envelopes import Party
+from sealcast.control.envelopes import EnvelopeParty
 from sealcast.model.schema import Schema
 from sealcast.primitives.encoding import joined
 from tests.trust.control_world import NOW, REALM, SECOND
@@ -51,7 +51,7 @@ class Bent:
 
 def by_hand(cast: Cast, fields: Any = None, **how: Any) -> bytes:
     header = how.pop("header", None)
-    party: Party = how.pop("party", cast.alice)
+    party: EnvelopeParty = how.pop("party", cast.alice)
     how.setdefault("bound", joined((b"sealcast advertisement 1", REALM)))
     if header is not None:
         how["header"] = header(party.certificate)

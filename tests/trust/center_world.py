@@ -13,7 +13,7 @@ from sealcast.control.center.service import KeyCenter, center_service
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.desk import More
 from sealcast.control.discovery import embedded
-from sealcast.control.envelopes import Message, Party, ProvenMessage
+from sealcast.control.envelopes import ControlMessage, EnvelopeParty, ProvenMessage
 from sealcast.control.running import Running
 from sealcast.control.service import Service
 from sealcast.control.wallet import Wallet
@@ -56,12 +56,12 @@ class World:
     def certificate(self, name: str) -> Certificate:
         return parse(self.realm.state().entity(name).certificate)
 
-    def party(self, name: str) -> Party:
+    def party(self, name: str) -> EnvelopeParty:
         return embedded.party(self.realm, self.realm.identity(name))
 
     def opened(self, sender: str, kind: str, body: bytes) -> ProvenMessage:
         """A request as the service's handler gets it, proven."""
-        return ProvenMessage(self.certificate(sender), Message.request(kind, body, bytes(16), self.now))
+        return ProvenMessage(self.certificate(sender), ControlMessage.request(kind, body, bytes(16), self.now))
 
     def center(self, name: str = "center") -> tuple[Service, KeyCenter]:
         service, center = center_service(self.realm, self.realm.center(name), advertised=False)

@@ -27,8 +27,8 @@ REALM = seeded("certified realm", 16)
 OTHER_REALM = seeded("another realm", 16)
 
 
-def identity(label: str) -> p256.SigningKey:
-    return p256.SigningKey(Secret(seeded(f"identity {label}")))
+def identity(label: str) -> p256.P256SigningKey:
+    return p256.P256SigningKey(Secret(seeded(f"identity {label}")))
 
 
 def frame_key(label: str) -> sign.SigningKey:

@@ -12,20 +12,31 @@ from sealcast.control.discovery.bootstrap import NodeAddress
 from sealcast.control.discovery.client import Discovery
 from sealcast.control.discovery.node import DiscoveryNode
 from sealcast.control.discovery.store import AdvertisementStore
-from sealcast.control.envelopes import Party, ProvenMessage, Recipient
+from sealcast.control.envelopes import EnvelopeParty, EnvelopeRecipient, ProvenMessage
 from sealcast.control.journal import Journal
 from sealcast.control.service import Answer, Handler, Noise, Service
 from sealcast.control.topics import ControlPlane
 from sealcast.primitives.hpke import KemKey
-from sealcast.primitives.p256 import SigningKey
+from sealcast.primitives.p256 import P256SigningKey
 from sealcast.primitives.sign import SigningKey as FrameKey
 from sealcast.trust.certificates.authority import Authority
 from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role
 from sealcast.trust.certificates.lists import Cause
+from sealcast.trust.realm.changes import Right
 
 REALM = bytes(range(16))
 NOW = 1_800_000_000_000_000
 SECOND = 1_000_000
+
+
+class Undecided:
+    """A registry that has decided nothing: a topic is its first advertiser's, and nobody has rights."""
+
+    def owner_of(self, topic_id: bytes, /) -> str | None:
+        return None
+
+    def rights_of(self, topic_id: bytes, name: str, at_us: int, /) -> frozenset[Right]:
+        return frozenset()
 
 
 class World:
@@ -38,24 +49,26 @@ class World:
         self._trust = self.authority.trust()
         self.verified = 0
 
-    def party(self, name: str, *roles: Role, at_us: int | None = None, lifetime_us: int = 86_400 * SECOND) -> Party:
-        signer, kem, frames = SigningKey.generate(), KemKey.generate(), FrameKey.generate()
+    def party(
+        self, name: str, *roles: Role, at_us: int | None = None, lifetime_us: int = 86_400 * SECOND
+    ) -> EnvelopeParty:
+        signer, kem, frames = P256SigningKey.generate(), KemKey.generate(), FrameKey.generate()
         keys = PublicKeys(bytes(signer.verify_key), bytes(frames.verify_key), kem.public)
         start = self.now - 3_600 * SECOND if at_us is None else at_us
         made = self.authority.issue(name, keys, roles or (Role.ENTITY,), start, lifetime_us)
-        return Party(name, made.der, signer, kem)
+        return EnvelopeParty(name, made.der, signer, kem)
 
     def verify(self, der: bytes, at_us: int, /) -> Certificate:
         self.verified += 1
         return self._trust.verify(der, at_us, self.authority.lists.view)
 
-    def certificate(self, party: Party) -> Certificate:
+    def certificate(self, party: EnvelopeParty) -> Certificate:
         return self.verify(party.certificate, self.now)
 
-    def recipient(self, party: Party) -> Recipient:
-        return Recipient(party.name, party.kem.public)
+    def recipient(self, party: EnvelopeParty) -> EnvelopeRecipient:
+        return EnvelopeRecipient(party.name, party.kem.public)
 
-    def revoke(self, party: Party) -> None:
+    def revoke(self, party: EnvelopeParty) -> None:
         self.authority.revoke([self.certificate(party).serial], Cause.KEY_COMPROMISE, self.now)
 
     def clock(self) -> int:
@@ -63,14 +76,14 @@ class World:
 
     # --- the control plane -----------------------------------------------------------------------
 
-    def asker(self, directory: Path, party: Party, origin: str | None = None) -> Asker:
+    def asker(self, directory: Path, party: EnvelopeParty, origin: str | None = None) -> Asker:
         plane = ControlPlane(directory, origin=origin or f"origin of {party.name}")
         return Asker(plane, party, self.realm, self.verify, clock=self.clock, patience_s=0)
 
     def service(
         self,
         directory: Path,
-        party: Party,
+        party: EnvelopeParty,
         handler: Handler,
         *,
         announce: Callable[[bytes, int], None] = lambda topic, now: None,
@@ -116,7 +129,7 @@ class Nodes:
 
     def open(self, name: str) -> None:
         self.stores[name] = AdvertisementStore(self.directory / "stores" / name / "advertisements.sqlite")
-        self.nodes[name] = DiscoveryNode(self.stores[name], self.world.realm, self.world.verify)
+        self.nodes[name] = DiscoveryNode(self.stores[name], self.world.realm, self.world.verify, known=Undecided())
         self.services[name] = self.world.service(self.directory, self.parties[name], self.nodes[name])
 
     def addresses(self) -> list[NodeAddress]:
@@ -125,5 +138,5 @@ class Nodes:
     def turn_of(self, name: str) -> Callable[[], object]:
         return lambda: None if name in self.down else self.services[name].serve_once(self.world.now)
 
-    def client(self, party: Party) -> Discovery:
+    def client(self, party: EnvelopeParty) -> Discovery:
         return Discovery(self.world.asker(self.directory, party), self.addresses, self.turn_of)

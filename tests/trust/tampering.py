@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from sealcast.control.envelopes import Message, Party
+from sealcast.control.envelopes import ControlMessage, EnvelopeParty
 from sealcast.primitives import hpke
 from sealcast.primitives.encoding import joined
 from sealcast.trust.certificates.certificate import Role
@@ -28,14 +28,14 @@ class Cast:
     """The people of every case: made once, certificates cost time."""
 
     world: World
-    alice: Party
-    mallory: Party
-    center: Party
-    other: Party
-    expired: Party
-    early: Party
-    revoked: Party
-    stranger: Party
+    alice: EnvelopeParty
+    mallory: EnvelopeParty
+    center: EnvelopeParty
+    other: EnvelopeParty
+    expired: EnvelopeParty
+    early: EnvelopeParty
+    revoked: EnvelopeParty
+    stranger: EnvelopeParty
 
     @classmethod
     def make(cls) -> Cast:
@@ -64,7 +64,7 @@ def flipped(data: bytes, where: float) -> bytes:
 class Signed:
     """A COSE_Sign1 in the making; what is not replaced is as it should be."""
 
-    party: Party
+    party: EnvelopeParty
     payload: Any
     bound: bytes
     certificate: Any = None
@@ -83,7 +83,7 @@ class Signed:
         made = made if self.signature is None else self.signature(made)
         payload = payload if self.after is None else self.after(payload)
         parts = [protected, {} if self.unprotected is None else self.unprotected, payload, made]
-        return cbor.encode(cbor.Tag(self.tag, parts if self.parts is None else self.parts(parts)))
+        return cbor.encode(cbor.TaggedValue(self.tag, parts if self.parts is None else self.parts(parts)))
 
 
 ALGORITHMS = {
@@ -129,7 +129,7 @@ def bent_signatures() -> Iterator[tuple[str, str, dict[str, Any]]]:
     yield "halves exchanged", "signature", {"signature": lambda s: s[32:] + s[:32]}
 
 
-def bent_certificates(cast: Cast, good: Party) -> Iterator[tuple[str, str, dict[str, Any]]]:
+def bent_certificates(cast: Cast, good: EnvelopeParty) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """(name, reason, how): certificates that do not make `good`'s signature anybody's."""
     for where in (*FLIPS, 0.2, 0.3, 0.4, 0.6, 0.65, 0.7):
         yield f"certificate flipped at {where}", "certificate", {"certificate": flipped(good.certificate, where)}
@@ -151,11 +151,11 @@ class Case:
     """A request of alice to the center, sealed by hand, so that any part can be another."""
 
     cast: Cast
-    message: Message
+    message: ControlMessage
 
     @classmethod
     def of(cls, cast: Cast) -> Case:
-        return cls(cast, Message("echo", b"what is it", bytes(range(16)), cast.world.now, bytes(range(16, 32))))
+        return cls(cast, ControlMessage("echo", b"what is it", bytes(range(16)), cast.world.now, bytes(range(16, 32))))
 
     @property
     def fields(self) -> dict[Any, Any]:
@@ -174,7 +174,7 @@ class Case:
         return bytes(Signed(party, self.fields if fields is None else fields, **how))
 
     def sealed(self, opened: bytes, **how: Any) -> bytes:
-        to: Party = how.get("to", self.cast.center)
+        to: EnvelopeParty = how.get("to", self.cast.center)
         place = joined((how.get("name", to.name).encode(), to.kem.public))
         return hpke.seal(to.kem.public, opened, how.get("info", self.bound()), how.get("aad", place))
 

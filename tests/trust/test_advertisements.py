@@ -13,16 +13,16 @@ from hypothesis import strategies as st
 from sealcast.control.discovery import advertisements
 from sealcast.control.discovery.advertisements import Advertisement, AdvertisementReason, AdvertisementRejected, What
 from sealcast.control.discovery.node import DiscoveryNode
-from sealcast.control.discovery.queries import Matcher, Query
+from sealcast.control.discovery.queries import DiscoveryQuery, Matcher
 from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.discovery.store import AdvertisementStore
-from sealcast.control.envelopes import Party
+from sealcast.control.envelopes import EnvelopeParty
 from sealcast.errors import Corrupt, FilterRejected, Misuse
 from sealcast.trust.certificates.certificate import Role
 from sealcast.trust.realm.changes import Right
 from sealcast.wire import cbor
 from tests.trust.advertising import HOUR, SCHEMA, bent_advertisements, by_hand, topic
-from tests.trust.control_world import NOW, REALM, SECOND
+from tests.trust.control_world import NOW, REALM, SECOND, Undecided
 from tests.trust.tampering import Cast
 
 CAST = Cast.make()
@@ -38,15 +38,15 @@ def _clock() -> None:
 
 @pytest.fixture
 def node(tmp_path: Path) -> DiscoveryNode:
-    return DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify)
+    return DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify, known=Undecided())
 
 
-def signed(about: Advertisement, owner: Party = ALICE) -> bytes:
+def signed(about: Advertisement, owner: EnvelopeParty = ALICE) -> bytes:
     return advertisements.sign(owner, REALM, about)
 
 
-def seen(node: DiscoveryNode, text: str, asker: Party) -> list[str]:
-    found, _ = node.find(Query(text), WORLD.certificate(asker), WORLD.now)
+def seen(node: DiscoveryNode, text: str, asker: EnvelopeParty) -> list[str]:
+    found, _ = node.find(DiscoveryQuery(text), WORLD.certificate(asker), WORLD.now)
     return [a.about.path for a in found]
 
 
@@ -59,7 +59,7 @@ def test_every_bent_advertisement_is_refused_for_its_own_reason(name: str, node:
     with pytest.raises(AdvertisementRejected) as refused:
         node.keep(data, WORLD.now)
     assert refused.value.reason == BENT[name].reason, refused.value.message
-    assert node.find(Query("*"), WORLD.certificate(ALICE), WORLD.now) == ([], False)
+    assert node.find(DiscoveryQuery("*"), WORLD.certificate(ALICE), WORLD.now) == ([], False)
 
 
 def test_the_table_bends_one_thing_at_a_time(node: DiscoveryNode) -> None:
@@ -112,13 +112,13 @@ def test_an_owner_cannot_sign_what_nobody_would_take(about: Advertisement) -> No
 def test_the_newest_counts_in_whatever_order_they_come(tmp_path: Path) -> None:
     versions = [signed(topic(sequence=n, tags={"version": str(n)})) for n in (1, 2, 3)]
     for i, order in enumerate(itertools.permutations(versions)):
-        node = DiscoveryNode(AdvertisementStore(tmp_path / f"{i}.sqlite"), REALM, WORLD.verify)
+        node = DiscoveryNode(AdvertisementStore(tmp_path / f"{i}.sqlite"), REALM, WORLD.verify, known=Undecided())
         for data in order:
             try:
                 node.keep(data, WORLD.now)
             except AdvertisementRejected as refused:
                 assert refused.reason is AdvertisementReason.SEQUENCE
-        (found,), _ = node.find(Query("*"), WORLD.certificate(ALICE), WORLD.now)
+        (found,), _ = node.find(DiscoveryQuery("*"), WORLD.certificate(ALICE), WORLD.now)
         assert found.about.tags == {"version": "3"}
 
 
@@ -163,7 +163,9 @@ def test_a_topic_has_one_owner(tmp_path: Path, node: DiscoveryNode) -> None:
 
 
 def test_room_is_bounded_for_each_and_for_all(tmp_path: Path) -> None:
-    node = DiscoveryNode(AdvertisementStore(tmp_path / "small.sqlite"), REALM, WORLD.verify, max_each=3, max_all=5)
+    node = DiscoveryNode(
+        AdvertisementStore(tmp_path / "small.sqlite"), REALM, WORLD.verify, known=Undecided(), max_each=3, max_all=5
+    )
     for i in range(3):
         node.keep(signed(topic(f"alice.{i}")), WORLD.now)
     with pytest.raises(AdvertisementRejected) as refused:
@@ -189,13 +191,15 @@ def test_what_has_expired_is_gone(node: DiscoveryNode) -> None:
 
 
 def test_a_store_remembers_and_two_processes_share_one(tmp_path: Path) -> None:
-    first = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify)
-    second = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify)
+    first = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify, known=Undecided())
+    second = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify, known=Undecided())
     first.keep(signed(topic("a")), WORLD.now)
     assert seen(second, "*", ALICE) == ["a"]
     second.keep(signed(topic("b")), WORLD.now)
     assert seen(first, "*", ALICE) == ["a", "b"]
-    assert seen(DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify), "*", ALICE) == [
+    assert seen(
+        DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify, known=Undecided()), "*", ALICE
+    ) == [
         "a",
         "b",
     ]
@@ -211,7 +215,7 @@ def test_a_damaged_store_is_named(tmp_path: Path) -> None:
 # --- restrictions -------------------------------------------------------------------------------------
 
 
-def _holders() -> dict[str, Party]:
+def _holders() -> dict[str, EnvelopeParty]:
     return {p.name: p for p in (ALICE, MALLORY, CENTER, BROKER)}
 
 
@@ -316,13 +320,13 @@ _OFFERS = {
 def test_queries_by_path_tag_schema_and_word(text: str, found: list[str]) -> None:
     matcher = Matcher.parse(text)
     assert sorted(path for path, about in _OFFERS.items() if matcher.matches(about)) == found
-    assert Query.from_bytes(Query(text).to_bytes()) == Query(text)
+    assert DiscoveryQuery.from_bytes(DiscoveryQuery(text).to_bytes()) == DiscoveryQuery(text)
 
 
 @pytest.mark.parametrize("text", ["", "  ", "x" * 1025, "@", "@price:number", "@price market", "a=b=c;", "@a,", "=x"])
 def test_a_query_that_is_none_is_refused(text: str) -> None:
     with pytest.raises(FilterRejected):
-        Query(text)
+        DiscoveryQuery(text)
 
 
 @pytest.mark.parametrize(
@@ -330,4 +334,4 @@ def test_a_query_that_is_none_is_refused(text: str) -> None:
 )
 def test_a_query_from_the_wire_that_is_none_is_refused(body: bytes) -> None:
     with pytest.raises(Misuse):
-        Query.from_bytes(body)
+        DiscoveryQuery.from_bytes(body)

@@ -126,7 +126,8 @@ def test_spans_say_what_every_version_says_itself(wanted: list[tuple[Change, int
             for topic in state.topics:
                 for right in Right:
                     truth = {name for name in state.entities if state.may(right, topic, name, at_us)}
-                    assert found.could(right, topic, version, at_us) == truth
+                    held = [h for h in found.rights if h.right is right and h.topic == topic]
+                    assert {h.entity for h in held if h.allows(version, at_us)} == truth
         live = {s.id for topic in state.topics for s in state.subscriptions_of(topic)}
         assert {s.id for s in found.subscriptions if s.span.includes(version)} == live
 

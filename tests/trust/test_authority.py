@@ -11,10 +11,8 @@ from pathlib import Path
 import pytest
 
 from sealcast.errors import CertificateRejected, Corrupt, Misuse, NotFound, Rejected
-from sealcast.primitives import p256, x509, x509_lists
-from sealcast.trust.certificates import applications
+from sealcast.primitives import x509, x509_lists
 from sealcast.trust.certificates import certificate as certificates
-from sealcast.trust.certificates.applications import Application
 from sealcast.trust.certificates.authority import (
     AUTHORITY_LIFETIME_US,
     BACKDATED_US,
@@ -25,11 +23,10 @@ from sealcast.trust.certificates.authority import (
     Authority,
     CertificateWanted,
 )
-from sealcast.trust.certificates.certificate import Certificate, CertificateReason, PublicKeys, Role
+from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role
 from sealcast.trust.certificates.revocation import NOTHING_REVOKED, Cause, RevocationLog
 from sealcast.trust.vault import keyfile
-from sealcast.wire import cbor
-from tests.trust.certified import NOW, OTHER_REALM, REALM, SECOND, frame_key, house, identity, kem_key, keys
+from tests.trust.certified import NOW, REALM, SECOND, house, keys
 
 
 @pytest.fixture
@@ -102,102 +99,6 @@ def test_nothing_outlives_its_issuer() -> None:
         authority.issue("alice", keys("alice"), ENTITY, NOW, 1)
 
 
-# --- applications and renewal ---------------------------------------------------------------------
-
-
-def application(
-    label: str = "alice", renews: tuple[Certificate, p256.SigningKey] | None = None, name: str = ""
-) -> bytes:
-    mine = identity(label), frame_key(label), kem_key(label).public
-    return applications.make(name or label, REALM, *mine, renews)
-
-
-def test_an_application_proves_its_keys() -> None:
-    assert applications.read(application()) == Application("alice", REALM, keys("alice"), None)
-    made = house().admit(application(), {Role.BROKER}, NOW)
-    assert (made.name, made.keys, made.roles) == ("alice", keys("alice"), {Role.BROKER})
-
-
-def test_openssl_reads_the_request() -> None:
-    request = cbor.decode(application())[1]
-    done = subprocess.run(
-        ["openssl", "req", "-inform", "DER", "-verify", "-noout", "-text"],
-        input=request,
-        capture_output=True,
-        check=True,
-    )
-    assert b"verify OK" in done.stderr
-    assert f"URI:sealcast:{REALM.hex()}/alice".encode() in done.stdout
-
-
-def test_renewal_keeps_name_and_roles_and_may_bring_new_keys() -> None:
-    authority = house()
-    old = authority.issue("alice", keys("alice"), {Role.KEY_CENTER}, NOW)
-    at = (old.not_before_us + old.not_after_us) // 2
-    assert certificates.renewal_due(old, at)
-    for label in ("alice", "alice's next"):
-        asked = application(label, (old, identity("alice")), "alice")
-        made = authority.renew(asked, at)
-        assert (made.name, made.roles, made.keys) == ("alice", {Role.KEY_CENTER}, keys(label))
-        assert made.not_after_us == at + LIFETIME_US and made.serial != old.serial
-        assert authority.trust().verify(made.der, at, authority.revoked) == made
-        assert not certificates.renewal_due(made, at)
-
-
-def test_renewals_that_are_refused() -> None:
-    authority = house()
-    old = authority.issue("alice", keys("alice"), ENTITY, NOW)
-    good = application(renews=(old, identity("alice")))
-    assert reason(lambda: authority.renew(application(renews=(old, identity("bob"))), NOW)) == "possession"
-    assert reason(lambda: authority.renew(application("bob", (old, identity("alice"))), NOW)) == "holder"
-    assert reason(lambda: authority.renew(good, old.not_after_us + 1)) == "expired"
-    stranger = Authority.generate(REALM, NOW).issue("alice", keys("alice"), ENTITY, NOW)
-    assert reason(lambda: authority.renew(application(renews=(stranger, identity("alice"))), NOW)) == "issuer"
-    with pytest.raises(Misuse, match="names no certificate"):
-        authority.renew(application(), NOW)
-    with pytest.raises(Misuse, match="not for a first one"):
-        authority.admit(good, ENTITY, NOW)
-    authority.revoke([old.serial], Cause.KEY_COMPROMISE, NOW)
-    assert reason(lambda: authority.renew(good, NOW)) == "revoked"
-
-
-def test_every_flipped_bit_of_an_application_is_refused() -> None:
-    authority = house()
-    old = authority.issue("alice", keys("alice"), ENTITY, NOW)
-    good = application(renews=(old, identity("alice")))
-    for position in range(0, 8 * len(good), 5):
-        bent = bytearray(good)
-        bent[position // 8] ^= 1 << position % 8
-        # A bit of the old certificate's own signature, say, leaves its claims as they are: the issuer did not sign it.
-        with pytest.raises(CertificateRejected):
-            authority.renew(bytes(bent), NOW)
-
-
-def test_keys_of_others_cannot_be_applied_for() -> None:
-    request, signature, _ = cbor.decode(application())[1:]
-    other = cbor.decode(application("bob"))
-    swapped = {
-        "another's frame key signs": cbor.encode([1, request, other[2], None]),
-        "another's request": cbor.encode([1, other[1], signature, None]),
-        "nobody signs": cbor.encode([1, request, bytes(64), None]),
-        "a certificate for a request": cbor.encode([1, house().root.der, signature, None]),
-    }
-    for what, raw in swapped.items():
-        assert reason(lambda raw=raw: house().admit(raw, ENTITY, NOW)) == CertificateReason.POSSESSION, what  # type: ignore[misc]
-    for raw in (b"", cbor.encode([1]), cbor.encode([2, request, signature, None]), bytes(20_000)):
-        assert reason(lambda raw=raw: house().admit(raw, ENTITY, NOW)) == CertificateReason.MALFORMED  # type: ignore[misc]
-    abroad = applications.make("alice", OTHER_REALM, identity("alice"), frame_key("alice"), kem_key("alice").public)
-    assert reason(lambda: house().admit(abroad, ENTITY, NOW)) == CertificateReason.REALM
-
-
-def test_roles_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = applications.profile.encode_extension
-    monkeypatch.setattr(applications.profile, "encode_extension", lambda _, *rest: real({Role.KEY_CENTER}, *rest))
-    raw = application()
-    monkeypatch.undo()
-    assert reason(lambda: house().admit(raw, ENTITY, NOW)) == CertificateReason.ROLES
-
-
 # --- root and authorities -------------------------------------------------------------------------
 
 
@@ -229,8 +130,8 @@ def test_a_lost_authority_takes_everything_under_it_along(saved: tuple[Authority
     again = Authority.load(directory)
     assert again.issuing == second and len(again.authorities) == 2
     for one in entities:
-        assert reason(lambda one=one: again.trust().verify(one.der, NOW, again.revoked)) == "issuer-revoked"  # type: ignore[misc]
-    assert again.trust().verify(carol.der, NOW + SECOND, again.revoked) == carol
+        assert reason(lambda one=one: again.trust().verify(one.der, NOW, again.lists.view)) == "issuer-revoked"  # type: ignore[misc]
+    assert again.trust().verify(carol.der, NOW + SECOND, again.lists.view) == carol
     # Its certificates can still be named in lists, now by the root.
     late = again.revoke([entities[0].serial], Cause.KEY_COMPROMISE, NOW + SECOND)
     assert certificates.parse(late.signer_der) == authority.root
@@ -280,7 +181,11 @@ def test_the_root_cannot_be_revoked_by_itself() -> None:
 def test_files_hold_it_and_secrets_stay(saved: tuple[Authority, Path]) -> None:
     authority, directory = saved
     again = Authority.load(directory)
-    assert (again.root, again.authorities, again.revoked) == (authority.root, authority.authorities, authority.revoked)
+    assert (again.root, again.authorities, again.lists.view) == (
+        authority.root,
+        authority.authorities,
+        authority.lists.view,
+    )
     names = {"root.key", "root.pem", "authority-1.key", "authority-1.pem", "revocations"}
     assert set(os.listdir(directory)) == names
     assert all((directory / name).stat().st_mode & 0o077 == 0 for name in names)
@@ -396,7 +301,7 @@ def test_revoking_again_changes_nothing() -> None:
     assert authority.revoke([alice.serial], Cause.SUPERSEDED, NOW + 1) == first
     both = authority.revoke([alice.serial, bob.serial], Cause.SUPERSEDED, NOW + 1)
     assert (both.number, set(both.entries)) == (2, {bob.serial})
-    assert authority.revoked.entries[alice.serial].cause is Cause.KEY_COMPROMISE
+    assert authority.lists.view.entries[alice.serial].cause is Cause.KEY_COMPROMISE
     assert authority.revoke([alice.serial], Cause.SUPERSEDED, NOW + 1) == first
 
 
@@ -406,21 +311,24 @@ def test_certificates_of_several_authorities_at_once() -> None:
     authority.succeed(NOW)
     bob = authority.issue("bob", keys("bob"), ENTITY, NOW)
     last = authority.revoke([alice.serial, bob.serial, authority.authorities[0].serial], Cause.SUPERSEDED, NOW)
-    assert last.number == authority.revoked.number == 3
-    assert all(authority.revoked.is_revoked(s) for s in (alice.serial, bob.serial, authority.authorities[0].serial))
+    assert last.number == authority.lists.view.number == 3
+    assert all(authority.lists.view.is_revoked(s) for s in (alice.serial, bob.serial, authority.authorities[0].serial))
 
 
 def test_who_is_far_behind_gets_the_whole_list() -> None:
     authority = house()
     for number in range(MAX_DELTAS + 2):
         authority.revoke([(2 << 112) | number + 1], Cause.SUPERSEDED, NOW + number)
-    assert authority.revocations(authority.revoked.number) == []
+    assert authority.revocations(authority.lists.view.number) == []
     assert len(authority.revocations(2)) == MAX_DELTAS
     for behind in (0, 1):
         (whole,) = authority.revocations(behind)
         newcomer = RevocationLog(authority.trust())
-        assert newcomer.accept([whole]).entries.keys() == authority.revoked.entries.keys()
-        assert (newcomer.view.number, newcomer.view.digest) == (authority.revoked.number, authority.revoked.digest)
+        assert newcomer.accept([whole]).entries.keys() == authority.lists.view.entries.keys()
+        assert (newcomer.view.number, newcomer.view.digest) == (
+            authority.lists.view.number,
+            authority.lists.view.digest,
+        )
 
 
 def test_an_entity_signs_no_lists() -> None:

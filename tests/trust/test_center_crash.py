@@ -19,7 +19,7 @@ from sealcast.control.center import requests
 from sealcast.control.center.requests import Authorise, Register, Rotate
 from sealcast.control.center.service import center_service
 from sealcast.control.correspondence import Correspondent
-from sealcast.control.envelopes import Message, Recipient
+from sealcast.control.envelopes import ControlMessage, EnvelopeRecipient
 from sealcast.control.journal import Journal
 from sealcast.control.topics import ControlPlane
 from sealcast.errors import Unavailable
@@ -101,14 +101,14 @@ def test_killed_at_each_step_of_what_an_owner_asks(tmp_path: Path, spoil: Callab
     service, center = world.center()
     plane = service._plane
     answers, party = plane.create(reply=True), world.party("owner")
-    to = Recipient("center", world.realm.state().entity("center").kem_public)
+    to = EnvelopeRecipient("center", world.realm.state().entity("center").kem_public)
     asked = [
         (requests.REGISTER, Register("orders", bytes(16), SCHEMA, 1, "members", {}).to_bytes()),
         (requests.AUTHORISE, Authorise("orders", "alice", BOTH, until_us=world.now + 10**12).to_bytes()),
         (requests.ROTATE, Rotate("orders", 1).to_bytes()),
     ]
     for number, (kind, body) in enumerate(asked, start=1):
-        message = Message.request(kind, body, answers, world.now)
+        message = ControlMessage.request(kind, body, answers, world.now)
         before = world.realm.state().version
         plane.post(service.topic, envelopes.seal(party, world.realm.id, to, message))
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from sealcast.control.asking import ServiceAddress
-from sealcast.control.envelopes import MAX_ENVELOPE_BYTES, Message, Party, ProvenMessage, seal
+from sealcast.control.envelopes import MAX_ENVELOPE_BYTES, ControlMessage, EnvelopeParty, ProvenMessage, seal
 from sealcast.control.journal import Journal
 from sealcast.control.service import MAX_SENT, Answer, Service, ServiceRefused
 from sealcast.control.topics import Busy, ControlPlane, new_topic_id
@@ -28,7 +28,7 @@ def _clock() -> None:
     WORLD.now = 1_800_000_000_000_000
 
 
-def at(service: Service, party: Party = CENTER) -> Callable[[], ServiceAddress]:
+def at(service: Service, party: EnvelopeParty = CENTER) -> Callable[[], ServiceAddress]:
     return lambda: ServiceAddress(service.topic, WORLD.recipient(party))
 
 
@@ -36,8 +36,8 @@ def turn(service: Service) -> Callable[[], object]:
     return lambda: service.serve_once(WORLD.now)
 
 
-def asked(party: Party, body: bytes, reply_topic: bytes) -> bytes:
-    return seal(party, REALM, WORLD.recipient(CENTER), Message.request("echo", body, reply_topic, WORLD.now))
+def asked(party: EnvelopeParty, body: bytes, reply_topic: bytes) -> bytes:
+    return seal(party, REALM, WORLD.recipient(CENTER), ControlMessage.request("echo", body, reply_topic, WORLD.now))
 
 
 # --- topics -------------------------------------------------------------------------------------------
@@ -178,8 +178,8 @@ def test_a_forged_answer_is_passed_over(tmp_path: Path) -> None:
         nonlocal forgeries
         for directory in eve.root.iterdir():
             if (directory / "reply").exists():
-                fake = Message("echoed", b"forged", bytes(16), WORLD.now)
-                for forger in (MALLORY, Party("center", CENTER.certificate, MALLORY.signer, MALLORY.kem)):
+                fake = ControlMessage("echoed", b"forged", bytes(16), WORLD.now)
+                for forger in (MALLORY, EnvelopeParty("center", CENTER.certificate, MALLORY.signer, MALLORY.kem)):
                     eve.post(bytes.fromhex(directory.name), seal(forger, REALM, WORLD.recipient(ALICE), fake))
                     forgeries += 1
                 eve.post(bytes.fromhex(directory.name), b"noise")
@@ -234,7 +234,7 @@ def test_answers_go_only_where_one_is_awaited(tmp_path: Path) -> None:
     service, victim = WORLD.service(tmp_path, CENTER, Echo()), WORLD.service(tmp_path, CAST.other, Echo())
     plane = ControlPlane(tmp_path, origin="mallory")
     plane.post(service.topic, asked(MALLORY, b"abc", victim.topic))
-    assert service.serve_once(WORLD.now).answered == 1
+    assert service.serve_once(WORLD.now).counts.get("answered", 0) == 1
     assert plane.end(victim.topic) == 0
 
 

@@ -15,16 +15,16 @@ from sealcast.control.discovery.advertisements import Advertisement, What
 from sealcast.control.discovery.bootstrap import NodeAddress
 from sealcast.control.discovery.client import Discovery, FoundOffer
 from sealcast.control.discovery.node import FIND, DiscoveryNode
-from sealcast.control.discovery.queries import Matcher, Query
+from sealcast.control.discovery.queries import DiscoveryQuery, Matcher
 from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.discovery.store import AdvertisementStore
-from sealcast.control.envelopes import Message, Party, ProvenMessage, open_reply, seal
+from sealcast.control.envelopes import ControlMessage, EnvelopeParty, ProvenMessage, open_reply, seal
 from sealcast.control.service import Answer, Noise, ServiceRefused
 from sealcast.control.topics import ControlPlane
 from sealcast.errors import Corrupt, Misuse, NotFound, Rejected, Unavailable
 from sealcast.wire import cbor
 from tests.trust.advertising import HOUR, bent_advertisements, topic
-from tests.trust.control_world import NOW, REALM, SECOND, Echo, Nodes
+from tests.trust.control_world import NOW, REALM, SECOND, Echo, Nodes, Undecided
 from tests.trust.tampering import Cast
 
 CAST = Cast.make()
@@ -42,7 +42,7 @@ def nodes(tmp_path: Path) -> Nodes:
     return Nodes(WORLD, tmp_path)
 
 
-def signed(about: Advertisement, owner: Party = ALICE) -> bytes:
+def signed(about: Advertisement, owner: EnvelopeParty = ALICE) -> bytes:
     return advertisements.sign(owner, REALM, about)
 
 
@@ -50,19 +50,19 @@ def paths(found: list[FoundOffer]) -> list[str]:
     return [f.about.path for f in found]
 
 
-def seen(node: DiscoveryNode, text: str, asker: Party) -> list[str]:
-    found, _ = node.find(Query(text), WORLD.certificate(asker), WORLD.now)
+def seen(node: DiscoveryNode, text: str, asker: EnvelopeParty) -> list[str]:
+    found, _ = node.find(DiscoveryQuery(text), WORLD.certificate(asker), WORLD.now)
     return [a.about.path for a in found]
 
 
 # --- not even existence -------------------------------------------------------------------------------
 
 
-def answer_to(nodes: Nodes, asker: Party, text: str) -> tuple[bytes, bytes]:
+def answer_to(nodes: Nodes, asker: EnvelopeParty, text: str) -> tuple[bytes, bytes]:
     """(the envelope as it travels, the body inside) of one node's answer."""
     plane = ControlPlane(nodes.directory, origin="watcher")
     replies = plane.create(reply=True)
-    request = Message.request(FIND, Query(text).to_bytes(), replies, WORLD.now)
+    request = ControlMessage.request(FIND, DiscoveryQuery(text).to_bytes(), replies, WORLD.now)
     service = nodes.services["node-1"]
     plane.post(service.topic, seal(asker, REALM, WORLD.recipient(nodes.parties["node-1"]), request))
     service.serve_once(WORLD.now)
@@ -90,7 +90,7 @@ def test_unauthorised_and_not_there_are_one_answer(nodes: Nodes) -> None:
 
 def test_a_query_costs_the_same_whatever_is_hidden(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work is counted: how many advertisements are looked at, for permission and for a match."""
-    node = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify)
+    node = DiscoveryNode(AdvertisementStore(tmp_path / "one.sqlite"), REALM, WORLD.verify, known=Undecided())
     for i in range(20):
         restrictions = "open" if i % 4 == 0 else "name=alice"
         node.keep(signed(topic(f"place.{i}", restrictions=restrictions)), WORLD.now)
@@ -113,7 +113,7 @@ def test_a_query_costs_the_same_whatever_is_hidden(tmp_path: Path, monkeypatch: 
     for text in ("place.1", "place.2", "place.99", "nowhere.*", "Sports=NBA"):
         node._views.clear()
         asked = matched = 0
-        assert node.find(Query(text), WORLD.certificate(MALLORY), WORLD.now) == ([], False)
+        assert node.find(DiscoveryQuery(text), WORLD.certificate(MALLORY), WORLD.now) == ([], False)
         costs.add((asked, matched))
     assert costs == {(20, 5)}, "all are looked at for permission; only what it may find for a match"
     # A weakened node, which matches first and asks for permission then, gives the hidden away by what it does.
@@ -131,7 +131,7 @@ def test_a_stranger_is_not_answered_at_all(nodes: Nodes) -> None:
     plane = ControlPlane(nodes.directory, origin="stranger")
     replies, service = plane.create(reply=True), nodes.services["node-1"]
     for party in (CAST.stranger, CAST.revoked, CAST.expired):
-        request = Message.request(FIND, Query("*").to_bytes(), replies, WORLD.now)
+        request = ControlMessage.request(FIND, DiscoveryQuery("*").to_bytes(), replies, WORLD.now)
         plane.post(service.topic, seal(party, REALM, WORLD.recipient(nodes.parties["node-1"]), request))
         WORLD.now += 60 * SECOND
         assert service.serve_once(WORLD.now).counts == {"certificate": 1}

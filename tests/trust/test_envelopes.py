@@ -18,20 +18,20 @@ from sealcast.control import envelopes
 from sealcast.control.discovery import advertisements
 from sealcast.control.discovery.advertisements import AdvertisementRejected
 from sealcast.control.envelopes import (
+    ControlMessage,
     Direction,
+    EnvelopeParty,
     EnvelopeReason,
+    EnvelopeRecipient,
     EnvelopeRejected,
-    Message,
-    Party,
     ProvenMessage,
-    Recipient,
     open_reply,
     open_request,
     seal,
 )
 from sealcast.errors import CertificateRejected, Misuse
 from sealcast.primitives.hpke import KemKey
-from sealcast.primitives.p256 import SigningKey
+from sealcast.primitives.p256 import P256SigningKey
 from sealcast.primitives.secrets import Secret
 from sealcast.trust.certificates.certificate import Certificate, Trust
 from tests.trust.control_world import REALM, SECOND
@@ -43,19 +43,19 @@ KINDS = frozenset({"echo"})
 BENT = bent_envelopes(CAST)
 
 
-def opened(data: bytes, me: Party = CENTER) -> ProvenMessage:
+def opened(data: bytes, me: EnvelopeParty = CENTER) -> ProvenMessage:
     return open_request(data, me, REALM, WORLD.verify, WORLD.now, KINDS)
 
 
-def reply_opened(data: bytes, asked: Message, of: str = "center") -> ProvenMessage:
+def reply_opened(data: bytes, asked: ControlMessage, of: str = "center") -> ProvenMessage:
     return open_reply(data, ALICE, REALM, WORLD.verify, WORLD.now, asked, of)
 
 
-def request(body: bytes = b"body") -> Message:
-    return Message.request("echo", body, bytes(16), WORLD.now)
+def request(body: bytes = b"body") -> ControlMessage:
+    return ControlMessage.request("echo", body, bytes(16), WORLD.now)
 
 
-def to(party: Party) -> Recipient:
+def to(party: EnvelopeParty) -> EnvelopeRecipient:
     return WORLD.recipient(party)
 
 
@@ -122,7 +122,7 @@ def test_noise_is_refused_and_nothing_else(noise: bytes) -> None:
 def test_only_the_recipient_opens_it() -> None:
     sealed = seal(ALICE, REALM, to(CENTER), request())
     assert opened(sealed).sender.name == "alice"
-    for eve in (OTHER, ALICE, CAST.mallory, Party("center", CENTER.certificate, CENTER.signer, OTHER.kem)):
+    for eve in (OTHER, ALICE, CAST.mallory, EnvelopeParty("center", CENTER.certificate, CENTER.signer, OTHER.kem)):
         with pytest.raises(EnvelopeRejected) as refused:
             opened(sealed, eve)
         assert refused.value.reason is EnvelopeReason.SEAL
@@ -141,7 +141,7 @@ def test_a_recipient_cannot_pass_it_on() -> None:
 
 
 def test_a_namesake_with_another_key_is_not_meant() -> None:
-    twin = Party("center", CENTER.certificate, CENTER.signer, OTHER.kem)
+    twin = EnvelopeParty("center", CENTER.certificate, CENTER.signer, OTHER.kem)
     case = Case.of(CAST)
     forwarded = case.outside(case.sealed(padded(case.inside()), to=twin))
     with pytest.raises(EnvelopeRejected) as refused:
@@ -150,7 +150,7 @@ def test_a_namesake_with_another_key_is_not_meant() -> None:
 
 
 def test_nobody_signs_as_another() -> None:
-    impostor = Party("alice", ALICE.certificate, CAST.mallory.signer, CAST.mallory.kem)
+    impostor = EnvelopeParty("alice", ALICE.certificate, CAST.mallory.signer, CAST.mallory.kem)
     with pytest.raises(EnvelopeRejected) as refused:
         opened(seal(impostor, REALM, to(CENTER), request()))
     assert refused.value.reason is EnvelopeReason.SIGNATURE
@@ -247,7 +247,7 @@ def trusted() -> Callable[[bytes, int], Certificate]:
 def test_requests_of_the_vectors(vector: dict[str, Any], trusted: Callable[[bytes, int], Certificate]) -> None:
     to, sender = VECTORS["recipient"], VECTORS["sender"]
     kem = KemKey(Secret(bytes.fromhex(to["x25519"])))
-    me = Party(to["name"], bytes.fromhex(to["certificate"]), SigningKey.generate(), kem)
+    me = EnvelopeParty(to["name"], bytes.fromhex(to["certificate"]), P256SigningKey.generate(), kem)
     data, realm, now = bytes.fromhex(vector["envelope"]), bytes.fromhex(VECTORS["realm"]), VECTORS["at_us"]
     kinds = frozenset(VECTORS["kinds"])
     if "reason" in vector:
@@ -256,7 +256,7 @@ def test_requests_of_the_vectors(vector: dict[str, Any], trusted: Callable[[byte
         assert refused.value.reason == vector["reason"]
         return
     read = open_request(data, me, realm, trusted, now, kinds)
-    message = Message(
+    message = ControlMessage(
         vector["kind"],
         bytes.fromhex(vector["body"]),
         bytes.fromhex(vector["request_id"]),
@@ -265,10 +265,10 @@ def test_requests_of_the_vectors(vector: dict[str, Any], trusted: Callable[[byte
     )
     assert (read.sender.name, read.message) == (sender["name"], message)
     # Made again to the same bytes: the signature is deterministic.
-    key = SigningKey(Secret(bytes.fromhex(sender["p256"])))
-    writer = Party(sender["name"], bytes.fromhex(sender["certificate"]), key, KemKey.generate())
-    again = cbor2.loads(seal(writer, realm, Recipient(me.name, kem.public), message))[3]
-    opened_again = kem.open(again, Case.of(CAST).bound(), envelopes._place(Recipient(me.name, kem.public)))
+    key = P256SigningKey(Secret(bytes.fromhex(sender["p256"])))
+    writer = EnvelopeParty(sender["name"], bytes.fromhex(sender["certificate"]), key, KemKey.generate())
+    again = cbor2.loads(seal(writer, realm, EnvelopeRecipient(me.name, kem.public), message))[3]
+    opened_again = kem.open(again, Case.of(CAST).bound(), envelopes._place(EnvelopeRecipient(me.name, kem.public)))
     assert opened_again == padded(bytes.fromhex(vector["signed"]))
 
 

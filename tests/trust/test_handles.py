@@ -44,7 +44,7 @@ for room in (sealcast.broker, sealcast.overlay, sealcast.pipeline, sealcast.prot
     for found in pkgutil.walk_packages(room.__path__, room.__name__ + "."):
         if found.name != "sealcast.pipeline.public":
             importlib.import_module(found.name)
-for name in ("endpoint.broker", "endpoint.key_desk", "endpoint.audit", "layered.broker"):
+for name in ("endpoint.broker", "endpoint.key_answers", "endpoint.audit", "layered.broker"):
     importlib.import_module("sealcast.protections." + name)
 
 from sealcast.overlay.brokers import Node

@@ -18,7 +18,13 @@ from sealcast.control.center.rules import CenterReason, CenterRejected
 from sealcast.control.center.service import KeyCenter
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.discovery.embedded import verifier
-from sealcast.control.envelopes import EnvelopeReason, EnvelopeRejected, Message, Party, Recipient
+from sealcast.control.envelopes import (
+    ControlMessage,
+    EnvelopeParty,
+    EnvelopeReason,
+    EnvelopeRecipient,
+    EnvelopeRejected,
+)
 from sealcast.control.running import Running
 from sealcast.control.service import ServiceRefused, unwrap
 from sealcast.control.topics import ControlPlane
@@ -300,10 +306,12 @@ def test_keys_that_the_registry_does_not_know_are_nobodys(world: World, owner: C
 # --- attacks on the way -------------------------------------------------------------------------------
 
 
-def envelope(world: World, sender: Party, kind: str, body: bytes, reply_topic: bytes) -> tuple[bytes, Message]:
-    message = Message.request(kind, body, reply_topic, world.now)
+def envelope(
+    world: World, sender: EnvelopeParty, kind: str, body: bytes, reply_topic: bytes
+) -> tuple[bytes, ControlMessage]:
+    message = ControlMessage.request(kind, body, reply_topic, world.now)
     center = world.realm.state().entity("center")
-    return envelopes.seal(sender, world.realm.id, Recipient("center", center.kem_public), message), message
+    return envelopes.seal(sender, world.realm.id, EnvelopeRecipient("center", center.kem_public), message), message
 
 
 def test_a_replayed_request_is_not_handled_again(world: World, owner: Correspondent) -> None:
@@ -312,19 +320,19 @@ def test_a_replayed_request_is_not_handled_again(world: World, owner: Correspond
     answers = plane.create(reply=True)
     data, _ = envelope(world, world.party("owner"), requests.ROTATE, Rotate("orders", 1).to_bytes(), answers)
     plane.post(service.topic, data)
-    assert service.serve_once(world.now).answered == 1
+    assert service.serve_once(world.now).counts.get("answered", 0) == 1
     state = world.realm.state()
     assert state.topic("orders").epoch == 2
     for _ in range(8):
         plane.post(service.topic, data)
         world.later(5)
-        assert service.serve_once(world.now).answered == 0
+        assert service.serve_once(world.now).counts.get("answered", 0) == 0
     assert world.realm.state().version == state.version
     replies = {post.data for post in plane.read(answers, 0)}
     assert len(replies) == 1, "who replays it gets the very same sealed answer, or none"
     world.later(3600)
     plane.post(service.topic, data)
-    assert service.serve_once(world.now).answered == 0 and world.realm.state().version == state.version
+    assert service.serve_once(world.now).counts.get("answered", 0) == 0 and world.realm.state().version == state.version
     service.close()
     center.close()
 
@@ -340,7 +348,7 @@ def test_an_answer_opens_for_who_asked_alone(world: World, owner: Correspondent)
     service.serve_once(world.now)
     (reply,) = [post.data for post in plane.read(answers, 0)]
 
-    def opened(by: Party) -> Credentials:
+    def opened(by: EnvelopeParty) -> Credentials:
         verify = verifier(world.realm)
         found = envelopes.open_reply(reply, by, world.realm.id, verify, world.now, question, "center")
         return Credentials.from_bytes(found.message.body)
@@ -351,7 +359,7 @@ def test_an_answer_opens_for_who_asked_alone(world: World, owner: Correspondent)
     assert refusal.value.reason is EnvelopeReason.SEAL
     # Nor with her name on it: it is bound to alice's, and sealed to her key.
     with pytest.raises(EnvelopeRejected):
-        opened(Party("alice", alice.certificate, mallory.signer, mallory.kem))
+        opened(EnvelopeParty("alice", alice.certificate, mallory.signer, mallory.kem))
     # And if alice herself let her see it, the token works with alice's key, the key inside opens with alice's.
     state = world.realm.state()
     with pytest.raises(tokens.TokenRejected) as unheld:
@@ -372,8 +380,8 @@ def test_nobody_asks_in_anothers_name(world: World, owner: Correspondent) -> Non
     body = WantCredentials("orders", Right.SUBSCRIBE).to_bytes()
     # Alice's certificate, mallory's signature; then alice's name and mallory's certificate.
     forged, hers = (
-        Party("alice", alice.certificate, mallory.signer, mallory.kem),
-        Party("alice", mallory.certificate, mallory.signer, mallory.kem),
+        EnvelopeParty("alice", alice.certificate, mallory.signer, mallory.kem),
+        EnvelopeParty("alice", mallory.certificate, mallory.signer, mallory.kem),
     )
     plane.post(service.topic, envelope(world, forged, requests.CREDENTIALS, body, answers)[0])
     assert service.serve_once(world.now).counts == {"signature": 1}

@@ -11,33 +11,44 @@ import pytest
 
 from sealcast.errors import CannotOpen, Corrupt, Misuse, NotFound, Rejected
 from sealcast.model import Schema
+from sealcast.model.protection import Searchable
+from sealcast.primitives.curve import CURVE
+from sealcast.primitives.groups import Exponent
+from sealcast.primitives.halves import UserPart
+from sealcast.primitives.secrets import Secret
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.identity import Identity
-from sealcast.trust.realm.changes import Access, CreateTopic, PublishPairKey
-from sealcast.trust.realm.machine import EMPTY, RealmState, apply_all
+from sealcast.trust.keys.topic_keys import TopicKeys, open_entity_keys
+from sealcast.trust.realm.changes import Access, CreateTopic, EnrolEntity, PublishPairKey
+from sealcast.trust.realm.machine import EMPTY, Entity, RealmState, Topic, apply_all
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
+
+
+def enrolment(identity: Identity, *roles: Role) -> EnrolEntity:
+    """The public half, as a change; without a certificate, which a founded realm asks for."""
+    return EnrolEntity(identity.name, bytes(identity.signer.verify_key), identity.kem.public, roles or (Role.ENTITY,))
 
 
 def realm(
     *identities: Identity, center: CenterSecrets | None = None, broker: BrokerSecrets | None = None
 ) -> RealmState:
-    roles = [] if center is None else [center.identity.enrolment(Role.KEY_CENTER)]
-    roles += [] if broker is None else [broker.identity.enrolment(Role.BROKER)]
+    roles = [] if center is None else [enrolment(center.identity, Role.KEY_CENTER)]
+    roles += [] if broker is None else [enrolment(broker.identity, Role.BROKER)]
     manager = "" if center is None else center.name
     topics = [
         CreateTopic(n, n.encode().ljust(16), SCHEMA, access=Access.MEMBERS, center=manager) for n in ("one", "two")
     ]
-    return apply_all(EMPTY, [*roles, *(i.enrolment() for i in identities), *topics])
+    return apply_all(EMPTY, [*roles, *(enrolment(i) for i in identities), *topics])
 
 
 def test_round_trip(tmp_path: Path) -> None:
     identity, path = Identity.generate("alice"), tmp_path / "alice.key"
     identity.save(path)
     assert path.stat().st_mode & 0o777 == 0o600
-    assert Identity.load(path, "alice").enrolment() == identity.enrolment()
+    assert enrolment(Identity.load(path, "alice")) == enrolment(identity)
     assert os.listdir(tmp_path) == ["alice.key"], "nothing staged is left behind"
 
 
@@ -93,7 +104,7 @@ def test_broker_secrets_survive_their_file(tmp_path: Path) -> None:
     broker = BrokerSecrets.generate()
     broker.save(tmp_path / "secrets" / "broker.key")
     again = BrokerSecrets.load(tmp_path / "secrets" / "broker.key")
-    assert again.identity.enrolment() == broker.identity.enrolment()
+    assert enrolment(again.identity) == enrolment(broker.identity)
     assert again.journal_key(bytes(16)) == broker.journal_key(bytes(16))
 
 
@@ -101,7 +112,7 @@ def test_center_secrets_survive_their_file(tmp_path: Path) -> None:
     center = CenterSecrets.generate()
     center.save(tmp_path / "center.key")
     again, topic = CenterSecrets.load(tmp_path / "center.key"), realm(center=center).topic("one")
-    assert again.identity.enrolment() == center.identity.enrolment()
+    assert enrolment(again.identity) == enrolment(center.identity)
     assert again.topic_keys(topic, 3).pair_key("alice") == center.topic_keys(topic, 3).pair_key("alice")
     with pytest.raises(Corrupt, match="is no sealcast broker file"):
         BrokerSecrets.load(tmp_path / "center.key")
@@ -184,3 +195,52 @@ def test_a_missing_pair_key_says_who_issues_it() -> None:
     with pytest.raises(NotFound) as refusal:
         alice.pair_key(realm(alice), "one")
     assert refusal.value.hint is not None and "sealcast grant one alice" in refusal.value.hint
+
+
+# --- keys that brokers search with ---------------------------------------------------------------------------------
+
+
+def searching(epoch: int = 1) -> tuple[Topic, TopicKeys]:
+    schema = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 9}]})
+    about = Topic("quotes", bytes(16), schema, 1, Searchable(), epoch, Access.MEMBERS)
+    return about, TopicKeys(about.id, epoch, Secret(b"t" * 32), Secret(b"c" * 32))
+
+
+def test_a_users_half_and_the_brokers_are_the_epochs_exponent_and_differ_for_all() -> None:
+    about, center = searching()
+    broker = TopicKeys(about.id, 1, Secret(b"t" * 32))
+    found = {}
+    for name in ("ann", "bob"):
+        identity = Identity.generate(name)
+        who = Entity(name, bytes(identity.signer.verify_key), identity.kem.public)
+        sealed = center.for_entity(about, who, reads=False).sealed
+        keys = open_entity_keys(identity.kem, sealed, about.id, 1, name)
+        assert keys.search is not None and keys.content is not None and not keys.content.reads
+        found[name] = (keys.search, broker.search_half(name))
+    whole = {(part.half.reveal() + half.reveal()) % CURVE.order for part, half in found.values()}
+    assert len(whole) == 1, "the two halves of any user make the same exponent"
+    (x,) = whole
+    assert len({CURVE.encode(part.public) for part, _ in found.values()}) == 1
+    base = CURVE.decode(bytes.fromhex("0279be667ef9dcbbac55a06295ce870b07029bfcdb2dce28d959f2815b16f81798"))
+    assert CURVE.encode(found["ann"][0].public) == CURVE.encode(CURVE.power(base, Exponent(x, CURVE.order)))
+    assert (
+        len({part.half.packed for part, _ in found.values()}) == len({half.packed for _, half in found.values()}) == 2
+    )
+
+
+def test_a_broker_can_make_no_users_part_and_epochs_share_nothing() -> None:
+    about, center = searching()
+    who = Entity("ann", bytes(32), bytes(32))
+    with pytest.raises(Misuse, match="only the center"):
+        TopicKeys(about.id, 1, Secret(b"t" * 32)).for_entity(about, who, reads=True)
+    _, later = searching(epoch=2)
+    assert center.search_half("ann").packed != later.search_half("ann").packed
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [b"", bytes(97), b"\x01" * 96, b"\x01" * 98, bytes(32) + b"\x01" * 32 + b"\x02" + b"\x01" * 32, b"\xff" * 97],
+)
+def test_what_is_no_users_part_is_refused(bad: bytes) -> None:
+    with pytest.raises(CannotOpen):
+        UserPart.from_bytes(bad)

@@ -29,7 +29,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from sealcast.broker import standing
+from sealcast.broker import served
 from sealcast.broker.replay import Windows
 from sealcast.broker.tables import SubscriptionTable
 from sealcast.errors import SealcastError, TokenRejected
@@ -485,7 +485,7 @@ def _revoked_but_not_really(patch: pytest.MonkeyPatch) -> None:
 
 def _interested_is_authorised(patch: pytest.MonkeyPatch) -> None:
     """A subscription with a token is enough to be sealed for."""
-    patch.setattr(standing, "_right", lambda state, topic, subscriber: (0, standing.FOR_EVER))
+    patch.setattr(served, "_right", lambda state, topic, subscriber: (0, served.FOR_EVER))
 
 
 def _nothing_was_here_before(patch: pytest.MonkeyPatch) -> None:

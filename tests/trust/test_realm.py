@@ -221,7 +221,8 @@ def test_slots_are_never_given_to_another() -> None:
     )
     assert state.slots_of("quotes") == {"alice": 0, "bob": 1}
     again = apply(state, AddSubscription("a4", "quotes", "alice", "price > 1"))
-    assert again.subscription_table("quotes") == [("b1", 1, "price > 1"), ("a4", 0, "price > 1")]
+    assert [(s.id, s.subscriber) for s in again.subscriptions_of("quotes")] == [("b1", "bob"), ("a4", "alice")]
+    assert again.slots_of("quotes") == {"alice": 0, "bob": 1}
 
 
 def test_no_pair_key_is_replaced() -> None:

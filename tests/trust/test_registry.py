@@ -113,8 +113,8 @@ def agrees(state: RealmState, oracle: Oracle) -> None:
             assert topic not in state.topics
             continue
         table = oracle.table(topic)
-        assert state.subscription_table(topic) == table
         slots = state.slots_of(topic)
+        assert [(s.id, slots[s.subscriber], s.filter) for s in state.subscriptions_of(topic)] == table
         assert sorted(slots.values()) == list(range(len(slots)))
         may = {n for n in ENTITIES if oracle.may(Right.SUBSCRIBE, topic, n)}
         assert set(state.authorised_slots(topic)) == {s for n, s in slots.items() if n in may}

@@ -12,12 +12,12 @@ from hypothesis import strategies as st
 
 from sealcast.broker import replay
 from sealcast.broker.quota import Quota
-from sealcast.broker.replay import CLAIM, Bounds, Claims, Verdict, Windows, identify
+from sealcast.broker.replay import CLAIM, Claims, ReplayBounds, ReplayVerdict, Windows, identify
 from sealcast.errors import Corrupt, Misuse
 
 PERIOD = 1_000
 WIDE = Quota(10**9, 10**9, 86_400)
-BOUNDS = Bounds(200, PERIOD - 200, WIDE)
+BOUNDS = ReplayBounds(200, PERIOD - 200, WIDE)
 ANN, BEN = "ann", "ben"
 
 
@@ -42,8 +42,8 @@ def claims(said: Sequence[Said], first_offset: int = 0) -> Claims:
     return rows
 
 
-def decided(windows: Windows, *said: Said) -> list[Verdict]:
-    return [Verdict(v) for v in windows.decide(claims(said))]
+def decided(windows: Windows, *said: Said) -> list[ReplayVerdict]:
+    return [ReplayVerdict(v) for v in windows.decide(claims(said))]
 
 
 # --- what is what -----------------------------------------------------------------------------------
@@ -51,11 +51,11 @@ def decided(windows: Windows, *said: Said) -> list[Verdict]:
 
 def test_a_frame_is_fresh_once() -> None:
     windows = Windows(BOUNDS)
-    assert decided(windows, Said(0, 10), Said(10, 5)) == [Verdict.FRESH] * 2
+    assert decided(windows, Said(0, 10), Said(10, 5)) == [ReplayVerdict.FRESH] * 2
     assert decided(windows, Said(0, 10), Said(15, 5), Said(10, 5)) == [
-        Verdict.DUPLICATE,
-        Verdict.FRESH,
-        Verdict.DUPLICATE,
+        ReplayVerdict.DUPLICATE,
+        ReplayVerdict.FRESH,
+        ReplayVerdict.DUPLICATE,
     ]
     assert len(windows) == 1, "a publisher in order is one run, however much it says"
 
@@ -63,32 +63,32 @@ def test_a_frame_is_fresh_once() -> None:
 def test_one_number_seen_is_enough_and_the_rest_of_the_frame_is_not_taken() -> None:
     windows = Windows(BOUNDS)
     decided(windows, Said(10, 10))
-    assert decided(windows, Said(5, 6), Said(19, 9), Said(12, 2)) == [Verdict.DUPLICATE] * 3
-    assert decided(windows, Said(5, 5), Said(20, 9)) == [Verdict.FRESH] * 2
+    assert decided(windows, Said(5, 6), Said(19, 9), Said(12, 2)) == [ReplayVerdict.DUPLICATE] * 3
+    assert decided(windows, Said(5, 5), Said(20, 9)) == [ReplayVerdict.FRESH] * 2
 
 
 def test_out_of_order_is_fresh_and_of_equals_the_first_in_the_log_counts() -> None:
     windows = Windows(BOUNDS)
     assert decided(windows, Said(50, 10), Said(0, 10), Said(30, 10), Said(50, 10)) == [
-        *[Verdict.FRESH] * 3,
-        Verdict.DUPLICATE,
+        *[ReplayVerdict.FRESH] * 3,
+        ReplayVerdict.DUPLICATE,
     ]
     late, early = Said(70, 1, time=9, partition=0), Said(70, 1, time=3, partition=1)
-    assert decided(windows, late, early) == [Verdict.DUPLICATE, Verdict.FRESH]
+    assert decided(windows, late, early) == [ReplayVerdict.DUPLICATE, ReplayVerdict.FRESH]
 
 
 def test_boots_and_publishers_have_numbers_of_their_own() -> None:
     windows = Windows(BOUNDS)
     everyone = [Said(0, 10, publisher=who, boot=boot) for who in (ANN, BEN) for boot in (1, 2)]
-    assert decided(windows, *everyone) == [Verdict.FRESH] * 4
-    assert decided(windows, *everyone) == [Verdict.DUPLICATE] * 4
+    assert decided(windows, *everyone) == [ReplayVerdict.FRESH] * 4
+    assert decided(windows, *everyone) == [ReplayVerdict.DUPLICATE] * 4
 
 
 def test_what_overlaps_in_part_within_a_batch_is_decided_in_order() -> None:
     assert decided(Windows(BOUNDS), Said(0, 10), Said(5, 10), Said(12, 10)) == [
-        Verdict.FRESH,
-        Verdict.DUPLICATE,
-        Verdict.FRESH,
+        ReplayVerdict.FRESH,
+        ReplayVerdict.DUPLICATE,
+        ReplayVerdict.FRESH,
     ]
 
 
@@ -96,7 +96,7 @@ def test_what_is_far_behind_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "WINDOW_EVENTS", 100)
     windows = Windows(BOUNDS)
     decided(windows, Said(1_000, 10))
-    assert decided(windows, Said(909, 1), Said(910, 1)) == [Verdict.TOO_OLD, Verdict.FRESH]
+    assert decided(windows, Said(909, 1), Said(910, 1)) == [ReplayVerdict.TOO_OLD, ReplayVerdict.FRESH]
 
 
 def test_a_boot_with_too_many_gaps_loses_the_lowest(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,17 +104,17 @@ def test_a_boot_with_too_many_gaps_loses_the_lowest(monkeypatch: pytest.MonkeyPa
     windows = Windows(BOUNDS)
     decided(windows, *(Said(10 * n, 1) for n in range(5)))
     assert len(windows) == 3
-    assert decided(windows, Said(15), Said(25)) == [Verdict.TOO_OLD, Verdict.FRESH]
+    assert decided(windows, Said(15), Said(25)) == [ReplayVerdict.TOO_OLD, ReplayVerdict.FRESH]
 
 
 def test_a_publisher_may_begin_so_often_and_no_oftener(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(replay, "MAX_BOOTS", 3)
     windows = Windows(BOUNDS)
-    assert decided(windows, *(Said(0, boot=n) for n in range(4))) == [*[Verdict.FRESH] * 3, Verdict.BOOTS]
+    assert decided(windows, *(Said(0, boot=n) for n in range(4))) == [*[ReplayVerdict.FRESH] * 3, ReplayVerdict.BOOTS]
     assert decided(windows, Said(1, boot=2), Said(0, boot=9), Said(0, boot=9, publisher=BEN)) == [
-        Verdict.FRESH,
-        Verdict.BOOTS,
-        Verdict.FRESH,
+        ReplayVerdict.FRESH,
+        ReplayVerdict.BOOTS,
+        ReplayVerdict.FRESH,
     ]
     assert len(windows) == 4, "what is refused is not remembered"
 
@@ -126,7 +126,7 @@ def test_generations_are_dropped_when_no_copy_can_come_any_more() -> None:
     assert len(windows) == 3
     windows.forget(2 * PERIOD)
     assert len(windows) == 2
-    assert decided(windows, Said(1, time=2 * PERIOD)) == [Verdict.DUPLICATE]
+    assert decided(windows, Said(1, time=2 * PERIOD)) == [ReplayVerdict.DUPLICATE]
     windows.forget(9 * PERIOD)
     assert len(windows) == 0
 
@@ -136,9 +136,9 @@ def test_two_copies_that_pass_the_clock_are_never_further_apart_than_what_is_kep
     time = 5_000
     first, second = time - BOUNDS.max_skew_us, time + BOUNDS.stale_after_us
     windows = Windows(BOUNDS)
-    assert decided(windows, Said(7, time=first)) == [Verdict.FRESH]
+    assert decided(windows, Said(7, time=first)) == [ReplayVerdict.FRESH]
     windows.forget(second)  # nothing older than the copy is still to come
-    assert decided(windows, Said(7, time=second)) == [Verdict.DUPLICATE]
+    assert decided(windows, Said(7, time=second)) == [ReplayVerdict.DUPLICATE]
 
 
 # --- the oracle -------------------------------------------------------------------------------------
@@ -151,9 +151,9 @@ class Oracle:
     seen: dict[int, dict[tuple[str, int], set[int]]] = field(default_factory=dict)
     floors: dict[int, dict[tuple[str, int], int]] = field(default_factory=dict)
 
-    def decide(self, said: Sequence[Said]) -> list[Verdict]:
+    def decide(self, said: Sequence[Said]) -> list[ReplayVerdict]:
         order = sorted(range(len(said)), key=lambda i: (said[i].time, said[i].partition, i))
-        verdicts = [Verdict.FRESH] * len(said)
+        verdicts = [ReplayVerdict.FRESH] * len(said)
         for generation in sorted({one.time // PERIOD for one in said}):
             mine = [i for i in order if said[i].time // PERIOD == generation]
             now: dict[tuple[str, int], set[int]] = {}
@@ -161,9 +161,9 @@ class Oracle:
                 one, boot = said[i], (said[i].publisher, said[i].boot)
                 numbers = set(range(one.sequence, one.sequence + one.count))
                 if any(one.sequence < floors.get(boot, 0) for floors in self.floors.values()):
-                    verdicts[i] = Verdict.TOO_OLD
+                    verdicts[i] = ReplayVerdict.TOO_OLD
                 elif any(numbers & seen.get(boot, set()) for seen in (now, *self.seen.values())):
-                    verdicts[i] = Verdict.DUPLICATE
+                    verdicts[i] = ReplayVerdict.DUPLICATE
                 else:
                     now.setdefault(boot, set()).update(numbers)
             for boot, numbers in now.items():
@@ -215,13 +215,15 @@ def test_batches_are_decided_as_the_oracle_does(batches: list[tuple[list[Said], 
 @given(st.lists(st.lists(frames, max_size=12), max_size=6))
 def test_what_was_decided_can_be_taken_again_from_the_frames_that_were_accepted(batches: list[list[Said]]) -> None:
     """A new checkpoint has the verdicts from the ledger, and must come to the same state, byte for byte."""
-    tight = Bounds(200, PERIOD - 200, Quota(10**6, 10**6, 1))
+    tight = ReplayBounds(200, PERIOD - 200, Quota(10**6, 10**6, 1))
     went, again = Windows(tight), Windows(tight)
     for said in batches:
         asked = claims(said)
         verdicts = went.decide(asked)
-        spent = (verdicts == Verdict.FRESH) | (verdicts == Verdict.EVENTS) | (verdicts == Verdict.BYTES)
-        again.take(asked[spent], verdicts[spent] == Verdict.FRESH)
+        spent = (
+            (verdicts == ReplayVerdict.FRESH) | (verdicts == ReplayVerdict.EVENTS) | (verdicts == ReplayVerdict.BYTES)
+        )
+        again.take(asked[spent], verdicts[spent] == ReplayVerdict.FRESH)
     assert again.pack() == went.pack()
 
 
@@ -237,7 +239,7 @@ def test_rates_are_those_of_a_bucket_that_is_filled_drop_by_drop(
     batches: list[list[Said]], events: int, size: int
 ) -> None:
     quota = Quota(events, size, 1)
-    bounds = Bounds(200, PERIOD - 200, quota)
+    bounds = ReplayBounds(200, PERIOD - 200, quota)
     windows = Windows(bounds)
     full: dict[tuple[int, str], list[int]] = {}
     number = 0
@@ -248,25 +250,25 @@ def test_rates_are_those_of_a_bucket_that_is_filled_drop_by_drop(
             number += one.count
         got = decided(windows, *batch)
         order = sorted(range(len(batch)), key=lambda i: (batch[i].time, batch[i].partition, i))
-        wanted = [Verdict.FRESH] * len(batch)
+        wanted = [ReplayVerdict.FRESH] * len(batch)
         for i in order:
             one = batch[i]
             levels = full.setdefault((one.time // PERIOD, one.publisher), [0, 0])
             costs = (one.count * quota.event_ns, one.size * quota.byte_ns)
             after = [max(level, one.time * 1000) + cost for level, cost in zip(levels, costs, strict=True)]
             if after[0] - one.time * 1000 > quota.burst_ns:
-                wanted[i] = Verdict.EVENTS
+                wanted[i] = ReplayVerdict.EVENTS
             elif after[1] - one.time * 1000 > quota.burst_ns:
-                wanted[i] = Verdict.BYTES
+                wanted[i] = ReplayVerdict.BYTES
             else:
                 levels[:] = after
         assert got == wanted
 
 
 def test_what_was_refused_for_its_rate_is_spent_all_the_same() -> None:
-    windows = Windows(Bounds(200, PERIOD - 200, Quota(1, 10**9, 1)))
-    assert decided(windows, Said(0), Said(1)) == [Verdict.FRESH, Verdict.EVENTS]
-    assert decided(windows, Said(1)) == [Verdict.DUPLICATE]
+    windows = Windows(ReplayBounds(200, PERIOD - 200, Quota(1, 10**9, 1)))
+    assert decided(windows, Said(0), Said(1)) == [ReplayVerdict.FRESH, ReplayVerdict.EVENTS]
+    assert decided(windows, Said(1)) == [ReplayVerdict.DUPLICATE]
 
 
 @pytest.mark.parametrize("wrong", [(0, 1, 1), (1, 0, 1), (1, 1, 0), (10**10, 1, 1), (1, 1, 10**6)])
@@ -282,7 +284,7 @@ def test_packed_windows_that_are_none_are_refused() -> None:
     windows = Windows(BOUNDS)
     decided(windows, Said(0), Said(5, time=PERIOD))
     packed = windows.pack()
-    other = Bounds(200, PERIOD, WIDE)
+    other = ReplayBounds(200, PERIOD, WIDE)
     for wrong in (b"", packed[:-1], packed + b"x", b"XXXX" + packed[4:], packed[:16]):
         with pytest.raises(Corrupt):
             Windows.unpack(wrong, BOUNDS)

@@ -92,12 +92,12 @@ def test_deltas_and_whole_list_come_to_the_same(batches: list[set[int]], data: s
     for step, batch in enumerate(batches):
         authority.revoke({number_of(n) for n in batch}, Cause.SUPERSEDED, NOW + step)
         plain |= {number_of(n) for n in batch}
-    cut = data.draw(st.integers(0, authority.revoked.number))
+    cut = data.draw(st.integers(0, authority.lists.view.number))
     deltas = [lists.parse(raw) for raw in authority.lists.since(0) or []]
     from_start = NOTHING_REVOKED.follow(deltas, TRUST)
     in_two = NOTHING_REVOKED.follow(deltas[:cut], TRUST).follow(deltas[cut:], TRUST)
     whole = NOTHING_REVOKED.follow([lists.parse(raw) for raw in authority.revocations(0)], TRUST)
-    assert from_start == in_two == whole == authority.revoked
+    assert from_start == in_two == whole == authority.lists.view
     assert {s for s in map(number_of, range(31)) if from_start.is_revoked(s)} == plain
     assert all(cbor.encode(cbor.decode(d.raw, tags=frozenset({18}))) == d.raw for d in deltas)
 
@@ -136,7 +136,7 @@ def test_after_a_restart_only_what_is_new_is_fetched(tmp_path: Path) -> None:
     assert max(sizes) < 1_000
     assert RevocationStore(tmp_path, TRUST).update(source) == Fetched(43, 43, 0, 0, False)
     assert source.asked == [0, 40, 43]
-    assert RevocationStore(tmp_path, TRUST).view.entries == source.authority.revoked.entries
+    assert RevocationStore(tmp_path, TRUST).view.entries == source.authority.lists.view.entries
 
 
 def test_any_store_can_serve_what_it_holds(tmp_path: Path) -> None:
@@ -162,7 +162,7 @@ def test_what_was_long_ago_is_let_go(tmp_path: Path, monkeypatch: pytest.MonkeyP
         store.accept([authority.revoke([number_of(n)], Cause.SUPERSEDED, NOW + n).raw])
         assert len(list(tmp_path.glob("*.delta"))) < 16
     again = RevocationStore(tmp_path, TRUST)
-    assert again.view == authority.revoked
+    assert again.view == authority.lists.view
     assert len(again.since(33) or []) == 7
     assert again.since(5) is None
 
@@ -179,7 +179,7 @@ def test_two_processes_on_one_directory(tmp_path: Path, monkeypatch: pytest.Monk
             store.accept(authority.revocations(0))
         else:
             store.accept([authority.revoke([number_of(n)], Cause.SUPERSEDED, NOW + n).raw])
-    assert one.refresh() == other.refresh() == authority.revoked
+    assert one.refresh() == other.refresh() == authority.lists.view
 
 
 # --- crashes and damage ---------------------------------------------------------------------------
@@ -208,11 +208,11 @@ def test_a_crash_at_any_write_leaves_the_old_or_the_new_list(
         before = store.accept(old)
         killed = _kill_at(at, monkeypatch, lambda store=store: store.accept(new))  # type: ignore[misc]
         after = RevocationStore(directory, TRUST)
-        assert after.view in (before, authority.revoked), f"killed at step {at}"
+        assert after.view in (before, authority.lists.view), f"killed at step {at}"
         seen.add(after.view.number)
         # And it goes on from there.
         after.update(authority)
-        assert RevocationStore(directory, TRUST).view == authority.revoked
+        assert RevocationStore(directory, TRUST).view == authority.lists.view
         if not killed:
             break
         at += 1
@@ -273,7 +273,7 @@ for n in range(10_000):
         rest = process.stdout.read().split()
         process.wait()
         acknowledged = max([int(line), *map(int, rest)])
-        view = Authority.load(tmp_path / "authority").revoked
+        view = Authority.load(tmp_path / "authority").lists.view
         assert acknowledged <= view.number <= acknowledged + 1
         assert len(view.entries) == view.number
 

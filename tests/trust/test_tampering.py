@@ -111,8 +111,8 @@ KINDS = {
     "certificate": Kind(
         certificates,
         words(CertificateReason),
-        # The one is of who asks for a certificate, the other of a root of another realm.
-        frozenset({"possession", "realm"}),
+        # Of a root of another realm.
+        frozenset({"realm"}),
         attacks=("SHA-384", "not yet valid", "expired", "revoked", "its issuer revoked", "signature", "another realm"),
     ),
     "list": Kind(

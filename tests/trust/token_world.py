@@ -13,7 +13,7 @@ from typing import Any
 
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.primitives import sign, x509
-from sealcast.primitives.p256 import SigningKey
+from sealcast.primitives.p256 import P256SigningKey
 from sealcast.primitives.secrets import Secret
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates import profile
@@ -52,8 +52,8 @@ def seeded(text: str) -> bytes:
 
 
 @cache
-def identity(name: str) -> SigningKey:
-    return SigningKey(Secret(seeded(f"identity {name}")))
+def identity(name: str) -> P256SigningKey:
+    return P256SigningKey(Secret(seeded(f"identity {name}")))
 
 
 @cache
@@ -96,10 +96,10 @@ def issue(
     keys = (b"", b"") if authority else (frame_key(name), seeded(f"kem {name}"))
     return x509.issue(
         identity(issuer),
-        x509.Body(
+        x509.CertificateBody(
             serial=int.from_bytes(generation.to_bytes(2, "big") + random, "big"),
-            issuer=x509.Name(realm.hex(), issuer),
-            subject=x509.Name(realm.hex(), name),
+            issuer=x509.DistinguishedName(realm.hex(), issuer),
+            subject=x509.DistinguishedName(realm.hex(), name),
             public=identity(name).verify_key,
             issuer_key=identity(issuer).verify_key,
             not_before_us=begins,

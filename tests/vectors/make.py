@@ -158,7 +158,7 @@ def frames() -> Vector:
         return frame.encode(signed, body.commitment, body.ciphertext, token=token)
 
     def signed(payload: bytes, protected: dict[int, Any], unprotected: dict[int, Any]) -> bytes:
-        return cbor.encode(cbor.Tag(18, [cbor.encode(protected), unprotected, payload, received.signature]))
+        return cbor.encode(cbor.TaggedValue(18, [cbor.encode(protected), unprotected, payload, received.signature]))
 
     payload = cose.parse_sign1(received.signed).payload
     bad: dict[str, tuple[str, bytes]] = {
@@ -218,8 +218,8 @@ def pieces() -> Vector:
     def bent(label: int, value: object) -> bytes:
         return cbor.encode([sealed.MAGIC, sealed.VERSION, {**fields, label: value}])
 
-    def u32(*numbers: int) -> cbor.Tag:
-        return cbor.Tag(70, struct.pack(f"<{len(numbers)}I", *numbers))
+    def u32(*numbers: int) -> cbor.TaggedValue:
+        return cbor.TaggedValue(70, struct.pack(f"<{len(numbers)}I", *numbers))
 
     bad: dict[str, tuple[str, bytes]] = {
         "truncated": ("frame", data[:-1]),
@@ -229,7 +229,7 @@ def pieces() -> Vector:
         "a wrap cut": ("frame", bent(17, bytes(made.wraps)[:-1])),
         "an event of no group": ("frame", bent(18, u32(*[99] * len(made)))),
         "members that are not counted": ("frame", bent(43, b"\xff" * len(made.member_bits))),
-        "big-endian arrays": ("frame", bent(16, cbor.Tag(66, struct.pack(f">{len(made.uses)}I", *made.uses)))),
+        "big-endian arrays": ("frame", bent(16, cbor.TaggedValue(66, struct.pack(f">{len(made.uses)}I", *made.uses)))),
         "a link of no key": ("frame", bent(29, u32(*[9] * len(made.link_key)))),
         "a part of no table": ("frame", bent(35, u32(*[9] * len(made.table_tile)))),
         "a node of no tiles": ("frame", bent(42, u32(2, 2))),

@@ -363,7 +363,7 @@ def _wrap(body: object, header: dict[int, Any], unprotected: object = None) -> b
     payload, protected = cbor.encode(body), cbor.encode(header)
     message = cose.sig_structure(protected, b"sealcast/1 revocation list", payload)
     signature = identity("authority 1").sign(message)
-    return cbor.encode(cbor.Tag(18, [protected, unprotected or {}, payload, signature]))
+    return cbor.encode(cbor.TaggedValue(18, [protected, unprotected or {}, payload, signature]))
 
 
 def revocations() -> Iterator[tuple[str, str | None, list[bytes], list[bytes]]]:

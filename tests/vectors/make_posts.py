@@ -16,7 +16,7 @@ from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
 from sealcast.wire import cbor, cose, posts
 from sealcast.wire.frame import token_digest
-from sealcast.wire.posts import Header, PostedFilter
+from sealcast.wire.posts import PostedFilter, PostHeader
 from tests.vectors.make import _plain
 from tests.wire.frames import seeded
 
@@ -43,12 +43,12 @@ GOOD = (
 )
 
 
-def header(body: bytes, token: bytes = b"", **other: Any) -> Header:
-    made = Header(TOPIC, "node-2", "alice", "papers", 3, 1, 41, False, posts.digest(body), token_digest(token))
+def header(body: bytes, token: bytes = b"", **other: Any) -> PostHeader:
+    made = PostHeader(TOPIC, "node-2", "alice", "papers", 3, 1, 41, False, posts.digest(body), token_digest(token))
     return dataclasses.replace(made, **other)
 
 
-def signed(made: Header, body: bytes, token: bytes = b"") -> bytes:
+def signed(made: PostHeader, body: bytes, token: bytes = b"") -> bytes:
     return posts.encode(made, signer().sign(posts.to_be_signed(made)), body, token)
 
 

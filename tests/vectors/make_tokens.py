@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from sealcast.primitives.p256 import Hash, SigningKey
+from sealcast.primitives.p256 import Hash, P256SigningKey
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.templates import Template
 from sealcast.trust.tokens import claims as wire
@@ -73,7 +73,7 @@ CONTEXT: Case = {
 
 
 def signed(
-    payload: bytes, protected: bytes = PROTECTED, *, key: SigningKey | None = None, aad: bytes = wire.CONTEXT
+    payload: bytes, protected: bytes = PROTECTED, *, key: P256SigningKey | None = None, aad: bytes = wire.CONTEXT
 ) -> bytes:
     """Signed by the center's true key, whatever it says."""
     signature = (key or identity("center")).sign(cose.sig_structure(protected, aad, payload), Hash.SHA256)
@@ -89,7 +89,7 @@ def header(entries: dict[Any, Any]) -> bytes:
 
 
 def outer(*parts: Any, tag: int = 18) -> bytes:
-    return cbor.encode(cbor.Tag(tag, list(parts)))
+    return cbor.encode(cbor.TaggedValue(tag, list(parts)))
 
 
 def raw_map(entries: list[tuple[bytes, bytes]], head: bytes | None = None) -> bytes:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from sealcast.errors import FrameRejected, Misuse
 from sealcast.wire import cbor
-from sealcast.wire.cbor import Tag
+from sealcast.wire.cbor import TaggedValue
 
 # Of RFC 8949, appendix A: value and encoding, as far as our subset goes.
 EXAMPLES: list[tuple[object, str]] = [
@@ -41,7 +41,7 @@ EXAMPLES: list[tuple[object, str]] = [
     ({}, "a0"),
     ({1: 2, 3: 4}, "a201020304"),
     ({"a": 1, "b": [2, 3]}, "a26161016162820203"),
-    (Tag(23, b"\x01\x02\x03\x04"), "d74401020304"),
+    (TaggedValue(23, b"\x01\x02\x03\x04"), "d74401020304"),
 ]
 
 MUST_FAIL = {

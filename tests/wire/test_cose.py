@@ -13,7 +13,7 @@ from sealcast.errors import FrameRejected
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey, VerifyKey
 from sealcast.wire import cbor, cose
-from sealcast.wire.cbor import Tag
+from sealcast.wire.cbor import TaggedValue
 
 VECTORS = Path(__file__).parent.parent / "vectors"
 INTEROP = json.loads((VECTORS / "cose-interop.json").read_text())
@@ -40,7 +40,7 @@ def test_what_is_signed_is_what_another_implementation_signs() -> None:
     to_be_signed = cose.sig_structure(v["protected"], v["external_aad"], v["payload"])
     assert to_be_signed == v["to_be_signed"]
     signature = SigningKey(Secret(v["seed"])).sign(to_be_signed)
-    assert v["message"] == cbor.encode(Tag(18, [v["protected"], {}, v["payload"], signature]))
+    assert v["message"] == cbor.encode(TaggedValue(18, [v["protected"], {}, v["payload"], signature]))
     assert VerifyKey(v["public"]).verify(to_be_signed, signature)
     with pytest.raises(FrameRejected, match="Ed25519"):
         cose.parse_sign1(v["message"])  # -8 leaves the curve open: not ours
@@ -59,43 +59,43 @@ def test_round_trips() -> None:
 ED, GCM = cose.SIGN1_PROTECTED, cose.encrypt0_protected(COMMITMENT)
 BAD_SIGN1 = {
     "no tag": [ED, {}, b"p", SIGNATURE],
-    "another tag": Tag(16, [ED, {}, b"p", SIGNATURE]),
-    "no algorithm": Tag(18, [b"", {}, b"p", SIGNATURE]),
-    "algorithm none": Tag(18, [cbor.encode({1: 0}), {}, b"p", SIGNATURE]),
-    "EdDSA": Tag(18, [cbor.encode({1: -8}), {}, b"p", SIGNATURE]),
-    "HMAC under the public key": Tag(18, [cbor.encode({1: 5}), {}, b"p", SIGNATURE]),
-    "algorithm outside protection": Tag(18, [cbor.encode({}), {1: -19}, b"p", SIGNATURE]),
-    "algorithm twice": Tag(18, [ED, {1: -19}, b"p", SIGNATURE]),
-    "a key id": Tag(18, [ED, {4: b"kid"}, b"p", SIGNATURE]),
-    "a critical header": Tag(18, [cbor.encode({1: -19, 2: [99], 99: 1}), {}, b"p", SIGNATURE]),
-    "detached payload": Tag(18, [ED, {}, None, SIGNATURE]),
-    "payload is text": Tag(18, [ED, {}, "p", SIGNATURE]),
-    "no signature": Tag(18, [ED, {}, b"p"]),
-    "a short signature": Tag(18, [ED, {}, b"p", SIGNATURE[:63]]),
-    "a long signature": Tag(18, [ED, {}, b"p", SIGNATURE + b"s"]),
-    "five parts": Tag(18, [ED, {}, b"p", SIGNATURE, 0]),
-    "a map": Tag(18, {1: 2}),
-    "oversized": Tag(18, [ED, {}, bytes(2000), SIGNATURE]),
+    "another tag": TaggedValue(16, [ED, {}, b"p", SIGNATURE]),
+    "no algorithm": TaggedValue(18, [b"", {}, b"p", SIGNATURE]),
+    "algorithm none": TaggedValue(18, [cbor.encode({1: 0}), {}, b"p", SIGNATURE]),
+    "EdDSA": TaggedValue(18, [cbor.encode({1: -8}), {}, b"p", SIGNATURE]),
+    "HMAC under the public key": TaggedValue(18, [cbor.encode({1: 5}), {}, b"p", SIGNATURE]),
+    "algorithm outside protection": TaggedValue(18, [cbor.encode({}), {1: -19}, b"p", SIGNATURE]),
+    "algorithm twice": TaggedValue(18, [ED, {1: -19}, b"p", SIGNATURE]),
+    "a key id": TaggedValue(18, [ED, {4: b"kid"}, b"p", SIGNATURE]),
+    "a critical header": TaggedValue(18, [cbor.encode({1: -19, 2: [99], 99: 1}), {}, b"p", SIGNATURE]),
+    "detached payload": TaggedValue(18, [ED, {}, None, SIGNATURE]),
+    "payload is text": TaggedValue(18, [ED, {}, "p", SIGNATURE]),
+    "no signature": TaggedValue(18, [ED, {}, b"p"]),
+    "a short signature": TaggedValue(18, [ED, {}, b"p", SIGNATURE[:63]]),
+    "a long signature": TaggedValue(18, [ED, {}, b"p", SIGNATURE + b"s"]),
+    "five parts": TaggedValue(18, [ED, {}, b"p", SIGNATURE, 0]),
+    "a map": TaggedValue(18, {1: 2}),
+    "oversized": TaggedValue(18, [ED, {}, bytes(2000), SIGNATURE]),
 }
 BAD_ENCRYPT0 = {
     "no tag": [GCM, {5: NONCE}, CIPHERTEXT],
-    "another tag": Tag(18, [GCM, {5: NONCE}, CIPHERTEXT]),
-    "no commitment": Tag(16, [cbor.encode({1: 3}), {5: NONCE}, CIPHERTEXT]),
-    "a short commitment": Tag(16, [cose.encrypt0_protected(COMMITMENT[:31]), {5: NONCE}, CIPHERTEXT]),
-    "AES-CCM": Tag(16, [cbor.encode({1: 10, -65537: COMMITMENT}), {5: NONCE}, CIPHERTEXT]),
-    "no number": Tag(16, [cbor.encode({1: "A256GCM", -65537: COMMITMENT}), {5: NONCE}, CIPHERTEXT]),
-    "algorithm true": Tag(16, [cbor.encode({1: True, -65537: COMMITMENT}), {5: NONCE}, CIPHERTEXT]),
-    "more protected": Tag(16, [cbor.encode({1: 3, 4: b"k", -65537: COMMITMENT}), {5: NONCE}, CIPHERTEXT]),
-    "protected is a map": Tag(16, [{1: 3, -65537: COMMITMENT}, {5: NONCE}, CIPHERTEXT]),
-    "protected is not canonical": Tag(16, [bytes.fromhex("a21803") + GCM[2:], {5: NONCE}, CIPHERTEXT]),
-    "no nonce": Tag(16, [GCM, {}, CIPHERTEXT]),
-    "a short nonce": Tag(16, [GCM, {5: NONCE[:11]}, CIPHERTEXT]),
-    "a partial nonce": Tag(16, [GCM, {6: NONCE}, CIPHERTEXT]),
-    "more unprotected": Tag(16, [GCM, {5: NONCE, 4: b"k"}, CIPHERTEXT]),
-    "unprotected is null": Tag(16, [GCM, None, CIPHERTEXT]),
-    "detached": Tag(16, [GCM, {5: NONCE}, None]),
-    "only a tag": Tag(16, [GCM, {5: NONCE}, bytes(16)]),
-    "four parts": Tag(16, [GCM, {5: NONCE}, CIPHERTEXT, []]),
+    "another tag": TaggedValue(18, [GCM, {5: NONCE}, CIPHERTEXT]),
+    "no commitment": TaggedValue(16, [cbor.encode({1: 3}), {5: NONCE}, CIPHERTEXT]),
+    "a short commitment": TaggedValue(16, [cose.encrypt0_protected(COMMITMENT[:31]), {5: NONCE}, CIPHERTEXT]),
+    "AES-CCM": TaggedValue(16, [cbor.encode({1: 10, -65537: COMMITMENT}), {5: NONCE}, CIPHERTEXT]),
+    "no number": TaggedValue(16, [cbor.encode({1: "A256GCM", -65537: COMMITMENT}), {5: NONCE}, CIPHERTEXT]),
+    "algorithm true": TaggedValue(16, [cbor.encode({1: True, -65537: COMMITMENT}), {5: NONCE}, CIPHERTEXT]),
+    "more protected": TaggedValue(16, [cbor.encode({1: 3, 4: b"k", -65537: COMMITMENT}), {5: NONCE}, CIPHERTEXT]),
+    "protected is a map": TaggedValue(16, [{1: 3, -65537: COMMITMENT}, {5: NONCE}, CIPHERTEXT]),
+    "protected is not canonical": TaggedValue(16, [bytes.fromhex("a21803") + GCM[2:], {5: NONCE}, CIPHERTEXT]),
+    "no nonce": TaggedValue(16, [GCM, {}, CIPHERTEXT]),
+    "a short nonce": TaggedValue(16, [GCM, {5: NONCE[:11]}, CIPHERTEXT]),
+    "a partial nonce": TaggedValue(16, [GCM, {6: NONCE}, CIPHERTEXT]),
+    "more unprotected": TaggedValue(16, [GCM, {5: NONCE, 4: b"k"}, CIPHERTEXT]),
+    "unprotected is null": TaggedValue(16, [GCM, None, CIPHERTEXT]),
+    "detached": TaggedValue(16, [GCM, {5: NONCE}, None]),
+    "only a tag": TaggedValue(16, [GCM, {5: NONCE}, bytes(16)]),
+    "four parts": TaggedValue(16, [GCM, {5: NONCE}, CIPHERTEXT, []]),
 }
 
 

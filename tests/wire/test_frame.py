@@ -218,8 +218,8 @@ def test_headers_out_of_bounds_are_neither_made_nor_read(changes: dict[str, obje
 # --- bodies -------------------------------------------------------------------------------------
 
 
-def lengths(*each: int) -> cbor.Tag:
-    return cbor.Tag(frame.TAG_UINT32_LE, b"".join(n.to_bytes(4, "little") for n in each))
+def lengths(*each: int) -> cbor.TaggedValue:
+    return cbor.TaggedValue(frame.TAG_UINT32_LE, b"".join(n.to_bytes(4, "little") for n in each))
 
 
 @pytest.mark.parametrize(
@@ -235,7 +235,7 @@ def lengths(*each: int) -> cbor.Tag:
         ([b"\x04\0\0\0", b"abcd"], 1),
         ([lengths(4), "abcd"], 1),
         ([lengths(4), b"abcd", 0], 1),
-        ([cbor.Tag(70, "abcd"), b"abcd"], 1),
+        ([cbor.TaggedValue(70, "abcd"), b"abcd"], 1),
         ({1: lengths(4)}, 1),
     ],
     ids=str,

@@ -110,7 +110,7 @@ def test_numbers_have_one_spelling() -> None:
     payload = cose.parse_sign1(parsed.signed).payload
     longer = payload.replace(b"\x05\x01\x06", b"\x05\x18\x01\x06")
     assert longer != payload
-    signed = cbor.encode(cbor.Tag(18, [cose.SIGN1_PROTECTED, {}, longer, parsed.signature]))
+    signed = cbor.encode(cbor.TaggedValue(18, [cose.SIGN1_PROTECTED, {}, longer, parsed.signature]))
     data = cbor.encode([frame.MAGIC, frame.VERSION, parsed.token, signed, parsed.sealed])
     compare(data, parse_many([data]))
     assert one_by_one(data) is None

@@ -15,17 +15,17 @@ from sealcast.model.event import Position
 from sealcast.model.rejection import Reason, Rejection
 from sealcast.wire import cbor, hops, limits, notifications, typed
 from sealcast.wire.hops import FrameRef, HopPiece
-from sealcast.wire.notifications import Core, Entry
+from sealcast.wire.notifications import Core, LayeredEntry
 
 CORE = Core(bytes(range(16)), 7, b"body")
 WIDTH = 33
 
 
 @st.composite
-def entries(draw: st.DrawFn) -> tuple[Entry, ...]:
+def entries(draw: st.DrawFn) -> tuple[LayeredEntry, ...]:
     width = draw(st.integers(1, 40))
     element = st.binary(min_size=width, max_size=width)
-    entry = st.builds(Entry, st.lists(element, max_size=5).map(tuple), element, st.booleans())
+    entry = st.builds(LayeredEntry, st.lists(element, max_size=5).map(tuple), element, st.booleans())
     return tuple(draw(st.lists(entry, min_size=1, max_size=30)))
 
 
@@ -39,7 +39,7 @@ def test_a_core_is_read_as_it_was_written(event: bytes, generation: int, body: b
 
 @settings(max_examples=60, deadline=None)
 @given(entries())
-def test_entries_are_read_as_they_were_written(given_entries: tuple[Entry, ...]) -> None:
+def test_entries_are_read_as_they_were_written(given_entries: tuple[LayeredEntry, ...]) -> None:
     data = notifications.encode_entries(given_entries)
     assert notifications.parse_entries(data) == given_entries
     # The general encoder would have written the same.
@@ -48,7 +48,9 @@ def test_entries_are_read_as_they_were_written(given_entries: tuple[Entry, ...])
 
 @settings(max_examples=150, deadline=None)
 @given(entries(), st.data())
-def test_altered_entries_are_refused_or_other_entries(given_entries: tuple[Entry, ...], data: st.DataObject) -> None:
+def test_altered_entries_are_refused_or_other_entries(
+    given_entries: tuple[LayeredEntry, ...], data: st.DataObject
+) -> None:
     raw = bytearray(notifications.encode_entries(given_entries))
     at = data.draw(st.integers(0, len(raw) - 1))
     raw[at] ^= 1 << data.draw(st.integers(0, 7))
@@ -62,7 +64,7 @@ def test_altered_entries_are_refused_or_other_entries(given_entries: tuple[Entry
 @settings(max_examples=300, deadline=None)
 @given(entries(), st.data())
 def test_entries_are_read_as_the_general_reader_reads_them(
-    given_entries: tuple[Entry, ...], data: st.DataObject
+    given_entries: tuple[LayeredEntry, ...], data: st.DataObject
 ) -> None:
     """Which is another program: whatever it takes for entries, and nothing else, is taken for the same entries."""
     raw = bytearray(notifications.encode_entries(given_entries))
@@ -70,7 +72,7 @@ def test_entries_are_read_as_the_general_reader_reads_them(
         raw[data.draw(st.integers(0, len(raw) - 1))] = data.draw(st.sampled_from([*range(0, 256, 5), 0x58, 0x59, 0x83]))
     cut = bytes(raw[: data.draw(st.integers(0, len(raw)))]) if data.draw(st.booleans()) else bytes(raw)
 
-    def general() -> tuple[Entry, ...] | None:
+    def general() -> tuple[LayeredEntry, ...] | None:
         try:
             listed = cbor.decode(cut[1:], max_depth=2) if cut[:1] == b"\0" else None
         except FrameRejected:
@@ -80,7 +82,7 @@ def test_entries_are_read_as_the_general_reader_reads_them(
             match each:
                 case [bytes(joined), bytes(key), bool(final)] if 0 < len(key) <= 512 and not len(joined) % len(key):
                     tokens = tuple(joined[at : at + len(key)] for at in range(0, len(joined), len(key)))
-                    found.append(Entry(tokens, key, final))
+                    found.append(LayeredEntry(tokens, key, final))
                 case _:
                     return None
         return tuple(found) or None

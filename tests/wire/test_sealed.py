@@ -296,7 +296,7 @@ def written(name: str, value: Any) -> Any:
         return [[r.position.offset, r.position.row, str(r.reason), r.detail, r.events] for r in value]
     if isinstance(value, np.ndarray):
         kind = sealed._ARRAYS[LABEL[name]][1]
-        return cbor.Tag(kind, value.astype(typed.DTYPE[kind]).tobytes())
+        return cbor.TaggedValue(kind, value.astype(typed.DTYPE[kind]).tobytes())
     return value
 
 
@@ -324,9 +324,9 @@ def test_contradictions_are_never_written_and_never_read(name: str) -> None:
         ("topic", "t" * 16),
         ("bodies", None),
         ("uses", b"\0\0\0\0"),
-        ("uses", cbor.Tag(71, bytes(8))),
-        ("uses", cbor.Tag(70, bytes(7))),
-        ("uses", cbor.Tag(70, [])),
+        ("uses", cbor.TaggedValue(71, bytes(8))),
+        ("uses", cbor.TaggedValue(70, bytes(7))),
+        ("uses", cbor.TaggedValue(70, [])),
         ("frames", {}),
         ("frames", [[1, 1, b""]]),
         ("frames", [[1, 1, "signed", b""]]),

@@ -27,7 +27,7 @@ import numpy as np
 import pyarrow as pa
 from nacl.signing import SigningKey, VerifyKey
 
-from sealcast.bench.report import Row
+from sealcast.bench.report import BenchRow
 from sealcast.broker.admit import admit
 from sealcast.broker.authenticate import authenticate
 from sealcast.broker.frames import MAX_FRAMES_PER_PIECE
@@ -62,7 +62,7 @@ class Load:
     signed: tuple[tuple[VerifyKey, bytes, bytes], ...]
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     with scratch.realm(need_bytes=256 << 20) as realm:
         realm.create_topic(TOPIC, market.SCHEMA)
         realm.enrol_many(PUBLISHERS)
@@ -76,7 +76,7 @@ def rows() -> Iterator[Row]:
             ours, limit = events / ours, len(load.signed) / limit
             cores = len(os.sched_getaffinity(0))
             unit = f"events/s per core, {cores} at work, frames of {per_frame:,}"
-            yield Row(name, ours, limit, "PyNaCl, a signature per event", ours / limit, unit)
+            yield BenchRow(name, ours, limit, "PyNaCl, a signature per event", ours / limit, unit)
 
 
 def prepare(realm: Realm, events: int, per_frame: int) -> Load:

@@ -21,7 +21,7 @@ from typing import Final
 
 import numpy as np
 
-from sealcast.bench.report import Row
+from sealcast.bench.report import BenchRow
 from sealcast.errors import Bug
 from sealcast.filters.bits import Words
 from sealcast.groupkeys.catalog import Setting, entry_bytes, make
@@ -100,7 +100,7 @@ def best(case: Case, events: Words) -> tuple[Rival, float]:
     return min(((rival, mean(rival.make(), case, events)) for rival in rivals(case)), key=lambda pair: pair[1])
 
 
-def encryptions(case: Case, floor: float = 0.0) -> Row:
+def encryptions(case: Case, floor: float = 0.0) -> BenchRow:
     """Measures one row. The ratio is that of what is above `floor`."""
     events = case.groups()
     rival, reference = best(case, events)
@@ -113,10 +113,10 @@ def encryptions(case: Case, floor: float = 0.0) -> Row:
         f"{rival.name} in {rival.nbytes:,} bytes (ours in {mosaic.nbytes:,}; "
         f"a subscriber was given {labels:,.0f} labels and {keys:,.0f} keys)"
     )
-    return Row(case.name, ours, reference, told, (ours - floor) / (reference - floor), "encryptions per event")
+    return BenchRow(case.name, ours, reference, told, (ours - floor) / (reference - floor), "encryptions per event")
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     yield encryptions(CASES["random"])
     yield encryptions(CASES["popular"])
     yield encryptions(CASES["content-small"])

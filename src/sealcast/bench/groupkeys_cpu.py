@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from sealcast.bench.report import Row
+from sealcast.bench.report import BenchRow
 from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clustered import Clustered
@@ -67,27 +67,27 @@ class LastLeg:
         self.sealing += time.process_time() - began - (self.planning - planned)
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     yield _cpu_row()
     yield _planning_row()
 
 
-def _cpu_row() -> Row:
+def _cpu_row() -> BenchRow:
     events = workloads.random_groups(BATCH * (WARM_BATCHES + BATCHES), SUBSCRIBERS, seed=1)
     ours = _measured(Mosaic(SUBSCRIBERS, MEMORY_BYTES, seed=1), events)
     reference = _measured(Clustered(by_id(SUBSCRIBERS, by_rule(SUBSCRIBERS, CACHE)), CACHE), events)
     mine, theirs = (1e6 * (leg.planning + leg.sealing) / (BATCH * BATCHES) for leg in (ours, reference))
-    return Row("cpu", mine, theirs, "the clustered cache", mine / theirs, "CPU us per event")
+    return BenchRow("cpu", mine, theirs, "the clustered cache", mine / theirs, "CPU us per event")
 
 
-def _planning_row() -> Row:
+def _planning_row() -> BenchRow:
     events = workloads.popular_groups(BATCH * (WARM_BATCHES + BATCHES), SUBSCRIBERS, seed=1, popular=1_000)
     ours = _measured(Mosaic(SUBSCRIBERS, CACHE * 157, seed=1), events)
     naive = _measured(Naive(), events)
     count = BATCH * BATCHES
     spent = 1e6 * ours.planning / count
     saved = 1e6 * (naive.sealing - ours.sealing) / count
-    return Row("planning", spent, saved, "the sealing that it saves", spent / saved, "CPU us per event")
+    return BenchRow("planning", spent, saved, "the sealing that it saves", spent / saved, "CPU us per event")
 
 
 def _measured(planner: Planner, events: Words) -> LastLeg:

@@ -15,7 +15,7 @@ from typing import Final
 
 import numpy as np
 
-from sealcast.bench.report import Row
+from sealcast.bench.report import BenchRow
 from sealcast.filters.bits import Words, words_for
 from sealcast.groupkeys.catalog import entry_bytes
 from sealcast.groupkeys.interface import Algorithm
@@ -33,7 +33,7 @@ WHO: Final = 500
 _ONE: Final = np.uint64(1)
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     # One slot more than subscribers so far: the newcomer's.
     events = np.zeros((WARM + COUNTED, words_for(SUBSCRIBERS + 1)), np.uint64)
     made = workloads.popular_groups(WARM + COUNTED, SUBSCRIBERS, SEED)
@@ -41,7 +41,7 @@ def rows() -> Iterator[Row]:
     ours = _costs(lambda: Mosaic(SUBSCRIBERS, CACHE * entry_bytes(SUBSCRIBERS), seed=SEED), events)
     theirs = _costs(lambda: Simple(SUBSCRIBERS, CACHE, "frequency"), events)
     told = f"simple, frequency (a new one like it: ours {ours[1]:,.0f}, theirs {theirs[1]:,.0f})"
-    yield Row("membership", ours[0], theirs[0], told, ours[0] / theirs[0], "encryptions per leave")
+    yield BenchRow("membership", ours[0], theirs[0], told, ours[0] / theirs[0], "encryptions per leave")
 
 
 def _costs(make: Callable[[], Algorithm], events: Words) -> tuple[float, float]:

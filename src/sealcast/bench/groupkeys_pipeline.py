@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 from pyspark.sql import SparkSession
 
 from sealcast.bench.pipeline import batch_seconds
-from sealcast.bench.report import Row
-from sealcast.bench.workload import Frames
+from sealcast.bench.report import BenchRow
+from sealcast.bench.workload import FramePublisher
 from sealcast.lab import scratch
 from sealcast.lab.groups import POPULAR_GROUPS, POPULAR_SHARE
 from sealcast.model.schema import Schema
@@ -47,7 +47,7 @@ LARGE: Final = {"mosaic": 100_000, "naive": 12_000}
 Numbers = NDArray[np.int64]
 
 
-class Source(Frames):
+class TopicStream(FramePublisher):
     """One topic with its subscribers, and a stream of events for them."""
 
     def __init__(self, realm: Realm, algorithm: str) -> None:
@@ -75,16 +75,16 @@ class Source(Frames):
         return self._rng.integers(0, LEVELS + 1, (events, NUMBERS))
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     spark = session(app_name="sealcast bench", driver_memory="2g")
     ours, reference = throughput(spark, "mosaic"), throughput(spark, "naive")
-    yield Row("pipeline", ours, reference, "naive", ours / reference, "events per CPU s")
+    yield BenchRow("pipeline", ours, reference, "naive", ours / reference, "events per CPU s")
 
 
 def throughput(spark: SparkSession, algorithm: str) -> float:
     """Measures events per CPU second, once warm, beyond what any batch costs."""
     with scratch.realm(need_bytes=2 << 30) as realm:
-        source = Source(realm, algorithm)
+        source = TopicStream(realm, algorithm)
         for events in WARM[algorithm]:
             _batch(spark, realm, source, events)
         small = _batch(spark, realm, source, SMALL)
@@ -93,7 +93,7 @@ def throughput(spark: SparkSession, algorithm: str) -> float:
     return (LARGE[algorithm] - SMALL) / (large - small)
 
 
-def _batch(spark: SparkSession, realm: Realm, source: Source, events: int) -> float:
+def _batch(spark: SparkSession, realm: Realm, source: TopicStream, events: int) -> float:
     """Publishes events and runs them as one batch; its CPU seconds."""
     source.publish(events)
     return batch_seconds(spark, realm, TOPIC)

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sealcast.bench.report import Row, side_by_side
+from sealcast.bench.report import BenchRow, side_by_side
 from sealcast.errors import Bug
 from sealcast.filters.index import Index
 from sealcast.filters.tree import And, Between, Compare, Comparison, Condition, Literal, Name
@@ -44,7 +44,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class IndexWorkload:
     schema: Schema
     conditions: list[Condition]
     columns: pa.RecordBatch
@@ -55,7 +55,7 @@ class Workload:
 
 def three_ranges(
     subscriptions: int, events: int, share: tuple[float, float] = MODERATE, seed: int = 1
-) -> tuple[Workload, Floats, Floats, Floats]:
+) -> tuple[IndexWorkload, Floats, Floats, Floats]:
     """Three attributes, each filter a range on each: centre anywhere in the domain, width as `share` says.
 
     Events are even over the domain. Also the bounds and events as arrays, for the reference.
@@ -71,10 +71,10 @@ def three_ranges(
         for i in range(subscriptions)
     ]
     columns = pa.RecordBatch.from_arrays([pa.array(v) for v in values], names=list(names))
-    return Workload(schema, conditions, columns), low, high, values
+    return IndexWorkload(schema, conditions, columns), low, high, values
 
 
-def symbol_and_price(subscriptions: int, events: int, seed: int = 2) -> Workload:
+def symbol_and_price(subscriptions: int, events: int, seed: int = 2) -> IndexWorkload:
     """One of 5,000 symbols, a price range of a tenth of the domain, a least volume: each filter says what it said
     whatever the number of subscriptions is, and matches about one event in 100,000."""
     random = np.random.default_rng(seed)
@@ -106,7 +106,7 @@ def symbol_and_price(subscriptions: int, events: int, seed: int = 2) -> Workload
         ],
         names=["symbol", "price", "volume"],
     )
-    return Workload(schema, conditions, columns)
+    return IndexWorkload(schema, conditions, columns)
 
 
 # --- the reference ------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def broadcast(low: Floats, high: Floats, values: Floats, chunk: int) -> NDArray[
 # --- rows ---------------------------------------------------------------------------------------
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     """Microseconds of CPU per event, and how many times faster than the reference or dearer than with fewer filters."""
     yield _beside_broadcasting("index", MODERATE)
     yield _beside_broadcasting("index-blocked", MODERATE, _BLOCK)
@@ -133,7 +133,7 @@ def rows() -> Iterator[Row]:
     yield from growth_rows()
 
 
-def _beside_broadcasting(name: str, share: tuple[float, float], chunk: int = _REFERENCE_EVENTS) -> Row:
+def _beside_broadcasting(name: str, share: tuple[float, float], chunk: int = _REFERENCE_EVENTS) -> BenchRow:
     workload, low, high, values = three_ranges(SUBSCRIPTIONS, EVENTS, share)
     index = Index.build(workload.conditions, workload.schema)
     some = values[:, :_REFERENCE_EVENTS]
@@ -146,10 +146,10 @@ def _beside_broadcasting(name: str, share: tuple[float, float], chunk: int = _RE
     )
     ours, reference = ours / EVENTS * 1e6, reference / _REFERENCE_EVENTS * 1e6
     told = f"numpy broadcasting of every (event, subscription, bound), {chunk:,} events at a time"
-    return Row(name, ours, reference, told, reference / ours, "CPU us per event")
+    return BenchRow(name, ours, reference, told, reference / ours, "CPU us per event")
 
 
-def growth_rows() -> Iterator[Row]:
+def growth_rows() -> Iterator[BenchRow]:
     """Cost per event at 100,000 selective subscriptions (ours) against 10,000 (reference).
 
     `index-growth` asks for bit vectors, as the pipeline does: their width grows with the table, whatever matches.
@@ -161,7 +161,7 @@ def growth_rows() -> Iterator[Row]:
     yield _growth("index-growth-pairs", lambda: large.pairs(many.columns), lambda: small.pairs(few.columns))
 
 
-def _growth(name: str, large: Callable[[], object], small: Callable[[], object]) -> Row:
+def _growth(name: str, large: Callable[[], object], small: Callable[[], object]) -> BenchRow:
     ours, reference = (seconds / EVENTS * 1e6 for seconds in side_by_side(large, small, rounds=_ROUNDS))
     told = "the same filters, a tenth of the subscriptions"
-    return Row(name, ours, reference, told, ours / reference, "CPU us per event")
+    return BenchRow(name, ours, reference, told, ours / reference, "CPU us per event")

@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from sealcast.bench.report import Row, side_by_side
+from sealcast.bench.report import BenchRow, side_by_side
 from sealcast.primitives import aead
 from sealcast.primitives.secrets import Secret
 
@@ -24,7 +24,7 @@ ROWS_PER_FRAME: Final = 1_000
 ROUNDS: Final = 15
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     """The row `seal`: CPU microseconds per event, and how many times the reference."""
     payload = os.urandom(PAYLOAD_BYTES * EVENTS)
     messages = [payload[at : at + PAYLOAD_BYTES] for at in range(0, len(payload), PAYLOAD_BYTES)]
@@ -44,4 +44,6 @@ def rows() -> Iterator[Row]:
 
     mine, theirs = side_by_side(ours, reference, ROUNDS)
     mine, theirs = mine / EVENTS * 1e6, theirs / EVENTS * 1e6
-    yield Row("seal", mine, theirs, "bare AESGCM.encrypt, nonces ready", mine / theirs, "CPU us per 256-byte event")
+    yield BenchRow(
+        "seal", mine, theirs, "bare AESGCM.encrypt, nonces ready", mine / theirs, "CPU us per 256-byte event"
+    )

@@ -21,7 +21,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.bench.report import Row, side_by_side
+from sealcast.bench.report import BenchRow, side_by_side
 from sealcast.errors import Bug
 from sealcast.filters.labels import Conjunction, LabelFilter
 from sealcast.lab.market import zipf
@@ -31,9 +31,9 @@ from sealcast.primitives.groups import CachedHashes, Element, Exponent, Group
 from sealcast.primitives.modular import group14
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.layered.layers import MAX_CACHED_TOKENS, Layers, shared_exponent
-from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.table import RoutingTable
-from sealcast.protections.layered.tree import Place, Tree
+from sealcast.protections.layered.tree import Tree, TreePlace
 
 LABELS: Final = 10_000
 EVENTS: Final = 4_000
@@ -44,25 +44,25 @@ LABEL_SETS: Final = 500
 KEY_USES: Final = 64
 SMALL: Final = 1_000
 LARGE: Final = 1_000_000
-_PLACE: Final = Place("B", ("A", "P"), "P", 2)
+_PLACE: Final = TreePlace("B", ("A", "P"), "P", 2)
 _BELOW: Final = ("C", "D")
 _PAYLOAD: Final = bytes(100)
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     yield curve_row()
     yield hop_row()
     yield payload_key_row()
     yield growth_row()
 
 
-def curve_row(slices: int = SLICES, exponents: int = 8, count: int = 80) -> Row:
+def curve_row(slices: int = SLICES, exponents: int = 8, count: int = 80) -> BenchRow:
     """Several exponents, since they take different times. Of each, slices of a few milliseconds, both groups in turn,
     and the best on each side: what else goes on makes some slices slow, and is no property of either group."""
     reference = group14()
     spent = [side_by_side(_work(CURVE, count), _work(reference, 1), slices, min) for _ in range(exponents)]
     mine, other = sum(a for a, _ in spent) / (exponents * count) * 1e6, sum(b for _, b in spent) / exponents * 1e6
-    return Row("curve", mine, other, f"{reference.name}, one layer", other / mine, "us per layer")
+    return BenchRow("curve", mine, other, f"{reference.name}, one layer", other / mine, "us per layer")
 
 
 def _work(group: Group, count: int) -> Callable[[], object]:
@@ -71,9 +71,9 @@ def _work(group: Group, count: int) -> Callable[[], object]:
     return lambda: group.power_many(elements, exponent)
 
 
-def _broker(cached: int, table: RoutingTable) -> Broker:
+def _broker(cached: int, table: RoutingTable) -> RoutingNode:
     keys = {name: shared_exponent(Secret(bytes(32)), CURVE, b"bench", "B", name) for name in ("A", "P", "C", "D")}
-    return Broker(_PLACE, Layers(CURVE, keys, cached), table)
+    return RoutingNode(_PLACE, Layers(CURVE, keys, cached), table)
 
 
 def _events(labels: Sequence[bytes], count: int, seed: int) -> list[list[bytes]]:
@@ -84,7 +84,7 @@ def _zipf(kinds: int, shape: tuple[int, ...], seed: int) -> NDArray[np.int64]:
     return zipf(np.random.default_rng(seed), kinds, shape, SKEW)
 
 
-def hop_row(events: int = EVENTS, labels: int = LABELS) -> Row:
+def hop_row(events: int = EVENTS, labels: int = LABELS) -> BenchRow:
     """Measures a hop where somebody behind one path asks for half of the labels."""
     hashes = CachedHashes(CURVE, b"bench")
     tokens = [CURVE.encode(hashes(i.to_bytes(4, "big"))) for i in range(labels)]
@@ -95,7 +95,7 @@ def hop_row(events: int = EVENTS, labels: int = LABELS) -> Row:
     arriving = _events(tokens, events, seed=1)
     few = arriving[: events // 10]  # the slow side is measured on a tenth
 
-    def hops(broker: Broker, over: list[list[bytes]]) -> None:
+    def hops(broker: RoutingNode, over: list[list[bytes]]) -> None:
         for event in over:
             for path, hit in broker.secure_look_up(event).items():
                 for element in hit:
@@ -103,10 +103,10 @@ def hop_row(events: int = EVENTS, labels: int = LABELS) -> Row:
 
     mine, other = side_by_side(lambda: hops(cached, arriving), lambda: hops(uncached, few), rounds=3)
     mine, other = mine / len(arriving) * 1e6, other / len(few) * 1e6
-    return Row("hop", mine, other, "the same without caches", other / mine, "us per event")
+    return BenchRow("hop", mine, other, "the same without caches", other / mine, "us per event")
 
 
-def payload_key_row(events: int = EVENTS // 4, sets: int = LABEL_SETS, uses: int = KEY_USES) -> Row:
+def payload_key_row(events: int = EVENTS // 4, sets: int = LABEL_SETS, uses: int = KEY_USES) -> BenchRow:
     """Events take their labels from so many sets, the popular ones more often."""
     labels = [i.to_bytes(4, "big") for i in range(sets * TOKENS_PER_EVENT)]
     chosen = [frozenset(labels[i : i + TOKENS_PER_EVENT]) for i in range(0, len(labels), TOKENS_PER_EVENT)]
@@ -128,10 +128,10 @@ def payload_key_row(events: int = EVENTS // 4, sets: int = LABEL_SETS, uses: int
 
     mine, other = side_by_side(lambda: send(reused), lambda: send(fresh), rounds=5)
     mine, other = mine / events * 1e6, other / events * 1e6
-    return Row("payload-key", mine, other, "a key for every event", other / mine, "us per event")
+    return BenchRow("payload-key", mine, other, "a key for every event", other / mine, "us per event")
 
 
-def growth_row(small: int = SMALL, large: int = LARGE, events: int = EVENTS) -> Row:
+def growth_row(small: int = SMALL, large: int = LARGE, events: int = EVENTS) -> BenchRow:
     """The same events meet the same 500 rows in both tables; the others are conjunctions that they miss."""
     hashes = CachedHashes(CURVE, b"bench")
     tokens = [CURVE.encode(hashes(i.to_bytes(4, "big"))) for i in range(small)]
@@ -145,14 +145,14 @@ def growth_row(small: int = SMALL, large: int = LARGE, events: int = EVENTS) -> 
             broker.table.add(((_filler(2 * i),), (_filler(2 * i + 1),)), _BELOW)
         brokers.append(broker)
 
-    def hops(broker: Broker) -> None:
+    def hops(broker: RoutingNode) -> None:
         for event in arriving:
             broker.secure_look_up(event)
 
     with_few, with_many = brokers
     mine, other = side_by_side(lambda: hops(with_many), lambda: hops(with_few), rounds=7)
     mine, other = mine / events * 1e6, other / events * 1e6
-    return Row("table-growth", mine, other, f"{small:,} rows instead of {large:,}", mine / other, "us per event")
+    return BenchRow("table-growth", mine, other, f"{small:,} rows instead of {large:,}", mine / other, "us per event")
 
 
 def _filler(number: int) -> Element:

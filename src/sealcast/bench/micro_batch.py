@@ -14,8 +14,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import Row as Cells
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.datasource import (
     DataSource,
@@ -30,10 +29,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from pyspark.sql.types import StructType
 
 from sealcast.bench import workload
-from sealcast.bench.report import Row
+from sealcast.bench.report import BenchRow
 from sealcast.broker.columns import CLAIMS, COUNTS, PIECES, REJECTED, RULINGS, SEEDS, ddl
 from sealcast.errors import Unavailable
-from sealcast.pipeline.metrics import Batch
+from sealcast.pipeline.metrics import FinishedBatch
 from sealcast.pipeline.run import start
 from sealcast.pipeline.session import cores
 from sealcast.trust.deployment import Realm
@@ -44,17 +43,17 @@ EVENTS: Final = 1_000
 _PATIENCE_SECONDS: Final = 60.0
 
 
-def row(spark: SparkSession, realm: Realm, source: workload.Source) -> Row:
+def row(spark: SparkSession, realm: Realm, source: workload.TradingSource) -> BenchRow:
     alone = _kernels(realm, source)
     ours = _ours(spark, realm, source)
     empty = _empty(spark)
     expected = empty + alone
     name = f"an empty micro-batch ({empty * 1e3:.0f} ms) and the kernels ({alone * 1e3:.1f} ms)"
-    return Row("micro-batch", ours * 1e3, expected * 1e3, name, ours / expected, "ms per 1,000 events")
+    return BenchRow("micro-batch", ours * 1e3, expected * 1e3, name, ours / expected, "ms per 1,000 events")
 
 
-def _ours(spark: SparkSession, realm: Realm, source: workload.Source) -> float:
-    heard: list[Batch] = []
+def _ours(spark: SparkSession, realm: Realm, source: workload.TradingSource) -> float:
+    heard: list[FinishedBatch] = []
     with start(realm, [workload.TOPIC], spark=spark, on_batch=heard.append):
         for count in range(1, WARM_BATCHES + BATCHES + 1):
             source.publish(EVENTS)
@@ -62,7 +61,7 @@ def _ours(spark: SparkSession, realm: Realm, source: workload.Source) -> float:
     return statistics.median(batch.seconds for batch in heard[WARM_BATCHES:])
 
 
-def _wait_for(heard: list[Batch], count: int) -> None:
+def _wait_for(heard: list[FinishedBatch], count: int) -> None:
     deadline = time.monotonic() + _PATIENCE_SECONDS
     while len(heard) < count:
         if time.monotonic() > deadline:
@@ -70,7 +69,7 @@ def _wait_for(heard: list[Batch], count: int) -> None:
         time.sleep(0.002)
 
 
-def _kernels(realm: Realm, source: workload.Source) -> float:
+def _kernels(realm: Realm, source: workload.TradingSource) -> float:
     """Measures the kernels on the events of one such batch, which stay in the log for the pipeline."""
     source.publish(EVENTS)
     return statistics.median(workload.Kernels(realm).run(time.perf_counter) for _ in range(BATCHES))
@@ -117,10 +116,10 @@ class NoState(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         self._state = handle.getValueState("nothing", "nothing BINARY")
 
-    def handleInitialState(self, key: Any, initialState: Cells, timerValues: Any) -> None:
+    def handleInitialState(self, key: Any, initialState: Row, timerValues: Any) -> None:
         pass
 
-    def handleInputRows(self, key: Any, rows: Iterator[Cells], timerValues: Any) -> Iterator[Cells]:
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         yield from ()
 
     def close(self) -> None:

@@ -16,7 +16,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from sealcast.bench import micro_batch, row_udf, workload
-from sealcast.bench.report import Row, tree_seconds
+from sealcast.bench.report import BenchRow, tree_seconds
 from sealcast.lab import scratch
 from sealcast.pipeline.run import run_batch
 from sealcast.pipeline.session import session
@@ -28,10 +28,10 @@ WARM_EVENTS: Final = 40_000
 UDF_EVENTS: Final = 200
 
 
-def rows() -> Iterator[Row]:
+def rows() -> Iterator[BenchRow]:
     with scratch.realm(need_bytes=2 << 30) as realm:
         filters = workload.create(realm, SUBSCRIPTIONS)
-        source = workload.Source(realm)
+        source = workload.TradingSource(realm)
         spark = session(app_name="sealcast bench", driver_memory="2g")
         kernels = workload.Kernels(realm)
         for _ in range(2):
@@ -43,11 +43,11 @@ def rows() -> Iterator[Row]:
         source.publish(EVENTS)
         alone = kernels.run()
         whole = batch_seconds(spark, realm, workload.TOPIC)
-        yield Row("overhead", whole, alone, "the kernels alone", whole / alone, f"CPU s, {EVENTS:,} events")
+        yield BenchRow("overhead", whole, alone, "the kernels alone", whole / alone, f"CPU s, {EVENTS:,} events")
         per_row = row_udf.cpu_per_event(spark, source.ticks(UDF_EVENTS), filters)
         ours = whole / EVENTS
-        yield Row("udf", ours * 1e6, per_row * 1e6, "a Python UDF per row", per_row / ours, "CPU us per event")
-        yield Row("doubling", whole, half, "half the events", whole / half, f"CPU s, {EVENTS:,} events")
+        yield BenchRow("udf", ours * 1e6, per_row * 1e6, "a Python UDF per row", per_row / ours, "CPU us per event")
+        yield BenchRow("doubling", whole, half, "half the events", whole / half, f"CPU s, {EVENTS:,} events")
         yield micro_batch.row(spark, realm, source)
         source.close()
 

@@ -16,7 +16,7 @@ from sealcast.errors import Unavailable
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BenchRow:
     """One measurement beside its reference. What the ratio divides by what, the suite's documentation says."""
 
     name: str

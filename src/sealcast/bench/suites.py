@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from importlib import import_module
 from typing import Final
 
-from sealcast.bench.report import Row
+from sealcast.bench.report import BenchRow
 
 SUITES: Final[dict[str, tuple[str, ...]]] = {
     "kernels": ("kernels_seal", "kernels_index"),
@@ -14,10 +14,11 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
     "groupkeys": ("groupkeys", "groupkeys_cpu", "groupkeys_members", "groupkeys_pipeline"),
     "admit": ("admit",),
     "layered": ("layered",),
+    "searchable": ("searchable_prefilter",),
 }
 
 
-def rows(suite: str) -> Iterator[Row]:
+def rows(suite: str) -> Iterator[BenchRow]:
     """Measures a suite, row by row as they are asked for."""
     for module in SUITES[suite]:
         # Imported when it is measured: naming the suites needs none of what they need.

@@ -69,7 +69,7 @@ class Kernels:
         return clock() - began
 
 
-class Frames:
+class FramePublisher:
     """Publishes events into a topic's log by columns, evenly over its partitions, of which each has a publisher."""
 
     def __init__(self, realm: Realm, topic: str, publishers: Sequence[str]) -> None:
@@ -92,7 +92,7 @@ class Frames:
         self._log.close()
 
 
-class Source(Frames):
+class TradingSource(FramePublisher):
     """Publishes stretches of trading."""
 
     def __init__(self, realm: Realm) -> None:

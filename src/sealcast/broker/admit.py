@@ -22,6 +22,7 @@ from sealcast.broker.gate import Gate
 from sealcast.broker.opening import open_frames, refused_events
 from sealcast.model import Reason
 from sealcast.model.protection import Protection
+from sealcast.model.schema import Schema
 from sealcast.model.stages import Admitted, Ruled
 from sealcast.trust.realm.templates import Template
 from sealcast.wire.domain import check_domain
@@ -43,7 +44,11 @@ def admit(ruled: Ruled, gate: Gate) -> Admitted:
     schema, decoded = gate.topic.schema, opened.decoded()
     # By attribute and rule, never by value: reasons are kept in clear, for whoever may see that something was refused.
     off = {event: _OFF_DOMAIN.format(name) for event, (name, _) in check_domain(schema, decoded.columns).items()}
-    unsealed = dict(_unsealed(decoded, opened.lengths(), gate.topic.protection))
+    unsealed = dict(_unsealed(decoded, opened.lengths(), gate.topic.protection, schema))
+    if gate.unfit is not None:
+        starts = decoded.payload_start.tolist()
+        payloads = [message[start:] for message, start in zip(messages, starts, strict=True)]
+        unsealed = dict(gate.unfit(gate.topic, payloads)) | unsealed
     refused = {event: (Reason.EVENT, text) for event, text in {**unsealed, **off, **decoded.bad}.items()}  # (20)
     outside = _off_template(opened.templates, frame_index, decoded, gate)
     refused |= dict.fromkeys((e for e in outside if e not in decoded.bad), (Reason.TEMPLATE, _OFF_TEMPLATE))  # (8)
@@ -71,9 +76,9 @@ def admit(ruled: Ruled, gate: Gate) -> Admitted:
     )
 
 
-def _unsealed(decoded: Decoded, lengths: Ints, protection: Protection) -> Iterator[tuple[int, str]]:
+def _unsealed(decoded: Decoded, lengths: Ints, protection: Protection, schema: Schema) -> Iterator[tuple[int, str]]:
     """Events that show brokers what publishers of the topic seal; none where they seal nothing."""
-    for name in sorted(protection.hidden):
+    for name in sorted(protection.hidden_of(schema)):
         yield from ((e, _SHOWN.format(name)) for e in np.flatnonzero(plain(decoded.columns[name].is_valid())).tolist())
     if protection.least_payload:
         short = lengths - decoded.payload_start < protection.least_payload

@@ -65,7 +65,7 @@ def check_one(data: bytes, time_us: int, gate: Gate) -> Frame:
     # (13) from here on the header is the publisher's word
     if not gate.verify_key(header.publisher).verify(received.to_be_signed, received.signature):
         raise not_signed(header)
-    # (14) how far apart two copies of a frame can be in the log hangs on it (`replay.Bounds`)
+    # (14) how far apart two copies of a frame can be in the log hangs on it (`ReplayBounds`)
     _check_time(header, time_us, gate)
     return received
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Final, Protocol, TypeVar
 
-from sealcast.broker.gate import Gate, bounds_of
+from sealcast.broker.gate import Gate, Unfit, bounds_of
 from sealcast.broker.replay import identify
 from sealcast.broker.tables import SubscriptionTable
 from sealcast.model.stages import Grouped, GroupSealed
@@ -72,8 +72,14 @@ def by_version(load: Callable[[int], T]) -> Callable[[int], T]:
     return at
 
 
-def gate_at(state: RealmState, topic: Topic, broker: BrokerSecrets, tokens: VerifiedTokens | None = None) -> Gate:
-    """What admission needs to know at one version."""
+def gate_at(
+    state: RealmState,
+    topic: Topic,
+    broker: BrokerSecrets,
+    tokens: VerifiedTokens | None = None,
+    unfit: Unfit | None = None,
+) -> Gate:
+    """What admission needs to know at one version; `unfit` is the word of the topic's protection on payloads."""
     topic_keys = cache(lambda epoch: broker.topic_keys(state, topic, epoch))
 
     def key_of(name: str, epoch: int, boot: bytes) -> SealingKey:
@@ -90,4 +96,5 @@ def gate_at(state: RealmState, topic: Topic, broker: BrokerSecrets, tokens: Veri
         verify_key=lru_cache(MAX_VERIFY_KEYS)(lambda name: VerifyKey(state.entity(name).verify_key)),
         bounds=bounds_of(topic),
         identify=lru_cache(MAX_FRAME_KEYS)(identify),
+        unfit=unfit,
     )

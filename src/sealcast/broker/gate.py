@@ -6,7 +6,7 @@ it has found out about a token or a sender it keeps, as long as it is sure to fi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.broker.quota import MAX_RATE, Quota
-from sealcast.broker.replay import Bounds
+from sealcast.broker.replay import ReplayBounds
 from sealcast.errors import TokenRejected
 from sealcast.model.rejection import Reason
 from sealcast.primitives.aead import SealingKey
@@ -30,7 +30,7 @@ from sealcast.wire.records import RecordCodec
 
 #: What was decided of a frame before the second half of admission.
 RULING: Final = np.dtype([("partition", "<i4"), ("offset", "<i8"), ("code", "u1")])
-#: A code is a `Verdict` on replay and rate; or this and the number of the check that refused the frame before.
+#: A code is a `ReplayVerdict` on replay and rate; or this and the number of the check that refused the frame before.
 EARLIER: Final = 0x80
 #: The number of each check, and the check of each number.
 CHECK: Final = {reason: number for number, reason in enumerate(Reason, 1)}
@@ -47,16 +47,20 @@ Rulings = NDArray[np.void]
 Codes = NDArray[np.uint8]
 
 
-def bounds_of(topic: Topic) -> Bounds:
+def bounds_of(topic: Topic) -> ReplayBounds:
     """What the topic's parameters say of its publishers' clocks and rates."""
     given = topic.parameters
     # Rates are of events; what a frame numbers is messages.
     messages = topic.protection.messages_per_event
     quota = Quota(min(MAX_RATE, given.events_per_s * messages), given.bytes_per_s, given.burst_s)
-    return Bounds(given.max_skew_s * _SECOND_US, given.stale_after_s * _SECOND_US, quota)
+    return ReplayBounds(given.max_skew_s * _SECOND_US, given.stale_after_s * _SECOND_US, quota)
 
 
-class Refusal(NamedTuple):
+#: Of the payloads of a batch, those by number that no publisher of the topic makes, and why; none twice.
+Unfit = Callable[[Topic, Sequence[bytes]], Iterable[tuple[int, str]]]
+
+
+class GateRefusal(NamedTuple):
     """Why a frame does not pass."""
 
     reason: Reason
@@ -77,12 +81,14 @@ class Gate:
     #: The key that opens what a publisher sealed in an epoch and in one of its boots.
     frame_key: Callable[[str, int, bytes], SealingKey]
     verify_key: Callable[[str], VerifyKey]
-    bounds: Bounds
+    bounds: ReplayBounds
     #: How a boot of a publisher is called in claims (`replay.identify`), remembered.
     identify: Callable[[str, bytes], tuple[int, int, int]]
-    _known: dict[tuple[bytes, bytes, str, int], Refusal | None] = field(default_factory=dict)
+    #: What the topic's protection asks of payloads, if it does.
+    unfit: Unfit | None = None
+    _known: dict[tuple[bytes, bytes, str, int], GateRefusal | None] = field(default_factory=dict)
 
-    def refuses_publisher(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> Refusal | None:
+    def refuses_publisher(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> GateRefusal | None:
         """Checks 4 to 11 for a frame of that publisher, appended at that time, whose header names a token by `digest`:
         the first that fails."""
         found = [self.refuses_token(publisher, token, digest, time_us), self._refuses_by_name(publisher, time_us)]
@@ -104,7 +110,7 @@ class Gate:
         given = claims.template
         return given.meet(decided, self.topic.schema) or Template(given.topics, given.tags + decided.tags)
 
-    def refuses_token(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> Refusal | None:
+    def refuses_token(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> GateRefusal | None:
         """What the token gate says, remembered. Tokens are judged by the second, as their times are: so it is the same
         for all frames of a second, whichever of them comes first."""
         second = time_us // _SECOND_US
@@ -115,25 +121,27 @@ class Gate:
             self._known[key] = self._verify(publisher, token, digest, second * _SECOND_US)
         return self._known[key]
 
-    def _verify(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> Refusal | None:
+    def _verify(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> GateRefusal | None:
         # (4) the token that its publisher signed for; (4) to (12) are the gate's, in this order
         if frame.token_digest(token) != digest:
-            return Refusal(Reason.TOKEN, f"the token beside it is not the one that {publisher} signed for")
+            return GateRefusal(Reason.TOKEN, f"the token beside it is not the one that {publisher} signed for")
         entity = self.state.entities.get(publisher)
         held = _NOBODY if entity is None else entity.verify_key
         try:
             self.tokens.verify(token, self.topic, time_us, Right.PUBLISH, held, holder=publisher)
         except TokenRejected as error:
-            return Refusal(Reason(TokenReason(error.reason).step), error.message)
+            return GateRefusal(Reason(TokenReason(error.reason).step), error.message)
         return None
 
-    def _refuses_by_name(self, publisher: str, time_us: int) -> Refusal | None:
+    def _refuses_by_name(self, publisher: str, time_us: int) -> GateRefusal | None:
         """What the realm has decided since the token was signed."""
         entity = self.state.entities.get(publisher)
         if entity is None:
-            return Refusal(Reason.PUBLISHER, f"nobody named {publisher!r} is enrolled")  # (10)
+            return GateRefusal(Reason.PUBLISHER, f"nobody named {publisher!r} is enrolled")  # (10)
         if entity.revoked:
-            return Refusal(Reason.REVOKED, f"{publisher} was revoked at version {entity.revoked_at_version}")  # (11)
+            return GateRefusal(
+                Reason.REVOKED, f"{publisher} was revoked at version {entity.revoked_at_version}"
+            )  # (11)
         if not self.state.may_publish(self.topic.name, publisher, time_us):
-            return Refusal(Reason.RIGHT, f"{publisher} may not publish on topic {self.topic.name}")  # (9)
+            return GateRefusal(Reason.RIGHT, f"{publisher} may not publish on topic {self.topic.name}")  # (9)
         return None

@@ -12,7 +12,7 @@ from typing import Final, Protocol
 import numpy as np
 
 from sealcast.broker.gate import CHECK, WHOLE_FRAME, Codes
-from sealcast.broker.replay import CLAIM, Bools, Bounds, Claims, Verdict, Windows, identify
+from sealcast.broker.replay import CLAIM, Bools, Claims, ReplayBounds, ReplayVerdict, Windows, identify
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import LedgerReader
@@ -21,7 +21,7 @@ from sealcast.model.rejection import Reason, Rejection
 from sealcast.wire import frame, sealed
 
 #: What a piece's word is taken for when the frames before it are gone: any verdict of its kind will do.
-_WORD: Final = {Reason.REPLAY: Verdict.DUPLICATE, Reason.BUDGET: Verdict.EVENTS}
+_WORD: Final = {Reason.REPLAY: ReplayVerdict.DUPLICATE, Reason.BUDGET: ReplayVerdict.EVENTS}
 #: A frame that a later check refused was taken by replay all the same: its numbers are spent.
 _LATER: Final = CHECK[Reason.REPLAY]
 
@@ -41,7 +41,7 @@ class History:
         ledger: LedgerReader,
         pieces: Pieces,
         log: EmbeddedTopic,
-        bounds: Bounds,
+        bounds: ReplayBounds,
         parse: Callable[[bytes], RefusingPiece] = sealed.parse,
     ) -> None:
         self._parse = parse
@@ -112,6 +112,6 @@ def believe(codes: Codes, first: int, piece: RefusingPiece) -> Codes:
     for refused in piece.rejected:
         at = refused.position.offset - first
         whole = refused.position.row == WHOLE_FRAME and 0 <= at < codes.size
-        if whole and refused.reason in _WORD and codes[at] == Verdict.FRESH:
+        if whole and refused.reason in _WORD and codes[at] == ReplayVerdict.FRESH:
             codes[at] = _WORD[refused.reason]
     return codes

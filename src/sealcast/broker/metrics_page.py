@@ -10,7 +10,7 @@ from sealcast.errors import Unavailable
 from sealcast.log.closing import Closing
 
 
-def serve(registry: CollectorRegistry, port: int) -> Served:
+def serve(registry: CollectorRegistry, port: int) -> MetricsPage:
     """On loopback only: publishing it further is a reverse proxy's business, with its own access control."""
     try:
         server, thread = start_http_server(port, addr="127.0.0.1", registry=registry)
@@ -18,10 +18,10 @@ def serve(registry: CollectorRegistry, port: int) -> Served:
         raise Unavailable(
             f"metrics cannot be served on 127.0.0.1:{port}: {error.strerror}", hint="choose another port"
         ) from error
-    return Served(server.server_port, server.shutdown, server.server_close, thread.join)
+    return MetricsPage(server.server_port, server.shutdown, server.server_close, thread.join)
 
 
-class Served(Closing):
+class MetricsPage(Closing):
     """A metrics page being served; closed when the block ends."""
 
     def __init__(self, port: int, *closing: Callable[[], None]) -> None:

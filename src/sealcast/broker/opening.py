@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from sealcast.broker.authenticate import check_one, not_signed
 from sealcast.broker.gate import EARLIER, REASON, WHOLE_FRAME, Gate
-from sealcast.broker.replay import Verdict
+from sealcast.broker.replay import ReplayVerdict
 from sealcast.errors import Bug, CannotOpen, FilterRejected, FrameRejected
 from sealcast.filters.readers import predicate
 from sealcast.model import Position, Reason, Rejection
@@ -35,11 +35,11 @@ MAX_NAMED_PER_FRAME: Final = 100
 #: Characters of a reason, at most four bytes each on the wire.
 MAX_DETAIL: Final = MAX_DETAIL_BYTES // 4
 _SAID: Final = {
-    Verdict.DUPLICATE: (Reason.REPLAY, "numbers of {0}'s that were here before"),
-    Verdict.TOO_OLD: (Reason.REPLAY, "numbers of {0}'s that are behind its window"),
-    Verdict.BOOTS: (Reason.REPLAY, "{0} was started too often to keep its numbers apart"),
-    Verdict.EVENTS: (Reason.BUDGET, "{0} published more events than it may"),
-    Verdict.BYTES: (Reason.BUDGET, "{0} published more bytes than it may"),
+    ReplayVerdict.DUPLICATE: (Reason.REPLAY, "numbers of {0}'s that were here before"),
+    ReplayVerdict.TOO_OLD: (Reason.REPLAY, "numbers of {0}'s that are behind its window"),
+    ReplayVerdict.BOOTS: (Reason.REPLAY, "{0} was started too often to keep its numbers apart"),
+    ReplayVerdict.EVENTS: (Reason.BUDGET, "{0} published more events than it may"),
+    ReplayVerdict.BYTES: (Reason.BUDGET, "{0} published more bytes than it may"),
 }
 #: Before the commitment in a body's protected header: a map, the algorithm, the label.
 _PROTECTED_BYTES: Final = len(cose.encrypt0_protected(bytes(COMMITMENT_BYTES))) - COMMITMENT_BYTES
@@ -71,7 +71,7 @@ def open_frames(ruled: Ruled, gate: Gate, check: Check | None = None) -> Opening
 def refused(data: bytes, time_us: int, code: int, gate: Gate) -> FrameRejected:
     """What was ruled, in words. Nobody carries them along: the check that failed is done again, if it is cheap."""
     if not code & EARLIER:
-        reason, text = _SAID[Verdict(code)]  # (15), (16)
+        reason, text = _SAID[ReplayVerdict(code)]  # (15), (16)
         return FrameRejected(reason, text.format(frame.parse(data).header.publisher))
     reason = REASON[code & ~EARLIER]
     if reason is Reason.SIGNATURE:

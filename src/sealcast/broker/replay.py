@@ -11,8 +11,8 @@ in one batch arrives at the same time; of equal frames the first in the log coun
 
 What is remembered is a set of runs, maximal intervals without a gap, because honest publishers leave one run a boot,
 however long they publish. Nothing needs to be remembered for ever: a frame that is too old by its own clock is refused
-before it comes here (`Bounds`), so two copies of a frame are never more than a *period* apart in the log. Runs are
-kept by generation, the period of the log's clock in which their frames were appended, and a generation is dropped when
+before it comes here (`ReplayBounds`), so two copies of a frame are never more than a *period* apart in the log. Runs
+are kept by generation, the period of the log's clock in which their frames were appended. A generation is dropped when
 nothing that is still to come can repeat one of its frames. So the state is a function of the frames that were accepted
 in the generations that are kept, and of nothing else: whoever reads those frames again has it again (a new checkpoint,
 the ledger checker), and it stays bounded without a timer.
@@ -75,7 +75,7 @@ Bools = NDArray[np.bool_]
 Verdicts = NDArray[np.uint8]
 
 
-class Verdict(IntEnum):
+class ReplayVerdict(IntEnum):
     FRESH = 0
     DUPLICATE = 1
     TOO_OLD = 2
@@ -85,7 +85,7 @@ class Verdict(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class ReplayBounds:
     """What a topic holds its publishers' clocks and rates to."""
 
     #: How far a publisher's clock may be ahead of the log's, and how old a frame may be when it is appended.
@@ -118,7 +118,7 @@ def bucket_of(publisher: NDArray[np.uint64], buckets: int = BUCKETS) -> Ints:
 class Windows:
     """The windows of some publishers: of one bucket, or of all."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: ReplayBounds) -> None:
         self._bounds = bounds
         self._runs: dict[int, Runs] = {}
         self._accounts: dict[int, quota.Accounts] = {}
@@ -135,7 +135,7 @@ class Windows:
             found = self._seen(asked)
             found = _repeats(asked, found)
             found = self._boots(asked, found, generation)
-            taken = found == Verdict.FRESH
+            taken = found == ReplayVerdict.FRESH
             self._remember(asked[taken], generation)
             found[taken] = self._charge(asked[taken], generation)
             verdicts[rows] = found
@@ -180,7 +180,7 @@ class Windows:
         return b"".join(parts)
 
     @classmethod
-    def unpack(cls, packed: bytes, bounds: Bounds) -> Windows:
+    def unpack(cls, packed: bytes, bounds: ReplayBounds) -> Windows:
         """Corrupt when these bytes are no windows of such bounds."""
         windows = cls(bounds)
         try:
@@ -221,7 +221,7 @@ class Windows:
 
     def _boots(self, asked: Claims, found: Verdicts, generation: int) -> Verdicts:
         """Refuses boots beyond what one publisher may begin in a period; the first to come are taken."""
-        fresh = np.flatnonzero(found == Verdict.FRESH)
+        fresh = np.flatnonzero(found == ReplayVerdict.FRESH)
         known = self._runs.get(generation, _NO_RUNS)
         owners, boots = np.unique(_boots_of(known), return_counts=True)
         if fresh.size and boots.max(initial=0) + fresh.size <= MAX_BOOTS:
@@ -234,7 +234,7 @@ class Windows:
             if boot in begun:
                 continue
             if held.get(owner, 0) >= MAX_BOOTS:
-                found[row] = Verdict.BOOTS
+                found[row] = ReplayVerdict.BOOTS
             else:
                 begun.add(boot)
                 held[owner] = held.get(owner, 0) + 1
@@ -249,7 +249,7 @@ class Windows:
         accounts, over = quota.charge(accounts, *_costs(taken), self._bounds.quota)
         if accounts.size:
             self._accounts[generation] = accounts
-        return np.choose(over, (Verdict.FRESH, Verdict.EVENTS, Verdict.BYTES)).astype(np.uint8)
+        return np.choose(over, (ReplayVerdict.FRESH, ReplayVerdict.EVENTS, ReplayVerdict.BYTES)).astype(np.uint8)
 
 
 _NO_RUNS: Final = np.empty(0, _RUN)
@@ -286,8 +286,8 @@ def _against(asked: Claims, runs: Runs, verdicts: Verdicts) -> None:
         old = same & (asked["sequence"][rows] < run["floor"])
         sequence = asked["sequence"][rows]
         overlaps = same & (run["start"] < sequence + asked["count"][rows]) & (sequence < run["end"])
-        verdicts[rows[overlaps & (verdicts[rows] == Verdict.FRESH)]] = Verdict.DUPLICATE
-        verdicts[rows[old]] = Verdict.TOO_OLD
+        verdicts[rows[overlaps & (verdicts[rows] == ReplayVerdict.FRESH)]] = ReplayVerdict.DUPLICATE
+        verdicts[rows[old]] = ReplayVerdict.TOO_OLD
 
 
 def _last_run(marks: Ints) -> Ints:
@@ -299,14 +299,14 @@ def _last_run(marks: Ints) -> Ints:
 def _repeats(asked: Claims, found: Verdicts) -> Verdicts:
     """Claims of one batch against each other. Whatever overlaps in part is decided one by one: no honest publisher's
     frames do, and a dishonest one pays a signature for each."""
-    rows = np.flatnonzero(found == Verdict.FRESH)
+    rows = np.flatnonzero(found == ReplayVerdict.FRESH)
     mine = asked[rows]
     line = np.lexsort((np.arange(rows.size), mine["count"], mine["sequence"], mine["lo"], mine["hi"]))
     mine = mine[line]
     same_boot = (mine["hi"][1:] == mine["hi"][:-1]) & (mine["lo"][1:] == mine["lo"][:-1])
     equal = same_boot & (mine["sequence"][1:] == mine["sequence"][:-1]) & (mine["count"][1:] == mine["count"][:-1])
     # Should the first of equals be refused, so are the others, by the same frame.
-    found[rows[line[1:][equal]]] = Verdict.DUPLICATE
+    found[rows[line[1:][equal]]] = ReplayVerdict.DUPLICATE
     kept = line[np.concatenate((np.ones(min(1, line.size), np.bool_), ~equal))]
     mine = asked[rows[kept]]
     same_boot = (mine["hi"][1:] == mine["hi"][:-1]) & (mine["lo"][1:] == mine["lo"][:-1])
@@ -332,7 +332,7 @@ def _one_by_one(asked: Claims, rows: list[int], found: Verdicts) -> None:
         start, end = int(asked["sequence"][row]), int(asked["sequence"][row] + asked["count"][row])
         at = bisect_right(runs, (start, end))
         if (at and runs[at - 1][1] > start) or (at < len(runs) and runs[at][0] < end):
-            found[row] = Verdict.DUPLICATE
+            found[row] = ReplayVerdict.DUPLICATE
         else:
             runs.insert(at, (start, end))
 

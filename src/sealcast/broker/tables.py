@@ -4,7 +4,10 @@ Compiling thousands of filters costs more than matching a batch, so tables are i
 memory while a worker lives, and on disk, named by the digest of what they were compiled from, to be mapped by the next
 worker. A table that differs from the last one by a few subscriptions is the last one with a small index on top.
 
-Who is served changes with time alone, too: tokens and rights end (standing.py). `SubscriptionTable.at` is the table at
+What is compiled, and how a batch is matched by it, is for the topic's protection to say (`Indexing`): filters that
+brokers read become an index over attributes (`FilterIndexes`).
+
+Who is served changes with time alone, too: tokens and rights end (served.py). `SubscriptionTable.at` is the table at
 a time.
 """
 
@@ -15,20 +18,21 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.broker.standing import standings
+from sealcast.broker.served import ServedInterval, served_intervals
 from sealcast.errors import Corrupt, NotFound
 from sealcast.filters import bits
 from sealcast.filters.check import fit
-from sealcast.filters.index import Index, Overlay, snapshot
-from sealcast.filters.index.overlay import NEW
+from sealcast.filters.index import ChangedIndex, Index, snapshot
+from sealcast.filters.index.changed import NEW
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import Condition
 from sealcast.model import Schema
+from sealcast.model.stages import Admitted
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import EVERYTHING
 from sealcast.trust.realm.machine import RealmState, Topic
@@ -44,6 +48,32 @@ Asked = Mapping[str, tuple[str, str]]
 Times = NDArray[np.int64]
 
 
+class BatchIndex(Protocol):
+    """The filters of a table, ready to be asked about whole batches."""
+
+    def match(self, admitted: Admitted, /) -> bits.Words:
+        """Bit i of an event's words: whether it satisfies subscription i of the table."""
+
+
+class Indexing(Protocol):
+    """Makes the indices of one topic's tables, one after the other. What they share it keeps."""
+
+    def at(self, state: RealmState, topic: Topic, intervals: Mapping[str, ServedInterval], /) -> BatchIndex:
+        """Of these subscriptions, at the state's version."""
+
+
+@dataclass(frozen=True, slots=True)
+class AttributeIndex:
+    """Filters that brokers read. Unknown (NULL) is not a match."""
+
+    compiled: Index | ChangedIndex
+
+    def match(self, admitted: Admitted) -> bits.Words:
+        # Cut out only when some filter (XPath) reads them: most tables never do.
+        payloads = admitted.payloads() if self.compiled.reads_payloads else None
+        return self.compiled.match(admitted.columns, payloads)
+
+
 @dataclass(frozen=True, slots=True)
 class SubscriptionTable:
     """Subscription i of `ids` is bit i of a match; its subscriber has slot `slots[i]`."""
@@ -56,7 +86,7 @@ class SubscriptionTable:
     one_each: bool
     #: Of the slots, those that may read.
     authorised: bits.Words
-    index: Index | Overlay
+    index: BatchIndex
     #: When each subscription is served; the end is not included.
     from_us: Times
     until_us: Times
@@ -73,21 +103,18 @@ class SubscriptionTable:
 
 
 class TableCache:
-    """Tables of one topic at one broker, the last one kept."""
+    """Tables of one topic at one broker."""
 
-    def __init__(self, directory: Path, broker: str = FIRST_BROKER) -> None:
-        self._directory = directory
+    def __init__(self, indexing: Indexing, broker: str = FIRST_BROKER) -> None:
+        self._indexing = indexing
         self._broker = broker
-        #: The table last asked for, and the one that was last compiled as a whole.
-        self._last: tuple[Asked, Index | Overlay] | None = None
-        self._base: tuple[Asked, Index] | None = None
 
     def at(self, state: RealmState, topic: Topic) -> SubscriptionTable:
         """The table at the state's version; at any time, until it is pinned to one."""
         slots_by_name = state.slots_of(topic.name)
         subscriptions = state.subscriptions_at(topic.name, self._broker)
         slots = np.array([slots_by_name[s.subscriber] for s in subscriptions.values()], np.int64)
-        standing = dict(standings(state, topic, subscriptions))
+        intervals = dict(served_intervals(state, topic, subscriptions))
         allowed = np.zeros(len(slots_by_name), np.bool_)
         allowed[list(state.authorised_slots(topic.name))] = True
         return SubscriptionTable(
@@ -96,17 +123,28 @@ class TableCache:
             n_slots=len(slots_by_name),
             one_each=np.array_equal(slots, np.arange(len(slots_by_name))),
             authorised=bits.mask(allowed),
-            index=self._index({id: (s.filter, s.template) for id, s in standing.items()}, topic.schema),
-            from_us=np.array([s.from_us for s in standing.values()], np.int64),
-            until_us=np.array([s.until_us for s in standing.values()], np.int64),
+            index=self._indexing.at(state, topic, intervals),
+            from_us=np.array([s.from_us for s in intervals.values()], np.int64),
+            until_us=np.array([s.until_us for s in intervals.values()], np.int64),
         )
 
-    def _index(self, asked: Asked, schema: Schema) -> Index | Overlay:
-        if self._last is None or self._last[0] != asked:
-            self._last = (asked, self._overlaid(asked) or self._whole(asked, schema))
-        return self._last[1]
 
-    def _overlaid(self, asked: Asked) -> Overlay | None:
+class FilterIndexes:
+    """Filters that brokers read, compiled: the last index is kept, and whole ones are on disk for other workers."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        #: The table last asked for, and the one that was last compiled as a whole.
+        self._last: tuple[Asked, Index | ChangedIndex] | None = None
+        self._base: tuple[Asked, Index] | None = None
+
+    def at(self, state: RealmState, topic: Topic, intervals: Mapping[str, ServedInterval]) -> AttributeIndex:
+        asked = {id: (s.filter, s.template) for id, s in intervals.items()}
+        if self._last is None or self._last[0] != asked:
+            self._last = (asked, self._overlaid(asked) or self._whole(asked, topic.schema))
+        return AttributeIndex(self._last[1])
+
+    def _overlaid(self, asked: Asked) -> ChangedIndex | None:
         """On top of the last whole table, while they have most subscriptions in common."""
         if self._base is None:
             return None
@@ -115,7 +153,7 @@ class TableCache:
         place = {(id, what): i for i, (id, what) in enumerate(before.items())}
         origin = np.array([place.get(item, NEW) for item in asked.items()], np.int64)
         added = [what for id, what in asked.items() if (id, what) not in place]
-        overlay = Overlay.build(base, origin, _compiled(added, base.schema))
+        overlay = ChangedIndex.build(base, origin, _compiled(added, base.schema))
         return None if overlay.stale else overlay
 
     def _whole(self, asked: Asked, schema: Schema) -> Index:

@@ -11,11 +11,11 @@ from sealcast.cli.times import microseconds, moment
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
-    from sealcast.protections.witness.mailboxes import Received
+    from sealcast.protections.witness.mailboxes import ReceivedDelivery
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.realm.audit import KeyHeld, Moment, RealmHistory, RightHeld, Span, Subscribed
+    from sealcast.trust.realm.audit import ChangeSpan, KeyHeld, Moment, RealmHistory, RightHeld, Subscribed
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands()
 
 
 @app.command(epilog="Example: sealcast audit --topic quotes --at 2026-08-01T09:30:00Z", no_args_is_help=False)
@@ -31,8 +31,6 @@ def audit(
     received: Annotated[
         bool, typer.Option("--received", help="Also show who was sent how much, by the topics' ledgers.")
     ] = False,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Show who could read and publish what, when and why: every right as a span of time, and the changes that began and
     ended it.
@@ -42,7 +40,7 @@ def audit(
     """
     from sealcast.trust.realm.audit import history
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     state = here.state()
     if entity is not None:
         state.entity(entity)
@@ -51,8 +49,7 @@ def audit(
     found = history(here.registry.changes(), entity=entity, topic=topic)
     _narrow(found, at, since)
     counts = _received(here, entity, topic) if received else None
-    if json:
-        talk.emit(_document(found, counts))
+    if talk.emitted(_document(found, counts)):
         return
     talk.table(
         ["entity", "topic", "right", "from", "until", "because of", "ended by"],
@@ -86,7 +83,7 @@ def _narrow(found: RealmHistory, at: str | None, since: str | None) -> None:
         found.keys = [key for key in found.keys if key.ended is None or key.ended.version > version]
 
 
-def _lasts(span: Span, version: int) -> bool:
+def _lasts(span: ChangeSpan, version: int) -> bool:
     return span.until is None or span.until.version > version
 
 
@@ -187,7 +184,7 @@ def _received(here: Realm, entity: str | None, topic: str | None) -> list[dict[s
     """By the ledgers that are on this machine: what lay and lies there for each, and what was replayed for it."""
     from sealcast.log.replays import Replays
     from sealcast.protections.port import witness_side
-    from sealcast.protections.witness.mailboxes import Received
+    from sealcast.protections.witness.mailboxes import ReceivedDelivery
 
     state, rows = here.state(), list[dict[str, Any]]()
     for name in state.topics if topic is None else [topic]:
@@ -199,11 +196,11 @@ def _received(here: Realm, entity: str | None, topic: str | None) -> list[dict[s
             for who in dict.fromkeys((*got, *replayed)) if entity is None else [entity]:
                 if who in got or who in replayed:
                     about = {"entity": who, "topic": name, "broker": broker}
-                    rows.append(about | _counted(got.get(who, Received()), replayed.get(who, 0)))
+                    rows.append(about | _counted(got.get(who, ReceivedDelivery()), replayed.get(who, 0)))
     return rows
 
 
-def _counted(got: Received, replayed: int) -> dict[str, Any]:
+def _counted(got: ReceivedDelivery, replayed: int) -> dict[str, Any]:
     return {
         "deliveries": got.deliveries,
         "first": None if got.first_us is None else moment(got.first_us),

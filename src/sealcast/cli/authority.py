@@ -16,17 +16,17 @@ if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
     from sealcast.trust.realm.state import RealmState
 
-app = typer.Typer(help="The realm's authority: its root, its chain, its revocation lists.", **talk.SETTINGS)
+app = talk.Commands("The realm's authority: its root, its chain, its revocation lists.")
 
 
 @app.command(epilog="Example: sealcast authority show")
-def show(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+def show() -> None:
     """Show whom the realm believes: the root, the authorities under it, and what was revoked.
 
     Before you rely on the root's fingerprint, compare it over another channel, such as the telephone. Everything shown
     is public. The last column says which private keys are on this machine.
     """
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     state = here.state()
     trust = here.trust(state)
     chain = [_describe(here, each) for each in (trust.root, *trust.intermediates)]
@@ -35,8 +35,9 @@ def show(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
         "revoked": len(state.revoked.entries),
         "at": times.moment(state.revoked.at_us) if state.revoked.number else None,
     }
-    if json:
-        talk.emit({"realm": here.id.hex(), "root": trust.root.fingerprint.hex(), "chain": chain, "revocations": lists})
+    if talk.emitted(
+        {"realm": here.id.hex(), "root": trust.root.fingerprint.hex(), "chain": chain, "revocations": lists}
+    ):
         return
     talk.pairs(
         [
@@ -51,32 +52,31 @@ def show(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
 
 
 @app.command(epilog="Example: sealcast authority succeed")
-def succeed(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+def succeed() -> None:
     """Make the next authority under the root, which issues certificates from now on.
 
     Do this when half of the present authority's life is over. Certificates that were issued before stay valid. This
     needs the root's key, secrets/authority/root.key: bring it back for this command, and take it away again.
     """
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     made = here.succeed_authority()
     said = f"{made.name!r} issues from now on, until {times.moment(made.not_after_us)}"
-    talk.answer(json, _describe(here, made), said)
+    talk.answer(_describe(here, made), said)
 
 
 @app.command(epilog="Example: sealcast authority replace")
-def replace(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+def replace() -> None:
     """Replace an authority whose key is lost, or known to others.
 
     In one step, the next authority is made, everyone gets a certificate from it for the keys they have, live
     subscriptions get new tokens, and the root revokes the previous authority. Whatever else its key signed is refused
     from then on. This needs the root's key, secrets/authority/root.key.
     """
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     done = here.replace_authority()
     gone = [each.name for each in done.revoked]
     made = {"made": _describe(here, done.made), "revoked": gone}
     talk.answer(
-        json,
         {**made, "renewed": done.certificates, "version": done.version},
         f"{done.made.name!r} issues from now on; revoked: {', '.join(gone)}; renewed: {done.certificates}",
     )
@@ -98,8 +98,6 @@ def crl(
         int | None, typer.Option(metavar="N", min=0, help="Export only what was revoked after list N: a delta CRL.")
     ] = None,
     pem: Annotated[bool, typer.Option("--pem", help="Write text (PEM) instead of bytes (DER).")] = False,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Export a revocation list as an X.509 CRL (RFC 5280), for other tools.
 
@@ -110,9 +108,9 @@ def crl(
     from sealcast.log import files
     from sealcast.primitives import x509_lists
 
-    if json and out is None:
+    if talk.given.json and out is None:
         raise Misuse("--json describes a list that was written to a file", hint="add --out FILE")
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     authority = here.authority()
     authority.lists.update(here.state())
     if number is not None and number > len(authority.authorities):
@@ -128,7 +126,7 @@ def crl(
     listed, base, entries = x509_lists.crl_serials(der)
     document = {"file": str(out), "number": listed, "base": base, "entries": len(entries), "bytes": len(data)}
     kind = f"list {listed}" if base is None else f"what list {listed} adds to list {base}"
-    talk.answer(json, document, f"{kind}, {len(entries)} revoked, in {out}")
+    talk.answer(document, f"{kind}, {len(entries)} revoked, in {out}")
 
 
 def _print(data: bytes, text: bool) -> None:

@@ -9,15 +9,14 @@ import typer
 from sealcast.cli import talk
 from sealcast.errors import NotFound
 
-app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
+app = talk.Commands(no_args_is_help=False, shared=talk.JSON_ONLY)
 
 
 @app.command(epilog="Example: sealcast bench kernels --json")
 def bench(
     suite: Annotated[
-        str | None, typer.Argument(help="kernels, pipeline, groupkeys, admit or layered; without one, all.")
+        str | None, typer.Argument(help="kernels, pipeline, groupkeys, admit, layered or searchable; without one, all.")
     ] = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """What the hot paths cost beside the physical limit, the naive way, or themselves at another size.
 
@@ -43,4 +42,4 @@ def bench(
     ]
     columns = ["suite", "row", "ratio", "ours", "reference", "unit", "reference is"]
     document = documents[0] if suite is not None else documents
-    talk.answer_table(json, document, columns, shown, "nothing was measured")
+    talk.answer_table(document, columns, shown, "nothing was measured")

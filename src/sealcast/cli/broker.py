@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
     from sealcast.trust.realm.machine import RealmState
 
-app = typer.Typer(help="Add, list and show end-point brokers.", **talk.SETTINGS)
+app = talk.Commands("Add, list and show end-point brokers.")
 
 
 @app.command(epilog="Example: sealcast broker add paris --serve quotes")
@@ -24,8 +24,6 @@ def add(
     join: Annotated[
         str | None, typer.Option(metavar="BROKER", help="The broker whose list of secure topics it takes over.")
     ] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Add a broker with a key file of its own, a certificate, and the keys of the topics that it serves.
 
@@ -35,7 +33,7 @@ def add(
     from sealcast.overlay.brokers import Node
     from sealcast.trust.layout import FIRST_BROKER
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     here.add_broker(name, serve or ())
     through = join or (FIRST_BROKER if here.paths.broker_key_of(FIRST_BROKER).exists() else None)
     with Node(here, name) as node:
@@ -45,13 +43,13 @@ def add(
     lines = [f"broker {name!r} added; its keys are in {here.paths.broker_key_of(name)}", f"it serves {serving}"]
     if through is not None:
         lines.append(f"it knows {len(node.known.secure)} secure topics, {learnt} of them from {through!r}")
-    talk.answer(json, {**described, "learnt": learnt}, *lines)
+    talk.answer({**described, "learnt": learnt}, *lines)
 
 
 @app.command("list", epilog="Example: sealcast broker list --json")
-def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+def list_() -> None:
     """List all brokers, in the order of their numbers."""
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     state = here.state()
     found = [_described(here, state, name) for name in state.brokers()]
     rows = [
@@ -61,20 +59,18 @@ def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None
         for b in found
     ]
     columns = ["number", "name", "keys here", "serves", "subscribers"]
-    talk.answer_table(json, {"brokers": found}, columns, rows, "no brokers")
+    talk.answer_table({"brokers": found}, columns, rows, "no brokers")
 
 
 @app.command(epilog="Example: sealcast broker show paris")
 def show(
     name: Annotated[str, typer.Argument(metavar="BROKER")],
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Show a broker: what it serves, where it forwards to, what waits, which topics it knows, and who is moving."""
     from sealcast.overlay.memory import KnowledgeStore
     from sealcast.overlay.routing import links, waiting
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     state = here.state()
     document = _described(here, state, name)
     document["links"] = [
@@ -86,8 +82,7 @@ def show(
         {"topic": names.get(topic), "id": topic.hex(), "source": str(how.source), "by": how.by}
         for topic, how in KnowledgeStore(here.paths.broker(name) / "knowledge").read().secure.items()
     ]
-    if json:
-        talk.emit(document)
+    if talk.emitted(document):
         return
     talk.pairs(
         [

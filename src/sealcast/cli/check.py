@@ -9,9 +9,9 @@ import typer
 from sealcast.cli import talk
 
 if TYPE_CHECKING:
-    from sealcast.protections.witness.report import Report
+    from sealcast.protections.witness.report import CheckReport
 
-app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
+app = talk.Commands(no_args_is_help=False)
 
 SUMS: Final = (
     "batches",
@@ -32,8 +32,6 @@ def check(
     reference: Annotated[
         bool, typer.Option("--reference", help="Ask the reference evaluator, event by event: slow, and on its own.")
     ] = False,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Check what was delivered: do again what every broker did, and compare.
 
@@ -44,7 +42,7 @@ def check(
     """
     from sealcast.protections.port import witness_side
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     state = here.state()
     names = [state.topic(name).name for name in topics] if topics else sorted(state.topics)
     audits = [
@@ -52,20 +50,18 @@ def check(
         for name in names
         for audit in witness_side(state.topic(name).protection).audits(here, name, by_reference=reference)
     ]
-    reports: dict[str, Report] = {}
+    reports: dict[str, CheckReport] = {}
     with talk.progress("checking", sum(audit.size() for audit in audits)) as bar:
         for audit in audits:
             report = audit.run((lambda done: None) if bar is None else lambda n: bar.advance(bar.task_ids[0], n))
             reports[report.topic] = report
-    if json:
-        talk.emit(_document(list(reports.values())))
-    else:
+    if not talk.emitted(_document(list(reports.values()))):
         _show(list(reports.values()))
     if not all(report.ok for report in reports.values()):
         raise typer.Exit(1)
 
 
-def _document(reports: list[Report]) -> dict[str, object]:
+def _document(reports: list[CheckReport]) -> dict[str, object]:
     bodies = {report.topic: report.as_json() for report in reports}
     sums = {name: sum(int(str(body[name] or 0)) for body in bodies.values()) for name in SUMS}
     problems = [
@@ -76,7 +72,7 @@ def _document(reports: list[Report]) -> dict[str, object]:
     return {"ok": all(report.ok for report in reports), **sums, "problems": problems, "topics": bodies}
 
 
-def _show(reports: list[Report]) -> None:
+def _show(reports: list[CheckReport]) -> None:
     columns = ["topic", "batches", "events", "deliveries", "lost", "duplicated", "out of order", "unexpected", ""]
     rows = []
     for report in reports:

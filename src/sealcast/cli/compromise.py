@@ -10,9 +10,9 @@ from sealcast.cli import talk
 from sealcast.trust.certificates.lists import Cause
 
 if TYPE_CHECKING:
-    from sealcast.lab.drill import Report
+    from sealcast.lab.drill import DrillReport
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands()
 
 
 @app.command(epilog="Example: sealcast compromise mallory")
@@ -28,8 +28,6 @@ def compromise(
     master: Annotated[
         str, typer.Option(metavar="MASTER", help="Where Spark runs, if it is needed to seal again.")
     ] = "local[*]",
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Respond to a compromise: revoke, give new keys to everybody else, and seal again what waits to be read.
 
@@ -45,18 +43,16 @@ def compromise(
     from sealcast.lab.drill import drill
     from sealcast.pipeline.session import session
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     report = drill(here, entity, cause=cause, center=center, others=others, spark=lambda: session(master))
-    if json:
-        talk.emit(as_json(report))
-    else:
+    if not talk.emitted(as_json(report)):
         _say(report)
     if report.over is False or not report.unharmed:
         talk.warn("something is not as it should be: see the table, and run this again if batches were under way")
         raise typer.Exit(1)
 
 
-def as_json(report: Report) -> dict[str, object]:
+def as_json(report: DrillReport) -> dict[str, object]:
     done, plan = report.response, report.response.plan
     cells = dict.fromkeys((*report.before, *report.after))
     return {
@@ -92,7 +88,7 @@ def as_json(report: Report) -> dict[str, object]:
     }
 
 
-def _say(report: Report) -> None:
+def _say(report: DrillReport) -> None:
     from sealcast.lab.matrix import rows
 
     done, plan = report.response, report.response.plan

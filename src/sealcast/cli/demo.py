@@ -12,10 +12,10 @@ import typer
 from sealcast.cli import talk
 
 if TYPE_CHECKING:
-    from sealcast.lab.demo import Report
-    from sealcast.pipeline.metrics import Batch
+    from sealcast.lab.demo import DemoReport
+    from sealcast.pipeline.metrics import FinishedBatch
 
-app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
+app = talk.Commands(no_args_is_help=False, shared=talk.JSON_ONLY)
 #: Desks that the report shows; the others are in the sums.
 SHOWN_DESKS = 10
 
@@ -25,7 +25,6 @@ def demo(
     events: Annotated[int, typer.Option(min=100, max=1_000_000, help="Events that the exchanges publish.")] = 12_000,
     desks: Annotated[int, typer.Option(min=1, max=5_000, help="Subscribers, each with a filter of its own.")] = 300,
     seed: Annotated[int, typer.Option(help="The seed of the day's events; another one makes another day.")] = 2026,
-    json: talk.JsonOption = False,
 ) -> None:
     """Run a day of market data in miniature: published, sealed, delivered and opened, with attackers at the door.
 
@@ -33,13 +32,11 @@ def demo(
     afterwards. The report shows who got what, what it cost, what was refused and why, and what outsiders could open.
     """
     from sealcast.lab import scratch
-    from sealcast.lab.demo import Day, Size
+    from sealcast.lab.demo import DemoDay, Size
 
-    with scratch.realm(need_bytes=256 << 20) as realm, _counters(quiet=json) as hear:
-        report = Day(realm, Size(events=events, desks=desks, seed=seed), talk.note, hear).run()
-    if json:
-        talk.emit(report.as_json())
-    else:
+    with scratch.realm(need_bytes=256 << 20) as realm, _counters(quiet=talk.given.json) as hear:
+        report = DemoDay(realm, Size(events=events, desks=desks, seed=seed), talk.note, hear).run()
+    if not talk.emitted(report.as_json()):
         _show(report)
     if not report.as_it_should:
         talk.note("The demo did not come out as it should: please report this.")
@@ -47,7 +44,7 @@ def demo(
 
 
 @contextmanager
-def _counters(*, quiet: bool) -> Iterator[Callable[[Batch], None]]:
+def _counters(*, quiet: bool) -> Iterator[Callable[[FinishedBatch], None]]:
     """Live counters on a terminal; without one, or for machines, silence."""
     if quiet or not sys.stderr.isatty():
         yield lambda batch: None
@@ -57,7 +54,7 @@ def _counters(*, quiet: bool) -> Iterator[Callable[[Batch], None]]:
     totals: Counter[str] = Counter()
     with talk.console(stderr=True).status("") as status:
 
-        def hear(batch: Batch) -> None:
+        def hear(batch: FinishedBatch) -> None:
             totals.update(batch.counts)
             refused = sum(n for name, n in totals.items() if name.startswith("rejected_"))
             status.update(
@@ -68,7 +65,7 @@ def _counters(*, quiet: bool) -> Iterator[Callable[[Batch], None]]:
         yield hear
 
 
-def _show(report: Report) -> None:
+def _show(report: DemoReport) -> None:
     busiest = sorted(report.desks, key=lambda desk: -desk.opened)
     shown = [*busiest[: SHOWN_DESKS - 3], *busiest[-3:]]
     talk.say("Who got what\n")

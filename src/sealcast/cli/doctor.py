@@ -12,7 +12,7 @@ from sealcast.cli import talk
 if TYPE_CHECKING:
     from sealcast.pipeline.fitness import Finding
 
-app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
+app = talk.Commands(no_args_is_help=False)
 
 _COLOUR: Final = {"ok": "32", "warn": "33", "fail": "31;1"}
 
@@ -20,8 +20,6 @@ _COLOUR: Final = {"ok": "32", "warn": "33", "fail": "31;1"}
 @app.command(epilog="Example: sealcast doctor --no-spark")
 def doctor(
     spark: Annotated[bool, typer.Option("--spark/--no-spark", help="Start Spark and run a small job.")] = True,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Try everything that Sealcast needs of this machine, and say what is missing and what to do about it.
 
@@ -30,17 +28,14 @@ def doctor(
     """
     from sealcast.pipeline.fitness import Finding, Level, examine
 
-    around, findings = talk.realm_around(realm), list[Finding]()
+    around, findings = talk.realm_around(), list[Finding]()
     for finding in examine(None if around is None else around.paths.root, spark=spark, told=_waiting):
         findings.append(finding)
-        if not json:
+        if not talk.given.json:
             _show(finding)
     fit = not any(finding.level is Level.FAIL for finding in findings)
-    if json:
-        checks = [{"check": f.check, "level": str(f.level), "found": f.found, "advice": f.advice} for f in findings]
-        talk.emit({"fit": fit, "checks": checks})
-    else:
-        talk.say("\nthis machine is fit" if fit else "\nthis machine is not fit yet")
+    checks = [{"check": f.check, "level": str(f.level), "found": f.found, "advice": f.advice} for f in findings]
+    talk.answer({"fit": fit, "checks": checks}, f"\nthis machine is {'fit' if fit else 'not fit yet'}")
     if not fit:
         raise typer.Exit(1)
 

@@ -14,7 +14,7 @@ from sealcast.trust.certificates.roles import Role
 if TYPE_CHECKING:
     from sealcast.trust.realm.machine import Entity, RealmState
 
-app = typer.Typer(help="Enrol, list, renew and revoke entities.", **talk.SETTINGS)
+app = talk.Commands("Enrol, list, renew and revoke entities.")
 
 Name = Annotated[str, typer.Argument(metavar="NAME")]
 
@@ -25,8 +25,6 @@ def enrol(
     role: Annotated[
         Role, typer.Option(help="Its role: entity; or broker, key-center or discovery, which run the realm.")
     ] = Role.ENTITY,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Enrol entities: each gets keys to identify itself, to sign and to receive, and a certificate for them.
 
@@ -34,7 +32,7 @@ def enrol(
     `sealcast relock` makes a copy that you can give to its owner. Either all names are enrolled, or none. A new broker
     serves no topic yet: see `sealcast topic serve`.
     """
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     add = {
         Role.BROKER: (here.add_broker, here.paths.broker_key_of),
         Role.KEY_CENTER: (here.add_center, here.paths.center_key),
@@ -48,13 +46,13 @@ def enrol(
         raise typer.BadParameter("enrol those who run the realm one at a time; its authority is made with it")
     state = here.state()
     document = {"entities": [_describe(state, e) | {"keys": str(path(e.name))} for e in made]}
-    talk.answer(json, document, *(f"{role} {e.name!r} enrolled, its keys in {path(e.name)}" for e in made))
+    talk.answer(document, *(f"{role} {e.name!r} enrolled, its keys in {path(e.name)}" for e in made))
 
 
 @app.command("list", epilog="Example: sealcast entity list")
-def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+def list_() -> None:
     """List everyone who was ever enrolled."""
-    state = talk.open_realm(realm).state()
+    state = talk.open_realm().state()
     rows = [
         (
             e.name,
@@ -68,15 +66,13 @@ def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None
     ]
     document = {"entities": [_describe(state, e) for e in state.entities.values()]}
     columns = ["entity", "standing", "roles", "certified until", "subscribed topics", "verify key"]
-    talk.answer_table(json, document, columns, rows, "nobody yet: sealcast entity enrol NAME")
+    talk.answer_table(document, columns, rows, "nobody yet: sealcast entity enrol NAME")
 
 
 @app.command(epilog="Example: sealcast entity renew --due")
 def renew(
     names: Annotated[list[str] | None, typer.Argument(metavar="[NAME...]", help="Whose certificates to renew.")] = None,
     due: Annotated[bool, typer.Option("--due", help="Renew all that are past half of their life.")] = False,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Give entities their next certificates, for the keys and roles that they have.
 
@@ -84,30 +80,28 @@ def renew(
     """
     if bool(names) == due:
         raise typer.BadParameter("name entities, or give --due")
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     renewed = here.renew_due(names or None, at_half_life=due)
     state = here.state()
     said = (f"{entity.name!r} has a certificate until {moment(entity.expires_us)}" for entity in renewed)
-    talk.answer(json, {"entities": [_describe(state, e) for e in renewed]}, *said, empty="nothing is due")
+    talk.answer({"entities": [_describe(state, e) for e in renewed]}, *said, empty="nothing is due")
 
 
 @app.command(epilog="Example: sealcast entity revoke mallory --cause key-compromise")
 def revoke(
     name: Name,
     cause: Annotated[Cause, typer.Option(help="The cause that the revocation list gives.")] = Cause.UNSPECIFIED,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Revoke an entity for good, on every topic, and its certificate with it.
 
     From the next batch on, nothing that it publishes is admitted, and nothing is sealed for it. Its name is never used
     again. To take single rights away, see `sealcast revoke`.
     """
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     version = here.revoke_entity(name, cause)
     state = here.state()
     said = f"entity {name!r} revoked at version {version}, from the next batch on"
-    talk.answer(json, _describe(state, state.entity(name)), said)
+    talk.answer(_describe(state, state.entity(name)), said)
 
 
 def _describe(state: RealmState, entity: Entity) -> dict[str, object]:

@@ -20,8 +20,6 @@ def rotate(
         bool, typer.Option("--due", help="Rotate every topic whose key is too old or has sealed enough messages.")
     ] = False,
     as_: owners.OwnerOption = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Start a new epoch: new keys for the topic's brokers and for all who may use it.
 
@@ -35,7 +33,7 @@ def rotate(
         raise typer.BadParameter("name topics, or give --due")
     if as_ is not None and due:
         raise typer.BadParameter("an owner names the topics; their key center rotates what is due")
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     reasons = here.rotate_due(counts=Messages(here).counts()) if due else dict.fromkeys(topics or (), "asked for")
     if as_ is not None:
         with owners.asking(here, as_) as owner:
@@ -50,20 +48,17 @@ def rotate(
         for about, why in topics_now
     ]
     said = ("topic {topic!r} is in epoch {epoch} since {since}: {why}".format(**each) for each in rotated)
-    talk.answer(json, {"rotated": rotated}, *said, empty="nothing is due")
+    talk.answer({"rotated": rotated}, *said, empty="nothing is due")
 
 
 def serve(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     broker: Annotated[str, typer.Argument(metavar="BROKER", help="An enrolled broker.")],
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Let a broker serve a topic: its key center hands it the topic's key, sealed to it alone."""
-    state = talk.open_realm(realm).serve(topic, broker)
+    state = talk.open_realm().serve(topic, broker)
     epochs = sorted(epoch for epoch, name in state.topic_state(topic).topic_keys if name == broker)
     talk.answer(
-        json,
         {"topic": topic, "broker": broker, "epochs": epochs, "version": state.version},
         f"broker {broker!r} has the key of topic {topic!r} in epoch {', '.join(map(str, epochs))}",
     )

@@ -12,7 +12,7 @@ from sealcast.cli import talk
 if TYPE_CHECKING:
     from sealcast.protections.port import Explanation, Party
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands()
 
 #: Parties that are told one by one to a reader; a tree may have hundreds of brokers.
 _MOST_SHOWN: Final = 24
@@ -21,17 +21,14 @@ _MOST_SHOWN: Final = 24
 @app.command(epilog="Example: sealcast explain quotes")
 def explain(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Say who can learn what of a topic's events, whom that trusts, and what is left."""
     from sealcast.protections.port import witness_side
 
-    state = talk.open_realm(realm).state()
+    state = talk.open_realm().state()
     about = state.topic(topic)
     told = witness_side(about.protection).explain(state, topic)
-    if json:
-        talk.emit({"topic": topic, "protection": about.protection.name, **_document(told)})
+    if talk.emitted({"topic": topic, "protection": about.protection.name, **_document(told)}):
         return
     talk.say(f"topic {topic!r} is protected by `{about.protection}`, which trusts {told.trusted}.\n")
     _say(told.parties[:_MOST_SHOWN])

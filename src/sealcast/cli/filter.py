@@ -12,7 +12,7 @@ import typer
 
 from sealcast.cli import talk
 
-app = talk.group("Try filters on cases.")
+app = talk.group("Try filters on cases.", shared=())
 
 
 @app.command("eval", epilog="Example: sealcast filter eval --cases cases.jsonl")

@@ -9,7 +9,7 @@ import typer
 
 from sealcast.cli import talk
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands(shared=talk.JSON_ONLY)
 
 
 @app.command(epilog="Example: sealcast init market && cd market")
@@ -20,7 +20,6 @@ def init(
         str | None,
         typer.Option(metavar="URL", help="Keep the registry on PostgreSQL: postgresql://USER@HOST/DATABASE."),
     ] = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Make a new realm: its registry, its authority, a key center, a broker and two discovery nodes.
 
@@ -36,6 +35,6 @@ def init(
     realm = Realm.create(directory, name, registry=registry)
     document = {"realm": str(realm.paths.root), "name": realm.name, "id": realm.id.hex()}
     document |= {"root": realm.trust().root.fingerprint.hex(), "registry": str(realm.registry.address)}
-    talk.answer(json, document, f"realm {realm.name!r} made in {realm.paths.root}")
-    if not json:
+    talk.answer(document, f"realm {realm.name!r} made in {realm.paths.root}")
+    if not talk.given.json:
         talk.note(f"next: cd {directory} && sealcast topic create NAME --schema FILE")

@@ -16,7 +16,7 @@ import typer
 from sealcast.cli import talk
 from sealcast.errors import FrameRejected, NotFound, Rejected
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands(shared=talk.JSON_ONLY)
 
 #: A frame is the largest thing that is read whole without being asked what it is first.
 _HEAD: Final = 64
@@ -32,7 +32,6 @@ _KEY_FILES: Final = {
 @app.command(epilog="Example: sealcast inspect topics/quotes/pieces/0000-*.piece")
 def inspect(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A file or a directory of a realm, or a copied one.")],
-    json: talk.JsonOption = False,
 ) -> None:
     """Say what a file or directory is, check that it is whole, and say what it reveals. No key is ever shown.
 
@@ -40,8 +39,7 @@ def inspect(
     pieces, hop pieces and cursors. It needs no key: it shows what anyone who has the file can learn.
     """
     found = look(file)
-    if json:
-        talk.emit({"file": str(file), **found})
+    if talk.emitted({"file": str(file), **found}):
         return
     talk.say(f"{file}: {found.pop('is')}")
     reveals, hides = found.pop("reveals"), found.pop("hides")

@@ -13,17 +13,17 @@ from sealcast.cli import talk
 if TYPE_CHECKING:
     from sealcast.lab.report import Report
 
-app = typer.Typer(help="The papers' tables and figures again.", **talk.SETTINGS)
+app = talk.Commands("The papers' tables and figures again.", shared=talk.JSON_ONLY)
 
 
 @app.command("list", epilog="Example: sealcast lab list")
-def list_(json: talk.JsonOption = False) -> None:
+def list_() -> None:
     """List the experiments: one for each table or figure of a paper."""
     from sealcast.lab.experiments import EXPERIMENTS
 
     rows = [(name, experiment.summary) for name, experiment in EXPERIMENTS.items()]
     document = {"experiments": [{"experiment": name, "summary": summary} for name, summary in rows]}
-    talk.answer_table(json, document, ["experiment", "what it is"], rows, "there are none")
+    talk.answer_table(document, ["experiment", "what it is"], rows, "there are none")
 
 
 @app.command(epilog="Example: sealcast lab run opyrchal/table1 --quick")
@@ -33,7 +33,6 @@ def run(
     out: Annotated[
         Path | None, typer.Option(metavar="DIR", help="Write the rows (Parquet) and the figure (PNG) there.")
     ] = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Run an experiment on Spark, and show the paper's numbers beside. To disagree with the paper is a result, too."""
     from sealcast.lab.experiments import find
@@ -42,9 +41,7 @@ def run(
     with talk.points("points") as told:
         report = chosen.run(quick, told)
     written = report.write(out) if out is not None else []
-    if json:
-        talk.emit(report.as_json())
-    else:
+    if not talk.emitted(report.as_json()):
         _show(report)
         for path in written:
             talk.say(f"written: {path}")
@@ -92,7 +89,6 @@ def groupkeys(
     warmup: Annotated[int, typer.Option(metavar="W", min=0, help="How many events at the start are not counted.")] = 0,
     arity: Annotated[int, typer.Option(metavar="D", min=2, help="How many children a node of a key tree has.")] = 2,
     trees: Annotated[int, typer.Option(metavar="T", min=1, help="Key trees to choose from, for each group.")] = 1,
-    json: talk.JsonOption = False,
 ) -> None:
     """Count the encryptions that a group key algorithm needs for the groups of a file, one event per line.
 
@@ -122,4 +118,4 @@ def groupkeys(
         f"{result.mean:,.3f} encryptions an event: {result.encryptions:,} for {result.events:,} events, "
         f"at most {result.max:,} for one" + (f"; {result.clusters:,} clusters" if result.clusters is not None else "")
     )
-    talk.answer(json, result.as_json(), said)
+    talk.answer(result.as_json(), said)

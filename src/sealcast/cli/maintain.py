@@ -7,8 +7,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-import typer
-
 from sealcast.cli import talk
 from sealcast.cli.epochs import Messages
 from sealcast.errors import Rejected, SealcastError, Unavailable
@@ -20,18 +18,18 @@ if TYPE_CHECKING:
 #: How often a long run looks for what is due. Half-lives are hours: a minute late is on time.
 EVERY_S: Final = 60.0
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands()
 
 
 @app.command(no_args_is_help=False, epilog="Example: sealcast maintain --json")
-def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+def maintain() -> None:
     """Do what is due: renew certificates and tokens past half of their life, and replace keys that are worn out.
 
     A running pipeline does this by itself. Where no pipeline runs, run this now and then, such as once an hour: tokens
     live for a day unless their topic says otherwise, and a subscription ends with its token. This command can only do
     what the secrets on this machine allow.
     """
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     done = here.maintain(Messages(here).counts())
     said, advertised = list(_said(here)), _advertised(here)
     document = {
@@ -44,7 +42,7 @@ def maintain(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> N
         "advertised": advertised,
     }
     again = (f"topic {topic!r} was advertised again" for topic in advertised)
-    talk.answer(json, document, *_lines(done), *said, *again, empty="nothing is due")
+    talk.answer(document, *_lines(done), *said, *again, empty="nothing is due")
 
 
 @contextmanager

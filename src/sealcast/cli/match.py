@@ -18,9 +18,9 @@ from sealcast.cli import talk
 from sealcast.model.protection import DEFAULT_PROTECTION, PROTECTIONS, with_setting
 
 if TYPE_CHECKING:
-    from sealcast.lab.match import Outcome
+    from sealcast.lab.match import MatchOutcome
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands(shared=talk.JSON_ONLY)
 
 #: Of refused events and warnings, so many are shown.
 SHOWN: Final = 20
@@ -61,7 +61,6 @@ def match(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write DIR/pairs.parquet (event, subscription).")
     ] = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Match events against subscriptions with the protection at work: keys, sealing, the pipeline on Spark, opening.
 
@@ -86,13 +85,11 @@ def match(
     _some(outcome.warnings, talk.warn)
     _some([f"event {r.id!r} refused: {r.message}" for r in outcome.refused], talk.note)
     written = outcome.write(out) if out is not None else None
-    if json:
-        talk.emit(outcome.summary())
-    else:
+    if not talk.emitted(outcome.summary()):
         _report(outcome, written)
 
 
-def _report(outcome: Outcome, written: Path | None) -> None:
+def _report(outcome: MatchOutcome, written: Path | None) -> None:
     about = outcome.summary()
     talk.say(
         f"{about['pairs']:,} pairs: {about['matched_events']:,} of {about['events']:,} events reached somebody, "

@@ -29,7 +29,7 @@ def in_registry(state: RealmState, text: str) -> list[TopicState]:
     return [found for found in state.topics.values() if matcher.matches(offered(found))]
 
 
-def find(here: Realm, text: str, entity: str, what: str, json: bool) -> None:
+def find(here: Realm, text: str, entity: str, what: str) -> None:
     """What `entity` may find, from every node, verified."""
     from sealcast.control.discovery.advertisements import What
     from sealcast.control.discovery.embedded import RealmDiscovery, advertise_new
@@ -48,7 +48,7 @@ def find(here: Realm, text: str, entity: str, what: str, json: bool) -> None:
     ]
     columns = ["path", "what", "owner", "tags", "attributes", "until", "nodes"]
     document = {"as": entity, "query": text, "topics": [_describe(each) for each in found]}
-    talk.answer_table(json, document, columns, rows, f"nothing that {entity!r} may find matches {text!r}")
+    talk.answer_table(document, columns, rows, f"nothing that {entity!r} may find matches {text!r}")
 
 
 def advertise(

@@ -17,9 +17,7 @@ if TYPE_CHECKING:
     from sealcast.trust.realm.state import RealmState
     from sealcast.trust.realm.topics import Topic
 
-app = typer.Typer(
-    help="Place the brokers and subscribers of a layered topic in its tree, and show it.", **talk.SETTINGS
-)
+app = talk.Commands("Place the brokers and subscribers of a layered topic in its tree, and show it.")
 
 TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic whose protection is layered.")]
 
@@ -31,8 +29,6 @@ def add(
     under: Annotated[
         str | None, typer.Option(metavar="BROKER", help="The broker above it [default: none, it is a root].")
     ] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Add a broker to a topic's overlay, or move it there.
 
@@ -40,31 +36,29 @@ def add(
     has anybody below it begins a new generation of the overlay: keys are agreed on anew, and subscribers send their
     filters again, without being asked.
     """
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     before = here.state().overlay(topic).generation
     made = here.place_node(topic, broker, under=under)
     said = f"broker {broker!r} stands {'as a root' if under is None else f'below {under!r}'} of topic {topic!r}"
-    talk.answer(json, forest.as_json(made, here.state(), topic), said)
-    _note_generation(made, before, json)
+    talk.answer(forest.as_json(made, here.state(), topic), said)
+    _note_generation(made, before)
 
 
 @app.command(epilog="Example: sealcast overlay remove quotes paris")
 def remove(
     topic: TopicArgument,
     broker: Annotated[str, typer.Argument(metavar="BROKER")],
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Take a broker out of a topic's overlay. Whoever stands below it moves up one place.
 
     If a root leaves, the brokers below it become roots, and its subscribers are placed anew when they next subscribe.
     """
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     before = here.state().overlay(topic).generation
     made = here.remove_node(topic, broker)
     said = f"broker {broker!r} has left the overlay of topic {topic!r}"
-    talk.answer(json, forest.as_json(made, here.state(), topic), said)
-    _note_generation(made, before, json)
+    talk.answer(forest.as_json(made, here.state(), topic), said)
+    _note_generation(made, before)
 
 
 @app.command(epilog="Example: sealcast overlay place quotes alice --at quotes-node-2")
@@ -75,23 +69,21 @@ def place(
         str | None,
         typer.Option(metavar="BROKER", help="The broker above it [default: the one with most room]."),
     ] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Place a subscriber below a broker. Without this, a subscriber is placed when it first subscribes.
 
     Moving a subscriber that was placed before begins a new generation of the overlay.
     """
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     before = here.state().overlay(topic).generation
     where = here.place_subscriber(topic, subscriber, at)
     state = here.state()
     made, layers = state.overlay(topic), require_overlay(state.topic(topic)).depth
     hops, said = made.depth(subscriber), f"{subscriber!r} stands below broker {where!r} of topic {topic!r}"
-    talk.answer(json, {"topic": topic, "subscriber": subscriber, "at": where, "depth": hops}, said)
-    if hops < layers and not json:
+    talk.answer({"topic": topic, "subscriber": subscriber, "at": where, "depth": hops}, said)
+    if hops < layers and not talk.given.json:
         talk.warn(f"it is only {hops} hops from publishers, so only {hops} of the topic's {layers} layers protect it")
-    _note_generation(made, before, json)
+    _note_generation(made, before)
 
 
 @app.command(epilog="Example: sealcast overlay show quotes --svg overlay.svg")
@@ -101,21 +93,18 @@ def show(
     everyone: Annotated[
         bool, typer.Option("--all", help=f"Name every subscriber, not only {forest.MAX_NAMED} at each broker.")
     ] = False,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Show a topic's overlay as a tree: publishers on top, then roots, brokers, and subscribers.
 
     Depth is the number of hops from publishers. A subscriber has all layers if its depth is at least their number.
     """
-    state = talk.open_realm(realm).state()
+    state = talk.open_realm().state()
     protection, overlay = require_overlay(state.topic(topic)), state.overlay(topic)
     drawn = forest.forest(state, topic, everyone=everyone)
     title = f"{topic}: {protection.summary}, {len(overlay.parents)} brokers"
     if svg is not None:
         svg.write_text(forest.svg(drawn, title), encoding="utf-8")
-    if json:
-        talk.emit(forest.as_json(overlay, state, topic) | {"svg": None if svg is None else str(svg)})
+    if talk.emitted(forest.as_json(overlay, state, topic) | {"svg": None if svg is None else str(svg)}):
         return
     talk.say(title + f", epoch {state.topic(topic).epoch}, generation {overlay.generation}")
     for line in forest.lines(drawn):
@@ -181,9 +170,9 @@ def summary(state: RealmState, topic: str) -> list[tuple[str, object]]:
 
 
 def readers(state: RealmState, topic: str) -> list[tuple[str, object]]:
-    """How many read. What they want on a layered topic is for them and, encrypted, their brokers to know."""
+    """How many read. What they want on a topic with an overlay is for them and, encrypted, their brokers to know."""
     found = state.topic_state(topic)
-    if not found.topic.protection.brokers_read:
+    if found.topic.protection.overlay:
         may = sum(state.may_subscribe(topic, name) for name in found.places)
         return [
             ("subscribers", f"{len(found.places)} ({may} may read)"),
@@ -212,6 +201,6 @@ def refuse_blind(topic: Topic, what: str) -> None:
         )
 
 
-def _note_generation(made: Overlay, before: int, as_json: bool) -> None:
-    if made.generation != before and not as_json:
+def _note_generation(made: Overlay, before: int) -> None:
+    if made.generation != before and not talk.given.json:
         talk.note(f"generation {made.generation} of the overlay has begun: keys and filters follow by themselves")

@@ -35,8 +35,6 @@ def register(
         list[str] | None,
         typer.Option("--set", metavar="PARAMETER=VALUE", help="A key parameter: key_bits=192; can be repeated."),
     ] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Register a topic of your own with a key center. Its owner then decides who may use it.
 
@@ -47,7 +45,7 @@ def register(
     from sealcast.cli.topic import read_schema
     from sealcast.control.requests import register_topic
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     parameters = dict(talk.named_value(text, "--set", "parameter") for text in given or ())
     with asking(here, as_) as owner:
         epoch = register_topic(
@@ -63,7 +61,7 @@ def register(
         "epoch": epoch,
         "parameters": about.parameters.to_json(),
     }
-    talk.answer(json, document, f"topic {name!r} registered with {center!r}: {as_!r} decides who may use it")
+    talk.answer(document, f"topic {name!r} registered with {center!r}: {as_!r} decides who may use it")
 
 
 @contextmanager

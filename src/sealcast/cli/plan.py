@@ -12,7 +12,7 @@ from sealcast.cli.match import EventsFile, SchemaFile, SubscriptionsFile
 if TYPE_CHECKING:
     from sealcast.lab.plan import Advice
 
-app = talk.group("What to choose for a workload of your own.")
+app = talk.group("What to choose for a workload of your own.", shared=talk.JSON_ONLY)
 
 
 @app.command(
@@ -29,7 +29,6 @@ def keys(
     quick: Annotated[
         bool, typer.Option("--quick", help="Try fewer events and settings: seconds instead of minutes.")
     ] = False,
-    json: talk.JsonOption = False,
 ) -> None:
     """Choose a group key algorithm and its parameters by trying them on your events and subscriptions.
 
@@ -46,9 +45,7 @@ def keys(
     work = workload(inputs, quick)
     with talk.points("settings") as told:
         advice = advise(work, allowed, quick, told)
-    if json:
-        talk.emit(advice.as_json())
-    else:
+    if not talk.emitted(advice.as_json()):
         _show(advice)
 
 

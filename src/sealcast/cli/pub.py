@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from sealcast.clients.publisher import Publisher
     from sealcast.model.event import Event
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands()
 
 #: Lines that are published together, unless the input pauses before.
 LINES_PER_BATCH: Final = 10_000
@@ -50,8 +50,6 @@ def pub(
         str,
         typer.Option(metavar="FILTER", help="Let only these entities open the events: \"name LIKE 'ward-%'\"."),
     ] = "",
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Publish events, one JSON object a line: {"attributes": {...}, "payload": text, "content_type"?}.
 
@@ -63,11 +61,11 @@ def pub(
 
     if file is None and sys.stdin.isatty():
         talk.note('a line each {"attributes": {...}, "payload": "text"}; end with Ctrl-D')
-    job = _Job(json, readers)
+    job = _Job(readers)
     descriptor = sys.stdin.fileno() if file is None else os.open(file, os.O_RDONLY)
     size = os.fstat(descriptor).st_size or None
     with (
-        Publisher(talk.open_realm(realm), topic, as_=as_, broker=broker) as publisher,
+        Publisher(talk.open_realm(), topic, as_=as_, broker=broker) as publisher,
         talk.progress("publishing", size) as bar,
     ):
         read = 0
@@ -82,8 +80,8 @@ def pub(
 class _Job:
     """What was read, published and refused so far."""
 
-    def __init__(self, as_json: bool, readers: str) -> None:
-        self._json, self._readers = as_json, readers
+    def __init__(self, readers: str) -> None:
+        self._readers = readers
         self._line = 0
         self._positions: list[str] = []
         self._published = 0
@@ -108,7 +106,7 @@ class _Job:
         for number, why in sorted(refused, key=itemgetter(0)):
             self._refuse(number, why.message, why.attribute)
         self._published += len(outcome.positions)
-        if self._json:
+        if talk.given.json:
             self._positions += map(str, outcome.positions)
         elif outcome.positions:
             talk.say("\n".join(map(str, outcome.positions)))
@@ -122,7 +120,7 @@ class _Job:
     def report(self) -> None:
         if self._refused > len(self._errors):
             talk.note(f"... and {self._refused - len(self._errors):,} more lines")
-        if self._json:
+        if talk.given.json:
             talk.emit(
                 {
                     "published": self._published,

@@ -18,8 +18,6 @@ def list_(
     topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this topic's.")] = None,
     reason: Annotated[Reason | None, typer.Option(help="Only for this reason.")] = None,
     limit: Annotated[int, typer.Option("--max", metavar="N", min=1, help="At most so many, the newest.")] = 100,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """List refusals, newest first: where, why, and how many events.
 
@@ -27,7 +25,7 @@ def list_(
     """
     from sealcast.protections.port import witness_side
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     state = here.state()
     names = [state.topic(topic).name] if topic is not None else list(state.topics)
     found: list[dict[str, Any]] = []
@@ -37,7 +35,7 @@ def list_(
     found = sorted(found, key=lambda each: each["at"] or "", reverse=True)[:limit]
     rows = [(f["at"] or "", f["topic"], _place(f), f["reason"], f["events"], f["detail"]) for f in found]
     columns = ["at", "topic", "place", "reason", "events", "detail"]
-    talk.answer_table(json, {"rejected": found}, columns, rows, "nothing was refused")
+    talk.answer_table({"rejected": found}, columns, rows, "nothing was refused")
 
 
 def _place(found: dict[str, Any]) -> str:

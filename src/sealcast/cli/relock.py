@@ -11,7 +11,7 @@ import typer
 from sealcast.cli import talk
 from sealcast.errors import Misuse
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands(shared=talk.JSON_ONLY)
 
 
 class By(StrEnum):
@@ -28,7 +28,6 @@ def relock(
     to: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write a new file [default: change the file in place].")
     ] = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Seal private keys again: under a passphrase to hand them to their owner, or under your own unlock key.
 
@@ -42,4 +41,4 @@ def relock(
         raise Misuse("--to writes one file, but several were named", hint="relock them one at a time")
     locks = {file: keyfile.relock(file, to, by) for file in files}
     document = {"files": [{"file": str(to or file), "lock": lock.as_json()} for file, lock in locks.items()]}
-    talk.answer(json, document, *(f"{to or file} is locked by {lock}" for file, lock in locks.items()))
+    talk.answer(document, *(f"{to or file} is locked by {lock}" for file, lock in locks.items()))

@@ -10,7 +10,7 @@ import typer
 from sealcast.cli import overlay, talk
 from sealcast.cli.times import microseconds, moment
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands()
 
 
 @app.command(
@@ -22,8 +22,6 @@ def replay(
     filter: Annotated[str, typer.Option(metavar="TEXT", help="What to replay; its right may say less.")],
     from_: Annotated[str, typer.Option("--from", metavar="TIME", help="What was delivered at this time or later.")],
     to: Annotated[str | None, typer.Option(metavar="TIME", help="And before this [default: now].")] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Replay a span of time for a reader, also of events that it was not subscribed to then.
 
@@ -38,7 +36,7 @@ def replay(
     from sealcast.protections.frame_steps import FramesStep
     from sealcast.protections.steps import StepName
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     state = here.state()
     state.entity(as_)
     overlay.refuse_blind(state.topic(topic), "seal its past once more")
@@ -48,7 +46,7 @@ def replay(
         step = FramesStep.of(StepName(str(here.paths.root), topic, broker))
         done = recall(step, as_, filter, first, last)
     events = map(describe, replayed_events(here, topic, broker, done))
-    if json:
+    if talk.given.json:
         about = {"topic": topic, "reader": as_, "filter": filter, "template": done.template}
         span = {"from": moment(first), "to": moment(last), "version": done.version}
         talk.emit(about | span | {"events": list(events)})

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 from sealcast.trust.realm.changes import Right
 
-grant_app = typer.Typer(**talk.SETTINGS)
-revoke_app = typer.Typer(**talk.SETTINGS)
+grant_app = talk.Commands()
+revoke_app = talk.Commands()
 
 Rights = Annotated[list[Right], typer.Argument(metavar="RIGHT...", help="publish, subscribe, or both.")]
 
@@ -36,8 +36,6 @@ def grant(
         str, typer.Option(metavar="TEMPLATE", help="Only for events like these: 'symbol=IBM, venue=*' [default: all].")
     ] = "*",
     as_: owners.OwnerOption = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Give an entity rights on a topic, and the key it needs to use them.
 
@@ -48,7 +46,7 @@ def grant(
 
     if span is not None and until is not None:
         raise typer.BadParameter("--for and --until say the same thing in two ways: give only one")
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     begins = times.microseconds(start, "--from") if start is not None else 0
     ends = times.microseconds(until, "--until") if until is not None else None
     if span is not None:
@@ -62,7 +60,7 @@ def grant(
                 requests.authorise(
                     owner, center, topic, entity, rights, not_before_us=begins, until_us=ends, template=template
                 )
-    _report(here.state(), topic, entity, json)
+    _report(here.state(), topic, entity)
 
 
 @revoke_app.command(epilog="Example: sealcast revoke orders alice publish")
@@ -71,8 +69,6 @@ def revoke(
     entity: str,
     rights: Rights,
     as_: owners.OwnerOption = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Take an entity's rights on a topic away, from the next batch on.
 
@@ -81,16 +77,16 @@ def revoke(
     """
     from sealcast.control import requests
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     if as_ is None:
         here.revoke(topic, entity, rights)
     else:
         with owners.asking(here, as_) as owner:
             requests.deauthorise(owner, here.state().topic(topic).center, topic, entity, rights)
-    _report(here.state(), topic, entity, json)
+    _report(here.state(), topic, entity)
 
 
-def _report(state: RealmState, topic: str, entity: str, json: bool) -> None:
+def _report(state: RealmState, topic: str, entity: str) -> None:
     terms = state.terms_of(topic, entity)
     held = [str(r) for r in Right if r in terms]
     shown = {str(right): term_json(term) for right, term in terms.items()}
@@ -102,7 +98,7 @@ def _report(state: RealmState, topic: str, entity: str, json: bool) -> None:
     may = [
         f"{' and '.join(rights)} on {topic!r}" + (f", {limit}" if limit else "") for limit, rights in by_limit.items()
     ] or [f"do nothing on {topic!r}"]
-    talk.answer(json, document, f"{entity!r} may {'; '.join(may)} (version {state.version})")
+    talk.answer(document, f"{entity!r} may {'; '.join(may)} (version {state.version})")
 
 
 def _limits(term: Term) -> str:

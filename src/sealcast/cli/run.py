@@ -13,9 +13,9 @@ from sealcast.cli import talk
 from sealcast.cli.maintain import upkeep
 
 if TYPE_CHECKING:
-    from sealcast.pipeline.metrics import Batch
+    from sealcast.pipeline.metrics import FinishedBatch
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands()
 
 
 @app.command(epilog="Example: sealcast run --once")
@@ -34,8 +34,6 @@ def run(
     prometheus: Annotated[
         int | None, typer.Option(metavar="PORT", help="Serve metrics on this port of the loopback interface.")
     ] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Run the pipeline: admit, match, group, seal, deliver, until Ctrl-C, or with --once until all is done.
 
@@ -46,7 +44,7 @@ def run(
 
     With --node, only that broker's own keys are opened. Run `sealcast maintain` elsewhere to renew what falls due.
     """
-    here = talk.open_realm(realm) if node is None else talk.open_broker_realm(realm)
+    here = talk.open_realm() if node is None else talk.open_broker_realm()
     state = here.state()
     for name in topics or ():
         state.topic(name)
@@ -64,7 +62,7 @@ def run(
             talk.note(f"metrics on http://127.0.0.1:{served.port}/metrics")
         spark = session(master, short_lived=once, clients=False)
         if node is None:
-            held.enter_context(upkeep(talk.open_realm(realm)))
+            held.enter_context(upkeep(talk.open_realm()))
         if not once:
             talk.note("running; Ctrl-C stops in good order")
         totals = run_pipeline(
@@ -77,7 +75,7 @@ def run(
         f"{totals.get('admitted', 0):,} events admitted, {refused:,} refused, {totals.get('matched', 0):,} matched, "
         f"{totals.get('deliveries', 0):,} deliveries, {totals.get('encryptions', 0):,} encryptions"
     )
-    talk.answer(json, document, said)
+    talk.answer(document, said)
 
 
 class _Shown:
@@ -87,7 +85,7 @@ class _Shown:
         self.batches = 0
         self._live = sys.stderr.isatty()
 
-    def batch(self, batch: Batch) -> None:
+    def batch(self, batch: FinishedBatch) -> None:
         self.batches += 1
         counts = batch.counts
         text = (

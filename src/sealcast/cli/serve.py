@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from sealcast.control.desk import More
     from sealcast.control.running import Running
 
-app = typer.Typer(**{**talk.SETTINGS, "no_args_is_help": False})
+app = talk.Commands(no_args_is_help=False)
 
 IDLE_S: Final = 0.02
 #: How often schedules are looked at: keys that are due, and what askers have left behind.
@@ -34,8 +34,6 @@ def serve(
     restrict: Annotated[
         str | None, typer.Option(metavar="WHO", help='Who may find key centers, such as "name=desk-* | role=broker".')
     ] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Answer requests for tokens, keys, subscriptions and advertisements, until Ctrl-C.
 
@@ -50,7 +48,7 @@ def serve(
     from sealcast.overlay.brokers import requests_of
     from sealcast.protections.port import broker_side
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     found_by = FOUND_BY if restrict is None else Restrictions.parse(restrict)
     stop = _Stop()
     asked = [requests_of, *(broker_side(kind()).requests for kind in PROTECTIONS.values())]
@@ -75,7 +73,7 @@ def serve(
         ]
         rows = [(s.what, s.name, s.counts.get("answered", 0), _others(s.counts)) for s in running.services]
     columns = ["service", "name", "answered", "otherwise"]
-    talk.answer_table(json, {"services": services, "rotated": rotated}, columns, rows, "nothing was served")
+    talk.answer_table({"services": services, "rotated": rotated}, columns, rows, "nothing was served")
 
 
 class _Stop:

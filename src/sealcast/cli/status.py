@@ -11,7 +11,7 @@ from sealcast.cli import talk
 if TYPE_CHECKING:
     from sealcast.protections.witness.facts import Facts
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands()
 
 SHOWN: Final = 20
 
@@ -19,8 +19,6 @@ SHOWN: Final = 20
 @app.command(epilog="Example: sealcast status --topic quotes")
 def status(
     topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this topic.")] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Show how every topic stands at each of its brokers: what was published, delivered and refused, and how far behind
     everyone is.
@@ -30,13 +28,12 @@ def status(
     """
     from sealcast.protections.port import witness_side
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     state = here.state()
     names = [state.topic(topic).name] if topic is not None else list(state.topics)
     found = [facts for name in names for facts in witness_side(state.topic(name).protection).status(here, name)]
-    if json:
-        topics = [facts.document for facts in found]
-        talk.emit({"realm": here.name, "version": state.version, "entities": len(state.entities), "topics": topics})
+    about = {"realm": here.name, "version": state.version, "entities": len(state.entities)}
+    if talk.emitted(about | {"topics": [facts.document for facts in found]}):
         return
     live = sum(not e.revoked for e in state.entities.values())
     talk.pairs(

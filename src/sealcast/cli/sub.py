@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sealcast.model.event import OpenedEvent, Position
     from sealcast.trust.deployment import Realm
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands()
 
 EVENTS_PER_ACK: Final = 1_000
 WAIT_SECONDS: Final = 1.0
@@ -55,8 +55,6 @@ def sub(
             help="With --follow: hold events back for DELAY (200ms, 2s), and print them as far apart as published.",
         ),
     ] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Open the events a subscriber gets, one JSON object a line, from its durable cursor on.
 
@@ -67,7 +65,7 @@ def sub(
     from sealcast.clients.realm import side_of
     from sealcast.clients.subscriber import Subscriber
 
-    if json and follow:
+    if talk.given.json and follow:
         raise typer.BadParameter("one document cannot follow: leave --json away, lines are JSON already")
     if to is not None and follow:
         raise typer.BadParameter("--follow has no end, --to is one: give one of them")
@@ -76,7 +74,7 @@ def sub(
     if spacing is not None and not follow:
         raise typer.BadParameter("spacing is for a stream: add --follow")
     delay_us = None if spacing is None else _delay_us(spacing)
-    here, failed = talk.open_realm(realm), list[str]()
+    here, failed = talk.open_realm(), list[str]()
     if filter is not None:
         _ensure(here, topic, as_, filter)
 
@@ -86,12 +84,12 @@ def sub(
 
     skipped = report if skip else None
     with (
-        side_of(here, topic).desk(here, topic, as_) as desk,
-        Subscriber(here, topic, as_, from_=from_, until_us=until, unopenable=skipped, ask=desk) as subscriber,
+        side_of(here, topic).key_asker(here, topic, as_) as ask,
+        Subscriber(here, topic, as_, from_=from_, until_us=until, unopenable=skipped, ask=ask) as subscriber,
     ):
         if subscriber.trouble is not None:
             talk.warn(f"its broker was not told what is wanted: {subscriber.trouble.message}")
-        if json:
+        if talk.given.json:
             events = _collect(subscriber, max_)
             talk.emit({"events": [describe(e) for e in events], "unopenable": failed})
             if ack:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from sealcast.protections.port import Interest, Wanted
     from sealcast.trust.deployment import Realm
 
-app = typer.Typer(help="Add, list, move and remove subscriptions.", **talk.SETTINGS)
+app = talk.Commands("Add, list, move and remove subscriptions.")
 
 #: What stands for a filter that this machine does not know.
 UNKNOWN = "(its subscriber's own)"
@@ -50,8 +50,6 @@ def add(
     broker: Annotated[
         str | None, typer.Option(metavar="BROKER", help="Where a new subscriber is [default: the first].")
     ] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Add a subscription: events of TOPIC that match the filter are sealed for the subscriber from the next batch on.
 
@@ -63,14 +61,13 @@ def add(
     """
     if (file is None) == (filter is None) or (filter is not None and as_ is None):
         raise typer.BadParameter("give --as ENTITY and --filter TEXT, or --file FILE")
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     if filter is not None and as_ is not None:
         made = [subscribe(here, topic, as_, filter, id, broker)]
     else:
         assert file is not None
         made = _add_file(here, topic, file, as_, broker)
-    if json:
-        talk.emit({"subscriptions": [describe(here, each) for each in made]})
+    if talk.emitted({"subscriptions": [describe(here, each) for each in made]}):
         return
     for each in made[:SHOWN]:
         talk.say(f"subscription {each.id!r} added: {each.subscriber!r} on {topic!r}{_at_what_cost(here, each)}")
@@ -138,18 +135,15 @@ def _remark(made: list[Interest]) -> None:
 def list_(
     topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only this topic's.")] = None,
     as_: Annotated[str | None, typer.Option("--as", metavar="ENTITY", help="Only this subscriber's.")] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """List live subscriptions, oldest first."""
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     state = here.state()
     names = [state.topic(topic).name] if topic is not None else list(state.topics)
     if as_ is not None:
         state.entity(as_)
     found = [each for name in names for each in _listed(here, name, as_, asked=topic is not None)]
-    if json:
-        talk.emit({"subscriptions": [describe(here, each) for each in found]})
+    if talk.emitted({"subscriptions": [describe(here, each) for each in found]}):
         return
     rows = [
         (
@@ -189,8 +183,6 @@ def move(
     abandon: Annotated[
         bool, typer.Option("--abandon", help="The broker that it leaves is gone for good: do not wait for it.")
     ] = False,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Move a subscriber to another broker. It goes on where it was: no event is lost, none comes twice.
 
@@ -202,13 +194,13 @@ def move(
 
     if to is None and not abandon:
         raise typer.BadParameter("say where to: --to BROKER")
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     side = side_of(here, topic)
     under_way = side.move(here, topic, as_, to, abandon=abandon)
     with side.mail(here, topic, as_) as mail:
         home = mail.home
     said = f"{as_!r} is at broker {home!r}" + (", and still served where it was" if under_way else "")
-    talk.answer(json, {"topic": topic, "subscriber": as_, "broker": home, "moving": under_way}, said)
+    talk.answer({"topic": topic, "subscriber": as_, "broker": home, "moving": under_way}, said)
 
 
 @app.command(epilog="Example: sealcast subscription remove alice-1")
@@ -216,8 +208,6 @@ def remove(
     ids: Annotated[list[str], typer.Argument(metavar="ID")],
     topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="Only on this topic.")] = None,
     as_: Annotated[str | None, typer.Option("--as", metavar="ENTITY", help="Only this subscriber's.")] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Remove subscriptions, all of them or none. What was delivered stays readable.
 
@@ -226,10 +216,10 @@ def remove(
     """
     from sealcast.clients.realm import unsubscribe
 
-    version, troubles = unsubscribe(talk.open_realm(realm), ids, topic, as_)
+    version, troubles = unsubscribe(talk.open_realm(), ids, topic, as_)
     for trouble in troubles:
         talk.warn(f"ended, but its broker was not told yet: {trouble.message}")
-    talk.answer(json, {"removed": ids, "version": version}, *(f"subscription {id!r} removed" for id in ids))
+    talk.answer({"removed": ids, "version": version}, *(f"subscription {id!r} removed" for id in ids))
 
 
 # --- many at once ---------------------------------------------------------------------------------------

@@ -9,10 +9,14 @@ import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import wraps
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer.models import CommandFunctionType
 
 from sealcast.errors import HINT, FilterRejected, Misuse, NotFound, SealcastError, Unavailable
 
@@ -23,13 +27,6 @@ if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
     from sealcast.trust.handles import BrokerRealm
 
-RealmOption = Annotated[
-    Path | None,
-    typer.Option(
-        "--realm", metavar="DIR", help="The realm's directory [default: SEALCAST_REALM, or the one around you]."
-    ),
-]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 AsOption = Annotated[str, typer.Option("--as", metavar="ENTITY", help="The enrolled entity that does this.")]
 
 #: What `typer.Typer` and its commands are made with, everywhere.
@@ -43,44 +40,103 @@ SETTINGS: Final[dict[str, Any]] = {
 _WIDEST: Final = 100_000
 
 
-def open_realm(directory: Path | None) -> Realm:
-    """The realm a command works on. Opening it reads public things only."""
-    from sealcast.trust.deployment import Realm
-
-    return Realm(directory)
+# --- what all commands share --------------------------------------------------------------------------
 
 
-def open_broker_realm(directory: Path | None) -> BrokerRealm:
-    """The realm a command works on as one of its brokers: no other secrets can be read through it."""
-    from sealcast.trust.handles import BrokerRealm
-
-    return BrokerRealm(directory)
+def _option(name: str, kind: object, default: object, option: Any) -> Parameter:
+    return Parameter(name, Parameter.KEYWORD_ONLY, default=default, annotation=Annotated[kind, option])
 
 
-def realm_around(directory: Path | None) -> Realm | None:
-    """The realm that was named; without a name, the one around the working directory, if there is one."""
-    try:
-        return open_realm(directory)
-    except NotFound:
-        if directory is not None:
-            raise
-        return None
+_REALM: Final = typer.Option(
+    "--realm", metavar="DIR", help="The realm's directory [default: SEALCAST_REALM, or the one around you]."
+)
+#: The options of a command that works on no realm, and of all others.
+JSON_ONLY: Final = (_option("json", bool, False, typer.Option("--json", help="Print one JSON document on stdout.")),)
+REALM_AND_JSON: Final = (_option("realm", Path | None, None, _REALM), *JSON_ONLY)
 
 
-def group(help: str) -> typer.Typer:
+@dataclass
+class Given:
+    """What the shared options of the command that runs were given as."""
+
+    realm: Path | None = None
+    json: bool = False
+
+
+given: Final = Given()
+
+
+class Commands(typer.Typer):
+    """Commands that share options: each takes them after its own, and finds them in `given`."""
+
+    def __init__(
+        self, help: str | None = None, *, shared: Sequence[Parameter] = REALM_AND_JSON, no_args_is_help: bool = True
+    ) -> None:
+        super().__init__(help=help, **(SETTINGS | {"no_args_is_help": no_args_is_help}))
+        self._shared = shared
+
+    def command(self, name: str | None = None, **settings: Any) -> Callable[[CommandFunctionType], CommandFunctionType]:
+        register = super().command(name, **settings)
+
+        def add(function: CommandFunctionType) -> CommandFunctionType:
+            @wraps(function)
+            def run(**values: Any) -> None:
+                shared = {option.name: values.pop(option.name) for option in self._shared}
+                given.realm, given.json = shared.get("realm"), shared.get("json", False)
+                function(**values)
+
+            own = signature(function, eval_str=True)
+            run.__signature__ = own.replace(parameters=[*own.parameters.values(), *self._shared])  # type: ignore[attr-defined]
+            register(run)
+            return function
+
+        return add
+
+
+def group(help: str, *, shared: Sequence[Parameter] = REALM_AND_JSON) -> Commands:
     """Commands under one name, which is part of the command line also when there is only one of them."""
-    app = typer.Typer(help=help, **SETTINGS)
+    app = Commands(help, shared=shared)
     app.callback()(lambda: None)
     return app
+
+
+def open_realm() -> Realm:
+    """The realm that the command works on. Opening it reads public things only."""
+    from sealcast.trust.deployment import Realm
+
+    return Realm(given.realm)
+
+
+def open_broker_realm() -> BrokerRealm:
+    """The realm that the command works on as one of its brokers: no other secrets can be read through it."""
+    from sealcast.trust.handles import BrokerRealm
+
+    return BrokerRealm(given.realm)
+
+
+def realm_around() -> Realm | None:
+    """The realm that was named; without a name, the one around the working directory, if there is one."""
+    try:
+        return open_realm()
+    except NotFound:
+        if given.realm is not None:
+            raise
+        return None
 
 
 # --- data ---------------------------------------------------------------------------------------------
 
 
-def answer(as_json: bool, document: object, *lines: str, empty: str | None = None) -> None:
-    """What a command has to say: one JSON document for programs, or lines for people. `empty` stands for no lines."""
-    if as_json:
+def emitted(document: object) -> bool:
+    """Whether the command was asked for a JSON document. It has got it then, and nothing is left to say to people."""
+    if given.json:
         emit(document)
+    return given.json
+
+
+def answer(document: object, *lines: str, empty: str | None = None) -> None:
+    """What a command has to say: one JSON document for programs, or lines for people. `empty` stands for no lines."""
+    if emitted(document):
         return
     for text in lines:
         say(text)
@@ -88,13 +144,9 @@ def answer(as_json: bool, document: object, *lines: str, empty: str | None = Non
         note(empty)
 
 
-def answer_table(
-    as_json: bool, document: object, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str
-) -> None:
+def answer_table(document: object, columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
     """What a command has found: one JSON document for programs, or a table for people."""
-    if as_json:
-        emit(document)
-    else:
+    if not emitted(document):
         table(columns, rows, empty)
 
 

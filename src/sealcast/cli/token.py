@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from sealcast.trust.realm.changes import Right
     from sealcast.trust.tokens.token import Token, TokenReason
 
-app = typer.Typer(help="Tokens: a key center's signed word on what an entity may do on a topic.", **talk.SETTINGS)
+app = talk.Commands("Tokens: a key center's signed word on what an entity may do on a topic.")
 
 #: A token has 2 KiB at most, and twice that as hexadecimal text; more is read only to be refused by its size.
 _MOST: Final = 1 << 14
@@ -34,8 +34,6 @@ def inspect(
         str, typer.Argument(metavar="FILE|-", help="The token, in bytes or as hexadecimal or base64 text.")
     ],
     at: Annotated[str | None, typer.Option(metavar="TIME", help="Judge it as of this time [default: now].")] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Show a token's claims, and check whether the realm accepts it, if one is found.
 
@@ -50,10 +48,8 @@ def inspect(
     token = tokens.parse(data)
     moment = now_us() if at is None else times.microseconds(at, "--at")
     found = {"file": file, "bytes": len(data), **_said(token), "at": times.moment(moment)}
-    found |= {"time": _time(token, moment), **_judged(data, token, moment, talk.realm_around(realm))}
-    if json:
-        talk.emit(found)
-    else:
+    found |= {"time": _time(token, moment), **_judged(data, token, moment, talk.realm_around())}
+    if not talk.emitted(found):
         _show(found)
     if found["verifies"] is False:
         raise typer.Exit(1)
@@ -65,8 +61,6 @@ def request(
     as_: talk.AsOption,
     right: Annotated[str, typer.Option(metavar="RIGHT", help="publish or subscribe.")] = "publish",
     out: Annotated[Path | None, typer.Option(metavar="FILE", help="Write the token into this file.")] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Ask a topic's key center for a new token and the key that goes with it, and keep both for the entity's clients.
 
@@ -79,7 +73,7 @@ def request(
 
     if right not in tuple(Right):
         raise typer.BadParameter(f"a right is {' or '.join(Right)}, not {right!r}")
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     here.state().topic(topic)
     with Wallet(here, as_) as wallet:
         held = wallet.ask(topic, Right(right))
@@ -87,12 +81,11 @@ def request(
         out.write_bytes(held.token)
     keys = {"token": held.token.hex(), "keys": sorted(held.given.pair_keys)}
     talk.answer(
-        json,
         {"topic_name": topic, **_said(tokens.parse(held.token)), **keys},
         f"{as_!r} may {_words(held.claims.rights)} on {topic!r} in epoch {held.epoch}, "
         f"{held.claims.template}, until {times.moment(held.claims.expires_us)}",
     )
-    if out is None and not json:
+    if out is None and not talk.given.json:
         talk.note(f"see it: sealcast token request {topic} --as {as_} --right {right} --out FILE")
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from sealcast.trust.realm.machine import RealmState, Term, TopicState
     from sealcast.trust.realm.topics import Terms
 
-app = typer.Typer(help="Create, list, show, find and advertise topics.", **talk.SETTINGS)
+app = talk.Commands("Create, list, show, find and advertise topics.")
 
 _SCHEMA_HELP = (
     """A JSON file, or - for stdin: {"attributes": [{"name", "type", "min", "max", "step", "max_length"}]}."""
@@ -85,8 +85,6 @@ def create(
         str | None, typer.Option(metavar="NAMES", help="For payload: seal these attributes, too (a,b).")
     ] = None,
     fan_out: Annotated[int | None, typer.Option(metavar="D", help="Brokers below each of them [default: 2].")] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
 
@@ -105,7 +103,7 @@ def create(
     given = {"key_bits": key_size, "token_hash": token_hash, "messages_per_key": messages_per_key}
     parameters = KeyParameters.parse(given | {name: seconds(*span) for name, span in spans.items()})
     wanted = overlay.wanted(protection, layers, group, nodes, fan_out, pad, seal_attributes)
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     here.create_topic(
         name,
         read_schema(schema),
@@ -123,7 +121,7 @@ def create(
     lines = [f"topic {name!r} created ({access}, {talk.counted(partitions, 'partition')})"]
     if wanted.overlay:
         lines.append(f"{wanted.summary}; {len(state.overlay(name).parents)} brokers: sealcast overlay show {name}")
-    talk.answer(json, describe(state, state.topic_state(name)), *lines)
+    talk.answer(describe(state, state.topic_state(name)), *lines)
 
 
 app.command(epilog="Example: sealcast topic register orders --schema quotes.json --as alice --set key_bits=192")(
@@ -134,10 +132,10 @@ app.command(epilog="Example: sealcast topic serve quotes broker-2")(epochs.serve
 
 
 @app.command("list", epilog="Example: sealcast topic list --json")
-def list_(realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+def list_() -> None:
     """List all topics."""
-    state = talk.open_realm(realm).state()
-    _show_many(state, list(state.topics.values()), json, "no topics yet: sealcast topic create NAME --schema FILE")
+    state = talk.open_realm().state()
+    _show_many(state, list(state.topics.values()), "no topics yet: sealcast topic create NAME --schema FILE")
 
 
 @app.command(epilog="Example: sealcast topic find 'market.*; venue=NYSE' --as alice")
@@ -150,8 +148,6 @@ def find(
         typer.Option("--as", metavar="ENTITY", help="Ask the discovery nodes, as this entity [default: the registry]."),
     ] = None,
     what: Annotated[str, typer.Option(help="topic, key-center, broker, discovery or any; with --as.")] = "topic",
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Find topics by path, by tags, by the attributes of their schema, or by a word.
 
@@ -160,14 +156,14 @@ def find(
     """
     from sealcast.cli import offers
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     if entity is not None:
-        offers.find(here, query, entity, what, json)
+        offers.find(here, query, entity, what)
         return
     state = here.state()
     with talk.about_filter(query):
         found = offers.in_registry(state, query)
-    _show_many(state, found, json, f"no topic has {query!r} in its name or attributes")
+    _show_many(state, found, f"no topic has {query!r} in its name or attributes")
 
 
 @app.command(
@@ -189,27 +185,24 @@ def advertise(
     ] = None,
     live: Annotated[str, typer.Option(metavar="SPAN", help="How long the advertisement lasts: 12h, 30d, 1y.")] = "1y",
     withdraw: Annotated[bool, typer.Option("--withdraw", help="Withdraw the advertisement.")] = False,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Advertise a topic on every discovery node, signed by its owner; or withdraw what was advertised."""
     from sealcast.cli import offers
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     if withdraw:
         done = offers.withdraw(here, name, entity)
     else:
         done = offers.advertise(here, name, entity, tag or [], restrict, live)
-    talk.answer(json, done, f"topic {name!r} {'withdrawn' if withdraw else 'advertised'} by {entity!r}")
+    talk.answer(done, f"topic {name!r} {'withdrawn' if withdraw else 'advertised'} by {entity!r}")
 
 
 @app.command(epilog="Example: sealcast topic show quotes")
-def show(name: str, realm: talk.RealmOption = None, json: talk.JsonOption = False) -> None:
+def show(name: str) -> None:
     """Show one topic: its attributes, its rights, its subscribers."""
-    state = talk.open_realm(realm).state()
+    state = talk.open_realm().state()
     found = state.topic_state(name)
-    if json:
-        talk.emit(describe(state, found))
+    if talk.emitted(describe(state, found)):
         return
     topic = found.topic
     talk.pairs(
@@ -284,7 +277,7 @@ def _terms(terms: Terms) -> tuple[str, str, str]:
     )
 
 
-def _show_many(state: RealmState, found: list[TopicState], json: bool, empty: str) -> None:
+def _show_many(state: RealmState, found: list[TopicState], empty: str) -> None:
     rows = [
         (
             t.topic.name,
@@ -297,7 +290,7 @@ def _show_many(state: RealmState, found: list[TopicState], json: bool, empty: st
         for t in found
     ]
     columns = ["topic", "protection", "access", "partitions", "subscriptions", "attributes"]
-    talk.answer_table(json, {"topics": [describe(state, t) for t in found]}, columns, rows, empty)
+    talk.answer_table({"topics": [describe(state, t) for t in found]}, columns, rows, empty)
 
 
 def _attribute(attribute: Attribute) -> str:

@@ -11,10 +11,10 @@ from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
     from sealcast.model.event import Position
-    from sealcast.protections.witness.answer import Answer
+    from sealcast.protections.witness.answer import WhyAnswer
     from sealcast.trust.realm.machine import RealmState
 
-app = typer.Typer(**talk.SETTINGS)
+app = talk.Commands()
 
 #: Of filters that did not match, so many are shown; those that matched all are.
 SHOWN: Final = 8
@@ -34,8 +34,6 @@ def why(
     topic: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="If EVENT does not name it [default: the only one].")
     ] = None,
-    realm: talk.RealmOption = None,
-    json: talk.JsonOption = False,
 ) -> None:
     """Say why an event did or did not reach a subscriber: admitted, matched, authorised, sealed, delivered.
 
@@ -45,13 +43,11 @@ def why(
     """
     from sealcast.protections.port import witness_side
 
-    here = talk.open_realm(realm)
+    here = talk.open_realm()
     state = here.state()
     name, position = _event(event, topic, state)
     answer = witness_side(state.topic(name).protection).why(here, name, position, subscriber)
-    if json:
-        talk.emit(answer.to_json())
-    else:
+    if not talk.emitted(answer.to_json()):
         _show(answer)
 
 
@@ -69,7 +65,7 @@ def _event(text: str, topic: str | None, state: RealmState) -> tuple[str, Positi
     return state.topic(name).name, Position.parse(rest)
 
 
-def _show(answer: Answer) -> None:
+def _show(answer: WhyAnswer) -> None:
     verdict = answer.verdict.replace("-", " ")
     talk.say(f"event {answer.topic}/{answer.event}, {answer.subscriber}: {verdict}: {answer.because}\n")
     rows = [*_path(answer), *_decisions(answer)]
@@ -85,7 +81,7 @@ def _show(answer: Answer) -> None:
         talk.warn("see what else is wrong: sealcast check")
 
 
-def _path(answer: Answer) -> list[tuple[str, object]]:
+def _path(answer: WhyAnswer) -> list[tuple[str, object]]:
     """Where it came by."""
     from sealcast.protections.witness.answer import moment
 
@@ -104,7 +100,7 @@ def _path(answer: Answer) -> list[tuple[str, object]]:
     return rows
 
 
-def _decisions(answer: Answer) -> list[tuple[str, object]]:
+def _decisions(answer: WhyAnswer) -> list[tuple[str, object]]:
     """What was decided of it."""
     rows: list[tuple[str, object]] = []
     if answer.refused is not None:
@@ -122,7 +118,7 @@ def _decisions(answer: Answer) -> list[tuple[str, object]]:
     return rows
 
 
-def _filters(answer: Answer) -> list[tuple[str, object]]:
+def _filters(answer: WhyAnswer) -> list[tuple[str, object]]:
     """Those that matched, and some of those that did not."""
     ordered = sorted(answer.interests, key=lambda interest: interest.part.result is not True)
     shown = max(SHOWN, sum(interest.part.result is True for interest in ordered))

@@ -11,7 +11,7 @@ at most `delay` longer than the first is due in time, and then spacing is restor
 
 What cannot be restored is bounded and counted:
 
-    late        due before it came: handed out at once, or dropped where a late event is worth nothing (`Late`)
+    late        due before it came: handed out at once, or dropped where a late event is worth nothing (`LateEvents`)
     shifted     so many late in a row are no jitter but a slower way, and a publisher's clock may jump: the schedule
                 starts anew with the event at hand, which is due after `delay`
     early       more than `capacity` events wait: the first due is handed out before its time
@@ -51,7 +51,7 @@ EVENTS_PER_POLL: Final = 1_000
 LOOK_SECONDS: Final = 0.05
 
 
-class Late(StrEnum):
+class LateEvents(StrEnum):
     """What becomes of an event that came after it was due."""
 
     HAND_OUT = "hand-out"
@@ -83,7 +83,12 @@ class JitterBuffer(Generic[E]):
     """Holds events of any number of publishers until they are due."""
 
     def __init__(
-        self, delay_us: int, *, late: Late = Late.HAND_OUT, longest_us: int | None = None, capacity: int = CAPACITY
+        self,
+        delay_us: int,
+        *,
+        late: LateEvents = LateEvents.HAND_OUT,
+        longest_us: int | None = None,
+        capacity: int = CAPACITY,
     ) -> None:
         longest = LONGEST * delay_us if longest_us is None else longest_us
         if delay_us < 1 or longest < delay_us or capacity < 1:
@@ -112,7 +117,7 @@ class JitterBuffer(Generic[E]):
             self._start(schedule, published_us, now_us)
         due = self._due(schedule, published_us, now_us)
         if due < now_us:
-            if self._late is Late.DROP:
+            if self._late is LateEvents.DROP:
                 self.counts.dropped += 1
                 return False
             self.counts.late += 1

@@ -25,7 +25,7 @@ from sealcast.model.bounded import bounded
 from sealcast.model.event import MAX_CONTENT_TYPE_LENGTH, MAX_PAYLOAD_BYTES, Event, Position
 from sealcast.model.schema import Schema
 from sealcast.protections.frames import FrameSealer
-from sealcast.protections.port import Checked, client_side
+from sealcast.protections.port import CheckedEvent, client_side
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Right
@@ -45,7 +45,7 @@ _LOOK_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Refusal:
+class PublishRefusal:
     """An event that was not published, by its index in what was given."""
 
     index: int
@@ -57,7 +57,7 @@ class Published:
     """Where the admissible events went, in order, and which were none."""
 
     positions: list[Position]
-    refusals: list[Refusal]
+    refusals: list[PublishRefusal]
 
 
 class Publisher(Closing):
@@ -128,7 +128,7 @@ class Publisher(Closing):
                 try:
                     checked.append(self._checked(schema, event))
                 except EventRejected as error:
-                    refusals.append(Refusal(index, error))
+                    refusals.append(PublishRefusal(index, error))
             return Published(self._append(checked, readers), refusals)
 
     def seal(self, events: Iterable[Event]) -> list[bytes]:
@@ -200,7 +200,7 @@ class Publisher(Closing):
         for gone in known.values():
             gone.close()
 
-    def _checked(self, schema: Schema, event: Event) -> Checked:
+    def _checked(self, schema: Schema, event: Event) -> CheckedEvent:
         checked = admissible(schema, event)
         self._way.check(checked)
         return checked
@@ -233,7 +233,7 @@ class Publisher(Closing):
             )
         predicate(readers)
 
-    def _append(self, events: Sequence[Checked], readers: str = "") -> list[Position]:
+    def _append(self, events: Sequence[CheckedEvent], readers: str = "") -> list[Position]:
         self._check_room()
         made = chain.from_iterable(self._frames(batch, readers) for batch in _batches(events))
         appended = map(self._appended, bounded(made, lambda each: sum(map(len, each[1])), BYTES_PER_APPEND))
@@ -246,31 +246,31 @@ class Publisher(Closing):
         for offset, count in zip(offsets[0], counts, strict=True):
             yield from (Position(self.partition, offset, row) for row in range(count))
 
-    def _frames(self, batch: Sequence[Checked], readers: str = "") -> Iterator[tuple[int, tuple[bytes, ...]]]:
+    def _frames(self, batch: Sequence[CheckedEvent], readers: str = "") -> Iterator[tuple[int, tuple[bytes, ...]]]:
         """Frames for neighbouring events: how many events, and a frame for each lane."""
         for count, messages in self._way.messages(batch):
             now = time.time_ns() // 1000
             yield count, tuple(lane.sealing.seal_messages(messages[lane.broker], now, readers) for lane in self._lanes)
 
 
-def admissible(schema: Schema, event: Event) -> Checked:
+def admissible(schema: Schema, event: Event) -> CheckedEvent:
     """What a publisher asks of an event before it seals it, or EventRejected."""
     if len(event.payload) > MAX_PAYLOAD_BYTES:
         raise EventRejected(f"the payload has {len(event.payload)} bytes, {MAX_PAYLOAD_BYTES} are allowed")
     kind = event.content_type
     if not 0 < len(kind) <= MAX_CONTENT_TYPE_LENGTH or not kind.isascii() or not kind.isprintable():
         raise EventRejected(f"a content type has 1 to {MAX_CONTENT_TYPE_LENGTH} printable ASCII characters")
-    return Checked(schema.parse(event.attributes), event.payload, kind)
+    return CheckedEvent(schema.parse(event.attributes), event.payload, kind)
 
 
 def _at(index: int, error: EventRejected) -> EventRejected:
     return EventRejected(f"event {index}: {error.message}", attribute=error.attribute, hint=error.hint)
 
 
-def _batches(events: Sequence[Checked]) -> Iterator[Sequence[Checked]]:
+def _batches(events: Sequence[CheckedEvent]) -> Iterator[Sequence[CheckedEvent]]:
     return bounded(events, _size, BYTES_PER_FRAME, EVENTS_PER_FRAME)
 
 
-def _size(event: Checked) -> int:
+def _size(event: CheckedEvent) -> int:
     """Payloads are most of an event; strings in attributes are bounded by their own limit."""
     return len(event.payload) + sum(len(v) for v in event.values.values() if isinstance(v, str))

@@ -19,7 +19,7 @@ from sealcast.trust.admin import subscriptions
 _Owner = tuple[str, str]
 
 
-class Ended(NamedTuple):
+class EndedSubscriptions(NamedTuple):
     """What became of ending subscriptions: the version from which on it counts, and why brokers were not told yet."""
 
     version: int
@@ -56,7 +56,7 @@ def side_of(realm: deployment.Realm, topic: str) -> ClientSide:
 
 def unsubscribe(
     realm: deployment.Realm, ids: Iterable[str], topic: str | None = None, subscriber: str | None = None
-) -> Ended:
+) -> EndedSubscriptions:
     """Ends subscriptions, on one topic or of one subscriber if they are named: all of them, or none. Those in the
     registry are ended there, the others by their subscribers."""
     state, ids = realm.state(), list(dict.fromkeys(ids))
@@ -73,7 +73,7 @@ def unsubscribe(
             interests.remove([id for id, owner in owners.items() if owner == (at, who)])
             troubles += [interests.trouble] if interests.trouble is not None else []
     ended = [id for id in ids if id in registered]
-    return Ended(subscriptions.unsubscribe(realm, *ended) if ended else state.version, troubles)
+    return EndedSubscriptions(subscriptions.unsubscribe(realm, *ended) if ended else state.version, troubles)
 
 
 def _owner(realm: deployment.Realm, id: str, topic: str | None, subscriber: str | None) -> _Owner:
@@ -93,7 +93,7 @@ def _owner(realm: deployment.Realm, id: str, topic: str | None, subscriber: str 
 def _owners(realm: deployment.Realm, id: str, topic: str | None, subscriber: str | None) -> Iterator[_Owner]:
     for name in [topic] if topic is not None else list(realm.state().topics):
         side = side_of(realm, name)
-        for who in side.keepers(realm, name):
+        for who in side.filter_owners(realm, name):
             if subscriber in (None, who) and _has(side.listed(realm, name, who), id):
                 yield name, who
 

@@ -15,16 +15,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from sealcast.control.envelopes import (
+    ControlMessage,
+    EnvelopeParty,
+    EnvelopeRecipient,
     EnvelopeRejected,
-    Message,
-    Party,
     ProvenMessage,
-    Recipient,
     Verify,
     open_reply,
     seal,
 )
-from sealcast.control.service import Turn, unwrap
+from sealcast.control.service import ServiceTurn, unwrap
 from sealcast.control.topics import Busy, ControlPlane
 from sealcast.errors import NotFound, Unavailable
 from sealcast.log.closing import Closing
@@ -43,7 +43,7 @@ class ServiceAddress:
     """Where a service listens, and to whom what is posted there is sealed."""
 
     topic: bytes
-    recipient: Recipient
+    recipient: EnvelopeRecipient
 
 
 class Asker(Closing):
@@ -52,7 +52,7 @@ class Asker(Closing):
     def __init__(
         self,
         plane: ControlPlane,
-        me: Party,
+        me: EnvelopeParty,
         realm: bytes,
         verify: Verify,
         *,
@@ -79,7 +79,7 @@ class Asker(Closing):
         `where` is asked again before every further attempt: a service that moved is found where it is now.
         """
         answers = self._reply_topic()
-        question = Message.request(kind, body, answers, self.clock())
+        question = ControlMessage.request(kind, body, answers, self.clock())
         envelope, sealed_for, trouble = b"", None, "nobody answered"
         for attempt in range(attempts):
             address = where()
@@ -101,7 +101,7 @@ class Asker(Closing):
         )
 
     def _answer(
-        self, topic: bytes, question: Message, of: str, turn: Callable[[], object] | None
+        self, topic: bytes, question: ControlMessage, of: str, turn: Callable[[], object] | None
     ) -> ProvenMessage | None:
         """The first post on our topic that is a proven answer to the question."""
         until, turns = time.monotonic() + self._patience_s, 0
@@ -115,7 +115,7 @@ class Asker(Closing):
                 except EnvelopeRejected:
                     # Anyone may post here; only the one who was asked can answer.
                     continue
-            if isinstance(done, Turn) and done.taken and turns < _MOST_TURNS:
+            if isinstance(done, ServiceTurn) and done.taken and turns < _MOST_TURNS:
                 # Others were before us in the queue.
                 continue
             if turn is not None or time.monotonic() > until:

@@ -16,7 +16,7 @@ from sealcast.control.asking import Asker, ServiceAddress
 from sealcast.control.discovery import embedded
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.embedded import RealmDiscovery
-from sealcast.control.envelopes import ProvenMessage, Recipient
+from sealcast.control.envelopes import EnvelopeRecipient, ProvenMessage
 from sealcast.control.service import Service
 from sealcast.control.serving import AtHand
 from sealcast.control.topics import ControlPlane
@@ -72,7 +72,7 @@ class Correspondent(Unpicklable, Closing):
         service = self._service(whom)
         if service is None:
             return self._ask_elsewhere(whom, kind, body)
-        recipient = Recipient(whom[1], self._realm.state().entity(whom[1]).kem_public)
+        recipient = EnvelopeRecipient(whom[1], self._realm.state().entity(whom[1]).kem_public)
         return self._here().ask(
             lambda: ServiceAddress(service.topic, recipient),
             kind,

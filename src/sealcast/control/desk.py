@@ -27,6 +27,7 @@ from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer, Service
 from sealcast.control.serving import AtHand, listening, settle
 from sealcast.errors import FrameRejected, ReasonedRejection
+from sealcast.model.protection import MAX_SEALED_FILTER_CHARACTERS
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust import vetting
 from sealcast.trust.certificates.certificate import Certificate, Role
@@ -40,7 +41,6 @@ from sealcast.trust.realm.changes import (
     RenewSubscription,
     Right,
 )
-from sealcast.trust.realm.rules.subscriptions import MAX_FILTER_CHARACTERS
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
 from sealcast.trust.tokens import claims, gates
@@ -82,7 +82,8 @@ class DeskRejected(ReasonedRejection[DeskReason]):
 
 # --- requests -----------------------------------------------------------------------------------------
 
-FilterText = Annotated[str, that(lambda value: isinstance(value, str) and len(value) <= MAX_FILTER_CHARACTERS)]
+#: The longest of any protection; whose filters are shorter refuses longer ones by itself (`vetting`).
+FilterText = Annotated[str, that(lambda value: isinstance(value, str) and len(value) <= MAX_SEALED_FILTER_CHARACTERS)]
 NameOrNone = Annotated[str, that(lambda value: isinstance(value, str) and len(value.encode()) <= MAX_NAME)]
 Flag = Annotated[bool, that(lambda value: isinstance(value, bool))]
 TokenBytes = Annotated[bytes, that(lambda value: isinstance(value, bytes))]
@@ -145,7 +146,7 @@ class Topics(Body):
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class DeskDecision:
     """What is to change, and what to say."""
 
     answer: Answer
@@ -159,7 +160,7 @@ _BODIES: Final[Mapping[str, type[Subscribe | Renew | Unsubscribe | ListTopics]]]
 
 def decide(
     kind: str, body: bytes, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens
-) -> Decision:
+) -> DeskDecision:
     """What a desk does about a proven request: DeskRejected, TokenRejected or FilterRejected when it is nothing."""
     who = state.entities.get(sender.name)
     if who is None or who.revoked or (who.verify_key, who.kem_public) != (sender.verify_key, sender.kem_public):
@@ -181,12 +182,12 @@ def decide(
 
 def _subscribe(
     wanted: Subscribe, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens
-) -> Decision:
+) -> DeskDecision:
     about, credential = _let_in(wanted.topic, wanted.token, sender, state, now_us, tokens)
     if wanted.id in state.subscription_topics:
         if not _is(wanted, sender.name, state):
             raise _no(DeskReason.TAKEN, f"subscription id {wanted.id!r} was given before", "ids are never given twice")
-        return Decision(_done(state.version))
+        return DeskDecision(_done(state.version))
     found = state.topic_state(about.name)
     if sum(s.subscriber == sender.name for s in found.subscriptions.values()) >= MAX_SUBSCRIPTIONS_EACH:
         raise _no(
@@ -196,36 +197,36 @@ def _subscribe(
         )
     vetting.vet_filter(about, wanted.filter)
     add = AddSubscription(wanted.id, about.name, sender.name, wanted.filter, credential)
-    return Decision(_done(state.version + 1), (add,))
+    return DeskDecision(_done(state.version + 1), (add,))
 
 
-def _renew(wanted: Renew, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens) -> Decision:
+def _renew(wanted: Renew, sender: Certificate, state: RealmState, now_us: int, tokens: VerifiedTokens) -> DeskDecision:
     about, credential = _let_in(wanted.topic, wanted.token, sender, state, now_us, tokens)
     for id in wanted.ids:
         if state.subscription_topics.get(id) != about.name or not _own(id, sender.name, state):
             raise _no_subscription(id, sender.name)
     known = state.credentials_of(about.name)
     if all(known.get(id) == credential for id in wanted.ids):
-        return Decision(_done(state.version))
-    return Decision(_done(state.version + 1), (RenewSubscription(wanted.ids, credential),))
+        return DeskDecision(_done(state.version))
+    return DeskDecision(_done(state.version + 1), (RenewSubscription(wanted.ids, credential),))
 
 
-def _unsubscribe(wanted: Unsubscribe, sender: Certificate, state: RealmState) -> Decision:
+def _unsubscribe(wanted: Unsubscribe, sender: Certificate, state: RealmState) -> DeskDecision:
     live = [id for id in wanted.ids if state.subscription_topics.get(id, "") is not None]
     for id in live:
         if not _own(id, sender.name, state):
             raise _no_subscription(id, sender.name)
-    return Decision(_done(state.version + len(live)), tuple(map(RemoveSubscription, live)))
+    return DeskDecision(_done(state.version + len(live)), tuple(map(RemoveSubscription, live)))
 
 
-def _topics(wanted: ListTopics, sender: Certificate, state: RealmState) -> Decision:
+def _topics(wanted: ListTopics, sender: Certificate, state: RealmState) -> DeskDecision:
     """The secure topics, for a broker that has just come."""
     if Role.BROKER not in sender.roles:
         raise _no(DeskReason.ROLE, "the list of secure topics is for brokers")
     names = sorted(name for name in state.topics if name > wanted.after)
     page = (state.topic(name) for name in names[:MAX_IDS])
     listed = tuple((topic.name, topic.id, topic.center, topic.epoch) for topic in page)
-    return Decision(Answer(TOPICS, Topics(listed, len(names) > MAX_IDS).to_bytes()))
+    return DeskDecision(Answer(TOPICS, Topics(listed, len(names) > MAX_IDS).to_bytes()))
 
 
 def _let_in(
@@ -281,7 +282,7 @@ class Desk(Unpicklable):
         if message.kind in self._more:
             return self._more[message.kind](request, now_us)
 
-        def decided(state: RealmState) -> Decision:
+        def decided(state: RealmState) -> DeskDecision:
             return decide(message.kind, message.body, request.sender, state, now_us, self._tokens)
 
         return settle(self._realm, decided).answer

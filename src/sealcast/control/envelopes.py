@@ -39,7 +39,7 @@ from sealcast.errors import CannotOpen, FrameRejected, Misuse, ReasonedRejection
 from sealcast.primitives import hpke
 from sealcast.primitives.encoding import joined
 from sealcast.primitives.hpke import KemKey
-from sealcast.primitives.p256 import SigningKey
+from sealcast.primitives.p256 import P256SigningKey
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates import signed
 from sealcast.trust.certificates.certificate import Certificate
@@ -107,12 +107,14 @@ class Verify(Protocol):
     def __call__(self, der: bytes, at_us: int, /) -> Certificate: ...
 
 
-class Party(Unpicklable):
+class EnvelopeParty(Unpicklable):
     """Oneself: a name, the certificate that proves it, and the keys that go with it."""
 
     __slots__ = ("_newest", "kem", "name", "signer")
 
-    def __init__(self, name: str, certificate: bytes | Callable[[], bytes], signer: SigningKey, kem: KemKey) -> None:
+    def __init__(
+        self, name: str, certificate: bytes | Callable[[], bytes], signer: P256SigningKey, kem: KemKey
+    ) -> None:
         """Certificates are renewed while services run: who runs for long gives a way to the newest, not one of them."""
         self.name = name
         self._newest = certificate
@@ -125,19 +127,19 @@ class Party(Unpicklable):
 
 
 @dataclass(frozen=True, slots=True)
-class Recipient:
+class EnvelopeRecipient:
     """Whom an envelope is for: the name, and the receiving key that its certificate carries."""
 
     name: str
     kem_public: bytes
 
     @classmethod
-    def of(cls, certificate: Certificate) -> Recipient:
+    def of(cls, certificate: Certificate) -> EnvelopeRecipient:
         return cls(certificate.name, certificate.kem_public)
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class ControlMessage:
     """What is asked or answered. A reply carries the id of the request it answers, and no reply topic."""
 
     kind: str
@@ -147,13 +149,13 @@ class Message:
     reply_topic: bytes | None = None
 
     @classmethod
-    def request(cls, kind: str, body: bytes, reply_topic: bytes, at_us: int) -> Message:
+    def request(cls, kind: str, body: bytes, reply_topic: bytes, at_us: int) -> ControlMessage:
         """A new question, by a fresh id."""
         return cls(kind, body, os.urandom(ID_BYTES), at_us, reply_topic)
 
-    def reply(self, kind: str, body: bytes, at_us: int) -> Message:
+    def reply(self, kind: str, body: bytes, at_us: int) -> ControlMessage:
         """The answer to this question."""
-        return Message(kind, body, self.request_id, at_us)
+        return ControlMessage(kind, body, self.request_id, at_us)
 
     @property
     def way(self) -> Direction:
@@ -165,13 +167,13 @@ class ProvenMessage:
     """A message and who sent it, proven."""
 
     sender: Certificate
-    message: Message
+    message: ControlMessage
 
 
 # --- sealing ------------------------------------------------------------------------------------------
 
 
-def seal(sender: Party, realm: bytes, to: Recipient, message: Message) -> bytes:
+def seal(sender: EnvelopeParty, realm: bytes, to: EnvelopeRecipient, message: ControlMessage) -> bytes:
     """The envelope that carries `message` to `to` alone."""
     if len(message.body) > MAX_BODY_BYTES:
         raise Misuse(f"an envelope carries at most {MAX_BODY_BYTES} bytes, not {len(message.body)}: send it in parts")
@@ -211,7 +213,7 @@ DEFAULT_WINDOW: Final = Window()
 
 def open_request(
     data: bytes,
-    me: Party,
+    me: EnvelopeParty,
     realm: bytes,
     verify: Verify,
     at_us: int,
@@ -229,11 +231,11 @@ def open_request(
 
 def open_reply(
     data: bytes,
-    me: Party,
+    me: EnvelopeParty,
     realm: bytes,
     verify: Verify,
     at_us: int,
-    asked: Message,
+    asked: ControlMessage,
     of: str,
     window: Window = DEFAULT_WINDOW,
 ) -> ProvenMessage:
@@ -248,9 +250,9 @@ def open_reply(
     return opened
 
 
-def _open(data: bytes, way: Direction, me: Party, realm: bytes, verify: Verify, at_us: int) -> ProvenMessage:
+def _open(data: bytes, way: Direction, me: EnvelopeParty, realm: bytes, verify: Verify, at_us: int) -> ProvenMessage:
     sealed = _outside(data, way)
-    to, bound = Recipient(me.name, me.kem.public), _bound(way, realm)
+    to, bound = EnvelopeRecipient(me.name, me.kem.public), _bound(way, realm)
     # (5) Sealed to this key, under this name, in this realm, this way.
     try:
         opened = me.kem.open(sealed, bound, _place(to))
@@ -265,7 +267,7 @@ def _open(data: bytes, way: Direction, me: Party, realm: bytes, verify: Verify, 
     # (10) Meant for us: without this, who received it could seal it to someone else.
     if fields[_RECIPIENT] != to.name or fields[_KEY] != to.kem_public:
         raise _no(EnvelopeReason.RECIPIENT, f"this was meant for {fields[_RECIPIENT]!r}")
-    message = Message(fields[_KIND], fields[_BODY], fields[_ID], fields[_TIME], fields[_REPLY_TOPIC])
+    message = ControlMessage(fields[_KIND], fields[_BODY], fields[_ID], fields[_TIME], fields[_REPLY_TOPIC])
     return ProvenMessage(proven.signer, message)
 
 
@@ -366,7 +368,7 @@ def _bound(way: Direction, realm: bytes) -> bytes:
     return joined((_PURPOSE, way.name.lower().encode(), realm))
 
 
-def _place(to: Recipient) -> bytes:
+def _place(to: EnvelopeRecipient) -> bytes:
     return joined((to.name.encode(), to.kem_public))
 
 

@@ -60,7 +60,7 @@ class Answered:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ListeningPlace:
     """Where a service listens, and what it is leaving."""
 
     topic: bytes
@@ -86,14 +86,14 @@ class Journal:
 
     # --- where -----------------------------------------------------------------------------------
 
-    def place(self) -> Place | None:
+    def place(self) -> ListeningPlace | None:
         rows = self.db.rows("SELECT topic, state, cursor, announced_us FROM place")
         here = [(topic, cursor, told) for topic, state, cursor, told in rows if state == "here"]
         if not here:
             return None
         if len(here) > 1:
             raise Corrupt(f"{self.path} says that a service listens in two places", hint="restore it from a copy")
-        return Place(*here[0], leaving=tuple(topic for topic, state, *_ in rows if state == "leaving"))
+        return ListeningPlace(*here[0], leaving=tuple(topic for topic, state, *_ in rows if state == "leaving"))
 
     def settle(self, topic: bytes) -> None:
         """From now on it listens there; where it listened before, it is leaving."""

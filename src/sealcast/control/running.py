@@ -18,7 +18,7 @@ from sealcast.control.discovery import embedded
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.node import DiscoveryNode
 from sealcast.control.discovery.restrictions import Restrictions
-from sealcast.control.service import Service, Turn
+from sealcast.control.service import Service, ServiceTurn
 from sealcast.control.topics import ControlPlane
 from sealcast.errors import NotFound
 from sealcast.log.closing import Closing
@@ -31,7 +31,7 @@ _ORDER: Final = {What.DISCOVERY: Role.DISCOVERY, What.KEY_CENTER: Role.KEY_CENTE
 
 
 @dataclass(slots=True)
-class Served:
+class RunningService:
     """One service, and what it did so far."""
 
     what: What
@@ -41,7 +41,7 @@ class Served:
     node: DiscoveryNode | None = None
     counts: Counter[str] = field(default_factory=Counter)
 
-    def turn(self, now_us: int) -> Turn:
+    def turn(self, now_us: int) -> ServiceTurn:
         turn = self.service.serve_once(now_us)
         self.counts.update(turn.counts)
         if self.service.wants_to_move(now_us):
@@ -116,7 +116,7 @@ class Running(Closing, Unpicklable):
 
     # --- inside -------------------------------------------------------------------------------------
 
-    def _of(self, what: What, names: list[str] | None) -> list[Served]:
+    def _of(self, what: What, names: list[str] | None) -> list[RunningService]:
         holders = (who.name for who in self._realm.state().holders(_ORDER[what]))
         return [
             made
@@ -124,15 +124,15 @@ class Running(Closing, Unpicklable):
             if (names is None or name in names) and (made := self._open(what, name)) is not None
         ]
 
-    def _open(self, what: What, name: str) -> Served | None:
+    def _open(self, what: What, name: str) -> RunningService | None:
         if what is What.KEY_CENTER:
             made = center_here(self._realm, name, self._found_by)
-            return None if made is None else Served(what, name, *made)
+            return None if made is None else RunningService(what, name, *made)
         if what is What.BROKER:
             desk = desk_here(self._realm, name, self._more, advertised=True)
-            return None if desk is None else Served(what, name, desk)
+            return None if desk is None else RunningService(what, name, desk)
         path = self._realm.paths.discovery_key(name)
         if not path.exists():
             return None
         service, node = embedded.node_service(self._realm, Identity.load(path, name))
-        return Served(what, name, service, node=node)
+        return RunningService(what, name, service, node=node)

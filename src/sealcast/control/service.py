@@ -25,18 +25,18 @@ from typing import Final, Protocol
 from sealcast.control.budgets import SECOND_US, Allowance, Budgets
 from sealcast.control.envelopes import (
     DEFAULT_WINDOW,
+    ControlMessage,
+    EnvelopeParty,
     EnvelopeReason,
+    EnvelopeRecipient,
     EnvelopeRejected,
-    Message,
-    Party,
     ProvenMessage,
-    Recipient,
     Verify,
     Window,
     open_request,
     seal,
 )
-from sealcast.control.journal import MAX_ANSWERED, MAX_ANSWERED_EACH, Answered, Journal, Place
+from sealcast.control.journal import MAX_ANSWERED, MAX_ANSWERED_EACH, Answered, Journal, ListeningPlace
 from sealcast.control.topics import Busy, ControlPlane, Posted
 from sealcast.errors import Corrupt, FrameRejected, Misuse, NotFound, Rejected, SealcastError, Unavailable
 from sealcast.wire import cbor
@@ -82,7 +82,7 @@ class Noise:
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class ServiceTurn:
     """What one turn did: posts by what became of them ("answered", "again", "early", ... a word each)."""
 
     counts: Mapping[str, int]
@@ -93,10 +93,6 @@ class Turn:
     def taken(self) -> int:
         return sum(self.counts.values())
 
-    @property
-    def answered(self) -> int:
-        return self.counts.get("answered", 0)
-
 
 class Service:
     """Listens for `me` and answers through `handler`. Many processes may hold one; one of them turns at a time."""
@@ -104,7 +100,7 @@ class Service:
     def __init__(
         self,
         plane: ControlPlane,
-        me: Party,
+        me: EnvelopeParty,
         realm: bytes,
         verify: Verify,
         handler: Handler,
@@ -176,7 +172,7 @@ class Service:
         noise, every = (sum(turn[i] for turn in self._recent) for i in (1, 2))
         return noise >= self._noise.posts and 2 * noise > every
 
-    def take_turn(self, now_us: int) -> Turn:
+    def take_turn(self, now_us: int) -> ServiceTurn:
         """`serve_once`, and then `move` if it wants to."""
         turn = self.serve_once(now_us)
         if self.wants_to_move(now_us):
@@ -203,7 +199,7 @@ class Service:
         self._tell(topic, now_us)
         self._journal.announced(topic, now_us)
 
-    def _announce_again(self, place: Place, now_us: int) -> None:
+    def _announce_again(self, place: ListeningPlace, now_us: int) -> None:
         """When it is time to. Who already knows where it listens is served whether or not discovery is well."""
         if self._every_us is None or now_us < max(place.announced_us + self._every_us, self._not_before_us):
             return
@@ -220,7 +216,7 @@ class Service:
 
     # --- one turn --------------------------------------------------------------------------------
 
-    def serve_once(self, now_us: int, *, records: int = TURN_RECORDS) -> Turn:
+    def serve_once(self, now_us: int, *, records: int = TURN_RECORDS) -> ServiceTurn:
         """Take what is queued, at most so much, and answer it."""
         with self._journal.turn():
             self._send(self._journal.unsent())
@@ -233,9 +229,9 @@ class Service:
             except (Corrupt, NotFound):
                 # Someone had a hand in its files. Nothing that was queued there can be relied on.
                 self._settle(None, now_us)
-                return Turn({"lost-topic": 1})
+                return ServiceTurn({"lost-topic": 1})
             if not posts:
-                return Turn({})
+                return ServiceTurn({})
             turn = _Taken(self, now_us)
             for post in posts:
                 turn.take(post)
@@ -245,7 +241,7 @@ class Service:
             self._plane.take(place.topic, cursor)
             self._journal.forget(now_us - self._window.age_us)
         self._recent.append((now_us, turn.noise, len(posts)))
-        return Turn(dict(turn.counts), turn.opened)
+        return ServiceTurn(dict(turn.counts), turn.opened)
 
     def _send(self, answers: list[Answered]) -> None:
         if not answers:
@@ -337,8 +333,8 @@ class _Taken:
 
     def _answer(self, request: ProvenMessage, answer: Answer) -> None:
         s, message = self._service, request.message
-        reply: Message = message.reply(answer.kind, answer.body, self._now)
-        sealed = seal(s._me, s._realm, Recipient.of(request.sender), reply)
+        reply: ControlMessage = message.reply(answer.kind, answer.body, self._now)
+        sealed = seal(s._me, s._realm, EnvelopeRecipient.of(request.sender), reply)
         assert message.reply_topic is not None  # a request names one: check 9
         sender = request.sender.name
         self.answers[sender, message.request_id] = Answered(

@@ -28,14 +28,14 @@ ANNOUNCE_EVERY_US: Final = DEFAULT_LIFETIME_US // 4
 AtHand = Callable[[What, str], Service | None]
 
 
-class Decided(Protocol):
+class Deciding(Protocol):
     """What a service decides about a request, whatever else it says of it: what is to change."""
 
     @property
     def changes(self) -> tuple[Change, ...]: ...
 
 
-D = TypeVar("D", bound=Decided)
+D = TypeVar("D", bound=Deciding)
 
 
 def settle(realm: OpenRealm, decide: Callable[[RealmState], D]) -> D:

@@ -27,7 +27,7 @@ from sealcast.control.center import requests
 from sealcast.control.center.requests import Challenge, Credentials, Proof, WantCredentials
 from sealcast.control.center.service import KeyCenter
 from sealcast.control.correspondence import Correspondent
-from sealcast.control.envelopes import Message, ProvenMessage
+from sealcast.control.envelopes import ControlMessage, ProvenMessage
 from sealcast.errors import CannotOpen, FrameRejected, Rejected, TokenRejected, Unavailable
 from sealcast.log import files
 from sealcast.log.closing import Closing
@@ -236,7 +236,7 @@ def fill(wallets: Sequence[Wallet], topic: str, right: Right) -> None:
             with suppress(Rejected):
                 sender = trust.verify(state.entity(wallet.name).certificate, now, state.revoked, name=wallet.name)
                 answer = center.handle(
-                    ProvenMessage(sender, Message.request(requests.CREDENTIALS, body, b"", now)), now
+                    ProvenMessage(sender, ControlMessage.request(requests.CREDENTIALS, body, b"", now)), now
                 )
                 if answer.kind != requests.CHALLENGE:
                     wallet.take(topic, right, answer.body)

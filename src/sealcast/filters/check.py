@@ -31,18 +31,18 @@ SECTIONS: Final = ("application_properties.", "a.", "properties.", "p.", "header
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedFilter:
     """A filter that fits its schema, and what its author should know of it."""
 
     condition: Condition
     warnings: tuple[Warned, ...] = ()
 
 
-def check(condition: Condition, schema: Schema) -> Checked:
+def check(condition: Condition, schema: Schema) -> CheckedFilter:
     """FilterRejected (kind `name`, `type`, `limit` or `inexpressible`) at the first thing that does not fit."""
     check_cost(condition)
     fitted = fit(condition, schema)
-    return Checked(fitted, warnings(fitted, schema))
+    return CheckedFilter(fitted, warnings(fitted, schema))
 
 
 def fit(condition: Condition, schema: Schema) -> Condition:
@@ -91,7 +91,7 @@ class _Fitter:
                 return _with(node, operand=self._operand(node.operand))
             case tree.PathMatch() | tree.Regex():
                 what = "a path" if isinstance(node, tree.PathMatch) else "a regular expression"
-                fitted = self._of_kind(tree.Name(node.name, node.at), "string", what)
+                fitted = self._of_kind(tree.Name(node.name, at=node.at), "string", what)
                 assert isinstance(fitted, tree.Name)
                 return _with(node, name=fitted.name)
             case tree.XPath():
@@ -104,11 +104,11 @@ class _Fitter:
         if first == second:
             return _with(node, operand=first, low=low, high=high)
         # A constant that means one thing to one bound and another to the other: `0.1 BETWEEN ratio AND price`.
-        span = node.at, node.end
+        above, below = (Comparison.GE, first, low), (Comparison.LE, second, high)
         inside = tree.And(
-            (tree.Compare(Comparison.GE, first, low, *span), tree.Compare(Comparison.LE, second, high, *span)), *span
+            tuple(tree.Compare(*asked, at=node.at, end=node.end) for asked in (above, below)), at=node.at, end=node.end
         )
-        return tree.Not(inside, *span) if node.negated else inside
+        return tree.Not(inside, at=node.at, end=node.end) if node.negated else inside
 
     def _in(self, node: tree.In) -> Condition:
         pairs = [self._pair(node.operand, item) for item in node.items]
@@ -116,8 +116,8 @@ class _Fitter:
             return _with(node, operand=pairs[0][0], items=_kept(node.items, [item for _, item in pairs]))
         # As above. All kinds are alike here, so that IN is a chain of = and NOT IN one of <>.
         op, junction = (Comparison.NE, tree.And) if node.negated else (Comparison.EQ, tree.Or)
-        chain = tuple([tree.Compare(op, operand, item, node.at, node.end) for operand, item in pairs])
-        return junction(chain, node.at, node.end)
+        chain = tuple([tree.Compare(op, operand, item, at=node.at, end=node.end) for operand, item in pairs])
+        return junction(chain, at=node.at, end=node.end)
 
     def _ordered(self, operands: Iterable[Operand]) -> None:
         for operand in operands:

@@ -16,7 +16,7 @@ from sealcast.filters.values import arithmetic, compare, invert, kind, negate, n
 from sealcast.filters.xpath import Document
 
 
-class Event:
+class FilterInput:
     """What a filter is asked of: attributes (an absent one is NULL), a payload, and the clock for UTC()."""
 
     __slots__ = ("_document", "_now", "_payload", "attributes")
@@ -45,14 +45,14 @@ def evaluate(
     condition: Condition, attributes: Mapping[str, Value], payload: bytes | None = None, *, now: int | None = None
 ) -> bool | None:
     """Whether the event matches: only True does; None is SQL's unknown. `now` is what UTC() says, in milliseconds."""
-    return holds(condition, Event(attributes, payload, now))
+    return holds(condition, FilterInput(attributes, payload, now))
 
 
-def holds(condition: Condition, event: Event) -> bool | None:
+def holds(condition: Condition, event: FilterInput) -> bool | None:
     return _CONDITIONS[type(condition)](condition, event)
 
 
-def worth(operand: Operand, event: Event) -> Value:
+def worth(operand: Operand, event: FilterInput) -> Value:
     return _OPERANDS[type(operand)](operand, event)
 
 
@@ -62,7 +62,7 @@ def worth(operand: Operand, event: Event) -> Value:
 # The loop stands in the function, not in a helper with a generator: two Python frames a level of the tree, no more.
 
 
-def _junction(node: tree.And | tree.Or, event: Event) -> bool | None:
+def _junction(node: tree.And | tree.Or, event: FilterInput) -> bool | None:
     """AND is false if one item is false, OR is true if one is true; else they are unknown if one is unknown."""
     decisive = type(node) is tree.Or
     result: bool | None = not decisive
@@ -75,13 +75,13 @@ def _junction(node: tree.And | tree.Or, event: Event) -> bool | None:
     return result
 
 
-def _truth(node: tree.Truth, event: Event) -> bool | None:
+def _truth(node: tree.Truth, event: FilterInput) -> bool | None:
     # A number or string where a condition should be is unknown, not false: so `NOT 5` matches nothing either.
     value = worth(node.operand, event)
     return value if isinstance(value, bool) else None
 
 
-def _between(node: tree.Between, event: Event) -> bool | None:
+def _between(node: tree.Between, event: FilterInput) -> bool | None:
     value = worth(node.operand, event)
     above = compare(Comparison.GE, value, worth(node.low, event))
     below = compare(Comparison.LE, value, worth(node.high, event))
@@ -89,7 +89,7 @@ def _between(node: tree.Between, event: Event) -> bool | None:
     return invert(inside) if node.negated else inside
 
 
-def _in(node: tree.In, event: Event) -> bool | None:
+def _in(node: tree.In, event: FilterInput) -> bool | None:
     """IN is a chain of =, NOT IN a chain of <>: as `<>` is false between unlike kinds, so is NOT IN (as in Qpid).
 
     But a NULL in the list leaves NOT IN unknown before a value of another kind makes it false.
@@ -111,7 +111,7 @@ def _in(node: tree.In, event: Event) -> bool | None:
     return node.negated and not unlike
 
 
-def _like(node: tree.Like, event: Event) -> bool | None:
+def _like(node: tree.Like, event: FilterInput) -> bool | None:
     value = worth(node.operand, event)
     if not isinstance(value, str):
         return None
@@ -119,22 +119,22 @@ def _like(node: tree.Like, event: Event) -> bool | None:
     return invert(matched) if node.negated else matched
 
 
-def _path(node: tree.PathMatch, event: Event) -> bool | None:
+def _path(node: tree.PathMatch, event: FilterInput) -> bool | None:
     value = event.attributes.get(node.name)
     return patterns.path_matches(node.levels, value) if isinstance(value, str) else None
 
 
-def _regex(node: tree.Regex, event: Event) -> bool | None:
+def _regex(node: tree.Regex, event: FilterInput) -> bool | None:
     value = event.attributes.get(node.name)
     return patterns.regex_matches(node.pattern, value) if isinstance(value, str) else None
 
 
-def _xpath(node: tree.XPath, event: Event) -> bool | None:
+def _xpath(node: tree.XPath, event: FilterInput) -> bool | None:
     document = event.document()
     return None if document is None else document.matches(node.expression)
 
 
-_CONDITIONS: Final[dict[type, Callable[[Any, Event], bool | None]]] = {
+_CONDITIONS: Final[dict[type, Callable[[Any, FilterInput], bool | None]]] = {
     tree.And: _junction,
     tree.Or: _junction,
     tree.Not: lambda node, event: invert(holds(node.operand, event)),
@@ -148,7 +148,7 @@ _CONDITIONS: Final[dict[type, Callable[[Any, Event], bool | None]]] = {
     tree.Regex: _regex,
     tree.XPath: _xpath,
 }
-_OPERANDS: Final[dict[type, Callable[[Any, Event], Value]]] = {
+_OPERANDS: Final[dict[type, Callable[[Any, FilterInput], Value]]] = {
     tree.Literal: lambda node, event: node.value,
     tree.Name: lambda node, event: event.attributes.get(node.name),
     tree.Negate: lambda node, event: negate(worth(node.operand, event)),

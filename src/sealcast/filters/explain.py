@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from sealcast.filters.cost import names
-from sealcast.filters.evaluate import Event, holds
+from sealcast.filters.evaluate import FilterInput, holds
 from sealcast.filters.tree import And, Condition, Not, Or, Value
 from sealcast.filters.unparse import unparse, unparse_value
 
@@ -19,7 +19,7 @@ _SHOWN_LENGTH = 160
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExplainedPart:
     """One condition of the filter, its answer, and what it read."""
 
     #: The condition in the normal spelling of `unparse`.
@@ -31,9 +31,9 @@ class Part:
     decisive: bool
     #: The attributes that a condition without parts read; absent ones are None.
     values: tuple[tuple[str, Value], ...]
-    parts: tuple[Part, ...]
+    parts: tuple[ExplainedPart, ...]
 
-    def decisions(self) -> Iterator[Part]:
+    def decisions(self) -> Iterator[ExplainedPart]:
         """The smallest parts that decided, in the order in which they stand."""
         if not self.decisive:
             return
@@ -49,12 +49,12 @@ class Part:
 
 def explain(
     condition: Condition, attributes: Mapping[str, Value], payload: bytes | None = None, *, now: int | None = None
-) -> Part:
+) -> ExplainedPart:
     """The answer of `evaluate.evaluate`, taken apart."""
-    return _part(condition, Event(attributes, payload, now), decisive=True)
+    return _part(condition, FilterInput(attributes, payload, now), decisive=True)
 
 
-def _part(condition: Condition, event: Event, decisive: bool) -> Part:
+def _part(condition: Condition, event: FilterInput, decisive: bool) -> ExplainedPart:
     result = holds(condition, event)
     inner: tuple[Condition, ...] = ()
     if isinstance(condition, And | Or):
@@ -65,10 +65,10 @@ def _part(condition: Condition, event: Event, decisive: bool) -> Part:
     everyone = isinstance(condition, Not) or result is isinstance(condition, And)
     parts = tuple(_part(item, event, decisive and (everyone or holds(item, event) is result)) for item in inner)
     values = () if inner else tuple((name, event.attributes.get(name)) for name in sorted(names(condition)))
-    return Part(unparse(condition), condition.at, condition.end, result, decisive, values, parts)
+    return ExplainedPart(unparse(condition), condition.at, condition.end, result, decisive, values, parts)
 
 
-def _lines(part: Part, first: str, rest: str) -> Iterator[str]:
+def _lines(part: ExplainedPart, first: str, rest: str) -> Iterator[str]:
     answer = {True: "true", False: "false", None: "unknown"}[part.result]
     text = part.text if len(part.text) <= _SHOWN_LENGTH else part.text[: _SHOWN_LENGTH - 3] + "..."
     yield f"{first}{'*' if part.decisive else ' '} {answer:<7}  {text}{_read(part)}"
@@ -77,7 +77,7 @@ def _lines(part: Part, first: str, rest: str) -> Iterator[str]:
         yield from _lines(inner, rest + ("└─ " if last else "├─ "), rest + ("   " if last else "│  "))
 
 
-def _read(part: Part) -> str:
+def _read(part: ExplainedPart) -> str:
     if not part.values:
         return "   (payload)" if part.text.startswith("XPATH") else ""
     shown = [f"{name} is {_short(value)}" for name, value in part.values[:_SHOWN_VALUES]]

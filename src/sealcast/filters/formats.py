@@ -33,7 +33,7 @@ def parse_path(text: str, start: int) -> Condition:
     name, body = _named(text, start)
     if name is None:
         name, body = PATH_ATTRIBUTE, start + len(text[start:]) - len(text[start:].lstrip())
-    return PathMatch(name, patterns.path_levels(text[body:].strip(), body), start, len(text))
+    return PathMatch(name, patterns.path_levels(text[body:].strip(), body), at=start, end=len(text))
 
 
 def parse_regex(text: str, start: int) -> Condition:
@@ -43,14 +43,14 @@ def parse_regex(text: str, start: int) -> Condition:
     if body == len(text):
         raise FilterRejected("syntax", "the pattern is missing", at=body, hint="write regex:ATTRIBUTE=PATTERN")
     patterns.compile_regex(text[body:], body)
-    return Regex(name, text[body:], start, len(text))
+    return Regex(name, text[body:], at=start, end=len(text))
 
 
 def parse_xpath(text: str, start: int) -> Condition:
     expression = text[start:].strip()
     if not expression:
         raise FilterRejected("syntax", "the XPath is empty", at=start)
-    return XPath(check_expression(expression, start), start, len(text))
+    return XPath(check_expression(expression, start), at=start, end=len(text))
 
 
 def parse_tags(text: str, start: int) -> Condition:
@@ -68,22 +68,22 @@ def parse_tags(text: str, start: int) -> Condition:
         items.append(_tag(match))
         at = match.end()
         if match["stop"] != ",":
-            return items[0] if len(items) == 1 else And(tuple(items), start, at)
+            return items[0] if len(items) == 1 else And(tuple(items), at=start, end=at)
 
 
 def _tag(match: re.Match[str]) -> Condition:
-    name, at, end = Name(_attribute(match), match.start()), match.start(), match.start("stop")
+    name, at, end = Name(_attribute(match), at=match.start()), match.start(), match.start("stop")
     for group, quote in (("single", "'"), ("double", '"')):
         if match[group] is not None:
-            literal = Literal(match[group].replace(quote * 2, quote), match.start(group))
-            return Compare(Comparison.EQ, name, literal, at, end)
+            literal = Literal(match[group].replace(quote * 2, quote), at=match.start(group))
+            return Compare(Comparison.EQ, name, literal, at=at, end=end)
     value, where = match["bare"].strip(), match.start("bare")
     if value == "*":
-        return IsNull(name, True, at, end)
+        return IsNull(name, True, at=at, end=end)
     if not value or "*" in value:
         message = "the value is missing" if not value else "* stands alone or not at all"
         raise FilterRejected("syntax", message, at=where, hint="quote a value that is empty or has a * or a comma")
-    return Compare(Comparison.EQ, name, Literal(value, where, value), at, end)
+    return Compare(Comparison.EQ, name, Literal(value, value, at=where), at=at, end=end)
 
 
 def _attribute(match: re.Match[str]) -> str:

@@ -39,7 +39,7 @@ _LINE_END: Final = re.compile(r"[\r\n]")
 _CONTROL: Final = re.compile(r"[\x00-\x1f\x7f]")
 
 
-class Token(NamedTuple):
+class Lexeme(NamedTuple):
     """`kind` is a keyword, an operator, or one of NAME, WORD, NUMBER, STRING, END."""
 
     kind: str
@@ -49,9 +49,9 @@ class Token(NamedTuple):
     end: int
 
 
-def tokens(text: str, start: int = 0) -> list[Token]:
+def tokens(text: str, start: int = 0) -> list[Lexeme]:
     """All tokens and an END; FilterRejected for a character that begins none."""
-    found: list[Token] = []
+    found: list[Lexeme] = []
     scan, end, stop = _TOKEN.match, start, len(text)
     # A `--` comment needs its line end: without one `6--5` is arithmetic to every system of the union.
     last_line_end = max(text.rfind("\n"), text.rfind("\r"))
@@ -87,8 +87,8 @@ def tokens(text: str, start: int = 0) -> list[Token]:
             continue
         if len(found) == MAX_TOKENS:
             raise FilterRejected("limit", f"a filter has at most {MAX_TOKENS} words and signs", at=at)
-        found.append(Token(kind, value, at, end))
-    found.append(Token("END", "", stop, stop))
+        found.append(Lexeme(kind, value, at, end))
+    found.append(Lexeme("END", "", stop, stop))
     return found
 
 

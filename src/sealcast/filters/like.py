@@ -23,7 +23,7 @@ _WILD: Final = (_ONE, _MANY)
 
 
 @dataclass(frozen=True, slots=True)
-class Segment:
+class PatternSegment:
     """Characters between two %; None is a `_`."""
 
     characters: tuple[str | None, ...]
@@ -68,7 +68,7 @@ class Segment:
 class LikePattern:
     """A pattern taken apart. One segment: no %, so the text has to be that segment."""
 
-    segments: tuple[Segment, ...]
+    segments: tuple[PatternSegment, ...]
     #: The literal text before the first wildcard, for tries.
     prefix: str
     #: The literal text after the last wildcard; empty if there is none.
@@ -121,7 +121,7 @@ def _compiled(pattern: str, escape: str | None) -> LikePattern:
     wild = [i for i, (_, literal) in enumerate(pieces) if not literal]
     translated = "".join(re2.escape(c) if literal else {_ONE: ".", _MANY: ".*"}[c] for c, literal in pieces)
     return LikePattern(
-        segments=tuple(Segment(tuple(run)) for run in ends),
+        segments=tuple(PatternSegment(tuple(run)) for run in ends),
         prefix="".join(c for c, _ in (pieces[: wild[0]] if wild else pieces)),
         suffix="".join(c for c, _ in pieces[wild[-1] + 1 :]) if wild else "",
         exact=not wild,

@@ -14,7 +14,7 @@ from typing import Final, NoReturn
 
 from sealcast.errors import FilterRejected
 from sealcast.filters import patterns, tree
-from sealcast.filters.lexer import KEYWORDS, Token, tokens
+from sealcast.filters.lexer import KEYWORDS, Lexeme, tokens
 from sealcast.filters.like import compile_like
 from sealcast.filters.limits import MAX_IN_ITEMS, MAX_NESTING
 from sealcast.filters.numbers import parse_number
@@ -46,7 +46,7 @@ def parse_sql(text: str, start: int = 0) -> Condition:
 class _Parser:
     __slots__ = ("_nesting", "_next", "_tokens")
 
-    def __init__(self, found: list[Token]) -> None:
+    def __init__(self, found: list[Lexeme]) -> None:
         self._tokens = found
         self._next = 0
         self._nesting = 0
@@ -73,7 +73,7 @@ class _Parser:
             if binding >= _SUM:
                 self._next += 1
                 right = self._operand(self._expression(binding))
-                left = tree.Arithmetic(_ARITHMETIC[token.kind], self._operand(left), right, at)
+                left = tree.Arithmetic(_ARITHMETIC[token.kind], self._operand(left), right, at=at)
             elif binding == _COMPARISON:
                 left = self._comparison(self._operand(left), at)
                 if _BINDING.get(self._tokens[self._next].kind) == _COMPARISON:
@@ -88,13 +88,13 @@ class _Parser:
         if kind == "WORD":
             return self._word(token)
         if kind == "NUMBER":
-            return tree.Literal(parse_number(token.value, token.at), token.at, token.value)
+            return tree.Literal(parse_number(token.value, token.at), token.value, at=token.at)
         if kind == "STRING":
-            return tree.Literal(token.value, token.at)
+            return tree.Literal(token.value, at=token.at)
         if kind == "NAME":
-            return tree.Name(token.value, token.at)
+            return tree.Name(token.value, at=token.at)
         if kind == "TRUE" or kind == "FALSE":
-            return tree.Literal(kind == "TRUE", token.at)
+            return tree.Literal(kind == "TRUE", at=token.at)
         self._nest(token, 1)
         node: Node
         if kind == "(":
@@ -102,7 +102,7 @@ class _Parser:
             self._expect(")")
         elif kind == "NOT":
             inner = self._condition(self._expression(_NOT))
-            node = tree.Not(inner, token.at, self._end())
+            node = tree.Not(inner, at=token.at, end=self._end())
         elif kind == "-" or kind == "+":
             node = self._signed(token)
         else:
@@ -112,14 +112,14 @@ class _Parser:
         self._nest(token, -1)
         return node
 
-    def _signed(self, sign: Token) -> Operand:
+    def _signed(self, sign: Lexeme) -> Operand:
         token = self._tokens[self._next]
         if token.kind == "NUMBER":
             self._next += 1
             number = parse_number(token.value, token.at)
-            return tree.Literal(-number if sign.kind == "-" else number, sign.at, sign.kind + token.value)
+            return tree.Literal(-number if sign.kind == "-" else number, sign.kind + token.value, at=sign.at)
         operand = self._operand(self._expression(_SIGN))
-        return tree.Negate(operand, sign.at) if sign.kind == "-" else tree.Plus(operand, sign.at)
+        return tree.Negate(operand, at=sign.at) if sign.kind == "-" else tree.Plus(operand, at=sign.at)
 
     def _junction(self, first: Condition, word: str, binding: int, at: int) -> Condition:
         """AND and OR take all their items at once; items that are the same junction in parentheses join in."""
@@ -132,7 +132,7 @@ class _Parser:
                 items.extend(item.items)
             else:
                 items.append(item)
-        return make(tuple(items), at, self._end())
+        return make(tuple(items), at=at, end=self._end())
 
     # --- comparisons -----------------------------------------------------------------------------
 
@@ -142,11 +142,11 @@ class _Parser:
         op = _COMPARISONS.get(token.kind)
         if op is not None:
             right = self._value()
-            return tree.Compare(op, left, right, at, self._end())
+            return tree.Compare(op, left, right, at=at, end=self._end())
         if token.kind == "IS":
             negated = self._take("NOT")
             self._expect("NULL")
-            return tree.IsNull(left, negated, at, self._end())
+            return tree.IsNull(left, negated, at=at, end=self._end())
         negated = token.kind == "NOT"
         if negated:
             token = self._tokens[self._next]
@@ -155,16 +155,16 @@ class _Parser:
             low = self._value()
             self._expect("AND")
             high = self._value()
-            return tree.Between(left, low, high, negated, at, self._end())
+            return tree.Between(left, low, high, negated, at=at, end=self._end())
         if token.kind == "IN":
             items = self._items(token)
-            return tree.In(left, items, negated, at, self._end())
+            return tree.In(left, items, negated, at=at, end=self._end())
         if token.kind == "LIKE":
             return self._like(left, negated, at)
         self._next -= 1
         self._unexpected("BETWEEN, IN or LIKE")
 
-    def _items(self, word: Token) -> tuple[Operand, ...]:
+    def _items(self, word: Lexeme) -> tuple[Operand, ...]:
         self._expect("(")
         items = [self._value()]
         while self._take(","):
@@ -179,13 +179,13 @@ class _Parser:
         escape = self._string("one character in quotes") if self._take("ESCAPE") else None
         if escape is not None and len(escape.value) != 1:
             raise FilterRejected("syntax", "ESCAPE takes a string of one character", at=escape.at)
-        like = tree.Like(left, pattern.value, None if escape is None else escape.value, negated, at, self._end())
+        like = tree.Like(left, pattern.value, None if escape is None else escape.value, negated, at=at, end=self._end())
         compile_like(like.pattern, like.escape, pattern.at)
         return like
 
     # --- words -----------------------------------------------------------------------------------
 
-    def _word(self, token: Token) -> Node:
+    def _word(self, token: Lexeme) -> Node:
         following = self._tokens[self._next].kind
         if following == "(":
             call = _CALLS.get(token.value.upper())
@@ -201,25 +201,25 @@ class _Parser:
             word = token.value.upper()
             if word == "TIMESTAMP":
                 literal = self._string("")
-                return tree.Literal(parse_timestamp(literal.value, literal.at), token.at)
+                return tree.Literal(parse_timestamp(literal.value, literal.at), at=token.at)
             if word == "XPATH":
                 literal = self._string("")
-                return tree.XPath(check_expression(literal.value, literal.at), token.at, self._end())
-        return tree.Name(token.value, token.at)
+                return tree.XPath(check_expression(literal.value, literal.at), at=token.at, end=self._end())
+        return tree.Name(token.value, at=token.at)
 
-    def _utc(self, token: Token) -> Node:
-        return tree.Now(token.at)
+    def _utc(self, token: Lexeme) -> Node:
+        return tree.Now(at=token.at)
 
-    def _regex(self, token: Token) -> Node:
+    def _regex(self, token: Lexeme) -> Node:
         pattern, name = self._pattern_and_name()
         patterns.compile_regex(pattern.value, pattern.at)
-        return tree.Regex(name, pattern.value, token.at, self._end() + 1)
+        return tree.Regex(name, pattern.value, at=token.at, end=self._end() + 1)
 
-    def _path(self, token: Token) -> Node:
+    def _path(self, token: Lexeme) -> Node:
         pattern, name = self._pattern_and_name()
-        return tree.PathMatch(name, path_levels(pattern.value, pattern.at), token.at, self._end() + 1)
+        return tree.PathMatch(name, path_levels(pattern.value, pattern.at), at=token.at, end=self._end() + 1)
 
-    def _pattern_and_name(self) -> tuple[Token, str]:
+    def _pattern_and_name(self) -> tuple[Lexeme, str]:
         pattern = self._string("a pattern in quotes")
         self._expect(",")
         name = self._tokens[self._next]
@@ -234,7 +234,7 @@ class _Parser:
         return self._operand(self._expression(_COMPARISON))
 
     def _operand(self, node: Node) -> Operand:
-        return node if isinstance(node, _OPERANDS) else tree.Predicate(node, node.at)
+        return node if isinstance(node, _OPERANDS) else tree.Predicate(node, at=node.at)
 
     def _condition(self, node: Node) -> Condition:
         if not isinstance(node, _OPERANDS):
@@ -245,7 +245,7 @@ class _Parser:
             raise FilterRejected(
                 "type", "arithmetic gives a number, not a condition", at=node.at, hint="compare it with something"
             )
-        return tree.Truth(node, node.at, self._end())
+        return tree.Truth(node, at=node.at, end=self._end())
 
     def _end(self) -> int:
         return self._tokens[self._next - 1].end
@@ -260,14 +260,14 @@ class _Parser:
         if not self._take(kind):
             self._unexpected(kind)
 
-    def _string(self, what: str) -> Token:
+    def _string(self, what: str) -> Lexeme:
         token = self._tokens[self._next]
         if token.kind != "STRING":
             self._unexpected(what)
         self._next += 1
         return token
 
-    def _nest(self, token: Token, step: int) -> None:
+    def _nest(self, token: Lexeme, step: int) -> None:
         self._nesting += step
         if self._nesting > MAX_NESTING:
             raise FilterRejected("limit", f"parentheses, NOTs and signs nest at most {MAX_NESTING} deep", at=token.at)
@@ -283,7 +283,7 @@ class _Parser:
         raise FilterRejected("syntax", f"{wanted} should follow, not {shown!r}", at=token.at, hint=hint)
 
 
-_CALLS: Final[dict[str, Callable[[_Parser, Token], Node]]] = {
+_CALLS: Final[dict[str, Callable[[_Parser, Lexeme], Node]]] = {
     "UTC": _Parser._utc,
     "REGEX": _Parser._regex,
     "PATH": _Parser._path,

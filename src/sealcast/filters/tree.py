@@ -56,15 +56,28 @@ class ArithmeticOp(StrEnum):
     MOD = "%"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placed:
+    """A node that knows where in the filter's text it begins."""
+
+    at: int = field(default=0, compare=False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spanned(Placed):
+    """A node that knows where it ends, too."""
+
+    end: int = field(default=0, compare=False)
+
+
 # --- operands -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Literal:
+class Literal(Placed):
     """A constant. Equality is strict about types, as `hash` and the language are not: 1, 1.0 and TRUE differ here."""
 
     value: Value
-    at: int = field(default=0, compare=False)
     #: How the constant was written, where an attribute's own type may read it better: `0.10`, or a tag's bare word.
     text: str | None = field(default=None, compare=False)
 
@@ -78,158 +91,127 @@ class Literal:
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class Name(Placed):
     """An attribute of the event."""
 
     name: str
-    at: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Negate:
+class Negate(Placed):
     """Unary minus."""
 
     operand: Operand
-    at: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Plus:
+class Plus(Placed):
     """Unary plus: the number itself, NULL of anything that is no number."""
 
     operand: Operand
-    at: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Arithmetic:
+class Arithmetic(Placed):
     op: ArithmeticOp
     left: Operand
     right: Operand
-    at: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Predicate:
+class Predicate(Placed):
     """A condition in place of a value, as in `(a > b) IS NULL` or `(a = 1) = flag`."""
 
     condition: Condition
-    at: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Now:
+class Now(Placed):
     """`UTC()`: milliseconds since 1970. `check` refuses it: a filter must say of an event what it said before."""
-
-    at: int = field(default=0, compare=False)
 
 
 # --- conditions ---------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
-class Truth:
+class Truth(Spanned):
     operand: Operand
-    at: int = field(default=0, compare=False)
-    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Compare:
+class Compare(Spanned):
     op: Comparison
     left: Operand
     right: Operand
-    at: int = field(default=0, compare=False)
-    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Between:
+class Between(Spanned):
     operand: Operand
     low: Operand
     high: Operand
     negated: bool = False
-    at: int = field(default=0, compare=False)
-    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class In:
+class In(Spanned):
     operand: Operand
     items: tuple[Operand, ...]
     negated: bool = False
-    at: int = field(default=0, compare=False)
-    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Like:
+class Like(Spanned):
     operand: Operand
     pattern: str
     escape: str | None = None
     negated: bool = False
-    at: int = field(default=0, compare=False)
-    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class IsNull:
+class IsNull(Spanned):
     operand: Operand
     negated: bool = False
-    at: int = field(default=0, compare=False)
-    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class PathMatch:
+class PathMatch(Spanned):
     """A path with wildcards, matched level by level: `+` is one level, a final `#` is any number, none included."""
 
     name: str
     levels: tuple[str, ...]
-    at: int = field(default=0, compare=False)
-    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Regex:
+class Regex(Spanned):
     """An RE2 pattern, searched for anywhere in a string attribute (anchor it with ^ and $)."""
 
     name: str
     pattern: str
-    at: int = field(default=0, compare=False)
-    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class XPath:
+class XPath(Spanned):
     """An XPath 1.0 expression over an XML payload: true if it is true, not empty, not zero."""
 
     expression: str
-    at: int = field(default=0, compare=False)
-    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Not:
+class Not(Spanned):
     operand: Condition
-    at: int = field(default=0, compare=False)
-    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class And:
+class And(Spanned):
     """Two or more conditions; nested ANDs are one."""
 
     items: tuple[Condition, ...]
-    at: int = field(default=0, compare=False)
-    end: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Or:
+class Or(Spanned):
     items: tuple[Condition, ...]
-    at: int = field(default=0, compare=False)
-    end: int = field(default=0, compare=False)
 
 
 Operand = Literal | Name | Negate | Plus | Arithmetic | Predicate | Now

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sealcast.errors import FilterRejected
 from sealcast.filters import tree
-from sealcast.filters.cost import names
+from sealcast.filters.cost import names, walk
 from sealcast.filters.tree import Condition
 
 
@@ -18,15 +16,5 @@ def refuse_unseen(condition: Condition, hidden: frozenset[str], *, payloads_seen
             f"attribute {name!r} is sealed: brokers do not see it, and cannot match on it",
             hint="ask about other attributes, and look at this one when the event is opened",
         )
-    if not payloads_seen and any(isinstance(node, tree.XPath) for node in _nodes(condition)):
+    if not payloads_seen and any(isinstance(node, tree.XPath) for node, _ in walk(condition)):
         raise FilterRejected("sealed", "XPath asks about payloads, which brokers of this topic do not see")
-
-
-def _nodes(condition: Condition) -> Iterator[Condition]:
-    yield condition
-    match condition:
-        case tree.Not(operand):
-            yield from _nodes(operand)
-        case tree.And(operands) | tree.Or(operands):
-            for operand in operands:
-                yield from _nodes(operand)

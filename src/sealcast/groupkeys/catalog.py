@@ -45,7 +45,7 @@ class Setting:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CatalogEntry:
     #: From a setting, and groups of the past, where there are some: similarity is of those.
     make: Callable[[Setting, Words | None], Algorithm]
     summary: str
@@ -58,29 +58,31 @@ def _clustering(setting: Setting, cache: int, past: Words | None) -> Clustering:
     return arranged(setting.clustering, n, by_rule(n, cache) if setting.clusters is None else setting.clusters, past)
 
 
-ALGORITHMS: Final[dict[str, Entry]] = {
-    "naive": Entry(lambda s, _: Naive(), "every member under its own pair key"),
-    "simple": Entry(
+ALGORITHMS: Final[dict[str, CatalogEntry]] = {
+    "naive": CatalogEntry(lambda s, _: Naive(), "every member under its own pair key"),
+    "simple": CatalogEntry(
         lambda s, _: Simple(s.subscribers, s.cache, s.policy), "a cache of whole groups", frozenset({"policy"})
     ),
-    "build-up": Entry(lambda s, _: BuildUp(s.subscribers, s.cache), "groups put together from cached sub-groups"),
-    "clustered": Entry(
+    "build-up": CatalogEntry(
+        lambda s, _: BuildUp(s.subscribers, s.cache), "groups put together from cached sub-groups"
+    ),
+    "clustered": CatalogEntry(
         lambda s, past: Clustered(_clustering(s, s.cache, past), s.cache, s.policy),
         "a cache of sub-groups a cluster of subscribers",
         frozenset({"clusters", "clustering", "policy"}),
     ),
-    "clustered-popular": Entry(
+    "clustered-popular": CatalogEntry(
         # Half of the cache is the clusters'.
         lambda s, past: ClusteredPopular(_clustering(s, s.cache - s.cache // 2, past), s.cache, s.policy),
         "half a simple cache, half a clustered one behind it",
         frozenset({"clusters", "clustering", "policy"}),
     ),
-    "key-tree": Entry(
+    "key-tree": CatalogEntry(
         lambda s, _: KeyTree(s.subscribers, s.arity, s.trees),
         "a logical key hierarchy: the fewest nodes that cover the group",
         frozenset({"arity", "trees"}),
     ),
-    "mosaic": Entry(
+    "mosaic": CatalogEntry(
         # The lab counts the same twice; a broker draws its own seed, which nobody can plan against.
         lambda s, _: Mosaic(s.subscribers, s.cache * entry_bytes(s.subscribers), seed=0),
         "derived tables, and keys that grow over a tree of them (docs/group-keys.md)",
@@ -93,7 +95,7 @@ def entry_bytes(subscribers: int) -> int:
     return -(-subscribers // 8) + _KEY_BYTES
 
 
-def entry(name: str) -> Entry:
+def entry(name: str) -> CatalogEntry:
     if name not in ALGORITHMS:
         near = get_close_matches(name, ALGORITHMS, n=1)
         raise NotFound(

@@ -17,7 +17,7 @@ from sealcast.groupkeys.handed import DELIVERED
 from sealcast.groupkeys.interface import GroupKey, KeyPlan, events_of
 from sealcast.groupkeys.plans import OWN, assign
 from sealcast.groupkeys.policies import ADMITTED, policy
-from sealcast.groupkeys.subgroups import Served, SubgroupCache
+from sealcast.groupkeys.subgroups import KeyedSubgroups, SubgroupCache
 
 
 class Clustered:
@@ -53,7 +53,7 @@ class Clustered:
         for cache in self._caches:
             cache.handed.settle(tag, delivered)
 
-    def serve(self, groups: Words, group_of: Indices, wanted: NDArray[np.bool_], tag: int) -> list[Served]:
+    def serve(self, groups: Words, group_of: Indices, wanted: NDArray[np.bool_], tag: int) -> list[KeyedSubgroups]:
         """Of each cluster: keys for the parts of the wanted groups. All events are looked up."""
         served = []
         for subgroups, cache in zip(self._clustering.restrict(groups), self._caches, strict=True):
@@ -64,7 +64,7 @@ class Clustered:
         return served
 
     def keys_of(
-        self, served: list[Served], group: Indices, slot: Indices
+        self, served: list[KeyedSubgroups], group: Indices, slot: Indices
     ) -> tuple[Indices, list[GroupKey], NDArray[np.bool_]]:
         """The key through which each member opens: a position in one list over all clusters, or OWN."""
         refs = [ref for part in served for ref in part.refs]

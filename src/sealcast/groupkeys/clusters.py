@@ -173,10 +173,7 @@ def extract(packed: Words, start: int, end: int) -> Words:
 def permute(packed: Words, order: Indices) -> Words:
     """Bit i of a new row is bit order[i] of the old one."""
     flags = np.unpackbits(packed.astype("<u8", copy=False).view(np.uint8), axis=1, bitorder="little")
-    moved = np.zeros((packed.shape[0], 8 * bits.words_for(order.size)), np.uint8)
-    raw = np.packbits(flags[:, order], axis=1, bitorder="little")
-    moved[:, : raw.shape[1]] = raw
-    return moved.view("<u8").astype(np.uint64, copy=False)
+    return bits.mask(flags[:, order].view(np.bool_))
 
 
 # --- how many -----------------------------------------------------------------------------------------

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from sealcast.filters.bits import Indices, Words, count, pairs, starts
+from sealcast.filters.bits import Indices, Words, count, pairs
 from sealcast.groupkeys.handed import DELIVERED
-from sealcast.groupkeys.interface import KeyPlan, PairKey, events_of
+from sealcast.groupkeys.interface import KeyPlan, events_of
+from sealcast.groupkeys.plans import OWN, assign
 
 
 class Naive:
@@ -24,21 +25,7 @@ class Naive:
 
     def plan(self, groups: Words, group_of: Indices | None = None, tag: int = DELIVERED) -> KeyPlan:
         group, slot = pairs(groups)
-        start = starts(group, groups.shape[0])
-        slots, use = np.unique(slot, return_inverse=True)
-        none = np.empty(0, np.int64)
-        return KeyPlan(
-            keys=tuple(map(PairKey, slots.tolist())),
-            use_start=start,
-            uses=use.astype(np.int64, copy=False),
-            member_start=start,
-            members=slot,
-            # Group g uses its members' keys in the members' order, so that member j opens through use j.
-            via=np.arange(slot.size, dtype=np.int64) - start[group],
-            handout_slot=none,
-            handout_key=none,
-            handout_group=none,
-        )
+        return assign(groups.shape[0], group, slot, np.full(slot.size, OWN), [], np.empty(0, np.bool_))
 
     def settle(self, tag: int, delivered: bool) -> None:
         """Nothing was handed out."""

@@ -16,7 +16,7 @@ from sealcast.groupkeys.policies import HIT, Policy
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class KeyedSubgroups:
     """Which sub-groups of a batch have keys. Of each group: the position of its key in `refs`, or OWN."""
 
     key: Indices
@@ -46,7 +46,7 @@ class SubgroupCache:
         found = self.ask(subgroups, group_of)
         return np.where(found == HIT, 1, bits.count(subgroups)[group_of])
 
-    def serve(self, subgroups: Words, wanted: NDArray[np.bool_], tag: int) -> Served:
+    def serve(self, subgroups: Words, wanted: NDArray[np.bool_], tag: int) -> KeyedSubgroups:
         """Keys for the wanted sub-groups (one row may repeat another), after `ask`. One member needs no key.
 
         `wanted` must not name a sub-group that the policy declined.
@@ -58,7 +58,7 @@ class SubgroupCache:
         names = _names(distinct, np.arange(distinct.shape[0]))
         new = [not self.handed.holds(name, tag) for name in names]
         self.handed.add((name for name in names if name in self._policy), tag)
-        return Served(key, self._refs(distinct), new)
+        return KeyedSubgroups(key, self._refs(distinct), new)
 
     def _refs(self, distinct: Words) -> list[GroupKey]:
         row, bit = bits.pairs(distinct)

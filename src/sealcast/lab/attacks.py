@@ -120,7 +120,7 @@ def _of_frames(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:
 
 
 def _of_tokens(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:
-    publisher, mine = cast.publisher, p256.SigningKey.generate()
+    publisher, mine = cast.publisher, p256.P256SigningKey.generate()
 
     def with_token(token: bytes) -> bytes:
         return _frame(topic, replace(publisher, token=token), now_us)
@@ -161,7 +161,7 @@ def _of_publishers(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:
     yield _greedy(topic, publisher, now_us)
 
 
-def _minted(signer: p256.SigningKey, claims: Claims, topic: Topic) -> bytes:
+def _minted(signer: p256.P256SigningKey, claims: Claims, topic: Topic) -> bytes:
     return tokens.mint(signer, claims, topic.parameters.token_hash)
 
 

@@ -22,7 +22,7 @@ from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
-from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.lab import market, thief
 from sealcast.lab.attacks import RATES, Attack, Cast, Insider, attacks, outdated
 from sealcast.lab.market import Ticks
@@ -30,7 +30,7 @@ from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.piece_reader import sealed_reader
 from sealcast.model import OpenedEvent, Position
 from sealcast.model.subscription import Subscription
-from sealcast.pipeline.metrics import Batch
+from sealcast.pipeline.metrics import FinishedBatch
 from sealcast.pipeline.queries import Pipeline
 from sealcast.pipeline.run import start
 from sealcast.pipeline.session import session
@@ -62,7 +62,7 @@ class Size:
 
 
 @dataclass(frozen=True, slots=True)
-class DeskReport:
+class SubscriberDay:
     """One subscriber's day: what the oracle says it should get, and what it opened."""
 
     name: str
@@ -83,7 +83,7 @@ class Outsider:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class DemoReport:
     """What the demo saw. `published` counts what was put into the log, hostile events included."""
 
     published: int
@@ -93,7 +93,7 @@ class Report:
     encryptions: int
     matched: int
     batches: int
-    desks: Sequence[DeskReport]
+    desks: Sequence[SubscriberDay]
     outsiders: Sequence[Outsider]
     attacks: Sequence[Attack]
     seconds: Mapping[str, float]
@@ -137,10 +137,12 @@ class Report:
         }
 
 
-class Day:
+class DemoDay:
     """The demo in progress. `tell` hears what is going on, `hear` hears of every micro-batch."""
 
-    def __init__(self, realm: Realm, size: Size, tell: Callable[[str], None], hear: Callable[[Batch], None]) -> None:
+    def __init__(
+        self, realm: Realm, size: Size, tell: Callable[[str], None], hear: Callable[[FinishedBatch], None]
+    ) -> None:
         self._realm = realm
         self._size = size
         self._tell = tell
@@ -151,7 +153,7 @@ class Day:
         self._hostile: list[Attack] = []
         self._batches = 0
 
-    def run(self) -> Report:
+    def run(self) -> DemoReport:
         with self._timed("enrol"):
             self._tell(f"enrolling {len(EXCHANGES)} exchanges and {self._size.desks} desks ...")
             subscriptions = self._enrol()
@@ -170,7 +172,7 @@ class Day:
             self._tell("outsiders try every key of every event ...")
             outsiders = list(self._outsiders())
         totals = pipeline.totals
-        return Report(
+        return DemoReport(
             published=len(self._published) + sum(attack.events for attack in self._hostile),
             admitted=totals["admitted"],
             rejected={n.removeprefix("rejected_"): c for n, c in totals.items() if n.startswith("rejected_") and c},
@@ -190,7 +192,7 @@ class Day:
         yield
         self._seconds[stage] = time.monotonic() - began
 
-    def _count(self, batch: Batch) -> None:
+    def _count(self, batch: FinishedBatch) -> None:
         self._batches += 1
         self._hear(batch)
 
@@ -255,7 +257,7 @@ class Day:
 
     # --- after the day --------------------------------------------------------------------------------
 
-    def _open(self, subscriptions: Sequence[Subscription], ticks: Ticks) -> list[DeskReport]:
+    def _open(self, subscriptions: Sequence[Subscription], ticks: Ticks) -> list[SubscriberDay]:
         oracle = Evaluator(ticks.columns, market.SCHEMA, ticks.payloads)
         place = {tick: position for position, tick in self._published.items()}
         rows = ticks.columns.to_pylist()
@@ -268,7 +270,7 @@ class Day:
                 desk.ack()
             right = sum(e.position in wanted and self._same(e, rows, ticks.payloads) for e in opened)
             wrong = len(opened) - right + len(wanted - {e.position for e in opened})
-            reports.append(DeskReport(subscription.subscriber, subscription.filter, len(wanted), len(opened), wrong))
+            reports.append(SubscriberDay(subscription.subscriber, subscription.filter, len(wanted), len(opened), wrong))
         return reports
 
     def _same(self, event: OpenedEvent, rows: Sequence[Mapping[str, object]], payloads: Sequence[bytes]) -> bool:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.errors import Corrupt, NotFound
 from sealcast.lab import matrix
-from sealcast.lab.matrix import Cell, Loot, Matrix
+from sealcast.lab.matrix import AccessCell, Loot, Matrix
 from sealcast.log import files
 from sealcast.overlay import moves
 from sealcast.pipeline import reseal
@@ -41,7 +41,7 @@ FORMAT: Final = 1
 
 
 @dataclass(slots=True)
-class Report:
+class DrillReport:
     """What was done about an entity, and what came of it."""
 
     entity: str
@@ -69,7 +69,7 @@ class Report:
     @property
     def unharmed(self) -> bool:
         """Whether everybody else can still do what it could."""
-        others = [(was, self.after.get(at, Cell())) for at, was in self.before.items() if at[0] != self.entity]
+        others = [(was, self.after.get(at, AccessCell())) for at, was in self.before.items() if at[0] != self.entity]
         return all(
             now.opened >= was.opened and (was.publishes != matrix.ADMITTED or now.publishes == matrix.ADMITTED)
             for was, now in others
@@ -85,7 +85,7 @@ def drill(
     others: int = matrix.OTHERS_TRIED,
     spark: Callable[[], SparkSession] | None = None,
     spark_above: int = 64 << 20,
-) -> Report:
+) -> DrillReport:
     """Responds to a compromise, end to end. With `spark`, resealing more than `spark_above` bytes is a Spark job."""
     path = realm.paths.root / "compromises" / f"{realm.state().entity(name).name}.json"
     ensure_center(realm, name, center)
@@ -100,7 +100,7 @@ def drill(
     response = respond(realm, name, cause=cause, center=center)
     topics: list[str] = list(dict.fromkeys((*kept["topics"], *(each.topic for each in response.plan.topics))))
     before = _matrix(kept["before"])
-    report = Report(name, response, tuple(topics), before=before, untried=loot is None, continued=continued)
+    report = DrillReport(name, response, tuple(topics), before=before, untried=loot is None, continued=continued)
     for topic in _served(realm, topics, name):
         report.resealed += _reseal(topic, name, spark, spark_above)
     if Role.BROKER in realm.state().entity(name).roles:
@@ -156,7 +156,7 @@ def _plain(cells: Matrix) -> list[dict[str, Any]]:
 
 
 def _matrix(body: list[dict[str, Any]]) -> Matrix:
-    return {(row.pop("entity"), row.pop("topic")): Cell(**row) for row in map(dict, body)}
+    return {(row.pop("entity"), row.pop("topic")): AccessCell(**row) for row in map(dict, body)}
 
 
 def _read(path: Path) -> dict[str, Any] | None:

@@ -40,13 +40,13 @@ from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from sealcast.lab.prove import Opened
+    from sealcast.lab.prove import OpenedSample
 
 STAGES: Final = ("keys", "filters", "publish", "spark", "deliver", "open")
 PAIRS_FILE: Final = "pairs.parquet"
 TOPIC: Final = "match"
-#: Publishers, and partitions for them: several, so that nothing here relies on there being one. But where brokers do
-#: not read, every subscriber states its filter to every publisher's brokers, so that one has to do.
+#: Publishers, and partitions for them: several, so that nothing here relies on there being one. But in an overlay every
+#: subscriber states its filter to every publisher's brokers, so that one has to do.
 MAX_PUBLISHERS: Final = 4
 EVENTS_PER_PUBLISHER: Final = 2_000
 #: Brokers right below each broker, where a topic has a tree of them: publishers encrypt for each that is deep enough.
@@ -72,7 +72,7 @@ class Refused:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class MatchOutcome:
     """Which event reached which subscription, both by their place in the input, ordered by event and subscription."""
 
     inputs: Inputs
@@ -122,7 +122,7 @@ def match(
     *,
     spark: SparkSession | None = None,
     told: Callable[[str], None] = lambda stage: None,
-) -> Outcome:
+) -> MatchOutcome:
     """Run the protection over the inputs; `told` hears of each stage as it begins. FilterRejected names the first
     subscription that the protection cannot express."""
     warnings = remarks(inputs.subscriptions, inputs.schema, protection)
@@ -132,7 +132,7 @@ def match(
         published.refuse(inputs)
     else:
         event, subscription = _matched(inputs, protection, clock, published, spark)
-    return Outcome(inputs, event, subscription, tuple(published.refused), str(protection), clock.seconds, warnings)
+    return MatchOutcome(inputs, event, subscription, tuple(published.refused), str(protection), clock.seconds, warnings)
 
 
 def remarks(subscriptions: Sequence[Asked], schema: Schema, protection: Protection) -> tuple[str, ...]:
@@ -174,7 +174,7 @@ def _matched(
 
 def _populate(realm: Realm, inputs: Inputs, protection: Protection) -> Iterator[Publisher]:
     """The topic, an entity a subscription, and publishers, each of which writes to a partition of its own."""
-    most = MAX_PUBLISHERS if protection.brokers_read else 1
+    most = 1 if protection.overlay else MAX_PUBLISHERS
     partitions = max(1, min(most, len(inputs.events) // EVENTS_PER_PUBLISHER))
     realm.create_topic(TOPIC, inputs.schema, partitions=partitions, protection=protection, fan_out=FAN_OUT)
     names = _publishers(partitions)
@@ -245,7 +245,7 @@ def _deliver(spark: SparkSession, realm: Realm) -> None:
         pipeline.wait()
 
 
-def _open(spark: SparkSession, realm: Realm, subscribers: Sequence[str]) -> Opened:
+def _open(spark: SparkSession, realm: Realm, subscribers: Sequence[str]) -> OpenedSample:
     # Here, so that checking the input does not wait for Spark to be imported.
     from sealcast.lab.prove import open_all
 
@@ -255,7 +255,7 @@ def _open(spark: SparkSession, realm: Realm, subscribers: Sequence[str]) -> Open
     return opened
 
 
-def _pairs(opened: Opened, published: _Published) -> tuple[Ints, Ints]:
+def _pairs(opened: OpenedSample, published: _Published) -> tuple[Ints, Ints]:
     """Positions back to where the events stood in the file."""
     from sealcast.lab.prove import place
 

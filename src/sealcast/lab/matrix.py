@@ -56,7 +56,7 @@ KeysOf = Callable[[int], TopicKeys]
 
 
 @dataclass(frozen=True, slots=True)
-class Cell:
+class AccessCell:
     """What one entity can do on one topic."""
 
     #: Events that it opened, of those that it found for itself.
@@ -69,7 +69,7 @@ class Cell:
         return asdict(self)
 
 
-Matrix = dict[tuple[str, str], Cell]
+Matrix = dict[tuple[str, str], AccessCell]
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ def others(realm: Realm, topics: Sequence[str], but: str, most: int = OTHERS_TRI
 # --- those who did nothing wrong ----------------------------------------------------------------------
 
 
-def _honest(realm: Realm, name: str, topic: str) -> Cell:
+def _honest(realm: Realm, name: str, topic: str) -> AccessCell:
     state, refused = realm.state(), list[object]()
     identity, opened = realm.identity(name), 0
     if state.slot_of(topic, name) is not None and state.may_subscribe(topic, name, realm.clock()):
@@ -151,13 +151,13 @@ def _honest(realm: Realm, name: str, topic: str) -> Cell:
         loot.pairs[topic, epoch] = identity.pair_key(state, topic, epoch)
         with Wallet(realm, name, identity=identity, keep=False) as wallet:
             loot.tokens[topic] = wallet.get(topic, Right.PUBLISH, state).token
-    return Cell(opened, opened + len(refused), _publish(realm, loot, topic))
+    return AccessCell(opened, opened + len(refused), _publish(realm, loot, topic))
 
 
 # --- the thief ----------------------------------------------------------------------------------------
 
 
-def _thief(realm: Realm, loot: Loot, topic: str) -> Cell:
+def _thief(realm: Realm, loot: Loot, topic: str) -> AccessCell:
     opened = tried = 0
     state = realm.state()
     for broker in state.brokers():
@@ -167,7 +167,7 @@ def _thief(realm: Realm, loot: Loot, topic: str) -> Cell:
         else:
             good, all_of_them = _open_own(state, loot, topic, broker, paths.root)
         opened, tried = opened + good, tried + all_of_them
-    return Cell(opened, tried, _publish(realm, loot, topic))
+    return AccessCell(opened, tried, _publish(realm, loot, topic))
 
 
 def _pieces(directory: Path) -> Iterator[SealedPiece]:
@@ -250,9 +250,11 @@ def _publish(realm: Realm, loot: Loot, topic: str) -> str:
     return ADMITTED if admitted.messages else str(admitted.rejections[0].reason)
 
 
-def rows(before: Mapping[tuple[str, str], Cell], after: Mapping[tuple[str, str], Cell]) -> Iterator[tuple[str, ...]]:
+def rows(
+    before: Mapping[tuple[str, str], AccessCell], after: Mapping[tuple[str, str], AccessCell]
+) -> Iterator[tuple[str, ...]]:
     """The rows of a table for people: entity, topic, and both cells side by side."""
     for entity, topic in dict.fromkeys((*before, *after)):
-        was, now = before.get((entity, topic), Cell()), after.get((entity, topic), Cell())
+        was, now = before.get((entity, topic), AccessCell()), after.get((entity, topic), AccessCell())
         reads = (f"{cell.opened} of {cell.tried}" for cell in (was, now))
         yield entity, topic, *reads, was.publishes, now.publishes

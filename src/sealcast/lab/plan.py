@@ -71,7 +71,7 @@ def parse_memory(text: str) -> int:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Workload:
+class PlanWorkload:
     """The groups of a stretch of events: distinct ones, and which of them each wanted event has."""
 
     subscribers: int
@@ -104,12 +104,12 @@ class Workload:
         return _unpickled, (self.subscribers, *arrays, self.events, self.refused, self.left_out)
 
 
-def _unpickled(subscribers: int, groups: bytes, group_of: bytes, *counts: int) -> Workload:
+def _unpickled(subscribers: int, groups: bytes, group_of: bytes, *counts: int) -> PlanWorkload:
     words = np.frombuffer(groups, np.uint64).reshape(-1, bits.words_for(subscribers))
-    return Workload(subscribers, words, np.frombuffer(group_of, np.int64), *counts)
+    return PlanWorkload(subscribers, words, np.frombuffer(group_of, np.int64), *counts)
 
 
-def workload(inputs: Inputs, quick: bool = False) -> Workload:
+def workload(inputs: Inputs, quick: bool = False) -> PlanWorkload:
     """Matches the first events of the file: who gets what."""
     if not inputs.subscriptions:
         raise Rejected("there are no subscriptions: without subscribers there are no keys to plan")
@@ -130,7 +130,7 @@ def workload(inputs: Inputs, quick: bool = False) -> Workload:
             f"none of {len(given):,} events is wanted by any of {subscribers:,} subscriptions: nothing to plan",
             hint="sealcast match shows which event matches what",
         )
-    return Workload(subscribers, groups, group_of, len(given), refused, len(inputs.events) - len(given))
+    return PlanWorkload(subscribers, groups, group_of, len(given), refused, len(inputs.events) - len(given))
 
 
 def _columns(inputs: Inputs, some: Sequence[Given]) -> tuple[pa.RecordBatch, list[bytes]]:
@@ -213,7 +213,7 @@ def _clusters(algorithm: str, n: int, memory: int, quick: bool) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlanOutcome:
     """What a choice costs on the workload."""
 
     choice: Choice
@@ -227,7 +227,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Handed:
+class HandoutCost:
     """The keys that a choice hands out: for each event, and to a subscriber on average and at most."""
 
     per_event: float
@@ -235,14 +235,14 @@ class Handed:
     keys_max: int
 
 
-def tried(choice: Choice, work: Workload) -> Outcome:
+def tried(choice: Choice, work: PlanWorkload) -> PlanOutcome:
     """Counts a choice on the workload, in this process."""
     algorithm = make(choice.algorithm, choice.setting, work.past)
     found = tally(algorithm, portions_of(work.rows(slice(None))), work.warmup)
-    return Outcome(choice, found.mean, found.error, found.max)
+    return PlanOutcome(choice, found.mean, found.error, found.max)
 
 
-def handed(choice: Choice, work: Workload) -> Handed:
+def handed(choice: Choice, work: PlanWorkload) -> HandoutCost:
     """Plans micro-batch by micro-batch, as the pipeline does, and looks at what goes out besides events."""
     algorithm = make(choice.algorithm, choice.setting, work.past)
     keys = np.zeros(work.subscribers, np.int64)
@@ -253,7 +253,7 @@ def handed(choice: Choice, work: Workload) -> Handed:
         if here.start >= work.warmup:
             counted += min(here.stop, work.wanted) - here.start
             sent += _handouts(plan)
-    return Handed(sent / counted if counted else 0.0, float(keys.mean()), int(keys.max()))
+    return HandoutCost(sent / counted if counted else 0.0, float(keys.mean()), int(keys.max()))
 
 
 def _batches(events: int) -> Iterator[slice]:
@@ -293,10 +293,10 @@ def _give(plan: KeyPlan, keys: Indices) -> None:
 class Advice:
     """The best of every algorithm, the best first."""
 
-    work: Workload
+    work: PlanWorkload
     memory: int
     quick: bool
-    ranked: Sequence[tuple[Outcome, Handed]]
+    ranked: Sequence[tuple[PlanOutcome, HandoutCost]]
     tried: int
 
     def rows(self) -> list[dict[str, object]]:
@@ -348,14 +348,14 @@ class Advice:
         }
 
 
-def advise(work: Workload, memory: int, quick: bool, told: Told) -> Advice:
+def advise(work: PlanWorkload, memory: int, quick: bool, told: Told) -> Advice:
     """Tries everything that fits, on Spark, and ranks the best of every algorithm."""
     from sealcast.pipeline.session import session
 
     points = choices(work.subscribers, memory, quick)
     shared = session(app_name="sealcast plan").sparkContext.broadcast(work)
     found = run_all(points, lambda choice: tried(choice, shared.value), told, _work)
-    best: dict[str, Outcome] = {}
+    best: dict[str, PlanOutcome] = {}
     for outcome in sorted(found, key=lambda o: o.rank):
         best.setdefault(outcome.choice.algorithm, outcome)
     given = run_all([o.choice for o in best.values()], lambda choice: handed(choice, shared.value), told)

@@ -50,7 +50,7 @@ _DDL: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedSample:
     """Every delivery that was opened: the event at (partition, place), by the subscriber of that number."""
 
     subscriber: Ints
@@ -65,7 +65,7 @@ def place(offset: Ints | int, row: Ints | int) -> Ints:
     return np.asarray(offset, np.int64) * _ROWS + np.asarray(row, np.int64)
 
 
-def open_all(spark: SparkSession, realm: str, topic: str, subscribers: Sequence[str]) -> Opened:
+def open_all(spark: SparkSession, realm: str, topic: str, subscribers: Sequence[str]) -> OpenedSample:
     """What each subscriber, by its number, opens of everything that was delivered."""
     tasks = max(1, min(len(subscribers), spark.sparkContext.defaultParallelism))
     job = spark.range(0, tasks, 1, tasks).mapInArrow(_opening(realm, topic, subscribers, tasks), _DDL)
@@ -75,11 +75,11 @@ def open_all(spark: SparkSession, realm: str, topic: str, subscribers: Sequence[
         raise explain(failure) from failure
 
 
-def opened(rows: pa.Table) -> Opened:
+def opened(rows: pa.Table) -> OpenedSample:
     """What rows of `OPENED` say."""
     packed = [np.frombuffer(raw, "<i8") for raw in rows.column("places").to_pylist()]
     lengths = [len(places) for places in packed]
-    return Opened(
+    return OpenedSample(
         subscriber=np.repeat(rows.column("subscriber").to_numpy().astype(np.int64), lengths),
         partition=np.repeat(rows.column("partition").to_numpy().astype(np.int64), lengths),
         place=np.concatenate(packed) if packed else np.empty(0, np.int64),

@@ -40,7 +40,7 @@ class Look(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class Curve:
     """One curve of a chart. Curves of one label share a colour."""
 
     label: str
@@ -54,7 +54,7 @@ class Panel:
     title: str
     x: str
     y: str
-    lines: Sequence[Line]
+    lines: Sequence[Curve]
     log_x: bool = False
     log_y: bool = False
     #: What stands at x = 0, 1, ... where x is no quantity.

@@ -42,7 +42,7 @@ from sealcast.log.layout import (
     encode,
 )
 from sealcast.log.port import Record
-from sealcast.log.reader import Reader, Verified
+from sealcast.log.reader import LogReader, Verified
 from sealcast.log.recovery import End
 from sealcast.log.segment import Tail, index_path, list_segments, path_of
 from sealcast.log.sync import Syncer
@@ -70,7 +70,7 @@ class EmbeddedLog(Closing):
         self._append_lock: files.FileLock | None = None
         self._syncer: Syncer | None = None
         if read_only:
-            self._reader = Reader(self.directory)
+            self._reader = LogReader(self.directory)
             return
         files.make_directory(self.directory)
         with files.named(self.directory, "opening"):
@@ -85,7 +85,7 @@ class EmbeddedLog(Closing):
         except BaseException:
             self.close()
             raise
-        self._reader = Reader(self.directory, self._frontier)
+        self._reader = LogReader(self.directory, self._frontier)
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class EmbeddedLog(Closing):
         self._reading()
         return self._append_lock, self._syncer
 
-    def _reading(self) -> Reader:
+    def _reading(self) -> LogReader:
         if self._closed:
             raise Misuse(f"{self.directory} was closed")
         # A fork shares the parent's locks with it: both would believe that they alone hold them.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.errors import Misuse
 from sealcast.log.offsets import PinnedOffset
-from sealcast.log.pieces import DIGEST_BYTES, Staged
+from sealcast.log.pieces import DIGEST_BYTES, StagedPiece
 from sealcast.primitives.mac import TAG_BYTES
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_COUNTS
@@ -49,7 +49,7 @@ class PieceRef:
             raise Misuse(f"piece {self.name!r}: its slots have trailing zero bytes")
 
     @classmethod
-    def of(cls, staged: Staged, piece: SealedPiece) -> PieceRef:
+    def of(cls, staged: StagedPiece, piece: SealedPiece) -> PieceRef:
         """How the ledger will name a staged piece."""
         return cls(
             name=staged.name,

@@ -32,7 +32,7 @@ HOP_CACHE_BYTES: Final = 64 << 20
 CACHE_RECORDS: Final = 4096
 
 
-class Signed(Protocol):
+class SourceFrame(Protocol):
     """The frame that an event came in."""
 
     @property
@@ -52,7 +52,7 @@ class Piece(Protocol):
     @property
     def rejected(self) -> Sequence[Rejection]: ...
     def position(self, event: int) -> Position: ...
-    def frame(self, event: int) -> Signed: ...
+    def frame(self, event: int) -> SourceFrame: ...
 
 
 P = TypeVar("P", bound=Piece)

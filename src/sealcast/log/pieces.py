@@ -27,7 +27,7 @@ _TEMPORARY: Final = re.compile(r"\.[0-9a-f-]+\.piece\..*\.tmp")
 
 
 @dataclass(frozen=True, slots=True)
-class Staged:
+class StagedPiece:
     """A piece that is on disk, durable, and not yet committed."""
 
     name: str
@@ -41,20 +41,20 @@ class Pieces:
     def __init__(self, directory: Path | str) -> None:
         self.directory = Path(directory)
 
-    def stage(self, partition: int, first: int, end: int, data: bytes) -> Staged:
+    def stage(self, partition: int, first: int, end: int, data: bytes) -> StagedPiece:
         """Write the piece made from frames `first` to before `end` of a partition, durably."""
         if not 0 <= first < end or partition < 0:
             raise Misuse(f"a piece covers at least one frame, not {first} to {end} of partition {partition}")
         if not 0 < len(data) <= MAX_PIECE_BYTES:
             raise Misuse(f"a piece has 1 to {MAX_PIECE_BYTES} bytes, not {len(data)}")
         digest = hashlib.sha256(data).digest()
-        staged = Staged(f"{partition:04}-{first:013}-{end:013}-{digest.hex()[:16]}.piece", digest, len(data))
+        staged = StagedPiece(f"{partition:04}-{first:013}-{end:013}-{digest.hex()[:16]}.piece", digest, len(data))
         files.make_directory(self.directory)
         if not self._settle(staged):
             files.replace_file(self.directory / staged.name, data)
         return staged
 
-    def _settle(self, staged: Staged) -> bool:
+    def _settle(self, staged: StagedPiece) -> bool:
         """Is the very piece there already? Whoever wrote it may have died before it was durable: sync it."""
         try:
             self.read(staged.name, staged.digest)

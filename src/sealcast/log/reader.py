@@ -28,7 +28,7 @@ class Verified(NamedTuple):
     bytes: int
 
 
-class Reader:
+class LogReader:
     """The reading half of `EmbeddedLog`."""
 
     def __init__(self, directory: Path, frontier: Frontier | None = None) -> None:
@@ -187,25 +187,28 @@ class Reader:
         return self._segments
 
     def _durable(self) -> Mark | None:
+        mark = self._published()
+        if mark is None and not never_used(self._directory, list_segments(self._directory)):
+            # A log's maker publishes the frontier before it writes the first record. So whoever has seen a record and
+            # looks again finds the frontier of a log that was made in the meantime; otherwise it is lost.
+            mark = self._published()
+            if mark is None:
+                raise Corrupt(
+                    f"{self._directory}: the frontier is lost; records are there",
+                    hint="open the log for appending: if its records are whole, the frontier is made again",
+                )
+        return mark
+
+    def _published(self) -> Mark | None:
+        """What the frontier's file says now; None if there is no such file yet, or nothing in it."""
         if self._frontier is None:
             try:
                 self._frontier = Frontier(self._directory, writable=False)
             except FileNotFoundError:
-                self._refuse_lost()
                 return None
             except OSError as error:
                 raise files.trouble(error, self._directory, "opening") from error
-        mark = self._frontier.durable()
-        if mark is None:
-            self._refuse_lost()
-        return mark
-
-    def _refuse_lost(self) -> None:
-        if not never_used(self._directory, list_segments(self._directory)):
-            raise Corrupt(
-                f"{self._directory}: the frontier is lost; records are there",
-                hint="open the log for appending: if its records are whole, the frontier is made again",
-            )
+        return self._frontier.durable()
 
 
 def _limit(segment: Segment, frontier: Mark) -> int:

@@ -5,6 +5,7 @@ A topic has one of these values for good. What differs between protections is co
 
     Endpoint    the end-point broker reads events and seals each for its group (papers 000, 004)
     Payload     brokers read attributes and match; only readers open payloads, under a key of the epoch (paper 004)
+    Searchable  brokers match sealed filters against sealed labels, and read neither (paper 002)
     Layered     a tree of brokers routes what none of them can read (paper 001)
 """
 
@@ -12,9 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from sealcast.errors import Misuse, ParameterRejected
+
+if TYPE_CHECKING:
+    from sealcast.model.schema import Schema
 
 #: The step in which lengths of padded payloads show: small beside most events, many texts long.
 PAD_BYTES: Final = 256
@@ -22,6 +26,12 @@ MIN_LAYERS: Final = 2
 MAX_LAYERS: Final = 16
 #: Prime-order groups to encrypt in, by their names; the curve is some hundred times as fast as the others.
 GROUPS: Final = ("secp256k1", "modp-2048", "modp-3072")
+#: A tag is the first bits of a keyed hash: more of them search faster and tell brokers more.
+MAX_TAG_BITS: Final = 32
+#: Longer filters are refused unread; what a filter may cost is `filters`' own business.
+MAX_FILTER_CHARACTERS: Final = 65_536
+#: 4,096 labels of 86 bytes, which is what `filters.labels` allows a filter, as base64 with room for their framing.
+MAX_SEALED_FILTER_CHARACTERS: Final = 1 << 19
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +54,10 @@ class Protection:
     least_payload: ClassVar[int] = 0
     #: Brokers that read see payloads, too: filters may ask about them.
     payloads_seen: ClassVar[bool] = True
+    #: Filters stand in the registry as their subscribers sealed them, for one epoch. Nobody else has their text.
+    filters_sealed: ClassVar[bool] = False
+    #: Of a filter as the registry has it.
+    max_filter_characters: ClassVar[int] = MAX_FILTER_CHARACTERS
     #: What other protections can do and this one cannot, with the reason: refused by name, never left out silently.
     lacks: ClassVar[Mapping[str, str]] = {}
 
@@ -64,6 +78,15 @@ class Protection:
     def hidden(self) -> frozenset[str]:
         """Attributes that even brokers that read do not see: no filter can ask about them."""
         return frozenset()
+
+    @property
+    def tag_bits_shown(self) -> int:
+        """Where filters are sealed: how many bits of a label's tag brokers see."""
+        return 0
+
+    def hidden_of(self, schema: Schema) -> frozenset[str]:
+        """Attributes of a schema that publishers show to no broker."""
+        return self.hidden
 
     @property
     def step(self) -> int:
@@ -123,6 +146,63 @@ class Payload(Protection):
 
 
 @dataclass(frozen=True, slots=True)
+class Searchable(Protection):
+    """A broker learns which subscriptions an event matches. Together with any one user it learns everything."""
+
+    name = "searchable"
+    brokers_read = False
+    readers_hold_key = True
+    least_payload = 79
+    payloads_seen = False
+    filters_sealed = True
+    max_filter_characters = MAX_SEALED_FILTER_CHARACTERS
+    lacks = {  # noqa: RUF012  (a ClassVar of the base)
+        "readers": "everyone who may read holds the key of every event: no publisher can narrow who opens one",
+        "replay": "its brokers cannot open past events to seal them once more",
+        "templates": "its brokers cannot read, and so cannot tell which events a token would be for",
+    }
+
+    #: Bits of a label's tag that brokers see. None of them is the most private, and the slowest.
+    tag_bits: int = 16
+    #: Whether sealed events have lengths in steps of `PAD_BYTES`, so that an event's own length hardly shows.
+    padded: bool = False
+    #: Whether every event gets trapdoors of its own. They are of no use to keep labels apart: brokers see which events
+    #: share a label either way.
+    fresh: bool = False
+
+    def __post_init__(self) -> None:
+        if isinstance(self.tag_bits, bool) or not isinstance(self.tag_bits, int):
+            raise ParameterRejected("tag_bits", f"a number of bits is a whole number, not {self.tag_bits!r}")
+        if not 0 <= self.tag_bits <= MAX_TAG_BITS:
+            raise ParameterRejected(
+                "tag_bits",
+                f"a tag has 0 to {MAX_TAG_BITS} bits, not {self.tag_bits}",
+                hint="fewer bits tell brokers less and make them search longer; 16 suits most topics",
+            )
+        for name in ("padded", "fresh"):
+            if not isinstance(getattr(self, name), bool):
+                raise ParameterRejected(name, f"{name} is true or false, not {getattr(self, name)!r}")
+
+    @property
+    def tag_bits_shown(self) -> int:
+        return self.tag_bits
+
+    def hidden_of(self, schema: Schema) -> frozenset[str]:
+        return frozenset(schema.by_name)
+
+    @property
+    def step(self) -> int:
+        return PAD_BYTES if self.padded else 1
+
+    @property
+    def summary(self) -> str:
+        lengths = f"lengths in steps of {PAD_BYTES} bytes" if self.padded else ""
+        return "; ".join(
+            filter(None, (f"tags of {self.tag_bits} bits", lengths, "fresh trapdoors" if self.fresh else ""))
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Layered(Protection):
     """More layers ask more of those who would collude, `layers` brokers in a row, and cost as many keys and as long a
     way down before anyone but the publisher routes an event."""
@@ -171,7 +251,9 @@ class Layered(Protection):
 
 
 #: A new protection is a class above, a line here, and a room in protections/.
-PROTECTIONS: Final[Mapping[str, type[Protection]]] = {kind.name: kind for kind in (Endpoint, Payload, Layered)}
+PROTECTIONS: Final[Mapping[str, type[Protection]]] = {
+    kind.name: kind for kind in (Endpoint, Payload, Searchable, Layered)
+}
 DEFAULT_PROTECTION: Final = Endpoint()
 
 

@@ -23,7 +23,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from sealcast.broker.columns import COUNTS, REJECTED
-from sealcast.broker.metrics_page import Served, serve
+from sealcast.broker.metrics_page import MetricsPage, serve
 
 #: The name under which a query's counts are observed.
 OBSERVED: Final = "sealcast"
@@ -39,7 +39,7 @@ _SECONDS: Final = (0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 30, 60)
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class FinishedBatch:
     """One finished micro-batch, as Spark reports it."""
 
     query: str
@@ -74,7 +74,7 @@ class Metrics:
         self._backlogs: dict[str, int] = {}
         self._lock = threading.Lock()
 
-    def record(self, batch: Batch) -> None:
+    def record(self, batch: FinishedBatch) -> None:
         for name, counter in self._counters.items():
             counter.inc(batch.counts.get(name, 0))
         for reason, name in REJECTED.items():
@@ -101,18 +101,18 @@ class Metrics:
         """A sample, for tests and `status`."""
         return self.registry.get_sample_value(name, labels) or 0.0
 
-    def listener(self, on_batch: Callable[[Batch], None] | None = None) -> StreamingQueryListener:
+    def listener(self, on_batch: Callable[[FinishedBatch], None] | None = None) -> StreamingQueryListener:
         """What Spark calls with its progress; `on_batch` hears of every batch, too."""
         return _Listener(self, on_batch)
 
-    def serve(self, port: int) -> Served:
+    def serve(self, port: int) -> MetricsPage:
         return serve(self.registry, port)
 
 
 class _Listener(StreamingQueryListener):
     """Called on a thread of py4j's, for every query of the session: others' queries observe nothing of ours."""
 
-    def __init__(self, metrics: Metrics, on_batch: Callable[[Batch], None] | None) -> None:
+    def __init__(self, metrics: Metrics, on_batch: Callable[[FinishedBatch], None] | None) -> None:
         self._metrics = metrics
         self._on_batch = on_batch
         self._ours: set[str] = set()
@@ -129,7 +129,7 @@ class _Listener(StreamingQueryListener):
         counted = progress.observedMetrics[OBSERVED].asDict()
         source = progress.sources[0]
         end = json.loads(source.endOffset)
-        batch = Batch(
+        batch = FinishedBatch(
             query=str(progress.runId),
             number=progress.batchId,
             counts={name: int(value or 0) for name, value in counted.items()},

@@ -265,7 +265,7 @@ def _as_arrow(events: Sequence[OpenedEvent], schema: Schema, arrow: pa.Schema) -
 
 
 @dataclass(frozen=True)
-class Sealed(WriterCommitMessage):
+class PublishedFile(WriterCommitMessage):
     """What a task tells the driver: a file's name, digest and length, if it had anything to publish."""
 
     query: str
@@ -341,14 +341,14 @@ def _outbox(realm: EntityRealm, topic: str, query: str) -> Outbox:
     return Outbox(realm.paths.topic(topic).root / "outbox", query)
 
 
-def _seal(client: Client, query: str, batches: Iterator[pa.RecordBatch]) -> Sealed:
+def _seal(client: Client, query: str, batches: Iterator[pa.RecordBatch]) -> PublishedFile:
     task = _task().partitionId()
     # A publisher of its own for each attempt of each task, so a boot of its own: no sequence number, and with it no
     # nonce, is ever used by two attempts.
     with Publisher(client.realm, client.topic, client.entity) as publisher:
         frames = (frame for batch in batches for frame in publisher.seal(_events(batch)))
         staged = _outbox(publisher.realm, client.topic, query).stage(task, frames)
-    return Sealed(query, task, staged)
+    return PublishedFile(query, task, staged)
 
 
 def _events(batch: pa.RecordBatch) -> Iterator[Event]:
@@ -360,7 +360,7 @@ def _events(batch: pa.RecordBatch) -> Iterator[Event]:
 
 
 def _publish(client: Client, messages: Sequence[WriterCommitMessage | None], batch: int) -> None:
-    sealed = sorted((m for m in messages if isinstance(m, Sealed)), key=lambda m: m.task)
+    sealed = sorted((m for m in messages if isinstance(m, PublishedFile)), key=lambda m: m.task)
     if len(sealed) != len(messages):
         raise Bug("Spark asks to commit a batch of which a task is missing")
     staged = [message.staged for message in sealed if message.staged is not None]
@@ -375,5 +375,5 @@ def _publish(client: Client, messages: Sequence[WriterCommitMessage | None], bat
 
 def _give_up(client: Client, messages: Sequence[WriterCommitMessage | None]) -> None:
     realm = EntityRealm(client.realm)
-    for query in {m.query for m in messages if isinstance(m, Sealed)}:
+    for query in {m.query for m in messages if isinstance(m, PublishedFile)}:
         _outbox(realm, client.topic, query).discard()

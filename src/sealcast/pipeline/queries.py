@@ -29,7 +29,7 @@ from sealcast.overlay.relay import Relay
 from sealcast.pipeline import replay
 from sealcast.pipeline.checkpoints import drop_foreign, initial_windows
 from sealcast.pipeline.failures import explain, explained, living_jvm
-from sealcast.pipeline.metrics import OBSERVED, Batch, Metrics
+from sealcast.pipeline.metrics import OBSERVED, FinishedBatch, Metrics
 from sealcast.pipeline.session import cores, is_local
 from sealcast.pipeline.sources import FRAME_LIMITS, RECORD_LIMITS
 from sealcast.protections.frame_steps import FramesStep, kernel
@@ -54,7 +54,7 @@ class Options(TypedDict, total=False):
     #: Spark's processing-time trigger ("1 second"); as soon as there is something, without one.
     every: str | None
     metrics: Metrics | None
-    on_batch: Callable[[Batch], None] | None
+    on_batch: Callable[[FinishedBatch], None] | None
     #: One broker; all whose keys are here, without.
     node: str | None
 
@@ -164,7 +164,7 @@ class Pipeline(Closing):
         """Has frames forwarded for as long as this runs."""
         self._relay = self._held.enter_context(relay)
 
-    def _count(self, batch: Batch) -> None:
+    def _count(self, batch: FinishedBatch) -> None:
         self.totals.update(batch.counts)
         if (on_batch := self._options.get("on_batch")) is not None:
             on_batch(batch)

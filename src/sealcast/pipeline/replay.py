@@ -22,7 +22,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from sealcast.broker.columns import REFUSED, RULINGS, SEEDS, ddl
-from sealcast.broker.replay import BUCKETS, CLAIM, Bounds, Windows
+from sealcast.broker.replay import BUCKETS, CLAIM, ReplayBounds, Windows
 from sealcast.broker.rulings import rule
 from sealcast.errors import Corrupt
 from sealcast.primitives import mac
@@ -93,7 +93,7 @@ class Replay(StatefulProcessor):
     def close(self) -> None:
         pass
 
-    def _load(self, bucket: int, bounds: Bounds) -> Windows:
+    def _load(self, bucket: int, bounds: ReplayBounds) -> Windows:
         found = self._state.get()
         return Windows(bounds) if found is None else Windows.unpack(_opened(self._key, bucket, bytes(found[0])), bounds)
 

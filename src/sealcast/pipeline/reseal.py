@@ -12,7 +12,7 @@ reader has read before. Ciphertexts are functions of position, epoch and keys (k
 is run again, or runs twice at once, makes the same bytes.
 
 The broker's own keys do it. For the part of a broker that was itself compromised, and so was handed no key of the new
-epoch, the administrator gives a way to the topic's present keys (`Wanted.keys`): no broker-side code knows one.
+epoch, the administrator gives a way to the topic's present keys (`Resealing.keys`): no broker-side code knows one.
 
 The messages come from the frame log. Where retention has removed frames, the piece stays as it is, and is counted.
 """
@@ -24,20 +24,20 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache, lru_cache
-from typing import TYPE_CHECKING, Any, Final, cast
+from operator import itemgetter
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from sealcast.broker.columns import ddl
 from sealcast.broker.deliver import deliver
 from sealcast.broker.gate import Gate
 from sealcast.errors import Corrupt, NotFound, Unavailable
 from sealcast.filters import bits
 from sealcast.groupkeys.naive import Naive
 from sealcast.log.cursor import Cursor, CursorFile
-from sealcast.log.entry import PieceRef, piece_from_cbor, piece_to_cbor
+from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import Committed, Ledger
 from sealcast.log.replays import Replays
 from sealcast.log.reseals import Resealed
@@ -48,10 +48,11 @@ from sealcast.protections.endpoint.seal import seal
 from sealcast.protections.endpoint.sealer import EndpointSealer
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import StepName
+from sealcast.protections.witness.places import Delivered
 from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.realm.changes import RotateTopic
 from sealcast.trust.realm.machine import Topic
-from sealcast.wire import cbor, frame
+from sealcast.wire import frame
 from sealcast.wire import sealed as wire
 from sealcast.wire.sealed import SealedPiece
 
@@ -63,12 +64,10 @@ Ints = NDArray[np.int64]
 KeysOf = Callable[[str, Topic], TopicKeys]
 #: Pieces whose resealing is committed together are those of one record; tries, should somebody collect them meanwhile.
 _TRIES: Final = 3
-_PLACE: Final = pa.schema([pa.field(name, pa.int32(), nullable=False) for name in ("record", "number")])
-_ROW: Final = _PLACE.append(pa.field("made", pa.binary()))
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Resealing:
     """What is to be sealed again: pieces of a topic by record and number, under the realm as of then."""
 
     topic: str
@@ -99,7 +98,7 @@ class Done:
 # --- what is to be sealed again -----------------------------------------------------------------------
 
 
-def wanted(topic: FramesStep, why: str, leaked: Iterable[str] | None = None, keys: KeysOf | None = None) -> Wanted:
+def wanted(topic: FramesStep, why: str, leaked: Iterable[str] | None = None, keys: KeysOf | None = None) -> Resealing:
     """The pieces of earlier epochs from the first on that one of `leaked` could open, or that somebody who may still
     read has not acknowledged; without `leaked` (whose keys open everything: a center's, say), all of them."""
     state, now = topic.realm.state(), topic.realm.clock()
@@ -119,7 +118,7 @@ def wanted(topic: FramesStep, why: str, leaked: Iterable[str] | None = None, key
             # All after the first: keys that came with one piece are used in later ones, and it will be gone.
             if places or theirs is None or any(map(ref.concerns, theirs)) or _is_missed(ref, here, missing):
                 places.append((committed.index, number))
-    return Wanted(about.name, state.version, now, about.epoch, tuple(places), why, keys)
+    return Resealing(about.name, state.version, now, about.epoch, tuple(places), why, keys)
 
 
 def _epoch_of(committed: Committed, rotations: list[int]) -> int:
@@ -179,11 +178,9 @@ def _present_keys(topic: FramesStep, gate: Gate, keys: KeysOf | None) -> TopicKe
 def resealed(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> SealedPiece:
     """The piece under the present epoch's keys: the same events in the same order, for those who may still read."""
     messages = _messages(piece, frames, at)
-    events = np.asarray(piece.mailbox_event, np.int64)
-    starts = np.asarray(piece.mailbox_start, np.int64)
-    slots = np.repeat(np.asarray(piece.slots, np.int64), starts[1:] - starts[:-1])
-    stays = at.allowed[slots] if slots.size else np.empty(0, np.bool_)
-    words = bits.pack(events[stays], slots[stays], len(messages), at.allowed.size)
+    before = Delivered.of(piece)
+    stays = at.allowed[before.slot] if before.slot.size else np.empty(0, np.bool_)
+    words = bits.pack(before.event[stays], before.slot[stays], len(messages), at.allowed.size)
     taken = np.flatnonzero(words.any(axis=1))
     groups, group_of = bits.unique_rows(words[taken])
     offsets = np.array([proof.offset for proof in piece.frames], np.int64)
@@ -235,17 +232,6 @@ class Made:
     ref: PieceRef | None = None
     withdrawn: Mapping[int, int] = field(default_factory=dict)
 
-    def encode(self) -> bytes | None:
-        body = None if self.ref is None else [piece_to_cbor(self.ref), [list(each) for each in self.withdrawn.items()]]
-        return None if body is None else cbor.encode(body)
-
-    @classmethod
-    def decode(cls, raw: bytes | None) -> Made:
-        if raw is None:
-            return _UNTOUCHED
-        ref, withdrawn = cast("list[list[Any]]", cbor.decode(raw, max_bytes=len(raw)))
-        return cls(piece_from_cbor(ref), {int(slot): int(count) for slot, count in withdrawn})
-
 
 _UNTOUCHED: Final = Made()
 
@@ -255,7 +241,7 @@ _UNTOUCHED: Final = Made()
 
 def run(
     topic: FramesStep,
-    want: Wanted,
+    want: Resealing,
     spark: SparkSession | None = None,
     told: Callable[[int], None] = lambda pieces: None,
 ) -> Done:
@@ -291,7 +277,7 @@ def remove_superseded(topic: FramesStep) -> int:
     return len(gone) + len(old)
 
 
-def _commit(topic: FramesStep, want: Wanted, record: int, made: Mapping[int, Made], done: Done) -> None:
+def _commit(topic: FramesStep, want: Resealing, record: int, made: Mapping[int, Made], done: Done) -> None:
     ledger: Ledger = topic.ledger
     for _ in range(_TRIES):
         known = ledger.at(record)
@@ -316,12 +302,12 @@ def _commit(topic: FramesStep, want: Wanted, record: int, made: Mapping[int, Mad
     raise Unavailable(f"pieces of topic {want.topic!r} are removed as fast as they are made", hint="try again")
 
 
-def _here(topic: FramesStep, want: Wanted) -> Iterator[tuple[int, int, Made]]:
+def _here(topic: FramesStep, want: Resealing) -> Iterator[tuple[int, int, Made]]:
     for record, number in want.places:
         yield record, number, _reseal(topic, want, record, number)
 
 
-def _reseal(topic: FramesStep, want: Wanted, record: int, number: int) -> Made:
+def _reseal(topic: FramesStep, want: Resealing, record: int, number: int) -> Made:
     """One piece, staged; nothing when its frames are no longer kept."""
     ref = topic.ledger.at(record).entry.pieces[number]
     piece = wire.parse(topic.pieces.read(ref.name, ref.digest))
@@ -337,28 +323,13 @@ def _reseal(topic: FramesStep, want: Wanted, record: int, number: int) -> Made:
 
 
 def _received(piece: SealedPiece) -> Counter[int]:
-    starts = np.asarray(piece.mailbox_start, np.int64)
-    return Counter(dict(zip(np.asarray(piece.slots).tolist(), (starts[1:] - starts[:-1]).tolist(), strict=True)))
+    return Counter(Delivered.of(piece).slot.tolist())
 
 
-def _in_spark(spark: SparkSession, name: StepName, want: Wanted) -> Iterator[tuple[int, int, Made]]:
+def _in_spark(spark: SparkSession, name: StepName, want: Resealing) -> Iterator[tuple[int, int, Made]]:
     tasks = max(1, min(len(want.places), 4 * spark.sparkContext.defaultParallelism))
-    places = spark.createDataFrame(want.places, ddl(_PLACE)).repartition(tasks)
-    job = places.mapInArrow(_resealing(name, replace(want, places=())), ddl(_ROW))
+    about = replace(want, places=())  # a task needs the places that are its own
     with explained():
-        rows = job.toArrow().to_pylist()
-    for row in sorted(rows, key=lambda row: (row["record"], row["number"])):
-        yield row["record"], row["number"], Made.decode(row["made"])
-
-
-def _resealing(name: StepName, want: Wanted) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What is captured is names and numbers."""
-
-    def run_task(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        topic = FramesStep.of(name)
-        for batch in batches:
-            for row in batch.to_pylist():
-                made = _reseal(topic, want, row["record"], row["number"]).encode()
-                yield pa.RecordBatch.from_pylist([{**row, "made": made}], schema=_ROW)
-
-    return run_task
+        job = spark.sparkContext.parallelize(want.places, tasks)
+        made = job.map(lambda place: (*place, _reseal(FramesStep.of(name), about, *place))).collect()
+    yield from sorted(made, key=itemgetter(0, 1))

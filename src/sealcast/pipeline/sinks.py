@@ -44,7 +44,7 @@ _COUNTED: Final = (*COUNTS, *REJECTED.values())
 
 
 @dataclass
-class Part:
+class TaskPart:
     """What a task did for one broker: names, digests and numbers."""
 
     #: Version, time and settled time that the broker's part of the batch is pinned to.
@@ -54,11 +54,11 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Staged(WriterCommitMessage):
+class StagedTask(WriterCommitMessage):
     """What a task tells the driver, by broker."""
 
     query: str | None
-    parts: Mapping[str, Part]
+    parts: Mapping[str, TaskPart]
 
 
 class PiecesSink(DataSource):
@@ -92,19 +92,19 @@ class _Pieces:
         self._terms: dict[str, str] = json.loads(terms) if terms else {}
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        parts: dict[str, Part] = {}
+        parts: dict[str, TaskPart] = {}
         for batch in iterator:
             for row in batch.to_pylist():
-                part = parts.setdefault(row["node"], Part())
+                part = parts.setdefault(row["node"], TaskPart())
                 part.pinned.add(tuple(row[name] for name in PINNED))
                 partition, first, end = span = row["partition"], row["first_offset"], row["end_offset"]
                 file = self._names[row["node"]].open().pieces.stage(partition, first, end, row["piece"])
                 about = (row["matched"], row["deliveries"], row["encryptions"], row["slots"])
                 part.pieces.append(PieceRef(file.name, file.digest, file.size, *span, *about))
                 part.counts.update({name: row[name] for name in _COUNTED})
-        return Staged(_query_of_task(), parts)
+        return StagedTask(_query_of_task(), parts)
 
-    def _commit(self, staged: Sequence[Staged], query: str, batch: int | None = None) -> None:
+    def _commit(self, staged: Sequence[StagedTask], query: str, batch: int | None = None) -> None:
         """Broker by broker; without a number, the batch is the one after the ledger's last."""
         for node in sorted({node for message in staged for node in message.parts}):
             step = self._names[node].open()
@@ -148,14 +148,14 @@ def _query_of_task() -> str | None:
     return task.getLocalProperty(_QUERY) if task is not None else None
 
 
-def _received(messages: Sequence[WriterCommitMessage | None]) -> list[Staged]:
-    staged = [message for message in messages if isinstance(message, Staged)]
+def _received(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:
+    staged = [message for message in messages if isinstance(message, StagedTask)]
     if len(staged) != len(messages):
         raise Bug("Spark asks to commit a batch of which a task is missing")
     return [message for message in staged if message.parts]
 
 
-def _entry(step: OpenStep, query: str, batch: int, parts: Sequence[Part]) -> Entry:
+def _entry(step: OpenStep, query: str, batch: int, parts: Sequence[TaskPart]) -> Entry:
     refs = sorted((ref for part in parts for ref in part.pieces), key=lambda ref: (ref.partition, ref.first))
     pinned = {at for part in parts for at in part.pinned}
     if len(pinned) != 1:

@@ -4,7 +4,7 @@ Paper 000 measured what encryptions cost with DES and leaves open what integrity
 To measure both again takes ciphers that we would never use, and since `primitives` is the only door to cryptographic
 libraries, they are let in here, under a name that says what they are for:
 
-    Blocks           one block and no mode: what a cipher itself costs (3DES and AES)
+    BlockCipher      one block and no mode: what a cipher itself costs (3DES and AES)
     Unauthenticated  AES-256-CTR: nobody reads it, anybody alters it
     Uncommitted      AES-256-GCM as the library has it, without a commitment to its key
 
@@ -30,7 +30,7 @@ from sealcast.primitives.secrets import Secret, Unpicklable
 CIPHERS: Final = {"3des": (24, 8), "aes-256": (32, 16)}
 
 
-class Blocks(Unpicklable):
+class BlockCipher(Unpicklable):
     """A block cipher under one key, a block at a time."""
 
     __slots__ = ("encrypt",)

@@ -51,7 +51,7 @@ _ECDSA: Final = {
 }
 
 
-class VerifyKey(PublicKey):
+class P256VerifyKey(PublicKey):
     """The public half: verifies, knows nothing secret, may travel."""
 
     __slots__ = ("_point",)
@@ -66,7 +66,7 @@ class VerifyKey(PublicKey):
         self._public = bytes(public)
 
     @classmethod
-    def of_point(cls, point: ec.EllipticCurvePublicKey) -> VerifyKey:
+    def of_point(cls, point: ec.EllipticCurvePublicKey) -> P256VerifyKey:
         """For `primitives.x509`: a point the library has checked already."""
         made = cls.__new__(cls)
         made._point, made._public = point, compressed(point)
@@ -94,7 +94,7 @@ class VerifyKey(PublicKey):
         return key_id(self._point)
 
 
-class SigningKey(Unpicklable):
+class P256SigningKey(Unpicklable):
     """The owner's half."""
 
     __slots__ = ("_key", "_private", "verify_key")
@@ -107,10 +107,10 @@ class SigningKey(Unpicklable):
         except ValueError:
             raise Misuse("a P-256 private key is a number from 1 to the order of the group") from None
         self._private = private
-        self.verify_key = VerifyKey.of_point(self._key.public_key())
+        self.verify_key = P256VerifyKey.of_point(self._key.public_key())
 
     @classmethod
-    def generate(cls) -> SigningKey:
+    def generate(cls) -> P256SigningKey:
         number = ec.generate_private_key(_CURVE).private_numbers().private_value
         return cls(Secret(number.to_bytes(PRIVATE_BYTES, "big")))
 

@@ -22,7 +22,7 @@ from cryptography.x509.oid import ExtensionOID, NameOID, SignatureAlgorithmOID
 from sealcast.errors import Misuse, Rejected
 from sealcast.model import moments
 from sealcast.model.moments import micros
-from sealcast.primitives.p256 import SigningKey, VerifyKey
+from sealcast.primitives.p256 import P256SigningKey, P256VerifyKey
 
 SECOND_US: Final = 1_000_000
 
@@ -52,7 +52,7 @@ _USAGES: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class DistinguishedName:
     """A subject or issuer of ours: O=organization, CN=common, in this order and nothing else."""
 
     organization: str
@@ -60,14 +60,14 @@ class Name:
 
 
 @dataclass(frozen=True, slots=True)
-class Body:
+class CertificateBody:
     """What a certificate is to say."""
 
     serial: int
-    issuer: Name
-    subject: Name
-    public: VerifyKey
-    issuer_key: VerifyKey
+    issuer: DistinguishedName
+    subject: DistinguishedName
+    public: P256VerifyKey
+    issuer_key: P256VerifyKey
     not_before_us: int
     not_after_us: int
     usages: frozenset[str]
@@ -91,12 +91,12 @@ class Parsed:
     version: int
     serial: int
     #: None where it is not exactly O and CN, once each.
-    issuer: Name | None
-    subject: Name | None
+    issuer: DistinguishedName | None
+    subject: DistinguishedName | None
     issuer_der: bytes
     subject_der: bytes
     #: None when it is no key of P-256.
-    public: VerifyKey | None
+    public: P256VerifyKey | None
     not_before_us: int
     not_after_us: int
     #: Which extensions there are, and whether each is critical.
@@ -113,7 +113,7 @@ class Parsed:
     private: Mapping[str, bytes]
 
 
-def issue(signer: SigningKey, body: Body) -> bytes:
+def issue(signer: P256SigningKey, body: CertificateBody) -> bytes:
     """The certificate (DER) that says `body`, signed."""
     builder = x509.CertificateBuilder(
         issuer_name=to_name(body.issuer),
@@ -211,17 +211,17 @@ UNREADABLE: Final = (
 )
 
 
-def _read_key(found: x509.Certificate) -> VerifyKey | None:
+def _read_key(found: x509.Certificate) -> P256VerifyKey | None:
     try:
         public = found.public_key()
     except (ValueError, UnsupportedAlgorithm):
         return None
     if not isinstance(public, ec.EllipticCurvePublicKey) or not isinstance(public.curve, ec.SECP256R1):
         return None
-    return VerifyKey.of_point(public)
+    return P256VerifyKey.of_point(public)
 
 
-def to_name(name: Name) -> x509.Name:
+def to_name(name: DistinguishedName) -> x509.Name:
     return x509.Name(
         [
             x509.NameAttribute(NameOID.ORGANIZATION_NAME, name.organization),
@@ -230,16 +230,16 @@ def to_name(name: Name) -> x509.Name:
     )
 
 
-def from_name(name: x509.Name) -> Name | None:
+def from_name(name: x509.Name) -> DistinguishedName | None:
     parts = [[(a.oid, a.value) for a in rdn] for rdn in name.rdns]
     match parts:
         case [[(NameOID.ORGANIZATION_NAME, str(organization))], [(NameOID.COMMON_NAME, str(common))]]:
-            return Name(organization, common)
+            return DistinguishedName(organization, common)
         case _:
             return None
 
 
-def _extensions(body: Body) -> list[x509.Extension[x509.ExtensionType]]:
+def _extensions(body: CertificateBody) -> list[x509.Extension[x509.ExtensionType]]:
     authority = body.path_length is not None
     usage = {attribute: word in body.usages for word, attribute in _USAGES}
     found: list[tuple[bool, x509.ExtensionType]] = [

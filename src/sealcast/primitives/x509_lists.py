@@ -1,4 +1,4 @@
-"""X.509's own messages around certificates: requests for one (PKCS #10) and lists of revoked ones (CRLs, RFC 5280).
+"""Certificate revocation lists as X.509 has them (CRLs, RFC 5280).
 
 Sealcast's own revocation lists are numbered, chained and fast to look into (`trust.certificates`). CRLs are what the
 rest of the world reads: a base with everything, and deltas that name the base they add to. `FreshestCRL` in a base
@@ -13,13 +13,12 @@ from typing import Final
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding
 
 from sealcast.errors import Misuse, Rejected
 from sealcast.model.moments import micros
-from sealcast.primitives.p256 import SigningKey, VerifyKey
-from sealcast.primitives.x509 import ECDSA_SHA256, UNREADABLE, Name, from_name, moment, read_uris, to_name
+from sealcast.primitives.p256 import P256SigningKey
+from sealcast.primitives.x509 import DistinguishedName, moment, to_name
 
 #: CRL reason codes (section 5.3.1) that we use.
 _CODES: Final[Mapping[int, x509.ReasonFlags]] = {
@@ -36,7 +35,7 @@ _CODES: Final[Mapping[int, x509.ReasonFlags]] = {
 class CrlBody:
     """What a CRL is to say."""
 
-    issuer: Name
+    issuer: DistinguishedName
     number: int
     at_us: int
     next_us: int
@@ -48,17 +47,7 @@ class CrlBody:
     freshest: str | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class ParsedRequest:
-    """What a request for a certificate says. Its own signature was verified: who asks has the key."""
-
-    subject: Name | None
-    public: VerifyKey
-    uris: tuple[str, ...] | None
-    private: Mapping[str, bytes]
-
-
-def sign_crl(signer: SigningKey, body: CrlBody) -> bytes:
+def sign_crl(signer: P256SigningKey, body: CrlBody) -> bytes:
     """The CRL (DER) that says `body`, signed."""
     if body.next_us <= body.at_us:
         raise Misuse("the next list is due after this one")
@@ -98,37 +87,6 @@ def crl_serials(der: bytes) -> tuple[int, int | None, dict[int, int]]:
         )
     except (ValueError, TypeError, x509.ExtensionNotFound, x509.DuplicateExtension):
         raise Rejected("these bytes are no CRL of an authority") from None
-
-
-def request(signer: SigningKey, subject: Name, uris: tuple[str, ...], private: tuple[tuple[str, bytes], ...]) -> bytes:
-    """A request (DER) for a certificate that says so, signed with the key it is for."""
-    builder = x509.CertificateSigningRequestBuilder(to_name(subject))
-    names = [x509.UniformResourceIdentifier(uri) for uri in uris]
-    builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
-    for oid, value in private:
-        unknown = x509.UnrecognizedExtension(x509.ObjectIdentifier(oid), value)
-        builder = builder.add_extension(unknown, critical=False)
-    made = builder.sign(signer.key, hashes.SHA256(), ecdsa_deterministic=True)
-    return made.public_bytes(Encoding.DER)
-
-
-def read_request(der: bytes) -> ParsedRequest:
-    """Take a request apart; Rejected when it is none, or was not signed with the P-256 key it is for."""
-    try:
-        found = x509.load_der_x509_csr(der)
-        public = found.public_key()
-        good = found.signature_algorithm_oid.dotted_string == ECDSA_SHA256 and found.is_signature_valid
-        if not isinstance(public, ec.EllipticCurvePublicKey) or not isinstance(public.curve, ec.SECP256R1) or not good:
-            raise Rejected("this request was not signed with the P-256 key it is for")
-        values = {e.oid.dotted_string: e.value for e in found.extensions}
-        return ParsedRequest(
-            from_name(found.subject),
-            VerifyKey.of_point(public),
-            read_uris(values.get(x509.SubjectAlternativeName.oid.dotted_string)),
-            {o: v.value for o, v in values.items() if isinstance(v, x509.UnrecognizedExtension)},
-        )
-    except UNREADABLE:
-        raise Rejected("these bytes are no request for a certificate") from None
 
 
 def _entry(serial: int, code: int, at_us: int) -> x509.RevokedCertificate:

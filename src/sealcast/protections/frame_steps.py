@@ -3,8 +3,8 @@
     source    frames --authenticate--> claims        replay, in Spark's state, rules on them
     kernel    rulings, frames again --admit, ...--> pieces (`FramesStep.make`)
 
-`MatchingStep` goes on as every broker does that sees what it matches: match, group, seal, deliver (broker/path.py). A
-protection gives it its own sealing.
+`MatchingStep` goes on as every broker does that matches events with filters of the registry: match, group, seal,
+deliver (broker/path.py). A protection gives it its own sealing, and its own index where brokers do not read.
 """
 
 from __future__ import annotations
@@ -25,12 +25,13 @@ from sealcast.broker.history import History, RefusingPiece
 from sealcast.broker.path import handle_bounded, room
 from sealcast.broker.replay import SETTLING_US
 from sealcast.broker.rulings import claim_rows, gathered
-from sealcast.broker.tables import TableCache
+from sealcast.broker.tables import FilterIndexes, Indexing, TableCache
 from sealcast.errors import Corrupt
 from sealcast.log.entry import slot_bits
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.offsets import PinnedOffset
 from sealcast.primitives.secrets import Secret
+from sealcast.protections.port import broker_side
 from sealcast.protections.steps import FRAMES, OpenStep, StepName, Task
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.broker import BrokerSecrets
@@ -73,7 +74,8 @@ class FramesStep(OpenStep):
         def load(version: int) -> Gate:
             state = self.realm.state(version)
             self.realm.trust(state)  # the root is the one that this realm was made with
-            return gate_at(state, state.topic(self.name.topic), self.secrets, tokens)
+            topic = state.topic(self.name.topic)
+            return gate_at(state, topic, self.secrets, tokens, broker_side(topic.protection).unfit)
 
         return by_version(load)
 
@@ -143,7 +145,7 @@ class FramesStep(OpenStep):
 
 
 class MatchingStep(FramesStep):
-    """The one step of a broker that sees what it matches: from frames to sealed pieces."""
+    """The one step of a broker that matches events with filters of the registry: from frames to sealed pieces."""
 
     def parse(self, data: bytes) -> SealedPiece:
         return sealed.parse(data)
@@ -157,9 +159,13 @@ class MatchingStep(FramesStep):
     def sealing(self, state: RealmState, topic: Topic) -> Sealing:
         """How events are sealed at this version."""
 
+    def indexing(self) -> Indexing:
+        """How filters are compiled, for as long as this process runs the step: as a broker does that reads them."""
+        return FilterIndexes(self.realm.paths.tables(self.name.topic, self.name.broker))
+
     @cached_property
     def _context(self) -> Callable[[int], Context]:
-        tables = TableCache(self.realm.paths.tables(self.name.topic, self.name.broker), self.name.broker)
+        tables = TableCache(self.indexing(), self.name.broker)
 
         def load(version: int) -> Context:
             gate = self.gate(version)

@@ -25,6 +25,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, cast
 
 if TYPE_CHECKING:
+    from sealcast.broker.gate import Unfit
     from sealcast.control.desk import More
     from sealcast.errors import SealcastError
     from sealcast.model.event import OpenedEvent, Position
@@ -32,10 +33,10 @@ if TYPE_CHECKING:
     from sealcast.model.schema import Schema, Value
     from sealcast.protections.stays import Found, Stays
     from sealcast.protections.steps import OpenStep
-    from sealcast.protections.witness.answer import Answer
+    from sealcast.protections.witness.answer import WhyAnswer
     from sealcast.protections.witness.facts import Facts
-    from sealcast.protections.witness.mailboxes import Received
-    from sealcast.protections.witness.report import Report
+    from sealcast.protections.witness.mailboxes import ReceivedDelivery
+    from sealcast.protections.witness.report import CheckReport
     from sealcast.trust.deployment import Realm
     from sealcast.trust.handles import BrokerRealm, EntityRealm
     from sealcast.trust.keys.identity import Identity
@@ -46,7 +47,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Checked:
+class CheckedEvent:
     """An event that its schema admits, parsed."""
 
     values: Mapping[str, Value]
@@ -65,14 +66,14 @@ class Way(Protocol):
         """Goes by the newest registry from now on, and seals in that epoch, as frames are; the brokers that get frames,
         the first being the one that events are named by."""
 
-    def check(self, event: Checked) -> None:
+    def check(self, event: CheckedEvent) -> None:
         """EventRejected if it cannot go this way, though its schema admits it."""
 
-    def messages(self, batch: Sequence[Checked]) -> Iterator[Messages]:
+    def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
         """A batch that would fit into a frame as it is, as one or more frames' messages."""
 
 
-class Cost(NamedTuple):
+class FilterCost(NamedTuple):
     """What a filter costs, in the protection's own units: by name, for `--json`, and in words. Often nothing."""
 
     facts: Mapping[str, int]
@@ -143,7 +144,7 @@ class Measured:
 
 #: The most that a reader's keys take, unless told, in bytes.
 DEFAULT_KEY_MEMORY: Final = 64 << 20
-#: A broker's desk for keys: a signed request in, a reply out.
+#: How a subscriber asks a broker's desk for keys: a signed request in, a reply out.
 Ask = Callable[[bytes], bytes]
 
 
@@ -206,7 +207,7 @@ class ClientSide(Protocol):
     def mail(self, realm: EntityRealm, topic: str, subscriber: str) -> Stays[Any]:
         """A subscriber's mailboxes, without its keys: for counting, and for those who keep their place themselves."""
 
-    def desk(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[Ask | None]:
+    def key_asker(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[Ask | None]:
         """Whom the subscriber asks for keys that it has let go; None where it never has to."""
 
     def move(self, realm: Realm, topic: str, subscriber: str, to: str | None, *, abandon: bool = False) -> bool:
@@ -216,7 +217,7 @@ class ClientSide(Protocol):
     def vet(self, text: str, topic: Topic) -> None:
         """FilterRejected for what is no filter of the topic's schema, and for what its protection cannot express."""
 
-    def cost(self, text: str, schema: Schema) -> Cost:
+    def cost(self, text: str, schema: Schema) -> FilterCost:
         """What a filter costs that was vetted."""
 
     def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> Interests:
@@ -231,7 +232,7 @@ class ClientSide(Protocol):
     def listed(self, realm: EntityRealm, topic: str, subscriber: str | None = None) -> list[Interest]:
         """Of all subscribers, or of one, as far as it is known here; NotFound where it would take keys that are not."""
 
-    def keepers(self, realm: EntityRealm, topic: str) -> list[str]:
+    def filter_owners(self, realm: EntityRealm, topic: str) -> list[str]:
         """The subscribers whose filters are kept on this machine and nowhere else."""
 
     def refresh_here(self, realm: EntityRealm, topic: str) -> Iterator[tuple[str, bool | SealcastError]]:
@@ -253,6 +254,8 @@ class BrokerSide:
     joining: str
     #: What else a broker of that name is asked over its control topic, by kind of request, and what answers.
     requests: Callable[[BrokerRealm, str], More] = lambda realm, broker: {}
+    #: Which payloads of a batch, that of each event in order, are none that publishers of the topic make, and why.
+    unfit: Unfit | None = None
 
 
 # --- witness side -------------------------------------------------------------------------------------
@@ -264,7 +267,7 @@ class Audit(Protocol):
     def size(self) -> int:
         """How much there is to do: what `run` reports progress in."""
 
-    def run(self, told: Callable[[int], None]) -> Report:
+    def run(self, told: Callable[[int], None]) -> CheckReport:
         """Adds what it finds to the topic's report; `told` hears how much is done with."""
 
 
@@ -292,7 +295,7 @@ class WitnessSide(Protocol):
         """Everything that can be checked here. All of them write into one report, which also says what cannot be
         judged; `by_reference` asks the slow evaluator, where filters can be asked at all."""
 
-    def why(self, realm: Realm, topic: str, event: Position, subscriber: str) -> Answer:
+    def why(self, realm: Realm, topic: str, event: Position, subscriber: str) -> WhyAnswer:
         """How far an event came on its way to a subscriber, and why."""
 
     def status(self, realm: Realm, topic: str) -> Iterator[Facts]:
@@ -301,7 +304,7 @@ class WitnessSide(Protocol):
     def refusals(self, realm: Realm, topic: str) -> Iterator[Iterator[dict[str, Any]]]:
         """What each of its brokers refused, newest first within each."""
 
-    def received(self, realm: Realm, topic: str, broker: str) -> Mapping[str, Received]:
+    def received(self, realm: Realm, topic: str, broker: str) -> Mapping[str, ReceivedDelivery]:
         """Who was sent how much by a broker, by its ledger."""
 
     def explain(self, state: RealmState, topic: str) -> Explanation:

@@ -23,7 +23,7 @@ from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.overlay import moves
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.port import Cost, Interest, Interests, Reader, Wanted
+from sealcast.protections.port import FilterCost, Interest, Interests, Reader, Wanted
 from sealcast.protections.stays import Stays, no_subscription
 from sealcast.trust.admin import subscriptions
 from sealcast.trust.deployment import Realm
@@ -108,10 +108,10 @@ class RegisteredSide:
 
     def vet(self, text: str, topic: Topic) -> None:
         sight = topic.protection
-        refuse_unseen(fit(parse(text), topic.schema), sight.hidden, payloads_seen=sight.payloads_seen)
+        refuse_unseen(fit(parse(text), topic.schema), sight.hidden_of(topic.schema), payloads_seen=sight.payloads_seen)
 
-    def cost(self, text: str, schema: Schema) -> Cost:
-        return Cost({}, "")
+    def cost(self, text: str, schema: Schema) -> FilterCost:
+        return FilterCost({}, "")
 
     def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> Interests:
         return RegisteredInterests(realm, topic, subscriber)
@@ -125,7 +125,7 @@ class RegisteredSide:
     def listed(self, realm: EntityRealm, topic: str, subscriber: str | None = None) -> list[Interest]:
         return listed(realm, topic, subscriber)
 
-    def keepers(self, realm: EntityRealm, topic: str) -> list[str]:
+    def filter_owners(self, realm: EntityRealm, topic: str) -> list[str]:
         return []
 
     def refresh_here(self, realm: EntityRealm, topic: str) -> Iterator[tuple[str, bool | SealcastError]]:

@@ -36,59 +36,43 @@ FIRST_CENTER: Final = "center"
 FIRST_DISCOVERY_NODES: Final = ("discovery-1", "discovery-2")
 
 
+class Below:
+    """A file or directory that has its place below the root of a topic, or of a realm."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def __get__(self, paths: TopicPaths | Layout, owner: object = None) -> Path:
+        return paths.root.joinpath(*self._names)
+
+
 @dataclass(frozen=True, slots=True)
 class TopicPaths:
     """The directories of one topic."""
 
     root: Path
 
-    @property
-    def frames_root(self) -> Path:
-        return self.root / "frames"
+    frames_root = Below("frames")
+    pieces = Below("pieces")
+    ledger = Below("ledger")
+    cursors = Below("cursors")
+    checkpoint = Below("checkpoint")
+    #: Snapshots of the subscription table, by version: made from the registry, and made again when missing.
+    tables = Below("tables")
+    #: What a broker of a layered topic knows of filters it cannot read: its routing table, and how far it is.
+    filters = Below("filters")
+    #: The log that everyone below the broker posts filters to.
+    filter_posts = Below("filters", "in")
+    #: The log whose first n records are version n of the broker's routing table.
+    filter_table = Below("filters", "table")
 
     def frames(self, partition: int) -> Path:
         return self.frames_root / str(partition)
 
     @property
-    def pieces(self) -> Path:
-        return self.root / "pieces"
-
-    @property
-    def ledger(self) -> Path:
-        return self.root / "ledger"
-
-    @property
-    def cursors(self) -> Path:
-        return self.root / "cursors"
-
-    @property
-    def checkpoint(self) -> Path:
-        return self.root / "checkpoint"
-
-    @property
     def hops(self) -> TopicPaths:
         """What a broker of a layered topic hands on: pieces, ledger and cursors of their own."""
         return TopicPaths(self.root / "hops")
-
-    @property
-    def filters(self) -> Path:
-        """What a broker of a layered topic knows of filters it cannot read: its routing table, and how far it is."""
-        return self.root / "filters"
-
-    @property
-    def filter_posts(self) -> Path:
-        """The log that everyone below the broker posts filters to."""
-        return self.filters / "in"
-
-    @property
-    def filter_table(self) -> Path:
-        """The log whose first n records are version n of the broker's routing table."""
-        return self.filters / "table"
-
-    @property
-    def tables(self) -> Path:
-        """Snapshots of the subscription table, by version: made from the registry, and made again when missing."""
-        return self.root / "tables"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,21 +81,13 @@ class Layout:
 
     root: Path
 
-    @property
-    def mark(self) -> Path:
-        return self.root / _MARK
-
-    @property
-    def registry(self) -> Path:
-        return self.root / "registry.sqlite"
-
-    @property
-    def secrets(self) -> Path:
-        return self.root / "secrets"
-
-    @property
-    def broker_key(self) -> Path:
-        return self.secrets / "broker.key"
+    mark = Below(_MARK)
+    registry = Below("registry.sqlite")
+    entities = Below("entities")
+    secrets = Below("secrets")
+    broker_key = Below("secrets", "broker.key")
+    #: Keys, certificates and lists of the authority.
+    authority = Below("secrets", "authority")
 
     def broker_key_of(self, name: str) -> Path:
         """The first broker's file has its own place, since most realms have no other."""
@@ -123,11 +99,6 @@ class Layout:
     def discovery_key(self, name: str) -> Path:
         return self.secrets / "discovery" / f"{name}.key"
 
-    @property
-    def authority(self) -> Path:
-        """Keys, certificates and lists of the authority."""
-        return self.secrets / "authority"
-
     def broker(self, name: str) -> Path:
         """What a broker keeps for itself."""
         return self.root / "brokers" / name
@@ -135,10 +106,6 @@ class Layout:
     def revocations(self, broker: str) -> Path:
         """A broker's own copy of the revocation lists."""
         return self.broker(broker) / "revocations"
-
-    @property
-    def entities(self) -> Path:
-        return self.root / "entities"
 
     def entity_key(self, name: str) -> Path:
         return self.entities / f"{name}.key"
@@ -157,7 +124,7 @@ class Layout:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RealmMark:
     """What `realm.json` says."""
 
     name: str
@@ -177,7 +144,7 @@ class Mark:
         return layout.registry if self.registry is None else address.effective(self.registry)
 
 
-def read_mark(layout: Layout) -> Mark:
+def read_mark(layout: Layout) -> RealmMark:
     try:
         body = json.loads(layout.mark.read_bytes())
         if body["format"] == _BEFORE_CERTIFICATES:
@@ -194,7 +161,7 @@ def read_mark(layout: Layout) -> Mark:
             )
         registry = body.get("registry")
         id, root = bytes.fromhex(body["id"]), bytes.fromhex(body["root"])
-        return Mark(str(body["name"]), id, root, registry and address.written(str(registry)))
+        return RealmMark(str(body["name"]), id, root, registry and address.written(str(registry)))
     except FileNotFoundError:
         raise NotFound(
             f"{layout.root} is no realm (it has no {_MARK})", hint=f"make one: sealcast init {layout.root}"

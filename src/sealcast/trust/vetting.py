@@ -36,6 +36,7 @@ from sealcast.trust.realm.changes import (
 from sealcast.trust.realm.machine import Fold, Topic
 from sealcast.trust.realm.templates import Template
 from sealcast.trust.tokens import gates
+from sealcast.wire.searching import SealedFilter, SealedReason, SealedRejected
 
 
 def vet(fold: Fold, change: Change, at_us: int) -> None:
@@ -62,9 +63,25 @@ def vet(fold: Fold, change: Change, at_us: int) -> None:
 
 
 def vet_filter(topic: Topic, text: str) -> None:
-    """FilterRejected, with position and suggestion, unless `text` is a filter that the topic's brokers can evaluate."""
+    """FilterRejected, with position and suggestion, unless `text` is a filter that the topic's brokers can evaluate.
+
+    Where filters are sealed, a sealed one of the current epoch is (SealedRejected says why another is not), and no
+    other: who sends a text by mistake learns it before anybody could read it there.
+    """
     protection = topic.protection
-    refuse_unseen(fit(parse(text), topic.schema), protection.hidden, payloads_seen=protection.payloads_seen)
+    if len(text) > protection.max_filter_characters:
+        raise Rejected(f"a filter of topic {topic.name!r} has at most {protection.max_filter_characters} characters")
+    if not protection.filters_sealed:
+        hidden = protection.hidden_of(topic.schema)
+        refuse_unseen(fit(parse(text), topic.schema), hidden, payloads_seen=protection.payloads_seen)
+        return
+    sealed = SealedFilter.from_text(text, protection.tag_bits_shown)
+    if sealed.epoch != topic.epoch:
+        raise SealedRejected(
+            SealedReason.EPOCH,
+            f"the filter was sealed in epoch {sealed.epoch}, and topic {topic.name!r} is in epoch {topic.epoch}",
+            hint="seal it again with the keys of this epoch: sealcast does so by itself",
+        )
 
 
 def vet_template(topic: str, schema: Schema, text: str) -> Template:
@@ -83,8 +100,8 @@ def _vet_grant(topic: Topic, text: str) -> None:
     template = vet_template(topic.name, topic.schema, text)
     if not topic.protection.brokers_read and not template.every_event:
         raise Rejected(
-            f"topic {topic.name!r} is layered: its brokers cannot read, so nobody could hold events against the tags "
-            f"of {text!r}",
+            f"topic {topic.name!r} is {topic.protection.name}: its brokers cannot read, so nobody could hold events "
+            f"against the tags of {text!r}",
             hint="grant the right for all events, or make another topic for those with these tags",
         )
 

@@ -21,7 +21,7 @@ _SIMPLE_VALUES: Final = {20: False, 21: True, 22: None}
 
 
 @dataclass(frozen=True, slots=True)
-class Tag:
+class TaggedValue:
     """A tagged value."""
 
     number: int
@@ -64,7 +64,7 @@ def _encode(value: object, out: list[bytes], depth: int) -> None:
             for key, item in entries:
                 out.append(key)
                 _encode(item, out, depth + 1)
-        case Tag():
+        case TaggedValue():
             out.append(_head(_TAG, value.number))
             _encode(value.value, out, depth + 1)
         case _:
@@ -191,7 +191,7 @@ class _Reader:
             case _:  # tag
                 if argument not in self.tags:
                     raise refused(f"tag {argument} has no place here")
-                return Tag(argument, self.item(depth - 1))
+                return TaggedValue(argument, self.item(depth - 1))
 
     def head(self) -> tuple[int, int]:
         """Major type and argument, which must be in its shortest form and definite."""

@@ -28,7 +28,7 @@ from sealcast.wire.layout import (
     MIN_INT64,
     RECORD_AT,
     TRAILER_BYTES,
-    Layout,
+    MessageLayout,
     content_type_bytes,
 )
 from sealcast.wire.limits import MAX_MESSAGE_BYTES
@@ -65,7 +65,7 @@ class Decoded:
         return self._segments.column(-2).cast(pa.utf8())
 
 
-def decode(layout: Layout, messages: Sequence[bytes]) -> Decoded:
+def decode(layout: MessageLayout, messages: Sequence[bytes]) -> Decoded:
     """The columns of messages from anywhere."""
     lengths = np.fromiter(map(len, messages), dtype=np.int64, count=len(messages))
     if int(lengths.sum()) > MAX_BATCH_BYTES:
@@ -73,7 +73,7 @@ def decode(layout: Layout, messages: Sequence[bytes]) -> Decoded:
     return decode_joined(layout, b"".join(messages), lengths)
 
 
-def decode_joined(layout: Layout, buffer: bytes, lengths: Ints) -> Decoded:
+def decode_joined(layout: MessageLayout, buffer: bytes, lengths: Ints) -> Decoded:
     """The same of messages that are in one piece already."""
     if len(buffer) > MAX_BATCH_BYTES:
         raise Misuse(f"a batch has {len(buffer)} bytes, {MAX_BATCH_BYTES} are allowed")
@@ -117,7 +117,7 @@ class _Bad:
         return dict(sorted(found.items()))
 
 
-def _fixed_parts(layout: Layout, buffer: bytes, lengths: Ints, bad: _Bad) -> Bytes:
+def _fixed_parts(layout: MessageLayout, buffer: bytes, lengths: Ints, bad: _Bad) -> Bytes:
     """The fixed parts as a matrix, a row per message; zeros for messages of an impossible length."""
     width = layout.fixed_bytes
     bad.fail(lengths < width, f"shorter than the {width} bytes that every message of this schema has")
@@ -131,7 +131,7 @@ def _fixed_parts(layout: Layout, buffer: bytes, lengths: Ints, bad: _Bad) -> Byt
     return fixed
 
 
-def _presence(layout: Layout, fixed: Bytes, bad: _Bad) -> npt.NDArray[np.bool_]:
+def _presence(layout: MessageLayout, fixed: Bytes, bad: _Bad) -> npt.NDArray[np.bool_]:
     """A row per attribute: which messages have it."""
     attributes = len(layout.schema.attributes)
     bitmap = fixed[:, RECORD_AT : RECORD_AT + layout.presence_bytes]
@@ -140,7 +140,7 @@ def _presence(layout: Layout, fixed: Bytes, bad: _Bad) -> npt.NDArray[np.bool_]:
     return np.ascontiguousarray(bits[:, :attributes].T).view(np.bool_)
 
 
-def _cell(layout: Layout, fixed: Bytes, column: int, present: Bools, bad: _Bad) -> Cells:
+def _cell(layout: MessageLayout, fixed: Bytes, column: int, present: Bools, bad: _Bad) -> Cells:
     """One attribute's cells, checked: an absent one is zero, and one value has one spelling."""
     attribute, at = layout.schema.attributes[column], layout.cell_at[column]
     match attribute.type:
@@ -165,7 +165,7 @@ def _cell(layout: Layout, fixed: Bytes, column: int, present: Bools, bad: _Bad) 
 
 
 def _variable_lengths(
-    layout: Layout, fixed: Bytes, cells: list[Cells], lengths: Ints, bad: _Bad
+    layout: MessageLayout, fixed: Bytes, cells: list[Cells], lengths: Ints, bad: _Bad
 ) -> npt.NDArray[np.int64]:
     """Lengths of the strings, the content type and the payload, a row per message; they add up or the row is bad."""
     strings = layout.string_columns
@@ -184,7 +184,7 @@ class _Segments:
     """The joined messages, cut into fixed part, strings, content type and payload each; a bad one is left whole."""
 
     def __init__(
-        self, layout: Layout, buffer: bytes, lengths: Ints, variable: npt.NDArray[np.int64], bad: _Bad
+        self, layout: MessageLayout, buffer: bytes, lengths: Ints, variable: npt.NDArray[np.int64], bad: _Bad
     ) -> None:
         self._count, self._each = len(lengths), variable.shape[1] + 1
         cuts = np.zeros((self._count, self._each), dtype=np.int64)
@@ -203,7 +203,7 @@ class _Segments:
         return self._columns[which]
 
 
-def _check_text(layout: Layout, segments: _Segments, bad: _Bad) -> bool:
+def _check_text(layout: MessageLayout, segments: _Segments, bad: _Bad) -> bool:
     """Whether there were rows whose strings are not UTF-8 or whose content type is none; they are bad now."""
     count = len(bad.good)
     found = False
@@ -222,7 +222,7 @@ def _check_text(layout: Layout, segments: _Segments, bad: _Bad) -> bool:
     return found
 
 
-def _array(layout: Layout, column: int, cell: Cells, valid: Bools, segments: _Segments) -> pa.Array:
+def _array(layout: MessageLayout, column: int, cell: Cells, valid: Bools, segments: _Segments) -> pa.Array:
     """One attribute's Arrow column, without copying what is already as Arrow wants it."""
     count = len(valid)
     kind = layout.arrow_schema.types[column]

@@ -71,7 +71,7 @@ def encrypt0_protected(commitment: bytes, key_bits: int = DEFAULT_KEY_BITS) -> b
 
 def encode_sign1(payload: bytes, signature: bytes) -> bytes:
     """The COSE_Sign1 of `payload` with a signature made over `sig_structure`."""
-    return cbor.encode(cbor.Tag(TAG_SIGN1, [SIGN1_PROTECTED, {}, payload, signature]))
+    return cbor.encode(cbor.TaggedValue(TAG_SIGN1, [SIGN1_PROTECTED, {}, payload, signature]))
 
 
 def parse_sign1(data: bytes | memoryview) -> Sign1:
@@ -88,7 +88,7 @@ def parse_sign1(data: bytes | memoryview) -> Sign1:
 def encode_encrypt0(commitment: bytes, nonce: bytes, ciphertext: bytes, key_bits: int = DEFAULT_KEY_BITS) -> bytes:
     """The COSE_Encrypt0 of a body sealed with `enc_structure` as its associated data."""
     protected = encrypt0_protected(commitment, key_bits)
-    return cbor.encode(cbor.Tag(TAG_ENCRYPT0, [protected, {LABEL_IV: nonce}, ciphertext]))
+    return cbor.encode(cbor.TaggedValue(TAG_ENCRYPT0, [protected, {LABEL_IV: nonce}, ciphertext]))
 
 
 def parse_encrypt0(data: bytes | memoryview) -> Encrypt0:
@@ -115,6 +115,6 @@ def parse_encrypt0(data: bytes | memoryview) -> Encrypt0:
 
 def _parts(data: bytes | memoryview, tag: int, size: int, max_bytes: int) -> list[object]:
     message = cbor.decode(data, max_bytes=max_bytes, max_depth=4, tags=frozenset({tag}))
-    if not isinstance(message, cbor.Tag) or not isinstance(message.value, list) or len(message.value) != size:
+    if not isinstance(message, cbor.TaggedValue) or not isinstance(message.value, list) or len(message.value) != size:
         raise cbor.refused(f"COSE tag {tag} holds an array of {size}")
     return message.value

@@ -31,7 +31,7 @@ from sealcast.errors import FrameRejected, Misuse
 from sealcast.primitives.aead import DEFAULT_KEY_BITS, NONCE_BYTES
 from sealcast.primitives.merkle import HASH_BYTES
 from sealcast.wire import cbor, cose, headers, limits
-from sealcast.wire.headers import HeaderFormat, Signed
+from sealcast.wire.headers import HeaderFormat, SignedHeader
 
 MAGIC: Final = "sealcast-frame"
 VERSION: Final = 2
@@ -152,7 +152,7 @@ def encode_body(messages: Sequence[bytes], readers: str = "") -> bytes:
         raise Misuse(f"a message has 1 to {limits.MAX_MESSAGE_BYTES} bytes")
     if len(readers.encode()) > limits.MAX_READERS_BYTES:
         raise Misuse(f"a predicate over readers has at most {limits.MAX_READERS_BYTES} bytes")
-    parts = [cbor.Tag(TAG_UINT32_LE, lengths.tobytes()), b"".join(messages), *([readers] if readers else [])]
+    parts = [cbor.TaggedValue(TAG_UINT32_LE, lengths.tobytes()), b"".join(messages), *([readers] if readers else [])]
     body = cbor.encode(parts)
     if len(body) > limits.MAX_BODY_BYTES:
         raise Misuse(f"a frame's body has {len(body)} bytes, {limits.MAX_BODY_BYTES} are allowed", hint=_SMALLER)
@@ -208,12 +208,12 @@ def parse(data: bytes) -> Frame:
     )
 
 
-def parse_signed(signed: bytes) -> Signed[Header]:
+def parse_signed(signed: bytes) -> SignedHeader[Header]:
     """Take a signed header apart: a frame's, or the one a sealed piece carries for its subscribers."""
     return _HEADERS.parse(signed)
 
 
-class Body(NamedTuple):
+class FrameBody(NamedTuple):
     """An opened body: its messages in one piece, and how long each of them is."""
 
     joined: bytes
@@ -240,7 +240,7 @@ def decode_body(body: bytes, count: int) -> list[bytes]:
     return [only_message(body)] if count == 1 else split_body(body, count).messages()
 
 
-def split_body(body: bytes, count: int) -> Body:
+def split_body(body: bytes, count: int) -> FrameBody:
     """`decode_body`, with the messages left in one piece. There is one spelling of a body of so many events and bytes,
     so it is not decoded but compared."""
     opening = _BODY + byte_string_head(4 * count)
@@ -255,7 +255,7 @@ def split_body(body: bytes, count: int) -> Body:
     begin = at + len(joined)
     if body[at:begin] != joined or len(body) != begin + total:
         raise cbor.refused("the lengths of a body do not add up to its messages")
-    return Body(body[begin:], lengths)
+    return FrameBody(body[begin:], lengths)
 
 
 def only_message(body: bytes) -> bytes:

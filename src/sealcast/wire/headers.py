@@ -45,7 +45,7 @@ def is_name(value: object) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Signed(Generic[Header]):
+class SignedHeader(Generic[Header]):
     """A signed header, taken apart; the signature is not verified yet."""
 
     header: Header
@@ -74,7 +74,7 @@ class HeaderFormat(Generic[Header]):
         """The bytes that are signed."""
         return cose.sig_structure(cose.SIGN1_PROTECTED, self.context, self.encode(header))
 
-    def parse(self, signed: bytes) -> Signed[Header]:
+    def parse(self, signed: bytes) -> SignedHeader[Header]:
         """Takes a COSE_Sign1 of a header apart; FrameRejected when it is none."""
         message = cose.parse_sign1(signed)
         fields = cbor.decode(message.payload, max_depth=1, max_items=_MAX_ITEMS)
@@ -83,7 +83,7 @@ class HeaderFormat(Generic[Header]):
         header = self._made({name: fields[label] for label, name in enumerate(self.fields, 1)})
         # Decoding was strict, so these are the only bytes this payload can have: nothing is re-encoded.
         to_sign = cose.sig_structure(cose.SIGN1_PROTECTED, self.context, message.payload)
-        return Signed(header, message.signature, to_sign)
+        return SignedHeader(header, message.signature, to_sign)
 
     def _made(self, fields: dict[str, Any]) -> Header:
         for field, check in self.fields.items():

@@ -48,7 +48,7 @@ _ARROW: Final = {
 }
 
 
-class Layout:
+class MessageLayout:
     """The places of one schema's parts."""
 
     def __init__(self, schema: Schema) -> None:

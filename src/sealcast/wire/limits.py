@@ -83,3 +83,15 @@ MAX_ENTRIES: Final = 65_536
 MAX_ENTRIES_BYTES: Final = 1 << 25
 MAX_HOP_RECIPIENTS: Final = 1 << 20
 MAX_HOP_ROWS: Final = 1 << 24
+
+# --- the searchable protection ----------------------------------------------------------------
+
+#: Of one sealed filter, as many as `filters.labels` makes of one filter.
+MAX_SEALED_CONJUNCTIONS: Final = 64
+MAX_SEALED_LABELS: Final = 4_096
+#: With a few bytes for the counts: 4,096 labels of 86 bytes.
+MAX_SEALED_FILTER_BYTES: Final = 384 << 10
+#: The same in base64, as the registry keeps it.
+MAX_SEALED_FILTER_CHARACTERS: Final = 512 << 10
+#: Of one event.
+MAX_TRAPDOORS: Final = 8_192

@@ -54,7 +54,7 @@ class Core(NamedTuple):
     body: bytes
 
 
-class Entry(NamedTuple):
+class LayeredEntry(NamedTuple):
     """An event's labels and its payload key under one set of layers."""
 
     tokens: tuple[bytes, ...]
@@ -100,7 +100,7 @@ def encode_entries(entries: Sequence[tuple[Sequence[bytes], bytes, bool]]) -> by
     return data
 
 
-def parse_entries(data: bytes | memoryview) -> tuple[Entry, ...]:
+def parse_entries(data: bytes | memoryview) -> tuple[LayeredEntry, ...]:
     """The other way; FrameRejected for anything else. Every hop does it for every event: by hand, since there is one
     spelling of everything that stands here."""
     raw = bytes(data)
@@ -116,7 +116,7 @@ def parse_entries(data: bytes | memoryview) -> tuple[Entry, ...]:
     return found
 
 
-def _entries(raw: bytes) -> tuple[tuple[Entry, ...], int]:
+def _entries(raw: bytes) -> tuple[tuple[LayeredEntry, ...], int]:
     """IndexError for some of what is truncated; the rest is noticed by where it ends."""
     if raw[0]:
         raise cbor.refused("a message starts with a zero byte")
@@ -133,7 +133,7 @@ def _entries(raw: bytes) -> tuple[tuple[Entry, ...], int]:
         if not 0 < size <= MAX_ELEMENT_BYTES or total > MAX_TOKENS * size or total % size:
             raise cbor.refused(f"an entry is at most {MAX_TOKENS} tokens and a key as long as each of them")
         tokens = tuple([raw[first : first + size] for first in range(start, start + total, size)])
-        found.append(Entry(tokens, raw[key:at], _IS_FINAL[raw[at]]))
+        found.append(LayeredEntry(tokens, raw[key:at], _IS_FINAL[raw[at]]))
         at += 1
     return tuple(found), at
 

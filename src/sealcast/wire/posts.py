@@ -54,7 +54,7 @@ class PostedFilter(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Header:
+class PostHeader:
     """What the sender signs."""
 
     topic: bytes
@@ -74,7 +74,7 @@ class Header:
 
 
 _HEADERS: Final = HeaderFormat(
-    Header,
+    PostHeader,
     "a post's header",
     SIGNATURE_CONTEXT,
     {
@@ -97,7 +97,7 @@ class Post:
     """A post, taken apart: well formed, its token and body those that the header names. The signature is not verified
     yet."""
 
-    header: Header
+    header: PostHeader
     filters: tuple[PostedFilter, ...]
     token: bytes
     signature: bytes
@@ -122,12 +122,12 @@ def digest(data: bytes) -> bytes:
     return hashlib.sha256(data).digest()
 
 
-def to_be_signed(header: Header) -> bytes:
+def to_be_signed(header: PostHeader) -> bytes:
     """The bytes that the sender signs."""
     return _HEADERS.to_be_signed(header)
 
 
-def encode(header: Header, signature: bytes, body: bytes, token: bytes = b"") -> bytes:
+def encode(header: PostHeader, signature: bytes, body: bytes, token: bytes = b"") -> bytes:
     """The post, with the signature made over `to_be_signed(header)`."""
     if header.body != digest(body) or header.token != token_digest(token):
         raise Misuse("a post's header names its own body and token")

@@ -30,7 +30,7 @@ from sealcast.wire.layout import (
     MIN_INT64,
     RECORD_AT,
     TRAILER_BYTES,
-    Layout,
+    MessageLayout,
     arrow_schema,
     check_columns,
     content_type_bytes,
@@ -51,12 +51,7 @@ class RecordCodec:
 
     def __init__(self, schema: Schema) -> None:
         self.schema = schema
-        self.layout = Layout(schema)
-
-    @property
-    def arrow_schema(self) -> pa.Schema:
-        """The physical columns that `decode` gives and `encode_columns` takes."""
-        return self.layout.arrow_schema
+        self.layout = MessageLayout(schema)
 
     # --- to bytes --------------------------------------------------------------------------------
 

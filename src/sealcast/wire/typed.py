@@ -27,15 +27,15 @@ TAGS: Final = frozenset(DTYPE)
 Array = npt.NDArray[Any]
 
 
-def tagged(values: Array, kind: int) -> cbor.Tag:
+def tagged(values: Array, kind: int) -> cbor.TaggedValue:
     """An array as it is written."""
-    return cbor.Tag(kind, np.ascontiguousarray(values, dtype=DTYPE[kind]).tobytes())
+    return cbor.TaggedValue(kind, np.ascontiguousarray(values, dtype=DTYPE[kind]).tobytes())
 
 
 def array(value: object, name: str, kind: int) -> Array:
     """An array as it was read: a view of the bytes it came in."""
     dtype = np.dtype(DTYPE[kind])
-    if not isinstance(value, cbor.Tag) or value.number != kind or not isinstance(value.value, memoryview):
+    if not isinstance(value, cbor.TaggedValue) or value.number != kind or not isinstance(value.value, memoryview):
         raise cbor.refused(f"{name} is a typed array, tag {kind}")
     if len(value.value) % dtype.itemsize:
         raise cbor.refused(f"{name} ends within an element")

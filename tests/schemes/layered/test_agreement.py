@@ -16,9 +16,9 @@ from sealcast.primitives.secrets import Secret
 from sealcast.primitives.x25519 import AgreementKey
 from sealcast.protections.layered.agreement import exponents_for, layers_for, relatives
 from sealcast.protections.layered.open import Opener
-from sealcast.protections.layered.publish import Publisher
-from sealcast.protections.layered.route import Broker
-from sealcast.protections.layered.subscribe import Subscriber
+from sealcast.protections.layered.publish import TreePublisher
+from sealcast.protections.layered.route import RoutingNode
+from sealcast.protections.layered.subscribe import FilterEncrypter
 from sealcast.protections.layered.tree import Tree, TreeId
 
 TOPIC = bytes(16)
@@ -105,13 +105,13 @@ def test_an_event_goes_all_the_way_by_agreed_keys() -> None:
     id, keys = TreeId("P", 1, 0), everyone(tree)
     domain = id.domain(TOPIC)
     layers = {name: layers_for(own, tree, id, CURVE) for name, own in keys.items()}
-    reader = Subscriber(tree.place("S"), layers["S"], CachedHashes(CURVE, domain))
+    reader = FilterEncrypter(tree.place("S"), layers["S"], CachedHashes(CURVE, domain))
     wanted = LabelFilter((Conjunction(((b"price 7",),)),))
-    brokers = {name: Broker(tree.place(name), layers[name]) for name in ("b3", "b2", "b1")}
+    brokers = {name: RoutingNode(tree.place(name), layers[name]) for name in ("b3", "b2", "b1")}
     upwards, sender = reader.encrypt_filter(wanted), "S"
     for name, broker in brokers.items():
         upwards, sender = [m for message in upwards for m in broker.on_filter(sender, message)], name
-    publisher = Publisher(layers["P"], CachedHashes(CURVE, domain), tree.targets(frozenset({"S"})), domain)
+    publisher = TreePublisher(layers["P"], CachedHashes(CURVE, domain), tree.targets(frozenset({"S"})), domain)
     for label, reaches in ((b"price 7", True), (b"price 8", False)):
         at, message = "b1", publisher.encrypt_notification([label], b"payload").get("b1")
         while message is not None and at in brokers:

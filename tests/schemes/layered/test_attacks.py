@@ -23,7 +23,7 @@ from sealcast.protections.layered import keys
 from sealcast.protections.layered.messages import FilterMessage, Notification
 from sealcast.protections.layered.open import Opener
 from sealcast.protections.layered.tree import Tree
-from sealcast.wire.notifications import Entry
+from sealcast.wire.notifications import LayeredEntry
 from tests.schemes.layered_net import TOY
 
 PARENTS = {"v3": "P", "v2": "v3", "v1": "v2", "S": "v1", "T": "v1"}
@@ -208,7 +208,7 @@ def test_what_every_key_leaves_alone(value: int) -> None:
         assert [m.slots for m in messages] == [((mark,),)]  # known again by whoever listens
         messages, sender = [up for m in messages for up in world.brokers[name].on_filter(sender, m)], name
     # Anyone above may now send S something, without a key, through brokers that should drop what they cannot place.
-    notice = Notification(b"e" * 16, (Entry((mark,), mark),), b"")
+    notice = Notification(b"e" * 16, (LayeredEntry((mark,), mark),), b"")
     for name, child in (("v3", "v2"), ("v2", "v1"), ("v1", "S")):
         notice = world.brokers[name].on_notification(notice)[child]
     assert notice.entries[0].tokens == (mark,)
@@ -217,7 +217,7 @@ def test_what_every_key_leaves_alone(value: int) -> None:
     with pytest.raises(Rejected):
         ours.brokers["v1"].on_filter("S", FilterMessage(((mark,),), ("S",)))
     with pytest.raises(Rejected):
-        ours.brokers["v3"].on_notification(Notification(b"e" * 16, (Entry((mark,), mark),), b""))
+        ours.brokers["v3"].on_notification(Notification(b"e" * 16, (LayeredEntry((mark,), mark),), b""))
     assert all(len(broker.table) == 0 for broker in ours.brokers.values())
 
 
@@ -225,7 +225,7 @@ def forged(world: Net, key: bytes, shared: Element) -> Notification:
     """What a broker sends to a subscriber, with a payload of its own."""
     event = b"e" * 16
     body = keys.seal_body(keys.body_key(world.group, shared, event, b""), b"forged")
-    return Notification(event, (Entry((), key, final=True),), body)
+    return Notification(event, (LayeredEntry((), key, final=True),), body)
 
 
 def test_a_payload_key_that_is_the_identity() -> None:
@@ -315,14 +315,14 @@ def test_nothing_but_elements_gets_in(group: Group) -> None:
         with pytest.raises(Rejected):
             world.brokers[name].on_filter(sender, FilterMessage(((good,), (bad,)), path))
         with pytest.raises(Rejected):
-            world.brokers[name].on_notification(Notification(b"e", (Entry((good, bad), good),), b""))
+            world.brokers[name].on_notification(Notification(b"e", (LayeredEntry((good, bad), good),), b""))
         with pytest.raises(Rejected):
-            opener.open(Notification(b"e", (Entry((), bad, final=True),), b""))
+            opener.open(Notification(b"e", (LayeredEntry((), bad, final=True),), b""))
     assert {name: len(broker.table) for name, broker in world.brokers.items()} == before
     # The payload key is looked at where it is worked with: on a hit.
     event = world.publish(frozenset((b"oil",)), b"x").event
     arrived = next(m for sent, m in world.notifications() if sent.receiver == "v1" and m.event == event)
     with pytest.raises(Rejected):
-        entry = Entry(arrived.entries[0].tokens, not_elements(group)[0])
+        entry = LayeredEntry(arrived.entries[0].tokens, not_elements(group)[0])
         world.brokers["v1"].on_notification(Notification(event, (entry,), arrived.body))
     assert len(token) == group.wire_bytes

@@ -10,7 +10,7 @@ from random import Random
 
 import pytest
 
-from sealcast.lab.curious.collusion import LABELS, UNWANTED, World, coalitions, drill, measured
+from sealcast.lab.curious.collusion import LABELS, UNWANTED, CollusionWorld, coalitions, drill, measured
 from sealcast.lab.curious.pooling import Observer, Pool, Wiretap
 from sealcast.lab.experiments import find
 from sealcast.lab.shikfa.net import Net, only
@@ -46,7 +46,7 @@ def reads_everything(tree: Tree, members: Collection[str], subscribers: Collecti
     )
 
 
-def mismatches(world: World, random: Random) -> list[str]:
+def mismatches(world: CollusionWorld, random: Random) -> list[str]:
     return [
         f"{kind} {tap.members} after {subscriber}: claimed {claimed}, found {found}"
         for kind, tap, subscriber in drill(world, random)
@@ -59,7 +59,7 @@ def mismatches(world: World, random: Random) -> list[str]:
 def test_claims_are_what_is_found(layers: int) -> None:
     for seed in range(100 * layers, 100 * layers + 3):
         random = Random(seed)
-        assert mismatches(World(random, layers, TOY), random) == []
+        assert mismatches(CollusionWorld(random, layers, TOY), random) == []
 
 
 def test_the_drill_runs_as_an_experiment() -> None:
@@ -95,15 +95,15 @@ WRONG = {
 
 
 @pytest.fixture(scope="module")
-def tried() -> list[tuple[str, World, Wiretap, str, Exposure]]:
-    worlds = [World(Random(seed), 2 + seed % 2, TOY) for seed in range(8)]
+def tried() -> list[tuple[str, CollusionWorld, Wiretap, str, Exposure]]:
+    worlds = [CollusionWorld(Random(seed), 2 + seed % 2, TOY) for seed in range(8)]
     cases = [(w, *case) for seed, w in enumerate(worlds) for case in drill(w, Random(seed))]
     return [(kind, world, tap, name, measured(world, tap, name)) for world, kind, tap, name in cases]
 
 
 @pytest.mark.parametrize("claim", WRONG)
 def test_a_claim_too_high_or_too_low_is_found(
-    claim: str, tried: list[tuple[str, World, Wiretap, str, Exposure]]
+    claim: str, tried: list[tuple[str, CollusionWorld, Wiretap, str, Exposure]]
 ) -> None:
     kind, rule = WRONG[claim]
     wrong = [rule(w.tree, tap.members, name) != found for k, w, tap, name, found in tried if k == kind]
@@ -115,7 +115,7 @@ def test_every_cell_is_met_by_some_case() -> None:
     met: Counter[tuple[str, str, object]] = Counter()
     for seed in range(24):
         random = Random(seed)
-        world = World(random, 2 + seed % 3, TOY)
+        world = CollusionWorld(random, 2 + seed % 3, TOY)
         for subscriber in world.leaves[:2]:
             for kind, tap in coalitions(world, subscriber):
                 claimed: Exposure = CLAIMS[kind].rule(world.tree, tap.members, subscriber)
@@ -140,7 +140,7 @@ def test_every_cell_is_met_by_some_case() -> None:
 def test_every_coalition_there_is(seed: int) -> None:
     """By keys, for each of the sets of nodes: as the formula of layers says. Without the publisher, no fewer than r."""
     random = Random(seed)
-    world = World(random, 2 + seed % 3, TOY)
+    world = CollusionWorld(random, 2 + seed % 3, TOY)
     subscriber = world.leaves[0]
     label, tree = world.labels[subscriber], world.tree
     nodes = [name for name in ("P", *tree.names) if name != subscriber]
@@ -161,7 +161,7 @@ def test_every_coalition_there_is(seed: int) -> None:
         assert False not in smallest  # the layer that is shared with the publisher stays on
 
 
-def readable(world: World, members: tuple[str, ...]) -> set[bytes]:
+def readable(world: CollusionWorld, members: tuple[str, ...]) -> set[bytes]:
     """The events that a coalition should be able to read: all; or those of whom it got, or opened the filter."""
     if reads_everything(world.tree, members, world.labels):
         return set(world.net.events)

@@ -13,16 +13,16 @@ import pytest
 from sealcast.filters.labels import Labeller
 from sealcast.lab.curious.diary import Diary
 from sealcast.lab.curious.experiment import Evening, compared
-from sealcast.lab.curious.truth import Truth
-from sealcast.lab.curious.workload import PLAN, SCHEMA, Day
+from sealcast.lab.curious.truth import NetTruth
+from sealcast.lab.curious.workload import PLAN, SCHEMA, CuriousDay
 from sealcast.lab.experiments import find
 from sealcast.lab.shikfa.net import Net
 from sealcast.primitives.groups import Element, Exponent
-from sealcast.protections.layered.publish import Publisher
+from sealcast.protections.layered.publish import TreePublisher
 from sealcast.protections.layered.tree import Path
 
 EVENTS = 160
-DAY = Day.of(Random(7), EVENTS)
+DAY = CuriousDay.of(Random(7), EVENTS)
 LABELLER = Labeller(SCHEMA, PLAN)
 LABELS = sorted({label for values in DAY.events for label in LABELLER.labels(values)})
 BROKERS = ("A", "B", "D", "E", "C", "F")
@@ -39,8 +39,8 @@ def diary(name: str, layers: int = 2) -> Diary:
 
 
 @cache
-def truth(layers: int = 2) -> Truth:
-    return Truth(net(layers), DAY.filters)
+def truth(layers: int = 2) -> NetTruth:
+    return NetTruth(net(layers), DAY.filters)
 
 
 @cache
@@ -100,7 +100,7 @@ def test_it_guesses_labels_by_their_frequency() -> None:
         truth().labels("A"),
         {label for c, _, _ in truth().passing("A") for slot in c.slots for label in slot},
     )
-    other_days = Day.of(Random(99), 2000).events
+    other_days = CuriousDay.of(Random(99), 2000).events
     often = Counter(label for values in other_days for label in LABELLER.labels(values))
     guessed = diary("A").by_frequency({label: often[label] / len(other_days) for label in asked})
     right = sum(named[token] == label for token, label in guessed.items()) / len(guessed)
@@ -171,12 +171,12 @@ def test_layers_hide_equality_below_where_filters_meet() -> None:
     for layers in (2, 3):
         for broker in BROKERS:
             assert diary(broker, layers).equal_by_value() == set()
-    weak = Diary(Day(DAY.filters, ()).lived(Random(3), kind=OneKey), "D")
+    weak = Diary(CuriousDay(DAY.filters, ()).lived(Random(3), kind=OneKey), "D")
     # With one key for all, three equal filters of three subscribers are one row already at their own broker.
     assert len(weak.rows) < len(diary("D").rows) and weak.equal_filters()
 
 
-class FreshFilling(Publisher):
+class FreshFilling(TreePublisher):
     """Padding that never comes again."""
 
     def _padding(self, count: int, most: int) -> list[bytes]:
@@ -206,7 +206,7 @@ def guessed_right(world: Net, counts: dict[bytes, int]) -> float:
 
 
 def test_padding_hides_how_many_labels_an_event_has() -> None:
-    day = Day(DAY.filters, DAY.events[:60])
+    day = CuriousDay(DAY.filters, DAY.events[:60])
     most = LABELLER.most()
     by_size = Counter(len(LABELLER.labels(values)) for values in DAY.events)
     guessing = max(by_size.values()) / len(DAY.events)
@@ -228,9 +228,9 @@ def test_an_epoch_ends_what_tokens_say_and_not_what_traffic_says() -> None:
     tomorrow = Diary(later(), "A")
     assert diary("A").tokens_again(tomorrow) == set()
     # Paths, shapes and frequencies are what they were, and tell which row became which.
-    before, after = truth().rows("A"), Truth(later(), DAY.filters).rows("A")
+    before, after = truth().rows("A"), NetTruth(later(), DAY.filters).rows("A")
     again = diary("A").rows_again(tomorrow)
     assert sum(before[one] == after[two] for one, two in again.items()) / len(before) > 0.8
     # With the same keys, everything comes again: a new epoch is new keys.
-    same = Diary(Day(DAY.filters, DAY.events[:20]).lived(Random(2)), "A")
+    same = Diary(CuriousDay(DAY.filters, DAY.events[:20]).lived(Random(2)), "A")
     assert diary("A").tokens() <= diary("A").tokens_again(same)

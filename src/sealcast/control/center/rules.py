@@ -100,7 +100,7 @@ class ToRemember:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
+class CenterDecision:
     """What is to change, what to remember, and what to say."""
 
     answer: Answer | CenterRejected
@@ -110,11 +110,11 @@ class Decision:
 
 RecordOf = Callable[[bytes, str], ProofRecord]
 #: What is decided about a body from an entity, on a state and at a time.
-Rule = Callable[[bytes, Entity, RealmState, int], Decision]
+Rule = Callable[[bytes, Entity, RealmState, int], CenterDecision]
 B = TypeVar("B", bound=Body)
 
 
-def _rule(body: type[B], decide: Callable[[B, Entity, RealmState, int], Decision]) -> tuple[str, Rule]:
+def _rule(body: type[B], decide: Callable[[B, Entity, RealmState, int], CenterDecision]) -> tuple[str, Rule]:
     """A kind of request, and its rule on bodies as they came."""
     return body.KIND, lambda data, who, state, now_us: decide(body.from_bytes(data), who, state, now_us)
 
@@ -154,7 +154,7 @@ class Rules(Unpicklable):
     def name(self) -> str:
         return self._secrets.name
 
-    def decide(self, kind: str, body: bytes, sender: Certificate, state: RealmState, now_us: int) -> Decision:
+    def decide(self, kind: str, body: bytes, sender: Certificate, state: RealmState, now_us: int) -> CenterDecision:
         """CenterRejected, or what the realm's own rules refuse, when it is no."""
         try:
             return self._decide(kind, body, sender, state, now_us)
@@ -163,7 +163,7 @@ class Rules(Unpicklable):
         except ParameterRejected as error:
             raise _no(CenterReason.PARAMETER, error.message, error.hint) from None
 
-    def _decide(self, kind: str, body: bytes, sender: Certificate, state: RealmState, now_us: int) -> Decision:
+    def _decide(self, kind: str, body: bytes, sender: Certificate, state: RealmState, now_us: int) -> CenterDecision:
         who = _enrolled(state, sender)
         rule = self._rules.get(kind)
         if rule is None:
@@ -172,7 +172,7 @@ class Rules(Unpicklable):
 
     # --- the owner's -----------------------------------------------------------------------------
 
-    def _register(self, wanted: Register, who: Entity, state: RealmState, now_us: int) -> Decision:
+    def _register(self, wanted: Register, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
         # (3)
         parameters = KeyParameters.parse(wanted.parameters)
         id = requests.topic_id(self._realm, self.name, who.name, wanted.name, wanted.nonce)
@@ -183,7 +183,7 @@ class Rules(Unpicklable):
         found = state.topics.get(wanted.name)
         if found is not None:
             self._check_taken(create, found.topic)
-            return Decision(_registered(found.topic))
+            return CenterDecision(_registered(found.topic))
         # (6) what one request may cost the realm is bounded: a key for every member is not everyone's to ask for
         members = sum(e.member and not e.revoked for e in state.entities.values())
         if create.access is Access.MEMBERS and members > MAX_MEMBERS:
@@ -196,7 +196,7 @@ class Rules(Unpicklable):
             raise _no(CenterReason.QUOTA, f"{who.name!r} has registered {MAX_TOPICS_EACH} topics, which is all it may")
         after = apply(state, create)
         changes = (create, *self._issuer.opening(after, wanted.name, now_us))
-        return Decision(_registered(after.topic(wanted.name)), changes)
+        return CenterDecision(_registered(after.topic(wanted.name)), changes)
 
     def _check_taken(self, wanted: CreateTopic, topic: Topic) -> None:
         # (4) one topic, one center, whoever asks
@@ -211,7 +211,7 @@ class Rules(Unpicklable):
         if same != (wanted.id, wanted.owner, wanted.schema, wanted.partitions, wanted.access, wanted.parameters):
             raise _no(CenterReason.TAKEN, f"topic {topic.name!r} exists already", "choose another name")
 
-    def _authorise(self, wanted: Authorise, who: Entity, state: RealmState, now_us: int) -> Decision:
+    def _authorise(self, wanted: Authorise, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
         about = self._owned(wanted.topic, who, state)
         rights = tuple(sorted(wanted.rights))
         normal = str(Template.parse(wanted.template))
@@ -222,29 +222,29 @@ class Rules(Unpicklable):
         known = ToRemember(about.id, wanted.entity, NOTHING_KNOWN) if missed else None
         keys = self._issuer.missing_pair_keys(after, wanted.topic, [wanted.entity])
         if state.terms_of(wanted.topic, wanted.entity) == after.terms_of(wanted.topic, wanted.entity):
-            return Decision(_done(state.version + len(keys)), tuple(keys), known)
+            return CenterDecision(_done(state.version + len(keys)), tuple(keys), known)
         renewals = self._vouched(after, self._issuer.renewals(after, wanted.topic, now_us, [wanted.entity]), now_us)
         changes = (grant, *keys, *renewals)
-        return Decision(_done(state.version + len(changes)), changes, known)
+        return CenterDecision(_done(state.version + len(changes)), changes, known)
 
-    def _deauthorise(self, wanted: Deauthorise, who: Entity, state: RealmState, now_us: int) -> Decision:
+    def _deauthorise(self, wanted: Deauthorise, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
         self._owned(wanted.topic, who, state)
         revoke = Revoke(wanted.topic, wanted.entity, tuple(sorted(wanted.rights)))
         after = apply(state, revoke)
         same = state.terms_of(wanted.topic, wanted.entity) == after.terms_of(wanted.topic, wanted.entity)
         if same:
-            return Decision(_done(state.version))
+            return CenterDecision(_done(state.version))
         changes = (revoke, *self._issuer.rekeying(state, after, wanted.entity, now_us))
-        return Decision(_done(state.version + len(changes)), changes)
+        return CenterDecision(_done(state.version + len(changes)), changes)
 
-    def _rotate(self, wanted: Rotate, who: Entity, state: RealmState, now_us: int) -> Decision:
+    def _rotate(self, wanted: Rotate, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
         about = self._owned(wanted.topic, who, state)
         if wanted.epoch > about.epoch or wanted.epoch < FIRST_EPOCH:
             raise Misuse(f"topic {about.name!r} is in epoch {about.epoch}; it has no epoch {wanted.epoch}")
         if wanted.epoch < about.epoch:
-            return Decision(_registered(about))
+            return CenterDecision(_registered(about))
         changes = self._rotation(state, about.name, now_us)
-        return Decision(Answer(requests.REGISTERED, cbor.encode([about.epoch + 1])), changes)
+        return CenterDecision(Answer(requests.REGISTERED, cbor.encode([about.epoch + 1])), changes)
 
     def due(self, state: RealmState, now_us: int, messages: Mapping[str, int]) -> tuple[dict[str, str], list[Change]]:
         """Its topics whose keys are too old or have sealed too much, with the reason; and what replaces them."""
@@ -290,7 +290,7 @@ class Rules(Unpicklable):
 
     # --- everyone's ------------------------------------------------------------------------------
 
-    def _credentials(self, wanted: WantCredentials, who: Entity, state: RealmState, now_us: int) -> Decision:
+    def _credentials(self, wanted: WantCredentials, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
         about = self._authorised(wanted, who, state, now_us)
         every = about.parameters.challenge_every_s
         record = self._proofs(about.id, who.name)
@@ -309,7 +309,7 @@ class Rules(Unpicklable):
         keys |= {change.epoch: change.sealed for change in changes}
         token = minting.token_for(self._secrets, state, about.name, who.name, wanted.right, now_us)
         made = Credentials(token, about.epoch, keys)
-        return Decision(Answer(requests.CREDENTIALS, made.to_bytes()), tuple(changes))
+        return CenterDecision(Answer(requests.CREDENTIALS, made.to_bytes()), tuple(changes))
 
     def _authorised(self, wanted: WantCredentials, who: Entity, state: RealmState, now_us: int) -> Topic:
         # (8)
@@ -332,35 +332,37 @@ class Rules(Unpicklable):
             )
         return about
 
-    def _challenge(self, about: Topic, entity: str, record: ProofRecord, now_us: int) -> Decision:
+    def _challenge(self, about: Topic, entity: str, record: ProofRecord, now_us: int) -> CenterDecision:
         within = about.parameters.challenge_within_s
         after = record.challenge(os.urandom(requests.NONCE_BYTES), within, now_us)
         known = None if after == record else ToRemember(about.id, entity, after)
         if after.suspended:
             refusal = _no(CenterReason.SUSPENDED, f"{entity!r} has missed {after.missed} challenges in a row")
-            return Decision(refusal, known=known)
+            return CenterDecision(refusal, known=known)
         asked = Challenge(about.name, after.nonce, after.before_us)
-        return Decision(Answer(requests.CHALLENGE, asked.to_bytes()), known=known)
+        return CenterDecision(Answer(requests.CHALLENGE, asked.to_bytes()), known=known)
 
-    def _prove(self, proof: Proof, who: Entity, state: RealmState, now_us: int) -> Decision:
+    def _prove(self, proof: Proof, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
         if not any(state.may(right, proof.topic, who.name) for right in Right):
             raise _no(CenterReason.RIGHT, f"there is no topic {proof.topic!r} that {who.name!r} may use")
         about = self._mine(state.topic(proof.topic))
         record = self._proofs(about.id, who.name)
         if record.proved == proof.nonce:
-            return Decision(_done(state.version))
+            return CenterDecision(_done(state.version))
         # (12)
         if not record.nonce or record.nonce != proof.nonce:
             raise _no(CenterReason.CHALLENGE, "no such challenge is open", "ask for a token: it comes with another")
         # (13)
         failed = ToRemember(about.id, who.name, record.failed())
         if now_us > record.before_us:
-            return Decision(_no(CenterReason.LATE, "the challenge was answered too late", "ask again"), known=failed)
+            return CenterDecision(
+                _no(CenterReason.LATE, "the challenge was answered too late", "ask again"), known=failed
+            )
         # (14)
         signed = requests.challenged(self._realm, self.name, about.name, proof.nonce)
         if not VerifyKey(who.verify_key).verify(signed, proof.signature):
-            return Decision(_no(CenterReason.PROOF, f"{who.name!r} did not sign this challenge"), known=failed)
-        return Decision(_done(state.version), known=ToRemember(about.id, who.name, record.answered(now_us)))
+            return CenterDecision(_no(CenterReason.PROOF, f"{who.name!r} did not sign this challenge"), known=failed)
+        return CenterDecision(_done(state.version), known=ToRemember(about.id, who.name, record.answered(now_us)))
 
 
 def _enrolled(state: RealmState, sender: Certificate) -> Entity:

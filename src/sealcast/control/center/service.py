@@ -11,7 +11,7 @@ from typing import Final
 
 from sealcast.control.center.proofs import ProofRecords
 from sealcast.control.center.requests import CENTER_KINDS
-from sealcast.control.center.rules import Decision, Rules
+from sealcast.control.center.rules import CenterDecision, Rules
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.envelopes import ProvenMessage
@@ -44,7 +44,7 @@ class KeyCenter(Unpicklable):
     def handle(self, request: ProvenMessage, now_us: int, /) -> Answer:
         message = request.message
 
-        def decide(state: RealmState) -> Decision:
+        def decide(state: RealmState) -> CenterDecision:
             return self._rules.decide(message.kind, message.body, request.sender, state, now_us)
 
         decision = settle(self._realm, decide)

@@ -33,7 +33,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
-from sealcast.control.envelopes import Party, Verify
+from sealcast.control.envelopes import EnvelopeParty, Verify
 from sealcast.errors import FrameRejected, Misuse, ReasonedRejection, SchemaRejected
 from sealcast.model.schema import Schema
 from sealcast.primitives.encoding import joined
@@ -142,7 +142,7 @@ class Advertised:
         return self.owner.name, self.about.id
 
 
-def sign(owner: Party, realm: bytes, advertisement: Advertisement) -> bytes:
+def sign(owner: EnvelopeParty, realm: bytes, advertisement: Advertisement) -> bytes:
     """The advertisement as it travels."""
     _check(advertisement, lambda _, why: Misuse(why))
     data = signed.sign(owner.signer, owner.certificate, cbor.encode(_to_cbor(advertisement)), _bound(realm))

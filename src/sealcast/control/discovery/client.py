@@ -17,8 +17,8 @@ from sealcast.control.discovery import advertisements
 from sealcast.control.discovery.advertisements import Advertised, Advertisement, AdvertisementRejected, What
 from sealcast.control.discovery.bootstrap import NodeAddress
 from sealcast.control.discovery.node import ADVERTISE, FIND, PULL, DiscoveryNode
-from sealcast.control.discovery.queries import Matcher, Query
-from sealcast.control.envelopes import Recipient
+from sealcast.control.discovery.queries import DiscoveryQuery, Matcher
+from sealcast.control.envelopes import EnvelopeRecipient
 from sealcast.errors import FrameRejected, NotFound, Rejected, SealcastError, Unavailable
 from sealcast.trust.certificates.certificate import Role
 from sealcast.wire import cbor
@@ -97,7 +97,7 @@ class Discovery:
 
     def find(self, text: str, what: What | None = What.TOPIC) -> list[FoundOffer]:
         """What this entity may find, newest word of each owner; sorted by path, then owner."""
-        query, matcher = Query(text, what), Matcher.parse(text)
+        query, matcher = DiscoveryQuery(text, what), Matcher.parse(text)
         newest: dict[tuple[str, bytes], Advertised] = {}
         seen: dict[tuple[str, bytes], dict[str, int]] = {}
         failed, answered = dict[str, SealcastError](), 0
@@ -131,7 +131,7 @@ class Discovery:
             newest = max(offers, key=lambda f: f.about.sequence)
             topic = newest.about.control_topic
             assert topic is not None  # a service says where it listens: check 6
-            return ServiceAddress(topic, Recipient.of(newest.advertised.owner))
+            return ServiceAddress(topic, EnvelopeRecipient.of(newest.advertised.owner))
 
         return where
 
@@ -165,10 +165,10 @@ class Discovery:
 
     # --- inside ----------------------------------------------------------------------------------
 
-    def _answers(self, node: str, query: Query) -> Iterable[Advertised]:
+    def _answers(self, node: str, query: DiscoveryQuery) -> Iterable[Advertised]:
         after: tuple[str, bytes] | None = None
         for _ in range(MAX_PAGES):
-            page, more = self._page(node, Query(query.text, query.what, after))
+            page, more = self._page(node, DiscoveryQuery(query.text, query.what, after))
             for data in page:
                 try:
                     found = advertisements.verify(data, self._asker.realm, self._asker.verify, self._asker.clock())
@@ -179,7 +179,7 @@ class Discovery:
             if not more or not page:
                 return
 
-    def _page(self, node: str, query: Query) -> tuple[list[bytes], bool]:
+    def _page(self, node: str, query: DiscoveryQuery) -> tuple[list[bytes], bool]:
         body = _read(self._ask(node, FIND, query.to_bytes()))
         match body:
             case [list(page), bool(more)] if all(isinstance(data, bytes) for data in page):
@@ -201,7 +201,7 @@ class Discovery:
             holder = self._asker.verify(node.certificate, self._asker.clock())
             if holder.name != name or Role.DISCOVERY not in holder.roles:
                 raise Rejected(f"the certificate listed for {name!r} is no discovery node's of that name")
-            return ServiceAddress(node.topic, Recipient.of(holder))
+            return ServiceAddress(node.topic, EnvelopeRecipient.of(holder))
 
         return self._asker.ask(where, kind, body, turn=self._turn_of(name)).message.body
 

@@ -28,7 +28,7 @@ from sealcast.control.discovery.client import Discovery, Spread
 from sealcast.control.discovery.node import DiscoveryNode
 from sealcast.control.discovery.restrictions import EVERYONE, Restrictions
 from sealcast.control.discovery.store import AdvertisementStore
-from sealcast.control.envelopes import Party, Verify, Window
+from sealcast.control.envelopes import EnvelopeParty, Verify, Window
 from sealcast.control.journal import Journal
 from sealcast.control.service import Service
 from sealcast.control.topics import ControlPlane
@@ -56,7 +56,7 @@ TOPIC_LIFETIME_US: Final = 365 * 86_400 * 1_000_000
 # --- who, and whom to believe -------------------------------------------------------------------------
 
 
-def party(realm: OpenRealm, identity: Identity) -> Party:
+def party(realm: OpenRealm, identity: Identity) -> EnvelopeParty:
     """An entity with its keys at hand, as control topics know it: by its newest certificate, whenever it writes."""
 
     def newest() -> bytes:
@@ -64,7 +64,7 @@ def party(realm: OpenRealm, identity: Identity) -> Party:
 
     if not newest():
         raise Misuse(f"entity {identity.name!r} has no certificate", hint="this realm is from before certificates")
-    return Party(identity.name, newest, identity.key, identity.kem)
+    return EnvelopeParty(identity.name, newest, identity.key, identity.kem)
 
 
 def verifier(realm: OpenRealm) -> Verify:

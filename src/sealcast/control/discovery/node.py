@@ -24,7 +24,7 @@ from sealcast.control.discovery.advertisements import (
     stored,
     verify,
 )
-from sealcast.control.discovery.queries import MAX_ANSWERS, Matcher, Query
+from sealcast.control.discovery.queries import MAX_ANSWERS, DiscoveryQuery, Matcher
 from sealcast.control.discovery.restrictions import NO_RIGHTS
 from sealcast.control.discovery.store import AdvertisementStore
 from sealcast.control.envelopes import MAX_BODY_BYTES, ProvenMessage, Verify
@@ -55,7 +55,7 @@ _VIEW_US: Final = 1_000_000
 Key = tuple[str, bytes]
 
 
-class Decided(Protocol):
+class TopicDecisions(Protocol):
     """What a realm's registry has decided about topics."""
 
     def owner_of(self, topic_id: bytes, /) -> str | None:
@@ -63,16 +63,6 @@ class Decided(Protocol):
 
     def rights_of(self, topic_id: bytes, name: str, at_us: int, /) -> frozenset[Right]:
         """What an entity may do there at that time."""
-
-
-class Undecided:
-    """Nothing has been decided."""
-
-    def owner_of(self, topic_id: bytes, /) -> str | None:
-        return None
-
-    def rights_of(self, topic_id: bytes, name: str, at_us: int, /) -> frozenset[Right]:
-        return NO_RIGHTS
 
 
 class DiscoveryNode:
@@ -86,13 +76,13 @@ class DiscoveryNode:
         realm: bytes,
         verify: Verify,
         *,
-        known: Decided | None = None,
+        known: TopicDecisions,
         max_each: int = MAX_EACH,
         max_all: int = MAX_ADVERTISEMENTS,
     ) -> None:
-        """`known` is what a registry decided; without it a topic is its first advertiser's, and nobody has rights."""
+        """`known` is what a registry decided. A topic that it does not know is its first advertiser's."""
         self._store, self._realm, self._verify = store, realm, verify
-        self._decided: Decided = known or Undecided()
+        self._decided = known
         self._max_each, self._max_all = max_each, max_all
         self._known: dict[Key, Advertised] = {}
         self._owners: dict[bytes, str] = {}
@@ -109,7 +99,7 @@ class DiscoveryNode:
             case "discovery/advertise":
                 return Answer(KEPT, cbor.encode(self.keep(body, now_us)))
             case "discovery/find":
-                found, more = self.find(Query.from_bytes(body), asker, now_us)
+                found, more = self.find(DiscoveryQuery.from_bytes(body), asker, now_us)
                 return Answer(FOUND, cbor.encode([[a.data for a in found], more]))
             case _:
                 return Answer(CHANGES, cbor.encode(self.pull(body, asker)))
@@ -144,7 +134,7 @@ class DiscoveryNode:
 
     # --- finding ---------------------------------------------------------------------------------
 
-    def find(self, query: Query, asker: Certificate, now_us: int) -> tuple[list[Advertised], bool]:
+    def find(self, query: DiscoveryQuery, asker: Certificate, now_us: int) -> tuple[list[Advertised], bool]:
         """Of what `asker` may find, what matches; and whether there is more after it."""
         self._refresh(now_us)
         matcher, found, size = Matcher.parse(query.text), list[Advertised](), 0

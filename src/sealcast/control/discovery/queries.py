@@ -32,7 +32,7 @@ _SLASHES: Final = re.compile(r"(?P<path>/[A-Za-z0-9._*/-]+)", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
-class Query:
+class DiscoveryQuery:
     """What to look for, and from where on to list it."""
 
     text: str
@@ -49,7 +49,7 @@ class Query:
         return cbor.encode([self.text, None if self.what is None else str(self.what), after])
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> Query:
+    def from_bytes(cls, data: bytes) -> DiscoveryQuery:
         """FilterRejected or Misuse when it is none."""
         try:
             body = cbor.decode(data, max_bytes=8 * MAX_CHARACTERS, max_depth=2, max_items=16)

@@ -18,9 +18,9 @@ from sealcast.errors import Corrupt, SchemaRejected
 from sealcast.filters.index.blocks import Blocks
 from sealcast.filters.index.boxes import Side
 from sealcast.filters.index.compile import NO_RESIDUAL
-from sealcast.filters.index.core import Fan, Index, Part
+from sealcast.filters.index.core import Fan, Index, IndexPart
 from sealcast.filters.index.dense import Dense
-from sealcast.filters.index.grid import Grid
+from sealcast.filters.index.grid import BoxGrid
 from sealcast.filters.index.postings import Keys, Postings
 from sealcast.filters.index.tables import Table
 from sealcast.filters.index.treejson import from_json, to_json
@@ -172,7 +172,7 @@ def _take_tables(facts: Facts, path: str, source: _Source) -> dict[int, Table]:
     tables: dict[int, Table] = {}
     for key, given in facts.items():
         kind = "int64" if given["kind"] != "edges" else np.dtype(source.axes[int(key)].dtype).name
-        grid = Grid(**given, table=source.take(f"{path}/axis{key}/grid", kind))
+        grid = BoxGrid(**given, table=source.take(f"{path}/axis{key}/grid", kind))
         words = source.take(f"{path}/axis{key}/table", "uint64", 3)
         source.same(words.shape[0], grid.count + 1, f"{path}/axis{key}/table")
         if grid.kind == "cells":
@@ -199,7 +199,7 @@ def _take_dense(facts: Facts, source: _Source) -> Dense:
     return Dense(words, tables, _take_sides(facts["sides"], "dense", 64 * words.size, source), filled)
 
 
-def _put_part(part: Part, path: str, arrays: dict[str, Array]) -> Facts:
+def _put_part(part: IndexPart, path: str, arrays: dict[str, Array]) -> Facts:
     finder = part.finder
     arrays[f"{path}/boxes"] = finder.boxes
     facts: Facts = {"plain": part.plain, "sides": _put_sides(finder.sides, path, arrays)}
@@ -211,7 +211,7 @@ def _put_part(part: Part, path: str, arrays: dict[str, Array]) -> Facts:
     return {**facts, "tables": _put_tables(finder.tables, path, arrays)}
 
 
-def _take_part(facts: Facts, path: str, source: _Source, fan: Fan) -> Part:
+def _take_part(facts: Facts, path: str, source: _Source, fan: Fan) -> IndexPart:
     boxes = source.ids(f"{path}/boxes")
     sides = _take_sides(facts["sides"], path, boxes.size, source)
     finder: Blocks | Postings
@@ -231,4 +231,4 @@ def _take_part(facts: Facts, path: str, source: _Source, fan: Fan) -> Part:
             if blocks * double * 32 < boxes.size:
                 raise Corrupt(f"the index's array {path}/axis{a}/table is too narrow")
         finder = Blocks(boxes, tables, coarse, sides)
-    return Part.of(finder, bool(facts["plain"]), fan)
+    return IndexPart.of(finder, bool(facts["plain"]), fan)

@@ -26,9 +26,9 @@ from sealcast.filters.index.dense import Dense
 from sealcast.filters.index.extract import bit_of, set_bits
 from sealcast.filters.index.postings import Postings
 from sealcast.filters.tree import Condition, XPath
-from sealcast.filters.vector import Evaluator
 from sealcast.filters.vector.axes import Axis, Places
 from sealcast.filters.vector.bounds import Prepared
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.model.schema import Schema
 
 #: Events that are matched at a time: bounds what candidates take, whatever the batch and the filters are.
@@ -63,7 +63,7 @@ class Targets:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class IndexPart:
     """A structure that finds boxes. `plain`: a box found is a match, and no other box speaks for its subscriptions."""
 
     finder: Blocks | Postings
@@ -71,7 +71,7 @@ class Part:
     targets: Targets | None
 
     @classmethod
-    def of(cls, finder: Blocks | Postings, plain: bool, fan: Fan) -> Part:
+    def of(cls, finder: Blocks | Postings, plain: bool, fan: Fan) -> IndexPart:
         starts = fan.starts.take(finder.boxes)
         if not plain or (fan.starts.take(finder.boxes + 1) - starts != 1).any():
             return cls(finder, plain, None)
@@ -104,7 +104,7 @@ class Index:
     axes: Sequence[Axis]
     fan: Fan
     dense: Dense | None
-    parts: Sequence[Part]
+    parts: Sequence[IndexPart]
     #: Boxes that hold every event and leave all to their residual, if they have one.
     always: Ids
     residual_of: Ids
@@ -291,14 +291,14 @@ def _fan(boxes: Compiled, direct: Ids, served: NDArray[np.bool_]) -> tuple[Fan, 
     return Fan(starts(box[~done], count), subscription[~done]), plain
 
 
-def _parts(left: Ids, plain: NDArray[np.bool_], boxes: Compiled, estimate: plan.Estimate, fan: Fan) -> list[Part]:
-    parts: list[Part] = []
+def _parts(left: Ids, plain: NDArray[np.bool_], boxes: Compiled, estimate: plan.Estimate, fan: Fan) -> list[IndexPart]:
+    parts: list[IndexPart] = []
     structures, rest = plan.posted(left, boxes.sides, boxes.axes, estimate)
     for axis, keys, chosen in structures:
         for kind in (True, False):
             some = chosen[plain[chosen] == kind]
             if some.size:
-                parts.append(Part.of(Postings.build(some, axis, keys, boxes.sides, boxes.axes), kind, fan))
+                parts.append(IndexPart.of(Postings.build(some, axis, keys, boxes.sides, boxes.axes), kind, fan))
     for some, width in plan.blocked(rest, plain, boxes.sides, boxes.axes, estimate):
-        parts.append(Part.of(Blocks.build(some, boxes.sides, boxes.axes, width), bool(plain[some].all()), fan))
+        parts.append(IndexPart.of(Blocks.build(some, boxes.sides, boxes.axes, width), bool(plain[some].all()), fan))
     return parts

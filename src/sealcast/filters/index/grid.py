@@ -29,7 +29,7 @@ _MAX_CROWDING: Final = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Grid:
+class BoxGrid:
     kind: str
     count: int
     #: direct: the value in front of the first bucket. cells: where the first cell starts.
@@ -56,7 +56,7 @@ class Grid:
         return self.table.take(np.clip(cells, 0, _CELLS - 1).astype(np.int64))
 
     @classmethod
-    def over(cls, bounds: Numbers, most: int) -> Grid:
+    def over(cls, bounds: Numbers, most: int) -> BoxGrid:
         """Buckets for these bounds (at least one; infinities and other extremes left out), at most `most` of them."""
         distinct = np.unique(bounds)
         first, last = distinct[0], distinct[-1]
@@ -76,7 +76,7 @@ class Grid:
         return {"kind": self.kind, "count": self.count, "origin": self.origin, "scale": self.scale}
 
 
-def _cells(bounds: Numbers, origin: float, scale: float, most: int) -> Grid | None:
+def _cells(bounds: Numbers, origin: float, scale: float, most: int) -> BoxGrid | None:
     cell = np.clip((bounds - origin) * scale, 0, _CELLS - 1).astype(np.int64)
     counts = np.bincount(cell, minlength=_CELLS)
     if counts.max() > max(_MAX_CROWDING * bounds.size / most, 1.0):
@@ -85,4 +85,4 @@ def _cells(bounds: Numbers, origin: float, scale: float, most: int) -> Grid | No
     before = np.cumsum(counts) - counts
     table = np.minimum(before / share, most - 1).astype(np.int64)
     _, table = np.unique(table, return_inverse=True)  # no empty buckets: they would be rows of bitmaps for nothing
-    return Grid("cells", int(table[-1]) + 1, origin, scale, table.astype(np.int64))
+    return BoxGrid("cells", int(table[-1]) + 1, origin, scale, table.astype(np.int64))

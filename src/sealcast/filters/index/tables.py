@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from sealcast.filters.bits import Words
 from sealcast.filters.index.boxes import Ids, Side
 from sealcast.filters.index.extract import bit_of
-from sealcast.filters.index.grid import Buckets, Grid
+from sealcast.filters.index.grid import BoxGrid, Buckets
 from sealcast.filters.vector.axes import Axis, Places
 
 #: Buckets of an axis at most: beyond this, finer buckets save less checking of bounds than their memory costs.
@@ -27,7 +27,7 @@ _MIN_BUCKETS: Final = 16
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    grid: Grid
+    grid: BoxGrid
     #: (buckets + 1 for NULL, blocks, 2 * width)
     words: Words
 
@@ -36,7 +36,7 @@ class Table:
         """`positions[i]` is the bit of box i; `words` in all, a multiple of `width`."""
         most = max(_MIN_BUCKETS, min(MAX_BUCKETS, MAX_TABLE_BYTES // (16 * words)))
         bounds = side.bounds(axis)
-        grid = Grid.over(bounds if bounds.size else np.zeros(1, axis.dtype), most)
+        grid = BoxGrid.over(bounds if bounds.size else np.zeros(1, axis.dtype), most)
         first, last = grid.bucket(side.low), grid.bucket(side.high)
         real = side.low <= side.high
         sure_first = np.where((side.low == axis.least) | grid.certain, first, first + 1)

@@ -19,6 +19,6 @@ from __future__ import annotations
 
 from sealcast.filters.labels.compile import Conjunction, LabelCost, LabelFilter, label_filter
 from sealcast.filters.labels.events import BatchLabels, Labeller
-from sealcast.filters.labels.naming import Plan
+from sealcast.filters.labels.naming import StringPlan
 
-__all__ = ["BatchLabels", "Conjunction", "LabelCost", "LabelFilter", "Labeller", "Plan", "label_filter"]
+__all__ = ["BatchLabels", "Conjunction", "LabelCost", "LabelFilter", "Labeller", "StringPlan", "label_filter"]

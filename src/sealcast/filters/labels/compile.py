@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from sealcast.errors import FilterRejected
 from sealcast.filters.labels import naming, text
 from sealcast.filters.labels.events import Labeller
-from sealcast.filters.labels.naming import Plan
+from sealcast.filters.labels.naming import StringPlan
 from sealcast.filters.like import compile_like
 from sealcast.filters.tree import And, Condition, IsNull, Like, Name, Not, Or, PathMatch, Regex, XPath
 from sealcast.filters.vector.intervals import Ranges, anything
@@ -73,7 +73,7 @@ class LabelFilter:
         return LabelCost(len(self.conjunctions), sum(map(len, slots)), len(slots))
 
 
-def label_filter(condition: Condition, schema: Schema, plan: Plan | None = None) -> LabelFilter:
+def label_filter(condition: Condition, schema: Schema, plan: StringPlan | None = None) -> LabelFilter:
     """The condition (as `check` returns it) in labels. FilterRejected (`inexpressible` or `limit`) with its place."""
     compiler = _Compiler(Labeller(schema, plan), condition.at)
     return LabelFilter(compiler.slots(compiler.alternatives(condition, wanted=True)))

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sealcast.filters.bits import runs, starts
 from sealcast.filters.labels import naming
 from sealcast.filters.labels.grid import Grid
-from sealcast.filters.labels.naming import Plan
+from sealcast.filters.labels.naming import StringPlan
 from sealcast.filters.labels.text import carried
 from sealcast.filters.vector.batch import Batch
 from sealcast.model.schema import Attribute, Schema, Type, Value
@@ -36,9 +36,9 @@ class BatchLabels:
 class Labeller:
     """Values of a schema -> labels."""
 
-    def __init__(self, schema: Schema, plan: Plan | None = None) -> None:
+    def __init__(self, schema: Schema, plan: StringPlan | None = None) -> None:
         self.schema = schema
-        self.plan = plan if plan is not None else Plan()
+        self.plan = plan if plan is not None else StringPlan()
 
     @cached_property
     def grids(self) -> Mapping[str, Grid]:

@@ -32,7 +32,7 @@ MAX_DEPTH: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StringPlan:
     """How many characters of a string have labels of their own: from its beginning (prefixes and order), and from its
     end (suffixes). Equality needs none, however long the string. A topic's publishers and subscribers share one plan.
     """

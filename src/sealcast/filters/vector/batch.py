@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from sealcast.errors import Misuse
-from sealcast.filters.evaluate import Event
+from sealcast.filters.evaluate import FilterInput
 from sealcast.filters.tree import Value
 from sealcast.filters.vector.axes import Bools, Numbers, numbers
 from sealcast.model.schema import Schema
@@ -44,7 +44,7 @@ class Batch:
         self._numbers: dict[str, tuple[Numbers, Bools | None]] = {}
         self._encoded: dict[str, pa.DictionaryArray] = {}
         self._distinct: dict[str, Distinct] = {}
-        self._events: dict[int, Event] = {}
+        self._events: dict[int, FilterInput] = {}
 
     def has(self, name: str) -> bool:
         """An attribute that the schema does not know, or the batch does not carry, is NULL throughout."""
@@ -73,11 +73,11 @@ class Batch:
             self._distinct[name] = Distinct(encoded.dictionary.to_pylist(), which, present)
         return self._distinct[name]
 
-    def event(self, row: int) -> Event:
+    def event(self, row: int) -> FilterInput:
         """One event, for the reference evaluator. Its payload is parsed at most once, however many filters ask."""
         if row not in self._events:
             payload = None if self._payloads is None else self._payloads[row]
-            self._events[row] = Event(_Row(self, row), payload)
+            self._events[row] = FilterInput(_Row(self, row), payload)
         return self._events[row]
 
 

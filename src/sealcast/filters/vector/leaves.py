@@ -82,20 +82,21 @@ def spelled(attribute: Attribute, ranges: Ranges) -> Condition:
 def _spelled(attribute: Attribute, name: tree.Name, low: Key, high: Key) -> Condition:
     least, greatest = extremes(attribute)
     if low == high:
-        return tree.Compare(Comparison.EQ, name, _literal(attribute, low))
+        return tree.Compare(Comparison.EQ, name, literal(attribute, low))
     bounds: list[Condition] = []
     if low != least:
         op = Comparison.GT if isinstance(low, tuple) and low[2] > 0 else Comparison.GE
-        bounds.append(tree.Compare(op, name, _literal(attribute, low)))
+        bounds.append(tree.Compare(op, name, literal(attribute, low)))
     if high != greatest:
         op = Comparison.LT if isinstance(high, tuple) and high[2] < 0 else Comparison.LE
-        bounds.append(tree.Compare(op, name, _literal(attribute, high)))
+        bounds.append(tree.Compare(op, name, literal(attribute, high)))
     if not bounds:
         return tree.IsNull(name, negated=True)
     return bounds[0] if len(bounds) == 1 else tree.And(tuple(bounds))
 
 
-def _literal(attribute: Attribute, key: Key) -> tree.Literal:
+def literal(attribute: Attribute, key: Key) -> tree.Literal:
+    """The value that a key stands for."""
     if attribute.type is Type.BOOL:
         return tree.Literal(bool(key))
     return tree.Literal(key[1] if isinstance(key, tuple) else attribute.from_physical(key))

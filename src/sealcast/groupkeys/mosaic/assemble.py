@@ -17,10 +17,10 @@ from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clusters import fit
 from sealcast.groupkeys.interface import GrownKey, KeyPlan, KeyRef, PairKey, TableKey
 from sealcast.groupkeys.mosaic.cover import NEW, THROUGH, TILE, WHOLE, Cover
-from sealcast.groupkeys.mosaic.layout import MAX_TILE, Layout, Patterns
+from sealcast.groupkeys.mosaic.layout import MAX_TILE, Patterns, TileLayout
 from sealcast.groupkeys.mosaic.memory import U64
 from sealcast.groupkeys.mosaic.naming import Namer
-from sealcast.groupkeys.mosaic.tables import Tables
+from sealcast.groupkeys.mosaic.tables import TileTables
 
 _PATTERN_BITS: Final = 16
 #: From one member in so many slots on, groups are unpacked whole.
@@ -71,21 +71,21 @@ class PlanKeys(Sequence[KeyRef]):
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CoverBatch:
     """What a cover was made of, and what it needs besides to become a plan."""
 
-    layout: Layout
+    layout: TileLayout
     groups: Words
     patterns: Patterns
     cover: Cover
     #: The fingerprint of each part, in two halves.
     head: U64
     tail: U64
-    tables: Tables
+    tables: TileTables
     tag: int
 
 
-def assemble(batch: Batch) -> KeyPlan:
+def assemble(batch: CoverBatch) -> KeyPlan:
     """The plan. Marks the tables that it hands out as given."""
     cover, tiles, count = batch.cover, len(batch.layout.tiles), batch.groups.shape[0]
     member_start, slot = _members(batch.groups)
@@ -186,7 +186,7 @@ def _members(groups: Words) -> tuple[Indices, Indices]:
     return np.concatenate(([0], np.cumsum(counts))), slot
 
 
-def _without_tile(layout: Layout, groups: Words) -> Words:
+def _without_tile(layout: TileLayout, groups: Words) -> Words:
     """Of each group: the members that have no tile."""
     covered = fit(layout.covered[None, :], 64 * groups.shape[1])
     return groups & ~covered
@@ -197,7 +197,7 @@ def _rows(start: Indices, groups: Indices) -> Indices:
     return bits.runs(start[groups], np.diff(start)[groups])
 
 
-def _units(layout: Layout, slot: Indices) -> Indices:
+def _units(layout: TileLayout, slot: Indices) -> Indices:
     """The place of each member; those without one get places of their own behind all tiles."""
     placed = np.full(slot.size, -1, np.int64)
     known = slot < layout.place_of.size
@@ -221,7 +221,7 @@ def _lowest(pattern: Patterns) -> Indices:
 # --- keys -----------------------------------------------------------------------------------------------
 
 
-def _keys(batch: Batch, keyed: Indices, outside: Indices) -> tuple[PlanKeys, Indices, Indices]:
+def _keys(batch: CoverBatch, keyed: Indices, outside: Indices) -> tuple[PlanKeys, Indices, Indices]:
     """All keys; for every part the position of its own, and for members without a tile that of their pair key."""
     cover = batch.cover
     key = np.full(cover.kind.size, -1, np.int64)
@@ -264,14 +264,14 @@ def _distinct(head: U64, tail: U64) -> tuple[Indices, Indices]:
 # --- what is handed out to slots --------------------------------------------------------------------------
 
 
-def _members_of(batch: Batch, parts: Indices) -> tuple[Indices, Indices]:
+def _members_of(batch: CoverBatch, parts: Indices) -> tuple[Indices, Indices]:
     """Of parts in a tile: each member's slot, and the part."""
     raw = batch.cover.pattern[parts].astype("<u2").view(np.uint8).reshape(-1, 2)
     row, place = np.nonzero(np.unpackbits(raw, axis=1, bitorder="little"))
     return batch.layout.slot_at[batch.cover.first[parts[row]] * MAX_TILE + place], parts[row]
 
 
-def _tables(batch: Batch) -> tuple[Indices, Indices, Indices]:
+def _tables(batch: CoverBatch) -> tuple[Indices, Indices, Indices]:
     """Tables are given to whoever first needs a key of theirs."""
     cover = batch.cover
     parts = np.flatnonzero((cover.node == TILE) & (cover.size > 1) & batch.tables.bought[cover.first])

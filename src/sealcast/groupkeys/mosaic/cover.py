@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 from sealcast.filters.bits import Indices
 from sealcast.groupkeys.mosaic.gates import Gates
-from sealcast.groupkeys.mosaic.layout import Layout, Patterns
+from sealcast.groupkeys.mosaic.layout import Patterns, TileLayout
 from sealcast.groupkeys.mosaic.memory import U64, Memory
-from sealcast.groupkeys.mosaic.tables import Tables
+from sealcast.groupkeys.mosaic.tables import TileTables
 
 HELD, NEW, THROUGH = 0, 1, 2
 #: In `Cover.node`: the part lies in one tile.
@@ -113,12 +113,12 @@ class Coverer:
 
     def __init__(
         self,
-        layout: Layout,
+        layout: TileLayout,
         patterns: Patterns,
         fingerprints: Fingerprints,
         memory: Memory,
         gates: Gates,
-        tables: Tables,
+        tables: TileTables,
         tag: int,
     ) -> None:
         self._layout = layout

@@ -36,7 +36,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
-class Layout:
+class TileLayout:
     """Tiles from left to right, and the tree over them.
 
     Node v joins tiles [low[v], middle[v]) and [middle[v], high[v]). Children come after their parents.
@@ -141,12 +141,12 @@ class Layout:
         np.add.at(found, (group, place // MAX_TILE), np.left_shift(1, place % MAX_TILE).astype(np.uint16))
         return found
 
-    def extended(self, newcomers: list[int]) -> Layout:
+    def extended(self, newcomers: list[int]) -> TileLayout:
         """One more tile at the right, and a node that joins it to all that was there."""
         count = len(self.tiles)
         if not count:
-            return Layout((tuple(newcomers),), self.low, self.middle, self.high, self.depth)
-        return Layout(
+            return TileLayout((tuple(newcomers),), self.low, self.middle, self.high, self.depth)
+        return TileLayout(
             (*self.tiles, tuple(newcomers)),
             np.append(self.low, 0),
             np.append(self.middle, count),
@@ -164,11 +164,11 @@ class Layout:
         sizes = np.array([len(tile) for tile in self.tiles], np.int64)
         return Outline(sizes, runs.reshape(-1), self.middle[order])
 
-    def rebalanced(self) -> Layout:
+    def rebalanced(self) -> TileLayout:
         """The same tiles under a balanced tree: tables stay, keys above them are others."""
         return _over(self.tiles, _balanced(0, len(self.tiles)))
 
-    def in_order(self) -> Layout:
+    def in_order(self) -> TileLayout:
         """The same with parents before children and depths counted."""
         order = np.lexsort((self.low, self.low - self.high))
         low, middle, high = self.low[order], self.middle[order], self.high[order]
@@ -176,7 +176,7 @@ class Layout:
         for node in range(1, low.size):
             above = np.flatnonzero((low[:node] <= low[node]) & (high[:node] >= high[node]))
             depth[node] = depth[above].max() + 1
-        return Layout(self.tiles, low, middle, high, depth)
+        return TileLayout(self.tiles, low, middle, high, depth)
 
 
 def _digest(data: bytes) -> bytes:
@@ -184,7 +184,7 @@ def _digest(data: bytes) -> bytes:
     return blake2b(data, digest_size=32, person=b"sealcast layout").digest()
 
 
-def from_outline(given: Outline) -> Layout:
+def from_outline(given: Outline) -> TileLayout:
     """The layout that an outline is of; Misuse when it is of none."""
     sizes, runs, joins = (np.asarray(a, np.int64) for a in (given.sizes, given.runs, given.joins))
     first, length = runs.reshape(-1, 2).T if runs.size % 2 == 0 else (runs, runs[:0])
@@ -206,18 +206,18 @@ def from_outline(given: Outline) -> Layout:
     return _over(tuple(tuple(placed[a:b]) for a, b in pairwise(ends)), nodes)
 
 
-def by_id(subscribers: int, tile: int) -> Layout:
+def by_id(subscribers: int, tile: int) -> TileLayout:
     """Consecutive slots, and a balanced tree: all that can be done before anything is known."""
     return _laid(np.arange(min(subscribers, MAX_TILES * tile), dtype=np.int64), tile)
 
 
-def by_similarity(slots: Indices, tile: int, sample: Words) -> Layout:
+def by_similarity(slots: Indices, tile: int, sample: Words) -> TileLayout:
     """Those who are wanted together side by side, as far as a sample of groups shows it."""
     flags = _flags(sample, int(slots.max(initial=-1)) + 1)
     return _laid(slots[linkage_order(flags[:, slots])], tile)
 
 
-def _laid(order: Indices, tile: int) -> Layout:
+def _laid(order: Indices, tile: int) -> TileLayout:
     if not 1 <= tile <= MAX_TILE:
         raise Misuse(f"a tile has 1 to {MAX_TILE} subscribers, not {tile}")
     sizes = split(order.size, -(-order.size // tile)) if order.size else []
@@ -227,10 +227,10 @@ def _laid(order: Indices, tile: int) -> Layout:
     return _over(tiles, _balanced(0, len(tiles)))
 
 
-def _over(tiles: tuple[tuple[int, ...], ...], nodes: list[tuple[int, int, int]]) -> Layout:
+def _over(tiles: tuple[tuple[int, ...], ...], nodes: list[tuple[int, int, int]]) -> TileLayout:
     """The tiles under a tree whose nodes are (low, middle, high), in any order."""
     low, middle, high = np.array(nodes, np.int64).reshape(-1, 3).T
-    return Layout(tiles, low, middle, high, np.zeros(low.size, np.int64)).in_order()
+    return TileLayout(tiles, low, middle, high, np.zeros(low.size, np.int64)).in_order()
 
 
 def _balanced(low: int, high: int) -> list[tuple[int, int, int]]:

@@ -14,7 +14,7 @@ from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.clusters import fit
 from sealcast.groupkeys.interface import GrownKey, KeyRef, Lineage, PairKey, TableKey
-from sealcast.groupkeys.mosaic.layout import Layout, Patterns
+from sealcast.groupkeys.mosaic.layout import Patterns, TileLayout
 
 
 class GrownKeys(Sequence[GrownKey]):
@@ -46,7 +46,7 @@ class GrownKeys(Sequence[GrownKey]):
 class Namer:
     """Describes the keys of parts of some groups."""
 
-    def __init__(self, layout: Layout, groups: Words, patterns: Patterns) -> None:
+    def __init__(self, layout: TileLayout, groups: Words, patterns: Patterns) -> None:
         self._layout = layout
         self._patterns = patterns
         self._groups = fitted = fit(groups, 64 * layout.below.shape[1])
@@ -93,12 +93,12 @@ class Namer:
         return PairKey(slots[pattern.bit_length() - 1]) if pattern.bit_count() == 1 else TableKey(slots, pattern)
 
 
-def key_of(layout: Layout, members: Sequence[int]) -> KeyRef:
+def key_of(layout: TileLayout, members: Sequence[int]) -> KeyRef:
     """The key that exactly these slots share, if all of them have tiles."""
     return parts_of(layout, members)[0]
 
 
-def parts_of(layout: Layout, members: Sequence[int]) -> list[KeyRef]:
+def parts_of(layout: TileLayout, members: Sequence[int]) -> list[KeyRef]:
     """The keys of all parts of a group: its own first, then those of its sides, down to the tiles."""
     slots = np.array(sorted(members), np.int64)
     if not slots.size or slots[0] < 0 or slots[-1] >= layout.place_of.size or (layout.place_of[slots] < 0).any():

@@ -22,12 +22,12 @@ from sealcast.filters import bits
 from sealcast.filters.bits import Indices, Words
 from sealcast.groupkeys.handed import DELIVERED
 from sealcast.groupkeys.interface import KeyPlan, Outline, events_of
-from sealcast.groupkeys.mosaic.assemble import Batch, assemble, concatenated
+from sealcast.groupkeys.mosaic.assemble import CoverBatch, assemble, concatenated
 from sealcast.groupkeys.mosaic.cover import HELD, NEW, THROUGH, TILE, WHOLE, Cover, Coverer, Fingerprints
 from sealcast.groupkeys.mosaic.gates import SHARE, Gates
-from sealcast.groupkeys.mosaic.layout import MAX_LINKED, MAX_TILES, Layout, Patterns, by_id, by_similarity
+from sealcast.groupkeys.mosaic.layout import MAX_LINKED, MAX_TILES, Patterns, TileLayout, by_id, by_similarity
 from sealcast.groupkeys.mosaic.memory import Memory
-from sealcast.groupkeys.mosaic.tables import Tables
+from sealcast.groupkeys.mosaic.tables import TileTables
 
 #: Groups to learn the layout from, and at most this share of the memory's bytes for them; how many go through at once.
 LEARN_FROM: Final = 512
@@ -48,7 +48,7 @@ _FIXED_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Cost:
+class CoverCost:
     """Encryptions of each group of a batch: with its first event, when keys are made, and with any later one."""
 
     first: Indices
@@ -78,17 +78,17 @@ class Mosaic:
         self._sample_bytes = self._to_learn * row_bytes
         self._settle_in(by_id(subscribers, tile))
 
-    def _settle_in(self, layout: Layout) -> None:
+    def _settle_in(self, layout: TileLayout) -> None:
         self._layout = layout
         self._newcomers: set[int] = set()
         #: Tiles that were there when the tree was last balanced.
         self._balanced = len(layout.tiles)
-        self._tables = Tables([len(tile) for tile in layout.tiles])
+        self._tables = TileTables([len(tile) for tile in layout.tiles])
         self._fingerprints = Fingerprints(len(layout.tiles), self._rng)
         self._gates = Gates(layout.high - layout.low, int(SHARE * self._budget))
         self._memory = Memory(self._room(layout))
 
-    def _room(self, layout: Layout) -> int:
+    def _room(self, layout: TileLayout) -> int:
         """For fingerprints. What is kept a tile and a node is small and fixed."""
         taken = self._sample_bytes + int(SHARE * self._budget) + _FIXED_BYTES * len(layout.tiles)
         return max(0, self._budget - taken)
@@ -124,7 +124,7 @@ class Mosaic:
             total[start + first] = cost.first
         return total
 
-    def _cost_of(self, rows: Words) -> Cost:
+    def _cost_of(self, rows: Words) -> CoverCost:
         self._seat(rows)
         patterns = self._layout.patterns(rows)
         coverer = self._coverer(patterns, DELIVERED)
@@ -133,7 +133,7 @@ class Mosaic:
         outside = bits.count(rows) - np.bitwise_count(patterns).sum(axis=1, dtype=np.int64)
         self._remember(coverer, cover, cost, DELIVERED)
         self._learn(rows, cost.first)
-        return Cost(cost.first + outside, cost.later + outside, cost.wraps)
+        return CoverCost(cost.first + outside, cost.later + outside, cost.wraps)
 
     def _coverer(self, patterns: Patterns, tag: int) -> Coverer:
         return Coverer(self._layout, patterns, self._fingerprints, self._memory, self._gates, self._tables, tag)
@@ -152,12 +152,12 @@ class Mosaic:
         self._learn(groups, np.concatenate(costs))
         return concatenated(plans)
 
-    def _plan(self, groups: Words, tag: int) -> tuple[KeyPlan, Cost]:
+    def _plan(self, groups: Words, tag: int) -> tuple[KeyPlan, CoverCost]:
         patterns = self._layout.patterns(groups)
         coverer = self._coverer(patterns, tag)
         cover = coverer.cover()
         head, tail = coverer.fingerprint(cover.group, cover.first, cover.last)
-        plan = assemble(Batch(self._layout, groups, patterns, cover, head, tail, self._tables, tag))
+        plan = assemble(CoverBatch(self._layout, groups, patterns, cover, head, tail, self._tables, tag))
         cost = cost_of(cover, groups.shape[0])
         self._remember(coverer, cover, cost, tag)
         return plan, cost
@@ -188,7 +188,7 @@ class Mosaic:
 
     # --- remembering --------------------------------------------------------------------------------
 
-    def _remember(self, coverer: Coverer, cover: Cover, cost: Cost, tag: int) -> None:
+    def _remember(self, coverer: Coverer, cover: Cover, cost: CoverCost, tag: int) -> None:
         new = np.flatnonzero(cover.kind == NEW)
         self._keys_given += coverer.members(cover.group[new], cover.first[new], cover.last[new])
         head, tail = coverer.fingerprint(cover.group[new], cover.first[new], cover.last[new])
@@ -238,7 +238,7 @@ class Mosaic:
         if self._trial(layout, sample) <= WORTH_MOVING * self._trial(self._layout, sample):
             self._settle_in(layout)
 
-    def _trial(self, layout: Layout, sample: Words) -> float:
+    def _trial(self, layout: TileLayout, sample: Words) -> float:
         """What the second half of a sample costs after the first, all tables given."""
         other = Mosaic(0, self._budget, tile=self._tile, learn=False, seed=0)
         other._settle_in(layout)
@@ -246,7 +246,7 @@ class Mosaic:
         return float(other.count(sample)[sample.shape[0] // 2 :].mean())
 
 
-def cost_of(cover: Cover, groups: int) -> Cost:
+def cost_of(cover: Cover, groups: int) -> CoverCost:
     """Encryptions, from the parts that were looked at. Parents come before children, so this goes backwards by level.
 
     To bring another key to a part whose key is held: one encryption. To make a part's key known: what its other side
@@ -279,4 +279,4 @@ def cost_of(cover: Cover, groups: int) -> Cost:
     first[cover.group[whole]] = np.where(kind == NEW, make[whole] + from_stem[whole], wraps[whole])
     first[cover.group[whole[kind == HELD]]] = 1
     later[cover.group[whole]] = uses[whole]
-    return Cost(first, later, wraps)
+    return CoverCost(first, later, wraps)

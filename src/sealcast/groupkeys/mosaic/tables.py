@@ -84,7 +84,7 @@ def price_of(places: int) -> int:
     return (1 << places) // _KEYS_PER_ENCRYPTION
 
 
-class Tables:
+class TileTables:
     """Which tiles' tables are in use, and who has been given its part. A tile rents before it buys.
 
     As long as a tile's patterns are few, their keys are handed out one by one as they come up. Each costs as many

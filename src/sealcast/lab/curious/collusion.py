@@ -59,7 +59,7 @@ def random_tree(random: Random, layers: int) -> tuple[Tree, list[str]]:
     return tree, [f"S{i}" for i in range(len(homes))] + subscribing
 
 
-class World:
+class CollusionWorld:
     """One tree with its subscriptions, its events, and somebody who wrote everything down."""
 
     def __init__(self, random: Random, layers: int, group: Group = CURVE) -> None:
@@ -90,7 +90,7 @@ class World:
 # --- coalitions ---------------------------------------------------------------------------------------------------
 
 
-def coalitions(world: World, subscriber: str) -> Iterator[tuple[str, Wiretap]]:
+def coalitions(world: CollusionWorld, subscriber: str) -> Iterator[tuple[str, Wiretap]]:
     """Lists (kind, members) of every coalition that might be after a subscriber, members in the order of the claims."""
     tree, up = world.tree, way(world.tree, subscriber)
     others = [name for name in world.leaves if world.labels[name] != world.labels[subscriber]]
@@ -119,7 +119,7 @@ def coalitions(world: World, subscriber: str) -> Iterator[tuple[str, Wiretap]]:
         yield "eavesdropper", Wiretap((), frozenset(links[:count]))
 
 
-def measured(world: World, tap: Wiretap, subscriber: str) -> Exposure:
+def measured(world: CollusionWorld, tap: Wiretap, subscriber: str) -> Exposure:
     """Tries what a coalition gets of one subscriber."""
     pool, label = Pool(world.net, world.observer, tap), world.labels[subscriber]
     opened = pool.events()
@@ -132,7 +132,7 @@ def measured(world: World, tap: Wiretap, subscriber: str) -> Exposure:
     )
 
 
-def _row_is_named(world: World, pool: Pool, broker: str, subscriber: str, known: set[bytes]) -> bool:
+def _row_is_named(world: CollusionWorld, pool: Pool, broker: str, subscriber: str, known: set[bytes]) -> bool:
     path, label = world.net.path(broker, subscriber), world.labels[subscriber]
     names = pool.named(broker, known, (*LABELS, UNWANTED))
     rows = [row.slots[0][0] for row in world.net.brokers[broker].table.rows() if path in row.paths]
@@ -140,7 +140,7 @@ def _row_is_named(world: World, pool: Pool, broker: str, subscriber: str, known:
     return {label} in named
 
 
-def _asked(world: World, broker: str, asker: str, subscriber: str) -> bool:
+def _asked(world: CollusionWorld, broker: str, asker: str, subscriber: str) -> bool:
     grown = []
     for guess in (world.labels[subscriber], UNWANTED):
         net = Net(world.tree, world.net.group, Random(1))
@@ -151,7 +151,7 @@ def _asked(world: World, broker: str, asker: str, subscriber: str) -> bool:
     return grown == [False, True]
 
 
-def _reach(world: World, tap: Wiretap, subscriber: str, opened: set[bytes]) -> Reach:
+def _reach(world: CollusionWorld, tap: Wiretap, subscriber: str, opened: set[bytes]) -> Reach:
     events = world.net.events
     asked = {world.labels[name] for name in tap.members if name in world.labels}
     own = {event for event, about in events.items() if not about.labels.isdisjoint(asked)}
@@ -169,7 +169,7 @@ def _reach(world: World, tap: Wiretap, subscriber: str, opened: set[bytes]) -> R
 
 
 @dataclass(slots=True)
-class Tally:
+class CollusionTally:
     """Cases of one kind with one number of layers."""
 
     cases: int = 0
@@ -195,7 +195,7 @@ class Tally:
         }
 
 
-def drill(world: World, random: Random, most: int = _MOST_CASES) -> Iterator[tuple[str, Wiretap, str]]:
+def drill(world: CollusionWorld, random: Random, most: int = _MOST_CASES) -> Iterator[tuple[str, Wiretap, str]]:
     """The cases of one world: for two subscribers, a few coalitions of every kind."""
     for subscriber in random.sample(world.leaves, 2):
         by_kind: dict[str, list[Wiretap]] = {}
@@ -208,14 +208,14 @@ def drill(world: World, random: Random, most: int = _MOST_CASES) -> Iterator[tup
 
 def run(quick: bool, told: Told) -> Report:
     trees = QUICK_TREES if quick else TREES
-    tallies: dict[tuple[str, int], Tally] = {}
+    tallies: dict[tuple[str, int], CollusionTally] = {}
     for seed in range(trees):
         told(seed, trees)
         random, layers = Random(seed), LAYERS[seed % len(LAYERS)]
-        world = World(random, layers)
+        world = CollusionWorld(random, layers)
         for kind, tap, subscriber in drill(world, random):
             claimed = CLAIMS[kind].rule(world.tree, tap.members, subscriber)
-            tallies.setdefault((kind, layers), Tally()).add(measured(world, tap, subscriber), claimed)
+            tallies.setdefault((kind, layers), CollusionTally()).add(measured(world, tap, subscriber), claimed)
     told(trees, trees)
     rows = [tallies[kind, r].row(kind, r) for kind in CLAIMS for r in LAYERS if (kind, r) in tallies]
     notes = (

@@ -11,8 +11,8 @@ from typing import Final
 
 from sealcast.filters.labels import Labeller
 from sealcast.lab.curious.diary import Diary
-from sealcast.lab.curious.truth import Truth
-from sealcast.lab.curious.workload import PLAN, SCHEMA, Day
+from sealcast.lab.curious.truth import NetTruth
+from sealcast.lab.curious.workload import PLAN, SCHEMA, CuriousDay
 from sealcast.lab.report import Report, Told
 from sealcast.lab.shikfa.net import Net
 
@@ -61,9 +61,9 @@ class Tried:
 class Evening:
     """All brokers of one net, with their diaries."""
 
-    def __init__(self, day: Day, net: Net) -> None:
+    def __init__(self, day: CuriousDay, net: Net) -> None:
         self.day, self.net = day, net
-        self.truth = Truth(net, day.filters)
+        self.truth = NetTruth(net, day.filters)
         self.diaries = {name: Diary(net, name) for name in BROKERS}
 
     def equality(self) -> Iterator[Tried]:
@@ -86,7 +86,7 @@ class Evening:
         tokens = sum(len(diary.tokens()) for diary in self.diaries.values())
         opened = sum(len(diary.named_by_dictionary(asked)) for diary in self.diaries.values())
         yield Tried("labels of rows", "its own keys, all labels", opened, 0, tokens, 0, False)
-        events = Day.of(Random(99), _OTHER_DAYS).events
+        events = CuriousDay.of(Random(99), _OTHER_DAYS).events
         often = Counter(label for values in events for label in _LABELLER.labels(values))
         guessed = self.diaries["A"].by_frequency({label: often[label] / len(events) for label in asked})
         truth = self.truth.labels("A")
@@ -128,7 +128,7 @@ class Evening:
 
 
 def run(quick: bool, told: Told) -> Report:
-    day = Day.of(Random(7), QUICK_EVENTS if quick else EVENTS)
+    day = CuriousDay.of(Random(7), QUICK_EVENTS if quick else EVENTS)
     evenings = []
     for done, (seed, padded) in enumerate(((2, False), (4, True), (8, False))):
         told(done, 3)

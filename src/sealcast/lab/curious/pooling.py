@@ -17,7 +17,7 @@ from sealcast.errors import Bug
 from sealcast.lab.shikfa.net import Net, Pair, Sent
 from sealcast.primitives.groups import Element, Exponent
 from sealcast.protections.layered.messages import Notification
-from sealcast.wire.notifications import Entry
+from sealcast.wire.notifications import LayeredEntry
 
 Pairs = frozenset[Pair]
 
@@ -103,7 +103,7 @@ class Pool:
             if self._tap.sees(sent) and any(self._opens(entry, message) for entry in message.entries)
         }
 
-    def _opens(self, entry: Entry, message: Notification) -> bool:
+    def _opens(self, entry: LayeredEntry, message: Notification) -> bool:
         if not entry.tokens:
             return False
         _, pairs = self._observer.read(entry.tokens[0])

@@ -15,7 +15,7 @@ from sealcast.protections.layered.exposure import layers_left
 from sealcast.protections.layered.tree import Path
 
 
-class Truth:
+class NetTruth:
     """The truth about the rows of one net, in which `filters` says who asked for what."""
 
     def __init__(self, net: Net, filters: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from random import Random
 from typing import Final
 
 from sealcast.filters.check import check
-from sealcast.filters.labels import LabelFilter, Labeller, Plan, label_filter
+from sealcast.filters.labels import LabelFilter, Labeller, StringPlan, label_filter
 from sealcast.filters.parse import parse
 from sealcast.lab.shikfa.net import Net
 from sealcast.model.schema import Attribute, Schema, Type, Value
@@ -17,7 +17,7 @@ from sealcast.primitives.groups import Group
 from sealcast.protections.layered.tree import Tree
 
 SYMBOLS: Final = ("ACME", "BOLT", "CORN", "DUNE", "ECHO", "FERN", "GOLD", "HAZE")
-PLAN: Final = Plan(text=0, suffix=0)
+PLAN: Final = StringPlan(text=0, suffix=0)
 #: An event may be without a lot, so that events have 10 or 13 labels.
 SCHEMA: Final = Schema(
     (
@@ -42,14 +42,14 @@ def compiled(text: str) -> LabelFilter:
 
 
 @dataclass(frozen=True)
-class Day:
+class CuriousDay:
     """What is subscribed to, and what happens: the same under any keys, so that epochs can be compared."""
 
     filters: Mapping[str, str]
     events: tuple[Mapping[str, Value], ...]
 
     @classmethod
-    def of(cls, random: Random, events: int) -> Day:
+    def of(cls, random: Random, events: int) -> CuriousDay:
         return cls({name: _filter(random) for name in SUBSCRIBERS}, tuple(_event(random) for _ in range(events)))
 
     def lived(

@@ -30,7 +30,7 @@ from typing import Final
 from sealcast.errors import Bug
 from sealcast.lab.opyrchal.measure import cpu_seconds
 from sealcast.lab.points import run_all
-from sealcast.lab.report import Line, Panel, Report, Row, Told
+from sealcast.lab.report import Curve, Panel, Report, Row, Told
 from sealcast.primitives import aead, merkle
 from sealcast.primitives.aead import NONCE_BYTES, KeyRing, SealingKey
 from sealcast.primitives.comparison import Unauthenticated, Uncommitted
@@ -290,5 +290,5 @@ def _panel(title: str, x: str, times: Times, **fields: object) -> Panel:
     lines = []
     for step in STEPS:
         mine = sorted((float(getattr(leg, x)), 1 / times[leg]) for leg in _those(times, step=step, **fields))
-        lines.append(Line(step, [at for at, _ in mine], [y for _, y in mine]))
+        lines.append(Curve(step, [at for at, _ in mine], [y for _, y in mine]))
     return Panel(title, label, "events a second of one core", lines, log_x=True, log_y=True)

@@ -15,7 +15,7 @@ from sealcast.lab.report import Row
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class ThroughputClaim:
     """`better` has `low` to `high` times the throughput of `worse`."""
 
     text: str
@@ -28,11 +28,19 @@ class Claim:
 
 #: "About" is taken as a fifth up or down.
 CLAIMS: Final = (
-    Claim("clustered-popular about 100 % over the key tree", "popular", "clustered-popular", "key-tree", 1.6, 2.4),
-    Claim("clustered-popular about 33 % over the key tree", "random", "clustered-popular", "key-tree", 1.07, 1.6),
-    Claim("clustered-popular about 50 % over clustered", "popular", "clustered-popular", "clustered", 1.2, 1.8),
-    Claim("clustered-popular 10 to 20 % below clustered", "random", "clustered-popular", "clustered", 0.8, 0.9),
-    Claim("the key tree about 40 % below clustered", "random", "key-tree", "clustered", 0.48, 0.72),
+    ThroughputClaim(
+        "clustered-popular about 100 % over the key tree", "popular", "clustered-popular", "key-tree", 1.6, 2.4
+    ),
+    ThroughputClaim(
+        "clustered-popular about 33 % over the key tree", "random", "clustered-popular", "key-tree", 1.07, 1.6
+    ),
+    ThroughputClaim(
+        "clustered-popular about 50 % over clustered", "popular", "clustered-popular", "clustered", 1.2, 1.8
+    ),
+    ThroughputClaim(
+        "clustered-popular 10 to 20 % below clustered", "random", "clustered-popular", "clustered", 0.8, 0.9
+    ),
+    ThroughputClaim("the key tree about 40 % below clustered", "random", "key-tree", "clustered", 0.48, 0.72),
 )
 
 
@@ -40,7 +48,7 @@ Costs = Mapping[str, float]
 
 
 @dataclass(frozen=True, slots=True)
-class Order:
+class CostOrder:
     """What the text says of the costs of several algorithms, side by side."""
 
     text: str
@@ -56,33 +64,33 @@ _BEST: Final = frozenset({"clustered", "clustered-popular", "key-tree"})
 _CACHES: Final = frozenset({"simple", "build-up"})
 
 ORDERS: Final = (
-    Order(
+    CostOrder(
         *("clustered, clustered-popular and the key tree need fewer than simple and build-up", "random"),
         _BEST | _CACHES,
         lambda cost: max(cost[a] for a in _BEST) < min(cost[a] for a in _CACHES),
     ),
-    Order(
+    CostOrder(
         *("both clustered caches need fewer than the key tree", "random"),
         _BEST,
         lambda cost: max(cost["clustered"], cost["clustered-popular"]) < cost["key-tree"],
     ),
-    Order(
+    CostOrder(
         *("clustered and clustered-popular are similar", "random"),
         frozenset({"clustered", "clustered-popular"}),
         lambda cost: abs(cost["clustered-popular"] / cost["clustered"] - 1) <= SIMILAR,
     ),
-    Order(
+    CostOrder(
         *("the key tree needs most", "popular"),
         _BEST,
         lambda cost: cost["key-tree"] >= max(cost.values()),
     ),
-    Order(
+    CostOrder(
         *("clustered-popular needs fewest", "popular"),
         _BEST,
         lambda cost: cost["clustered-popular"] <= min(cost.values()),
     ),
     *(
-        Order(
+        CostOrder(
             *("build-up has little effect beside simple", distribution),
             _CACHES,
             lambda cost: cost["build-up"] >= (1 - LITTLE) * cost["simple"],
@@ -138,7 +146,7 @@ def orders(rows: Sequence[Row]) -> list[str]:
     return told
 
 
-def _said(order: Order, about: str, where: str) -> str:
+def _said(order: CostOrder, about: str, where: str) -> str:
     return f"{order.distribution} groups{about}: {order.text}: holds {where}"
 
 

@@ -22,9 +22,9 @@ import numpy as np
 
 from sealcast.lab.opyrchal.measure import cpu_seconds
 from sealcast.lab.points import run_all
-from sealcast.lab.report import Line, Look, Panel, Report, Row, Told
+from sealcast.lab.report import Curve, Look, Panel, Report, Row, Told
 from sealcast.primitives.aead import NONCE_BYTES, KeyRing, SealingKey
-from sealcast.primitives.comparison import CIPHERS, Blocks
+from sealcast.primitives.comparison import CIPHERS, BlockCipher
 from sealcast.primitives.secrets import Secret
 
 NAME: Final = "opyrchal/fig9"
@@ -46,7 +46,7 @@ _NO_DATA: Final = b""
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
+class MeasuredMessage:
     """One point: a message of so many encryptions, with keys as said."""
 
     cipher: str
@@ -55,12 +55,12 @@ class Message:
     seconds: float
 
 
-def measure(message: Message) -> float:
+def measure(message: MeasuredMessage) -> float:
     """CPU seconds a message."""
     return cpu_seconds(_prepared(message), message.seconds)
 
 
-def _prepared(message: Message) -> Callable[[], object]:
+def _prepared(message: MeasuredMessage) -> Callable[[], object]:
     different = 1 if message.keys == "one" else message.encryptions
     if message.cipher == OURS:
         return _wrapping(message, [Secret.random() for _ in range(different)])
@@ -68,13 +68,13 @@ def _prepared(message: Message) -> Callable[[], object]:
     keys = [Secret.random(key_bytes) for _ in range(different)]
     block, cipher = Secret.random(block_bytes).reveal(), message.cipher
     if message.keys == "new":
-        return lambda: [Blocks(cipher, key).encrypt(block) for key in keys]
-    ready = [Blocks(cipher, key).encrypt for key in keys]
+        return lambda: [BlockCipher(cipher, key).encrypt(block) for key in keys]
+    ready = [BlockCipher(cipher, key).encrypt for key in keys]
     each = ready * (message.encryptions // len(ready))
     return lambda: [encrypt(block) for encrypt in each]
 
 
-def _wrapping(message: Message, keys: Sequence[Secret]) -> Callable[[], object]:
+def _wrapping(message: MeasuredMessage, keys: Sequence[Secret]) -> Callable[[], object]:
     nonce, content = bytes(NONCE_BYTES), Secret.random()
     if message.keys == "new":
         return lambda: [SealingKey(key, _NO_DATA).wrap(nonce, content) for key in keys]
@@ -110,7 +110,7 @@ Times = dict[tuple[str, str, int], float]
 
 def run(quick: bool, told: Told) -> Report:
     seconds = QUICK_SECONDS if quick else SECONDS
-    points = [Message(c, k, e, seconds) for c in ALL for k in KEYS for e in (QUICK if quick else ENCRYPTIONS)]
+    points = [MeasuredMessage(c, k, e, seconds) for c in ALL for k in KEYS for e in (QUICK if quick else ENCRYPTIONS)]
     found = run_all(points, measure, told, lambda point: point.encryptions)
     return report({(p.cipher, p.keys, p.encryptions): t for p, t in zip(points, found, strict=True)}, quick)
 
@@ -187,12 +187,12 @@ def _panels(times: Times, laws: dict[tuple[str, str], Law], counts: Sequence[int
         line
         for (c, k), law in laws.items()
         for line in (
-            Line(_label(c, k), counts, [1 / times[c, k, e] for e in counts]),
-            Line(_label(c, k), counts, [1 / law.seconds(e) for e in counts if law.seconds(e) > 0], Look.COMPUTED),
+            Curve(_label(c, k), counts, [1 / times[c, k, e] for e in counts]),
+            Curve(_label(c, k), counts, [1 / law.seconds(e) for e in counts if law.seconds(e) > 0], Look.COMPUTED),
         )
         if len(line.x) == len(line.y)
     ]
-    each = [Line(_label(c, k), counts, [1e6 * times[c, k, e] / e for e in counts]) for c in ALL for k in KEYS]
+    each = [Curve(_label(c, k), counts, [1e6 * times[c, k, e] / e for e in counts]) for c in ALL for k in KEYS]
     x = "encryptions per message"
     return [
         Panel(

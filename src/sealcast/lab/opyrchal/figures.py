@@ -18,7 +18,7 @@ from sealcast.groupkeys.clusters import by_rule, split
 from sealcast.lab.groups import POPULAR_GROUPS, POPULAR_SHARE
 from sealcast.lab.opyrchal.claims import claims, orders
 from sealcast.lab.points import Point, simulate_all
-from sealcast.lab.report import Line, Look, Panel, Report, Row, Told
+from sealcast.lab.report import Curve, Look, Panel, Report, Row, Told
 from sealcast.lab.tally import Tally
 
 EVENTS: Final = 15_000
@@ -194,9 +194,9 @@ def _panel(title: str, x: str, x_label: str, rows: Sequence[Row], distribution: 
     return Panel(title, x_label, "encryptions an event", shown, log_x=x == "cache", log_y=True, looks=looks)
 
 
-def _line(label: str, x: str, y: str, rows: Sequence[Row], look: Look) -> Line:
+def _line(label: str, x: str, y: str, rows: Sequence[Row], look: Look) -> Curve:
     points = dict(sorted((float(str(r[x])), float(str(r[y]))) for r in rows if r[y] is not None))
-    return Line(label, tuple(points), tuple(points.values()), look)
+    return Curve(label, tuple(points), tuple(points.values()), look)
 
 
 def _report(name: str, rows: Sequence[Row], panels: Sequence[Panel], notes: Sequence[str]) -> Report:

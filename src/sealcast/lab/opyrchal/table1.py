@@ -16,7 +16,7 @@ from sealcast.groupkeys import closed_forms
 from sealcast.groupkeys.catalog import Setting
 from sealcast.groupkeys.clusters import by_table_rule, root, split
 from sealcast.lab.points import Point, simulate_all
-from sealcast.lab.report import Line, Look, Panel, Report, Row, Told
+from sealcast.lab.report import Curve, Look, Panel, Report, Row, Told
 
 EVENTS: Final = 15_000
 SEED: Final = 2_001
@@ -123,7 +123,7 @@ def _panels(rows: Sequence[Row]) -> list[Panel]:
     for scale in (SMALL, LARGE):
         mine = [row for row in rows if str(row["cell"]).startswith(f"{scale.name}, ")]
         lines = [
-            Line(name, [at for at, _ in shown], [y for _, y in shown], look)
+            Curve(name, [at for at, _ in shown], [y for _, y in shown], look)
             for name, look in (("printed", Look.PRINTED), ("computed", Look.COMPUTED), ("simulated", Look.MEASURED))
             for shown in [[(at, float(str(r[name]))) for at, r in enumerate(mine) if r[name] is not None]]
             if shown

@@ -55,7 +55,7 @@ class Batches(Closing):
         self._log.close()
 
 
-class Broker(Batches):
+class LabBroker(Batches):
     """One topic, in this process and for itself. What it knows of replay it keeps in memory, as Spark's state does."""
 
     def __init__(self, realm: Realm, topic: str) -> None:

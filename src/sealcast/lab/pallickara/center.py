@@ -14,8 +14,8 @@ from contextlib import contextmanager
 from typing import Final
 
 from sealcast.lab import scratch
-from sealcast.lab.pallickara.parts import REST, Measured, Parts
-from sealcast.lab.report import Line, Panel
+from sealcast.lab.pallickara.parts import REST, MeasuredRun, Parts
+from sealcast.lab.report import Curve, Panel
 from sealcast.trust.deployment import Realm
 from sealcast.trust.registry import now_us
 
@@ -65,25 +65,25 @@ def realm(*names: str) -> Iterator[tuple[Realm, Clock]]:
         yield ours, clock
 
 
-def ask(request: Callable[[], object], clock: Clock, parts: Parts) -> Measured:
+def ask(request: Callable[[], object], clock: Clock, parts: Parts) -> MeasuredRun:
     """Measures one request, a second of the realm's time after the one before."""
     clock.later()
     return parts.measured(request)
 
 
-def shares(runs: Sequence[Measured]) -> dict[str, tuple[float, float]]:
+def shares(runs: Sequence[MeasuredRun]) -> dict[str, tuple[float, float]]:
     """Of each part that took any time: its mean seconds, and its share of the whole. The shares add up to one."""
     means = {part: statistics.fmean(run.parts.get(part, 0.0) for run in runs) for part in ORDER}
     whole = sum(means.values())
     return {part: (mean, mean / whole) for part, mean in means.items() if mean > 0}
 
 
-def shares_panel(title: str, of: str, runs: Mapping[str, Sequence[Measured]]) -> Panel:
+def shares_panel(title: str, of: str, runs: Mapping[str, Sequence[MeasuredRun]]) -> Panel:
     """Draws the shares, one curve for each label."""
     found = {label: shares(each) for label, each in runs.items()}
     used = [part for part in ORDER if any(part in mine for mine in found.values())]
     places = list(range(len(used)))
     lines = [
-        Line(label, places, [100 * mine.get(part, (0.0, 0.0))[1] for part in used]) for label, mine in found.items()
+        Curve(label, places, [100 * mine.get(part, (0.0, 0.0))[1] for part in used]) for label, mine in found.items()
     ]
     return Panel(title, "", of, lines, ticks=used)

@@ -24,7 +24,7 @@ from sealcast.control.discovery.embedded import RealmDiscovery
 from sealcast.errors import Bug
 from sealcast.lab import scratch
 from sealcast.lab.pallickara.samples import RULE, Sample, without_outliers
-from sealcast.lab.report import Line, Look, Panel, Report, Row, Told, columns
+from sealcast.lab.report import Curve, Look, Panel, Report, Row, Told, columns
 from sealcast.trust.deployment import Realm
 
 NAME: Final = "pallickara/discovery"
@@ -43,7 +43,7 @@ Case = tuple[int, int]
 _cells: Final = columns("cell", "stored", "matching", "printed", "measured", "other", "deviation", "left_out", "agrees")
 
 
-class World:
+class DiscoveryWorld:
     """A realm with two discovery nodes, somebody who advertises, and somebody who looks."""
 
     def __init__(self, realm: Realm, matches: Sequence[int]) -> None:
@@ -97,7 +97,7 @@ def measure(matches: Sequence[int], stored: Sequence[int], runs: int, told: Told
     with ExitStack() as open_:
         seekers = {}
         for there in stored:
-            world = World(open_.enter_context(scratch.realm(_ROOM)), matches)
+            world = DiscoveryWorld(open_.enter_context(scratch.realm(_ROOM)), matches)
             world.advertise(there)
             seekers[there] = open_.enter_context(world.seeker())
             find(seekers[there], min(matches))  # the nodes read what they keep when they are first asked
@@ -169,9 +169,9 @@ def _panel(samples: Mapping[Case, Sample]) -> Panel:
     lines = []
     for stored in dict.fromkeys(there for there, _ in samples):
         mine = {count: 1e3 * each.mean for (there, count), each in samples.items() if there == stored}
-        lines.append(Line(f"{stored:,} stored", list(mine), list(mine.values())))
+        lines.append(Curve(f"{stored:,} stored", list(mine), list(mine.values())))
     x = sorted({float(count) for _, count in samples})
-    lines += [Line("printed", x, [ms] * len(x), Look.PRINTED) for ms in PRINTED]
+    lines += [Curve("printed", x, [ms] * len(x), Look.PRINTED) for ms in PRINTED]
     return Panel(
         "finding topics at two nodes",
         "matching topics",

@@ -30,10 +30,10 @@ from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Bug
 from sealcast.lab import scratch
 from sealcast.lab.opyrchal.measure import cpu_seconds
-from sealcast.lab.pallickara.broker import Broker
+from sealcast.lab.pallickara.broker import LabBroker
 from sealcast.lab.pallickara.plain import PlainPath
 from sealcast.lab.pallickara.samples import RULE, Sample, sample, within, without_outliers
-from sealcast.lab.report import Line, Panel, Report, Row, Told, columns
+from sealcast.lab.report import Curve, Panel, Report, Row, Told, columns
 from sealcast.model.event import Event
 from sealcast.model.protection import Endpoint, Payload, Protection
 from sealcast.model.schema import Schema
@@ -81,7 +81,7 @@ _cells: Final = columns(
 
 def _secured(realm: Realm, topic: str, open_: ExitStack) -> Send:
     publisher = open_.enter_context(Publisher(realm, topic, "publisher"))
-    broker = open_.enter_context(Broker(realm, topic))
+    broker = open_.enter_context(LabBroker(realm, topic))
     subscriber = open_.enter_context(Subscriber(realm, topic, "subscriber"))
     return _way(publisher.publish_one, broker.turn, lambda: [event.payload for event in subscriber.poll(1)])
 
@@ -313,5 +313,5 @@ def _overhead_panel(kind: str, delays: Mapping[Case, Delay]) -> Panel:
     return Panel(f"figure {FIGURE[kind] + 1}: overhead, {kind}", _X, _Y, lines, log_x=True)
 
 
-def _line(label: str, points: Mapping[int, float]) -> Line:
-    return Line(label, list(points), [1e3 * y for y in points.values()])
+def _line(label: str, points: Mapping[int, float]) -> Curve:
+    return Curve(label, list(points), [1e3 * y for y in points.values()])

@@ -23,7 +23,7 @@ REST: Final = "the rest"
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredRun:
     """One run: CPU seconds, and by part, what is in none included; and how long it took by the clock on the wall."""
 
     seconds: float
@@ -52,14 +52,14 @@ class Parts:
         self._seconds[self._open[-1]] += now - self._since
         self._since = now
 
-    def measured(self, run: Callable[[], object]) -> Measured:
+    def measured(self, run: Callable[[], object]) -> MeasuredRun:
         """Measures one run."""
         wall, began = time.perf_counter(), time.process_time()
         self._seconds.clear()
         self._since = began
         run()
         self._count()
-        return Measured(self._since - began, time.perf_counter() - wall, dict(self._seconds))
+        return MeasuredRun(self._since - began, time.perf_counter() - wall, dict(self._seconds))
 
 
 @contextmanager

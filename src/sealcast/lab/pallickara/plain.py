@@ -13,7 +13,7 @@ from typing import Final
 
 import numpy as np
 
-from sealcast.broker.tables import SubscriptionTable
+from sealcast.broker.tables import AttributeIndex, SubscriptionTable
 from sealcast.errors import Bug, Corrupt
 from sealcast.filters import bits
 from sealcast.lab.pallickara.broker import Batches
@@ -39,6 +39,8 @@ class PlainPath(Batches):
         ledger = Ledger(directory / "ledger", Secret.random())
         super().__init__(EmbeddedTopic(directory / "frames", 1), ledger, Pieces(directory / "pieces"))
         self._codec, self._schema, self._table = RecordCodec(schema), schema, table
+        assert isinstance(table.index, AttributeIndex)
+        self._index = table.index.compiled
         self._reader = LedgerReader(directory / "ledger")
 
     def publish(self, event: Event) -> None:
@@ -55,7 +57,7 @@ class PlainPath(Batches):
         decoded = self._codec.decode(messages)
         if decoded.bad or check_domain(self._schema, decoded.columns):
             raise Bug("an event of the lab's own does not fit its schema")
-        matches = self._table.index.match(decoded.columns, None) & self._table.authorised
+        matches = self._index.match(decoded.columns, None) & self._table.authorised
         events, slots = bits.pairs(matches)
         wanted = np.unique(events).tolist()
         piece = cbor.encode([[messages[i] for i in wanted], events.tolist(), slots.tolist()])

@@ -18,9 +18,9 @@ from sealcast.control.correspondence import Correspondent
 from sealcast.control.requests import register_topic
 from sealcast.lab.pallickara import center
 from sealcast.lab.pallickara.end_to_end import BITS, SCHEMA
-from sealcast.lab.pallickara.parts import Measured, watched
+from sealcast.lab.pallickara.parts import MeasuredRun, watched
 from sealcast.lab.pallickara.samples import RULE, Sample, without_outliers
-from sealcast.lab.report import Line, Panel, Report, Row, Told, columns
+from sealcast.lab.report import Curve, Panel, Report, Row, Told, columns
 
 NAME: Final = "pallickara/registration"
 RUNS: Final = 50
@@ -30,12 +30,12 @@ FIRST: Final = 1
 _cells: Final = columns("cell", "part", "printed", "measured", "deviation", "first_run", "share", "left_out", "agrees")
 
 
-def measure(runs: int, told: Told) -> dict[int, list[Measured]]:
+def measure(runs: int, told: Told) -> dict[int, list[MeasuredRun]]:
     """That many topics for each size of key, registered one after the other by one owner, from its first request on.
 
     The sizes take turns, so that all of them see the same machine.
     """
-    found: dict[int, list[Measured]] = {bits: [] for bits in BITS}
+    found: dict[int, list[MeasuredRun]] = {bits: [] for bits in BITS}
     with ExitStack() as open_:
         owners = {}
         for bits in BITS:
@@ -59,7 +59,7 @@ def run(quick: bool, told: Told) -> Report:
 # --- the report -----------------------------------------------------------------------------------------
 
 
-def report(found: Mapping[int, Sequence[Measured]]) -> Report:
+def report(found: Mapping[int, Sequence[MeasuredRun]]) -> Report:
     later = {bits: without_outliers([run.seconds for run in runs[FIRST:]]) for bits, runs in found.items()}
     rows = [
         *(_whole(bits, runs, later[bits]) for bits, runs in found.items()),
@@ -86,7 +86,7 @@ def _sizes(later: Mapping[int, Sample]) -> str:
     return f"size of the key: {said}; a key is derived and sealed to the brokers, at any size by the same steps"
 
 
-def _whole(bits: int, runs: Sequence[Measured], later: Sample) -> Row:
+def _whole(bits: int, runs: Sequence[MeasuredRun], later: Sample) -> Row:
     first = max(run.seconds for run in runs[:FIRST])
     return _cells(
         cell=f"figure 2: AES-{bits}",
@@ -99,7 +99,7 @@ def _whole(bits: int, runs: Sequence[Measured], later: Sample) -> Row:
     )
 
 
-def _parts(bits: int, runs: Sequence[Measured]) -> list[Row]:
+def _parts(bits: int, runs: Sequence[MeasuredRun]) -> list[Row]:
     return [
         _cells(cell=f"figure 3: AES-{bits}", part=part, measured=_ms(mean), share=round(share, 4))
         for part, (mean, share) in center.shares(runs).items()
@@ -110,9 +110,9 @@ def _ms(seconds: float) -> float:
     return round(1e3 * seconds, 4)
 
 
-def _figure_2(found: Mapping[int, Sequence[Measured]]) -> Panel:
+def _figure_2(found: Mapping[int, Sequence[MeasuredRun]]) -> Panel:
     lines = [
-        Line(f"AES-{bits}", list(range(1, len(runs) + 1)), [1e3 * run.seconds for run in runs])
+        Curve(f"AES-{bits}", list(range(1, len(runs) + 1)), [1e3 * run.seconds for run in runs])
         for bits, runs in found.items()
     ]
     return Panel("figure 2: registering a topic", "run", "milliseconds of CPU time", lines)

@@ -28,7 +28,7 @@ from typing import Final
 from sealcast.clients.publisher import Publisher
 from sealcast.errors import Unavailable
 from sealcast.lab import scratch, thief
-from sealcast.lab.pallickara.broker import Broker
+from sealcast.lab.pallickara.broker import LabBroker
 from sealcast.lab.report import Report, Row, Told
 from sealcast.log.ledger import Committed, LedgerReader
 from sealcast.log.piece_reader import sealed_reader
@@ -60,7 +60,7 @@ Running = Callable[[Realm], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RevocationOutcome:
     """What a revocation under load led to. Times are seconds from when it was asked for."""
 
     subscribers: int
@@ -96,7 +96,7 @@ def by_hand(realm: Realm) -> Iterator[None]:
     ended = threading.Event()
 
     def serve() -> None:
-        with Broker(Realm(realm.paths.root), TOPIC) as broker:
+        with LabBroker(Realm(realm.paths.root), TOPIC) as broker:
             while not ended.is_set():
                 if broker.turn() is None:
                     time.sleep(0.002)
@@ -119,7 +119,7 @@ def populate(realm: Realm, subscribers: int) -> list[str]:
     return names
 
 
-def drill(realm: Realm, subscribers: int, running: Running = by_hand, batches: int = BATCHES) -> Outcome:
+def drill(realm: Realm, subscribers: int, running: Running = by_hand, batches: int = BATCHES) -> RevocationOutcome:
     """Revokes under load, on an empty realm, with at least so many batches before and after."""
     names = populate(realm, subscribers)
     revoked = names[:: round(1 / SHARE)]
@@ -186,7 +186,7 @@ def _judge(
     version: int,
     asked: int,
     decided: float,
-) -> Outcome:
+) -> RevocationOutcome:
     state = realm.state()
     before = [r for r in records if r.entry.version < version]
     after = [r for r in records if r.entry.version >= version]
@@ -207,7 +207,7 @@ def _judge(
                 opened_after += sum(thief.opens(opener, piece, event, use) for use in range(first, end))
     events = [desks[p.position(e)] for p in later for e in range(len(p))]
     left = _left_at_desks(len(state.slots_of(TOPIC)), slots)
-    return Outcome(
+    return RevocationOutcome(
         subscribers=len(state.slots_of(TOPIC)),
         revoked=len(slots),
         decided=decided,
@@ -249,7 +249,7 @@ def run(quick: bool, told: Told) -> Report:
     return report(outcome)
 
 
-def report(outcome: Outcome) -> Report:
+def report(outcome: RevocationOutcome) -> Report:
     o = outcome
     rows = [
         _row("subscribers", o.subscribers),

@@ -26,9 +26,9 @@ from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Bug
 from sealcast.lab import scratch
-from sealcast.lab.pallickara.broker import Broker
+from sealcast.lab.pallickara.broker import LabBroker
 from sealcast.lab.pallickara.end_to_end import FILTER, SCHEMA
-from sealcast.lab.report import Line, Panel, Report, Row, Told
+from sealcast.lab.report import Curve, Panel, Report, Row, Told
 from sealcast.model.event import Event
 from sealcast.trust.deployment import Realm
 
@@ -72,7 +72,7 @@ class Heard:
         return [abs((there - here) - (after - before)) for (before, after), (here, there) in gaps]
 
 
-class Party:
+class TimedParty:
     """One who does one thing after the other; its clock is the experiment's, its time the CPU's."""
 
     def __init__(self) -> None:
@@ -89,12 +89,12 @@ class Party:
 # --- one stream -----------------------------------------------------------------------------------------
 
 
-class Stream:
+class SpacedStream:
     """A publisher, a broker and a subscriber of one topic, and the messages that they pass on."""
 
-    def __init__(self, publisher: Publisher, broker: Broker, subscriber: Subscriber) -> None:
+    def __init__(self, publisher: Publisher, broker: LabBroker, subscriber: Subscriber) -> None:
         self._publisher, self._broker, self._subscriber = publisher, broker, subscriber
-        self._publishes, self._serves, self._reads = Party(), Party(), Party()
+        self._publishes, self._serves, self._reads = TimedParty(), TimedParty(), TimedParty()
         self._number = 0
 
     def publish(self, due: float) -> tuple[float, float]:
@@ -123,13 +123,13 @@ def stream(case: Case, messages: int) -> dict[str, Heard]:
         _populate(realm)
         with (
             Publisher(realm, TOPIC, "publisher") as publisher,
-            Broker(realm, TOPIC) as broker,
+            LabBroker(realm, TOPIC) as broker,
             Subscriber(realm, TOPIC, "subscriber") as subscriber,
         ):
             for _ in range(_WARM):  # whatever is loaded once is not jitter
-                warm = Stream(publisher, broker, subscriber)
+                warm = SpacedStream(publisher, broker, subscriber)
                 list(warm.deliver(warm.publish(0.0)[1], 1))
-            arrivals = _run(Stream(publisher, broker, subscriber), due, batch)
+            arrivals = _run(SpacedStream(publisher, broker, subscriber), due, batch)
     for published, received in arrivals:
         heard["direct"].hear(published, received)
     _buffered(heard["jitter buffer"], arrivals, batch + MARGIN_MS)
@@ -142,7 +142,7 @@ def _populate(realm: Realm) -> None:
     realm.subscribe(TOPIC, "subscriber", FILTER)
 
 
-def _run(on: Stream, due: list[float], batch: int) -> list[tuple[float, float]]:
+def _run(on: SpacedStream, due: list[float], batch: int) -> list[tuple[float, float]]:
     """(published, received) of every message."""
     found, waiting = list[tuple[float, float]](), list[float]()
     ends = float(batch)
@@ -235,7 +235,7 @@ def _against_gaps(rows: list[Row]) -> Panel:
         mine = [r for r in rows if r["reader"] == reader and r["cell"] == _broker(0)]
         gaps = [float(str(row["mean_gap"])) for row in mine]
         worst = [100 * float(str(row["of_95"])) / gap for row, gap in zip(mine, gaps, strict=True)]
-        lines.append(Line(reader, gaps, worst))
+        lines.append(Curve(reader, gaps, worst))
     return Panel(_broker(0), "mean gap, milliseconds", "95 of 100 gaps are within, % of it", lines, log_x=True)
 
 
@@ -243,6 +243,6 @@ def _errors(case: Case, heard: Mapping[str, Heard]) -> Panel:
     lines = []
     for reader, each in heard.items():
         errors = statistics.quantiles(each.errors(), n=len(_PERCENT) + 1)
-        lines.append(Line(reader, errors, _PERCENT))
+        lines.append(Curve(reader, errors, _PERCENT))
     title = f"{_broker(case[0])}, {case[1]} ms apart"
     return Panel(title, "a gap's error, milliseconds", "gaps that are off by at most that, %", lines)

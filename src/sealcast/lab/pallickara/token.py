@@ -18,9 +18,9 @@ from sealcast.control.requests import authorise, register_topic
 from sealcast.control.wallet import Wallet
 from sealcast.lab.pallickara import center
 from sealcast.lab.pallickara.end_to_end import SCHEMA
-from sealcast.lab.pallickara.parts import Measured, watched
+from sealcast.lab.pallickara.parts import MeasuredRun, watched
 from sealcast.lab.pallickara.samples import sample
-from sealcast.lab.report import Line, Look, Panel, Report, Told, columns
+from sealcast.lab.report import Curve, Look, Panel, Report, Told, columns
 from sealcast.trust.layout import FIRST_CENTER
 from sealcast.trust.realm.changes import Right
 
@@ -37,7 +37,7 @@ ALIKE: Final = 2.0
 _cells: Final = columns("cell", "printed", "measured", "share", "agrees")
 
 
-def measure(runs: int) -> list[Measured]:
+def measure(runs: int) -> list[MeasuredRun]:
     """One entity, which its topic's owner authorised, asks again and again. It is its center's acquaintance by then."""
     with center.realm("owner", "entity") as (realm, clock):
         with Correspondent(realm, realm.identity("owner"), at_hand=services_at_hand(realm)) as owner:
@@ -59,7 +59,7 @@ def run(quick: bool, told: Told) -> Report:
 # --- the report -----------------------------------------------------------------------------------------
 
 
-def report(runs: Sequence[Measured]) -> Report:
+def report(runs: Sequence[MeasuredRun]) -> Report:
     found = sample([run.seconds for run in runs]).times(1e3)
     wall = sample([run.wall for run in runs]).times(1e3)
     spread, printed = found.deviation / found.mean, DEVIATION / MEAN
@@ -98,10 +98,10 @@ def report(runs: Sequence[Measured]) -> Report:
     )
 
 
-def _runs(runs: Sequence[Measured]) -> Panel:
+def _runs(runs: Sequence[MeasuredRun]) -> Panel:
     x = list(range(1, len(runs) + 1))
     lines = [
-        Line("a request", x, [1e3 * run.seconds for run in runs]),
-        Line("the paper's mean, all told", x, [MEAN] * len(x), Look.COMPUTED),
+        Curve("a request", x, [1e3 * run.seconds for run in runs]),
+        Curve("the paper's mean, all told", x, [MEAN] * len(x), Look.COMPUTED),
     ]
     return Panel("key and token, request by request", "request", "milliseconds of CPU time", lines, log_y=True)

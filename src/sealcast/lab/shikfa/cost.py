@@ -16,13 +16,13 @@ from typing import Final
 
 from sealcast.errors import Bug
 from sealcast.lab.points import run_all
-from sealcast.lab.report import Line, Look, Panel, Report, Row, Told
+from sealcast.lab.report import Curve, Look, Panel, Report, Row, Told
 from sealcast.lab.shikfa import forms
 from sealcast.lab.shikfa.network import FILTERS, PARENTS, Figure1
-from sealcast.lab.shikfa.trees import POPULAR, PUBLISHER, UNWANTED, Running, Shape, Spent, group_of, regular
+from sealcast.lab.shikfa.trees import POPULAR, PUBLISHER, UNWANTED, RunningTree, Shape, Spent, group_of, regular
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element
-from sealcast.wire.notifications import Entry
+from sealcast.wire.notifications import LayeredEntry
 
 NAME: Final = "shikfa/cost"
 LAYERS: Final = (2, 3, 4, 5)
@@ -32,7 +32,7 @@ EVENTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class CostPoint:
     """A tree, its subscribers, and the group that they compute in."""
 
     layers: int
@@ -57,14 +57,14 @@ class Point:
         )
 
 
-def measure(point: Point) -> Spent:
-    return Running(point.shape, group_of(point.group)).spend(point.events)
+def measure(point: CostPoint) -> Spent:
+    return RunningTree(point.shape, group_of(point.group)).spend(point.events)
 
 
-def points(quick: bool) -> list[Point]:
+def points(quick: bool) -> list[CostPoint]:
     """Lists the points: a base for each r, and others that differ from it in one thing alone."""
-    base = [Point(layers, subscribers=12 if quick else 24) for layers in LAYERS]
-    varied: list[Point] = []
+    base = [CostPoint(layers, subscribers=12 if quick else 24) for layers in LAYERS]
+    varied: list[CostPoint] = []
     for point in base:
         varied += [replace(point, depth=depth) for depth in ((2, 5) if quick else (2, 3, 5, 6))]
         varied += [replace(point, fan_out=fan_out) for fan_out in ((1, 3) if quick else (1, 3, 4))]
@@ -89,12 +89,12 @@ def run(quick: bool, told: Told) -> Report:
     return Report(NAME, rows, all(bool(row["agrees"]) for row in rows), notes, _panels(measured))
 
 
-def _work(point: Point) -> float:
+def _work(point: CostPoint) -> float:
     times = {CURVE.name: 1, "modp-2048": 80, "modp-3072": 250}
     return times[point.group] * forms.expected(point.shape, point.events).events
 
 
-def _row(point: Point, spent: Spent) -> Row:
+def _row(point: CostPoint, spent: Spent) -> Row:
     computed = _told(forms.expected(point.shape, point.events))
     return {
         "cell": str(point),
@@ -141,22 +141,22 @@ def _closed_forms() -> Iterator[Row]:
 
 def _at_broker(destinations: int, label: str) -> int:
     """Counts the powers of the publisher's child, which has one row with so many paths."""
-    running = Running(regular(2, 2, 1, destinations, 1.0), CURVE)
+    running = RunningTree(regular(2, 2, 1, destinations, 1.0), CURVE)
     before = running.powers()
     running.publish(frozenset({label.encode()}), b"payload")
     return (running.powers() - before)["B0"]
 
 
 def _at_publisher(targets: int) -> int:
-    return Running(regular(2, 2, targets, targets, 1.0), CURVE).spend([POPULAR]).publisher
+    return RunningTree(regular(2, 2, targets, targets, 1.0), CURVE).spend([POPULAR]).publisher
 
 
 def _at_subscriber(layers: int) -> int:
-    return Running(regular(layers, layers, 1, 1, 1.0), CURVE).spend([POPULAR]).subscribers
+    return RunningTree(regular(layers, layers, 1, 1, 1.0), CURVE).spend([POPULAR]).subscribers
 
 
 def _figure1(label: str) -> Spent:
-    return Running(FIGURE1, CURVE).spend([label])
+    return RunningTree(FIGURE1, CURVE).spend([label])
 
 
 def _naive() -> int:
@@ -172,7 +172,7 @@ def _naive() -> int:
             spent += 1
         return element
 
-    def peeled(entry: Entry, pairs: Sequence[tuple[str, str]]) -> list[Element]:
+    def peeled(entry: LayeredEntry, pairs: Sequence[tuple[str, str]]) -> list[Element]:
         return [raised(net.group.decode(token), pairs, off=True) for token in (entry.tokens[0], entry.key)]
 
     def sends(name: str, made: Iterable[tuple[str, Sequence[Element], Sequence[tuple[str, str]]]]) -> None:
@@ -196,7 +196,7 @@ def _naive() -> int:
 # --- pictures -------------------------------------------------------------------------------------------------------
 
 
-def _panels(measured: dict[Point, Spent]) -> list[Panel]:
+def _panels(measured: dict[CostPoint, Spent]) -> list[Panel]:
     here = {point: spent for point, spent in measured.items() if point.group == CURVE.name}
     base = [point for point in here if point == _base(point)]
     parties: dict[str, Callable[[Spent], float]] = {
@@ -204,7 +204,7 @@ def _panels(measured: dict[Point, Spent]) -> list[Panel]:
         "brokers": lambda spent: spent.brokers,
         "subscribers": lambda spent: spent.subscribers,
     }
-    who = [Line(name, [p.layers for p in base], [of(here[p]) / EVENTS for p in base]) for name, of in parties.items()]
+    who = [Curve(name, [p.layers for p in base], [of(here[p]) / EVENTS for p in base]) for name, of in parties.items()]
     looks = {Look.COMPUTED: "computed"}
     return [
         Panel("powers by who computes them", "layers r", "powers an event", who),
@@ -224,24 +224,24 @@ def _rows(spent: Spent) -> float:
     return spent.rows
 
 
-def _times(measured: dict[Point, Spent]) -> list[Line]:
+def _times(measured: dict[CostPoint, Spent]) -> list[Curve]:
     base = {point: spent.seconds / EVENTS * 1e3 for point, spent in measured.items() if point == _base(point)}
     by_group = {group: {p.layers: ms for p, ms in base.items() if p.group == group} for group in GROUPS}
-    return [Line(group, list(found), list(found.values())) for group, found in by_group.items() if found]
+    return [Curve(group, list(found), list(found.values())) for group, found in by_group.items() if found]
 
 
-def _lines(measured: dict[Point, Spent], what: str, of: Callable[[Spent], float]) -> list[Line]:
+def _lines(measured: dict[CostPoint, Spent], what: str, of: Callable[[Spent], float]) -> list[Curve]:
     """A curve for each r, over the points that differ from the base in this alone."""
     lines = []
     for layers in LAYERS:
-        usual = {what: getattr(Point(layers), what)}
+        usual = {what: getattr(CostPoint(layers), what)}
         kin = [p for p in measured if p.layers == layers and replace(p, **usual) == _base(p)]
         kin.sort(key=attrgetter(what))
         x = [float(getattr(p, what)) for p in kin]
-        lines.append(Line(f"r = {layers}", x, [of(measured[p]) for p in kin]))
-        lines.append(Line(f"r = {layers}", x, [of(forms.expected(p.shape, p.events)) for p in kin], Look.COMPUTED))
+        lines.append(Curve(f"r = {layers}", x, [of(measured[p]) for p in kin]))
+        lines.append(Curve(f"r = {layers}", x, [of(forms.expected(p.shape, p.events)) for p in kin], Look.COMPUTED))
     return lines
 
 
-def _base(point: Point) -> Point:
-    return Point(point.layers, subscribers=point.subscribers, group=point.group)
+def _base(point: CostPoint) -> CostPoint:
+    return CostPoint(point.layers, subscribers=point.subscribers, group=point.group)

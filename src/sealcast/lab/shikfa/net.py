@@ -21,9 +21,9 @@ from sealcast.protections.layered import keys
 from sealcast.protections.layered.layers import MAX_CACHED_TOKENS, Layers
 from sealcast.protections.layered.messages import FilterMessage, Notification
 from sealcast.protections.layered.open import Opener
-from sealcast.protections.layered.publish import Publisher
-from sealcast.protections.layered.route import Broker
-from sealcast.protections.layered.subscribe import Subscriber
+from sealcast.protections.layered.publish import TreePublisher
+from sealcast.protections.layered.route import RoutingNode
+from sealcast.protections.layered.subscribe import FilterEncrypter
 from sealcast.protections.layered.table import RoutingTable
 from sealcast.protections.layered.tree import Path, Tree
 from sealcast.wire.notifications import EVENT_BYTES
@@ -45,7 +45,7 @@ class Sent(NamedTuple):
     message: FilterMessage | Notification
 
 
-class Published(NamedTuple):
+class TrueEvent(NamedTuple):
     """The truth about an event, which no broker is told."""
 
     event: bytes
@@ -58,8 +58,8 @@ class Published(NamedTuple):
 class Net:
     """One publisher's tree in one epoch: another domain or another `random` is another epoch."""
 
-    publishing: type[Publisher] = Publisher
-    routing: type[Broker] = Broker
+    publishing: type[TreePublisher] = TreePublisher
+    routing: type[RoutingNode] = RoutingNode
     tables: type[RoutingTable] = RoutingTable
     opening: type[Opener] = Opener
 
@@ -79,10 +79,10 @@ class Net:
         self.hashes = CachedHashes(group, domain)
         self.keys: dict[Pair, Exponent] = {}
         self.layers: dict[str, Layers] = {}
-        self.brokers: dict[str, Broker] = {}
+        self.brokers: dict[str, RoutingNode] = {}
         self.wanted: dict[str, Counter[LabelFilter]] = {}
         self.sent: list[Sent] = []
-        self.events: dict[bytes, Published] = {}
+        self.events: dict[bytes, TrueEvent] = {}
         self._cached = cached
         self._openers: dict[str, Opener] = {}
         self._targeted: frozenset[str] | None = None
@@ -157,7 +157,7 @@ class Net:
         self.wanted[name] -= Counter((wanted,))
 
     def _filter(self, name: str, wanted: LabelFilter, *, remove: bool) -> None:
-        subscriber = Subscriber(self.tree.place(name), self.layers[name], self.hashes)
+        subscriber = FilterEncrypter(self.tree.place(name), self.layers[name], self.hashes)
         self._send_up(name, subscriber.encrypt_filter(wanted, remove=remove))
 
     def _send_up(self, name: str, pending: list[FilterMessage]) -> None:
@@ -166,7 +166,7 @@ class Net:
             self.sent += [Sent(sender, at, message) for message in pending]
             pending = [onwards for message in pending for onwards in self.brokers[at].on_filter(sender, message)]
 
-    def publish(self, labels: frozenset[bytes], payload: bytes, *, pad_to: int = 0) -> Published:
+    def publish(self, labels: frozenset[bytes], payload: bytes, *, pad_to: int = 0) -> TrueEvent:
         """Sends an event all the way down. Whoever gets it opens it."""
         subscribers = frozenset(name for name, filters in self.wanted.items() if filters)
         if subscribers != self._targeted:
@@ -183,7 +183,7 @@ class Net:
                     raise Bug(f"{name} got an event twice, or opened something else than was published")
                 got.add(name)
             pending += [(name, child, m) for child, m in self.brokers[name].on_notification(message).items()]
-        self.events[event] = Published(event, labels, payload, frozenset(got))
+        self.events[event] = TrueEvent(event, labels, payload, frozenset(got))
         return self.events[event]
 
     def opener(self, name: str) -> Opener:

@@ -12,7 +12,7 @@ from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Element, Group
 from sealcast.primitives.modular import group14
 from sealcast.protections.layered.tree import Path
-from sealcast.wire.notifications import Entry
+from sealcast.wire.notifications import LayeredEntry
 
 #: Table 2, left: the rows of B3. Right: the way of f from S1. Keys in order of their names, as a product has none.
 ROWS: Final = {
@@ -118,7 +118,7 @@ def _table2(net: Figure1) -> Iterator[Cell]:
 def _table3(net: Figure1) -> Iterator[Cell]:
     first, second = net.hashes(b"f"), net.published()
     yield "P", f"[{net.symbol(first)}; {net.symbol(second)}]", bytes(first)
-    before: Entry | None = None
+    before: LayeredEntry | None = None
     for sender, at, path, top in _DOWN:
         entry = _sent(net, sender, at, path, before)
         yield f"{sender} -> {at}", f"[{net.read(entry.tokens[0])}; {net.read(entry.key)}]", entry.tokens[0]
@@ -137,7 +137,7 @@ def _off(net: Figure1, token: bytes, *ancestors: str) -> Element:
     return element
 
 
-def _sent(net: Figure1, sender: str, at: str, path: Path, before: Entry | None) -> Entry:
+def _sent(net: Figure1, sender: str, at: str, path: Path, before: LayeredEntry | None) -> LayeredEntry:
     """Of the entries on a link, the one that the sender made for a path, out of what it had got itself.
 
     Chosen by the path alone, never by what it should look like: the table is what is being checked."""

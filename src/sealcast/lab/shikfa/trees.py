@@ -91,7 +91,7 @@ class Spent:
         return self.publisher + self.brokers + self.subscribers
 
 
-class Running(Net):
+class RunningTree(Net):
     """A shape with nodes in it, after everybody subscribed. Nothing is cached: every power is computed."""
 
     def __init__(self, shape: Shape, group: Group) -> None:

@@ -35,7 +35,7 @@ from sealcast.trust.realm.machine import FIRST_EPOCH
 from sealcast.wire.sealed import TABLE, SealedPiece
 
 
-class Audit(ReadingAudit):
+class EndpointAudit(ReadingAudit):
     """One topic at one broker, with its keys."""
 
     def __init__(self, realm: BrokerRealm, topic: str, **options: Any) -> None:

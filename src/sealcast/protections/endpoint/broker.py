@@ -11,7 +11,7 @@ from typing import Final
 
 from sealcast.log.ledger import LedgerReader
 from sealcast.model.stages import Grouped, GroupSealed
-from sealcast.protections.endpoint.key_desk import key_requests
+from sealcast.protections.endpoint.key_answers import key_requests
 from sealcast.protections.endpoint.memory import KeyMemory
 from sealcast.protections.endpoint.seal import seal
 from sealcast.protections.endpoint.sealer import EndpointSealer, sealer_of

@@ -13,8 +13,8 @@ from typing import Final
 from sealcast.errors import CannotOpen, KeyMissing
 from sealcast.log.replays import READER_SLOT, Replayed, Replays
 from sealcast.model.event import OpenedEvent
-from sealcast.protections.endpoint.key_desk import key_requests
-from sealcast.protections.endpoint.missing import AskDesk, MissingKeys
+from sealcast.protections.endpoint.key_answers import key_requests
+from sealcast.protections.endpoint.missing import KeyAsker, MissingKeys
 from sealcast.protections.endpoint.open import Opener
 from sealcast.protections.endpoint.publish import Direct
 from sealcast.protections.port import DEFAULT_KEY_MEMORY, ClientSide, Measured, Proven, Reader
@@ -117,8 +117,8 @@ class EndpointClient(RegisteredSide):
     def inbox(self, reader: Reader) -> EndpointInbox:
         return EndpointInbox(reader)
 
-    def desk(self, realm: EntityRealm, topic: str, subscriber: str) -> AskDesk:
-        return AskDesk(realm, topic, subscriber, answers=lambda broker: key_requests(realm, broker))
+    def key_asker(self, realm: EntityRealm, topic: str, subscriber: str) -> KeyAsker:
+        return KeyAsker(realm, topic, subscriber, answers=lambda broker: key_requests(realm, broker))
 
 
 _SIDE: Final = EndpointClient()

@@ -4,7 +4,7 @@
     reply      for each key that these events are sealed under, the key, or the asker's part of the table it is of
 
 A request names events and not keys: whether the asker may have a key follows from what was delivered to it, which is in
-the broker's own ledger, and not from anything that the asker says (`key_desk`). A reply is sealed under the asker's
+the broker's own ledger, and not from anything that the asker says (`key_answers`). A reply is sealed under the asker's
 pair key, by the very keys that handouts are: it is the same bytes whoever asks, whenever, and opens for one subscriber.
 So replaying a request, or reading a reply, gains nobody anything.
 

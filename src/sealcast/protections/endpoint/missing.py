@@ -62,12 +62,12 @@ class MissingKeys:
         opener.keyring.give(parse_reply(ask(request.signed(self._signer))))
 
 
-class AskDesk(Closing, Unpicklable):
+class KeyAsker(Closing, Unpicklable):
     """A signed key request in, the broker's reply out: what a subscriber asks with, when it has to."""
 
     def __init__(self, realm: EntityRealm, topic: str, as_: str, *, answers: MoreOf | None = None) -> None:
         """At the broker that is the subscriber's home. `answers` is what answers in that broker's name where its keys
-        are at hand (`key_desk.key_requests`); without it, the broker is found over discovery."""
+        are at hand (`key_answers.key_requests`); without it, the broker is found over discovery."""
         self._realm, self._topic, self._name, self._answers = realm, topic, as_, answers
         self._correspondent: Correspondent | None = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from sealcast.protections.port import Checked, Messages
+from sealcast.protections.port import CheckedEvent, Messages
 from sealcast.protections.registered import broker_that_serves
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.records import RecordCodec
@@ -23,10 +23,10 @@ class Direct:
             self._codec = RecordCodec(about.schema)
         return (broker,)
 
-    def check(self, event: Checked) -> None:
+    def check(self, event: CheckedEvent) -> None:
         """Whatever the schema admits."""
 
-    def messages(self, batch: Sequence[Checked]) -> Iterator[Messages]:
+    def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
         assert self._codec is not None
         values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
         yield len(batch), {self._broker: self._codec.encode(values, payloads, kinds)}

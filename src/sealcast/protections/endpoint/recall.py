@@ -28,7 +28,7 @@ from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
 from sealcast.filters.readers import may_open
 from sealcast.filters.tree import Condition
-from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.groupkeys.naive import Naive
 from sealcast.log.entry import PieceRef
 from sealcast.log.replays import READER_SLOT, Replayed, Replays

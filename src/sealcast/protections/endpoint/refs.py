@@ -14,7 +14,7 @@ import numpy as np
 
 from sealcast.errors import Misuse
 from sealcast.groupkeys.interface import GroupKey, KeyRef, Outline, PairKey
-from sealcast.groupkeys.mosaic.layout import Layout, from_outline
+from sealcast.groupkeys.mosaic.layout import TileLayout, from_outline
 from sealcast.groupkeys.mosaic.naming import key_of, parts_of
 from sealcast.protections.endpoint.sealer import EndpointSealer
 from sealcast.wire.sealed import GROUP, PAIR, SealedPiece
@@ -27,7 +27,7 @@ class PieceKeys:
         self._piece, self._sealer = piece, sealer
 
     @cached_property
-    def layout(self) -> Layout:
+    def layout(self) -> TileLayout:
         arrays = (self._piece.tile_size, self._piece.tile_run, self._piece.tile_join)
         return from_outline(Outline(*(np.asarray(a, np.int64) for a in arrays)))
 

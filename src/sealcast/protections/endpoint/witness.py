@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from sealcast.protections.endpoint.audit import Audit
+from sealcast.protections.endpoint.audit import EndpointAudit
 from sealcast.protections.port import Explanation, Party, WitnessSide
 from sealcast.protections.witness.sides import ReadingWitness
 from sealcast.trust.realm.state import RealmState
 
 
 class EndpointWitness(ReadingWitness):
-    audit = Audit
+    audit = EndpointAudit
 
     def explain(self, state: RealmState, topic: str) -> Explanation:
         live = [e.name for e in state.entities.values() if not e.revoked]

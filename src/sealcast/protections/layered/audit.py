@@ -28,12 +28,12 @@ from sealcast.protections.layered.admit import admit
 from sealcast.protections.layered.client import opener_for
 from sealcast.protections.layered.node import HOPS, HopStep
 from sealcast.protections.layered.open import EventOpener
-from sealcast.protections.layered.standing import Standing
+from sealcast.protections.layered.participant import Participant
 from sealcast.protections.steps import StepName
 from sealcast.protections.witness.frames import FramesAudit
 from sealcast.protections.witness.ledger import LedgerAudit, Told
-from sealcast.protections.witness.order import Order
-from sealcast.protections.witness.report import Kind, Report
+from sealcast.protections.witness.order import DeliveryOrder
+from sealcast.protections.witness.report import CheckReport, Kind
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import BrokerRealm
@@ -54,7 +54,7 @@ class TopicAudit:
     def __init__(self, realm: Realm, topic: str) -> None:
         state = realm.state()
         self._overlay = state.overlay(topic)
-        self.report = Report(topic, also={"lost": None, "unexpected": None})
+        self.report = CheckReport(topic, also={"lost": None, "unexpected": None})
         self._opener_of = lru_cache(None)(partial(opener_of, realm, state, topic))
         self._hops: list[HopsAudit] = []
         self._parts: list[LedgerAudit[HopPiece]] = []
@@ -67,7 +67,7 @@ class TopicAudit:
     def size(self) -> int:
         return sum(part.size() for part in self._parts)
 
-    def run(self, told: Told = lambda done: None) -> Report:
+    def run(self, told: Told = lambda done: None) -> CheckReport:
         report = self.report
         for part in self._parts:
             part.run(told)
@@ -96,7 +96,7 @@ class TopicAudit:
 class AdmissionAudit(FramesAudit[HopPiece]):
     """What a root admitted, admitted again where its keys are here."""
 
-    def __init__(self, report: Report, realm: Realm, topic: str, root: str) -> None:
+    def __init__(self, report: CheckReport, realm: Realm, topic: str, root: str) -> None:
         self._root = root
         secrets = realm.broker(root) if realm.paths.broker_key_of(root).exists() else None
         super().__init__(report, realm, topic, root, secrets, hops.parse, f"broker {root!r}: ")
@@ -124,7 +124,7 @@ class AdmissionAudit(FramesAudit[HopPiece]):
 class HopsAudit(LedgerAudit[HopPiece]):
     """What one broker handed on: routed again where its keys are here, and what came to its subscribers."""
 
-    def __init__(self, report: Report, realm: Realm, topic: str, node: str, openers: OpenerOf) -> None:
+    def __init__(self, report: CheckReport, realm: Realm, topic: str, node: str, openers: OpenerOf) -> None:
         self._realm, self._topic, self._node, self._state = realm, topic, node, realm.state()
         self._step = step_of(realm, topic, node)
         #: Whether its keys are here, and whether everything was routed again so far.
@@ -133,7 +133,7 @@ class HopsAudit(LedgerAudit[HopPiece]):
         paths, about = realm.paths.topic(topic, node).hops, self._state.topic(topic)
         super().__init__(report, about, paths, hops.parse, key, f"broker {node!r}: ")
         self._opener_of = openers
-        self._order = Order()
+        self._order = DeliveryOrder()
         self._numbers: dict[str, int] = {}
         self._seen: list[PieceRef] = []
 
@@ -251,7 +251,7 @@ def opener_of(realm: Realm, state: RealmState, topic: str, name: str) -> EventOp
         identity = own_identity(realm, state, name)
     except SealcastError:
         return None  # under another lock: as good as elsewhere
-    return opener_for(realm, topic, Standing(realm, topic, identity))
+    return opener_for(realm, topic, Participant(realm, topic, identity))
 
 
 def _same(piece: HopPiece, ref: PieceRef) -> bool:

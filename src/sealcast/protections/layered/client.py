@@ -23,13 +23,13 @@ from sealcast.log.mailbox import Delivery, Mailbox, hop_mailbox
 from sealcast.model.event import OpenedEvent
 from sealcast.model.schema import Schema
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.layered.interests import Interests, homes_of
+from sealcast.protections.layered.interests import LayeredInterests, homes_of
 from sealcast.protections.layered.notifying import Notifying
 from sealcast.protections.layered.open import EventOpener
-from sealcast.protections.layered.standing import Standing
+from sealcast.protections.layered.participant import Participant
 from sealcast.protections.layered.telling import Refreshed
 from sealcast.protections.layered.together import refresh_all, subscribe_together, subscribers_here
-from sealcast.protections.port import ClientSide, Cost, Interest, Measured, Proven, Reader, Wanted
+from sealcast.protections.port import ClientSide, FilterCost, Interest, Measured, Proven, Reader, Wanted
 from sealcast.protections.proving import proven
 from sealcast.protections.stays import Found, Stays, no_subscription
 from sealcast.protections.verify import publishers_keys
@@ -50,7 +50,7 @@ class LayeredInbox(Unpicklable):
 
     def __init__(self, reader: Reader) -> None:
         self._realm, self._topic, self._name = reader.realm, reader.topic, reader.name
-        self._interests = Interests(reader.realm, reader.topic, reader.name)
+        self._interests = LayeredInterests(reader.realm, reader.topic, reader.name)
         if reader.broker is not None:
             self._realm.place_subscriber(self._topic, self._name, reader.broker)
         self._told: RealmState | None = None
@@ -60,7 +60,7 @@ class LayeredInbox(Unpicklable):
         if self._name not in self._realm.state().overlay(self._topic).places:
             self._interests.close()
             no_subscription(self._topic, self._name)
-        self._opener = opener_for(self._realm, self._topic, self._interests.standing)
+        self._opener = opener_for(self._realm, self._topic, self._interests.participant)
         self.mail = _mail(self._realm, self._topic, self._name, lambda: self._homes)
         self.keys = Measured()
 
@@ -88,10 +88,10 @@ class LayeredInbox(Unpicklable):
         self._interests.close()
 
 
-def opener_for(realm: EntityRealm, topic: str, standing: Standing) -> EventOpener:
+def opener_for(realm: EntityRealm, topic: str, participant: Participant) -> EventOpener:
     """What opens the events of one subscriber, by the places and keys that it has."""
     about = realm.state().topic(topic)
-    return EventOpener(about.schema, about.id, publishers_keys(realm.state), standing.opener)
+    return EventOpener(about.schema, about.id, publishers_keys(realm.state), participant.opener)
 
 
 def mailbox_at(realm: EntityRealm, topic: str, broker: str, subscriber: str) -> Mailbox[HopPiece]:
@@ -119,7 +119,7 @@ class LayeredClient:
         homes = [Stay(home) for home in homes_of(realm, topic, subscriber)] or no_subscription(topic, subscriber)
         return _mail(realm, topic, subscriber, lambda: homes)
 
-    def desk(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[None]:
+    def key_asker(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[None]:
         return nullcontext()
 
     def move(self, realm: Realm, topic: str, subscriber: str, to: str | None, *, abandon: bool = False) -> bool:
@@ -134,16 +134,16 @@ class LayeredClient:
     def vet(self, text: str, topic: Topic) -> None:
         self.cost(text, topic.schema)
 
-    def cost(self, text: str, schema: Schema) -> Cost:
+    def cost(self, text: str, schema: Schema) -> FilterCost:
         checked = check(parse(text), schema)
         cost = label_filter(checked.condition, schema).cost
         facts = {"labels": cost.labels, "conjunctions": cost.conjunctions}
         # Labels know every value of a domain, and see more than whoever checks any filter does.
         never = ("no value of the domain can match",) if not cost.conjunctions and not checked.warnings else ()
-        return Cost(facts, f"{cost.labels:,} label{'' if cost.labels == 1 else 's'}", never)
+        return FilterCost(facts, f"{cost.labels:,} label{'' if cost.labels == 1 else 's'}", never)
 
-    def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> Interests:
-        return Interests(realm, topic, subscriber)
+    def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> LayeredInterests:
+        return LayeredInterests(realm, topic, subscriber)
 
     def subscribe_many(
         self, realm: Realm, topic: str, wanted: Sequence[Wanted], *, broker: str | None = None
@@ -152,12 +152,12 @@ class LayeredClient:
 
     def listed(self, realm: EntityRealm, topic: str, subscriber: str | None = None) -> list[Interest]:
         if subscriber is not None:
-            with Interests(realm, topic, subscriber) as interests:
+            with LayeredInterests(realm, topic, subscriber) as interests:
                 return interests.filters()
         places = realm.state().overlay(topic).places
         return [Interest(None, topic, name, None, broker) for name, broker in places.items()]
 
-    def keepers(self, realm: EntityRealm, topic: str) -> list[str]:
+    def filter_owners(self, realm: EntityRealm, topic: str) -> list[str]:
         return subscribers_here(realm, realm.state(), topic)
 
     def refresh_here(self, realm: EntityRealm, topic: str) -> Iterator[tuple[str, bool | SealcastError]]:

@@ -58,7 +58,7 @@ Rule = Callable[[Tree, Members, str], Exposure]
 
 
 @dataclass(frozen=True, slots=True)
-class Claim:
+class CoalitionClaim:
     """One kind of coalition."""
 
     who: str
@@ -150,14 +150,14 @@ def _all_brokers(tree: Tree, members: Members, subscriber: str) -> Exposure:
 
 
 #: By the names that the drill's table has.
-CLAIMS: Final[dict[str, Claim]] = {
-    "publisher": Claim(
+CLAIMS: Final[dict[str, CoalitionClaim]] = {
+    "publisher": CoalitionClaim(
         "the publisher alone",
         _publisher,
         ("its own events; where brokers stand, and subscribers up to {r} hops below it",),
         ("see any filter: none comes up to it", "learn who gets its events, or whether anyone does"),
     ),
-    "publisher+root": Claim(
+    "publisher+root": CoalitionClaim(
         "a publisher and a root broker",
         _publisher_and_broker,
         (
@@ -166,13 +166,13 @@ CLAIMS: Final[dict[str, Claim]] = {
         ),
         ("see from whom a filter came, beyond the {r} hops that its path names",),
     ),
-    "publisher+broker": Claim(
+    "publisher+broker": CoalitionClaim(
         "a publisher and another broker",
         _publisher_and_broker,
         ("what the rows of that broker are, once events hit them: the publisher knows what was in each event",),
         ("open rows by their keys: what no event hits stays closed",),
     ),
-    "r brokers": Claim(
+    "r brokers": CoalitionClaim(
         "{r} brokers in a row",
         _chain,
         (
@@ -181,13 +181,13 @@ CLAIMS: Final[dict[str, Claim]] = {
         ),
         (),
     ),
-    "r-1 brokers": Claim(
+    "r-1 brokers": CoalitionClaim(
         "fewer than {r} brokers in a row",
         _chain,
         ("what a broker sees, see above: equality, frequency, paths",),
         ("open any filter or event",),
     ),
-    "broker+subscriber": Claim(
+    "broker+subscriber": CoalitionClaim(
         "a broker and a subscriber",
         _broker_and_subscriber,
         (
@@ -197,31 +197,31 @@ CLAIMS: Final[dict[str, Claim]] = {
         ),
         ("open other rows or, but for that last case, other events",),
     ),
-    "subscribing broker": Claim(
+    "subscribing broker": CoalitionClaim(
         "a broker that subscribes to f",
         _subscribing_broker,
         ("which rows of its table are f, and more about others, from the events that it may read",),
         ("open events that its own filter does not match",),
     ),
-    "two subscribers": Claim(
+    "two subscribers": CoalitionClaim(
         "subscribers together",
         _subscribers,
         ("what each of them asked for",),
         ("open anything else", "learn others' filters"),
     ),
-    "root..subscriber": Claim(
+    "root..subscriber": CoalitionClaim(
         "all brokers from a root down to a subscriber at most {r} hops below the publisher, and that subscriber",
         _root_to_subscriber,
         ("the content of every event", "and so what the rows are that those events hit"),
         ("open filters that no event hits",),
     ),
-    "all brokers": Claim(
+    "all brokers": CoalitionClaim(
         "all brokers together, without the publisher and any subscriber",
         _all_brokers,
         ("every filter and every event of subscribers that stand more than {r} hops below the publisher",),
         ("open by their keys the filters of subscribers that stand nearer: the last layer is the publisher's",),
     ),
-    "eavesdropper": Claim(
+    "eavesdropper": CoalitionClaim(
         "whoever listens on links, on however many",
         _nothing,
         (

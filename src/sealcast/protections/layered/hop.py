@@ -1,6 +1,6 @@
 """One hop: what is addressed to a broker -> what it sends on. The scheme's rules, batch-wise, with bodies once.
 
-    rows of the pieces above --parse--> Notification --Broker.on_notification--> entries by child --> a hop piece
+    rows of the pieces above --parse--> Notification --RoutingNode.on_notification--> entries by child --> a hop piece
 
 A message that is none, or has an element of no group, is refused and counted; the others go on. An event of a tree in
 which nobody below ever asked for anything goes nowhere; one whose epoch or generation has ended here, with the tables
@@ -28,7 +28,7 @@ from sealcast.wire.limits import MAX_PIECE_REJECTIONS
 from sealcast.wire.notifications import encode_entries, parse_entries
 
 if TYPE_CHECKING:
-    from sealcast.protections.layered.route import Broker
+    from sealcast.protections.layered.route import RoutingNode
 
 _EVERYTHING: Final = Kept()
 
@@ -36,7 +36,7 @@ _EVERYTHING: Final = Kept()
 def hop(
     pieces: Iterable[HopPiece],
     node: str,
-    brokers: Mapping[TreeId, Broker],
+    brokers: Mapping[TreeId, RoutingNode],
     kept: Kept = _EVERYTHING,
     *,
     topic: bytes,
@@ -68,7 +68,7 @@ def hop(
 
 
 class _Routed:
-    def __init__(self, node: str, brokers: Mapping[TreeId, Broker], kept: Kept) -> None:
+    def __init__(self, node: str, brokers: Mapping[TreeId, RoutingNode], kept: Kept) -> None:
         self.built = PieceBuilder()
         self.rejected: list[Rejection] = []
         #: Final entries: events times the subscribers of this broker that get them.
@@ -81,7 +81,7 @@ class _Routed:
 
     def take(self, piece: HopPiece) -> None:
         """What one piece has for this broker."""
-        trees: dict[tuple[int, int], tuple[TreeId, Broker | None]] = {}
+        trees: dict[tuple[int, int], tuple[TreeId, RoutingNode | None]] = {}
         for row in piece.rows_for(self._node):
             event = piece.event_of(row)
             frame_index, _, generation = piece.place(event)
@@ -101,7 +101,7 @@ class _Routed:
             except (Rejected, Misuse) as error:
                 self.rejected.append(Rejection(piece.position(event), Reason.EVENT, shortened(error.message), 1))
 
-    def _route(self, piece: HopPiece, event: int, broker: Broker, raw: bytes) -> None:
+    def _route(self, piece: HopPiece, event: int, broker: RoutingNode, raw: bytes) -> None:
         event_id, body = piece.event_id(event), piece.body(event)
         onwards = broker.on_notification(Notification(event_id, parse_entries(raw), body))
         if not onwards:

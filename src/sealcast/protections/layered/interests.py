@@ -28,12 +28,13 @@ from sealcast.model.event import OpenedEvent
 from sealcast.model.names import NAME
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters.posts import Numbered, signed_posts
-from sealcast.protections.layered.own_filters import MAX_FILTERS, OwnFilter, OwnFilters
-from sealcast.protections.layered.standing import Standing, layering_of, trees_now
-from sealcast.protections.layered.subscribe import Subscriber
-from sealcast.protections.layered.telling import Decided, Refreshed, Said, Telling, tell
+from sealcast.protections.layered.own_filters import ToldFilters
+from sealcast.protections.layered.participant import Participant, layering_of, trees_now
+from sealcast.protections.layered.subscribe import FilterEncrypter
+from sealcast.protections.layered.telling import Refreshed, RightChanges, Said, Telling, tell
 from sealcast.protections.layered.told import Due, Told
 from sealcast.protections.layered.tree import TreeId
+from sealcast.protections.own_filters import MAX_FILTERS, OwnFilter
 from sealcast.protections.port import Interest
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.layer_keys import LayerKeyring, key_file, own_identity
@@ -45,7 +46,7 @@ from sealcast.wire.frame import token_digest
 MAX_COMPILED: Final = 4_096
 
 
-class Interests(Closing, Unpicklable):
+class LayeredInterests(Closing, Unpicklable):
     """One entity's filters on one topic. Close it."""
 
     def __init__(self, realm: EntityRealm, topic: str, name: str) -> None:
@@ -63,7 +64,7 @@ class Interests(Closing, Unpicklable):
         self._identity = own_identity(realm, state, name)
         self._schema, self._topic_id = about.schema, about.id
         self._own = own_filters(realm, state, topic, name)
-        self.standing = Standing(realm, topic, self._identity)
+        self.participant = Participant(realm, topic, self._identity)
         self._wallet: Wallet | None = None
         self._compiled = lru_cache(MAX_COMPILED)(self._compile)
         #: The filters as of the last look: events are many, and filters change seldom.
@@ -192,7 +193,7 @@ class Interests(Closing, Unpicklable):
             raise done
         return done
 
-    def telling(self, decided: Decided | None = None) -> Telling:
+    def telling(self, decided: RightChanges | None = None) -> Telling:
         """`refresh` in steps, for whoever posts for many at once: it yields posts, and goes on when they are durable.
         `decided` spares every one of them a look through the registry."""
         self._live = None
@@ -205,10 +206,10 @@ class Interests(Closing, Unpicklable):
         held = self.wallet.get(self.topic, Right.SUBSCRIBE, state)
         token, half = held.token, (held.claims.not_before_us + held.claims.expires_us) // 2
         trees = trees_now(state, self.topic, self.name)
-        ready = {tree: found for tree in trees if (found := self.standing.encrypter(state, tree)) is not None}
+        ready = {tree: found for tree in trees if (found := self.participant.encrypter(state, tree)) is not None}
         with self._own.locked():
             told, made = self._own.told().at(home, ready), 0
-            decided = decided or Decided(self.realm, self.topic)
+            decided = decided or RightChanges(self.realm, self.topic)
             told = replace(
                 told.seen(state.version, decided=decided.since(told.version, state.version, self.name)), renew_us=half
             )
@@ -267,13 +268,13 @@ class Interests(Closing, Unpicklable):
                     id = made
             yield id
 
-    def _due(self, told: Told, ready: dict[TreeId, Subscriber], token: bytes) -> Iterator[Due]:
+    def _due(self, told: Told, ready: dict[TreeId, FilterEncrypter], token: bytes) -> Iterator[Due]:
         if told.pending is not None:
             yield told.pending
             told = told.after(told.pending, 1)
         yield from told.due(self._own.all(), ready, token, self.realm.clock())
 
-    def _say(self, told: Told, due: Due, encrypter: Subscriber, token: bytes) -> Generator[Said, None, Told]:
+    def _say(self, told: Told, due: Due, encrypter: FilterEncrypter, token: bytes) -> Generator[Said, None, Told]:
         """One tree's posts, counted once whatever happens until they are durable."""
         due = told.numbered(due, self.realm.clock()) if due.number == 0 else due
         if told.pending != due:
@@ -298,8 +299,8 @@ class Interests(Closing, Unpicklable):
         return replace(told, ending=told.ending - told.ended) if told.ended else told
 
 
-def own_filters(realm: EntityRealm, state: RealmState, topic: str, name: str) -> OwnFilters:
-    return OwnFilters(realm.paths.root / "wallets", name, state.topic(topic).id)
+def own_filters(realm: EntityRealm, state: RealmState, topic: str, name: str) -> ToldFilters:
+    return ToldFilters(realm.paths.root / "wallets", name, state.topic(topic).id)
 
 
 def homes_of(realm: EntityRealm, topic: str, name: str) -> list[str]:

@@ -16,7 +16,7 @@ from typing import Final
 from sealcast.errors import Rejected
 from sealcast.protections.layered.tree import Path
 from sealcast.wire.limits import MAX_ENTRIES, MAX_TOKENS
-from sealcast.wire.notifications import Entry
+from sealcast.wire.notifications import LayeredEntry
 
 #: Of one conjunction.
 MAX_SLOTS: Final = 128
@@ -44,7 +44,7 @@ class Notification:
     """One event on one link. The body is the same on all of them."""
 
     event: bytes
-    entries: tuple[Entry, ...]
+    entries: tuple[LayeredEntry, ...]
     body: bytes
 
     def __post_init__(self) -> None:

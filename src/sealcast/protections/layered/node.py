@@ -26,7 +26,7 @@ from sealcast.log.offsets import PinnedOffset
 from sealcast.log.piece_reader import PieceReader, hop_reader
 from sealcast.primitives import kdf
 from sealcast.primitives.secrets import Secret
-from sealcast.protections.layered.filters.desk import FilterDesk
+from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.filters.kept import kept_at
 from sealcast.protections.layered.filters.table import NodeTables
 from sealcast.protections.layered.hop import hop
@@ -42,7 +42,7 @@ from sealcast.wire.hops import HopPiece
 HOPS: Final = "hops"
 #: Of pieces above, kept parsed for each ledger: a whole tree may be in one process.
 CACHE_BYTES: Final = 8 << 20
-#: Of all desks, before events are looked at: filters that never end do not keep them waiting for ever.
+#: Of all keepers, before events are looked at: filters that never end do not keep them waiting for ever.
 MAX_PASSES: Final = 16
 
 
@@ -53,7 +53,7 @@ def _reader(directory: Path, where: tuple[int, ...]) -> PieceReader[HopPiece]:
 
 
 class HopStep(OpenStep):
-    """A broker of a layered topic: what is above it, its own hops, its table and its desk."""
+    """A broker of a layered topic: what is above it, its own hops, its table and its keeper."""
 
     step = HOPS
     max_bytes = 16 << 20
@@ -82,17 +82,17 @@ class HopStep(OpenStep):
 
     @classmethod
     def turn(cls, names: Sequence[StepName]) -> int:
-        """The desks of these brokers take the filters that wait, those below first, so that a filter goes all the way
+        """The keepers of these brokers take the filters that wait, those below first, so that a filter goes all the way
         up at once; how many changed a table. Until none does: one may have waited for another's key, and in a
         generation that is over, who is above now may have been below."""
         if not names:
             return 0
         overlay = names[0].open().realm.state().overlay(names[0].topic)
         here = {name.broker: name for name in names}
-        desks = [cls.of(here[node]).desk for node in reversed(overlay.downwards()) if node in here]
+        keepers = [cls.of(here[node]).keeper for node in reversed(overlay.downwards()) if node in here]
         moved = 0
         for _ in range(MAX_PASSES):
-            now = sum(desk.turn() for desk in desks)
+            now = sum(keeper.turn() for keeper in keepers)
             moved += now
             if not now:
                 break
@@ -118,15 +118,15 @@ class HopStep(OpenStep):
         return NodeTables(self.realm, self.name.topic, self.name.broker)
 
     @cached_property
-    def desk(self) -> FilterDesk:
-        return FilterDesk(self.realm, self.name.topic, self.name.broker)
+    def keeper(self) -> TableKeeper:
+        return TableKeeper(self.realm, self.name.topic, self.name.broker)
 
     @property
     def initial(self) -> PinnedOffset:
         return PinnedOffset.initial(1)
 
     def version(self) -> int:
-        return self.desk.version()
+        return self.keeper.version()
 
     # --- above ------------------------------------------------------------------------------------
 

@@ -15,10 +15,10 @@ from sealcast.errors import Misuse
 from sealcast.model.bounded import bounded
 from sealcast.primitives.algebra import group_named
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.layered.participant import Below, layering_of
 from sealcast.protections.layered.sealing import NotificationSealer, messages
-from sealcast.protections.layered.standing import Below, layering_of
 from sealcast.protections.layered.together import refresh_all
-from sealcast.protections.port import Checked, Messages
+from sealcast.protections.port import CheckedEvent, Messages
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import LayerKeyring, agreement_keys
@@ -59,10 +59,10 @@ class Notifying(Unpicklable):
         reached = {target[0] for target in self._made.targets}
         return [root for root in overlay.roots if root in reached]
 
-    def check(self, event: Checked) -> None:
+    def check(self, event: CheckedEvent) -> None:
         self._made.check(event.values, event.payload)
 
-    def messages(self, batch: Sequence[Checked]) -> Iterator[Messages]:
+    def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
         values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
         roots = {target[0] for target in self._made.targets}
         sealed = self._made.seal(values, payloads, kinds)

@@ -25,7 +25,7 @@ from sealcast.protections.layered import keys
 from sealcast.protections.layered.layers import MAX_CACHED_KEYS, Layers
 from sealcast.protections.layered.messages import Notification
 from sealcast.protections.layered.subscribe import own_layers
-from sealcast.protections.layered.tree import Place, TreeId
+from sealcast.protections.layered.tree import TreeId, TreePlace
 from sealcast.protections.verify import SignedHeaders, VerifyKeyOf, opened_event
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.notifications import MESSAGES_PER_EVENT, Core, encode_core, parse_entries
@@ -35,7 +35,7 @@ from sealcast.wire.records import RecordCodec
 class Opener:
     """What one subscriber can open in one tree: (3) to (5)."""
 
-    def __init__(self, place: Place, layers: Layers, aad: bytes = b"") -> None:
+    def __init__(self, place: TreePlace, layers: Layers, aad: bytes = b"") -> None:
         self._group = layers.group
         self._aad = aad
         self._off = own_layers(place, layers).inverse

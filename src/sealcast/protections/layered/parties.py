@@ -14,7 +14,7 @@ from sealcast.protections.layered.tree import MIN_LAYERS, Path, Tree
 from sealcast.protections.port import Party
 
 
-class Standing:
+class Vantage:
     """A tree, and which of its nodes are brokers and subscribers: one may be both."""
 
     def __init__(

@@ -21,14 +21,14 @@ from sealcast.protections.layered import keys
 from sealcast.protections.layered.layers import MAX_CACHED_TOKENS, Layers
 from sealcast.protections.layered.messages import Notification
 from sealcast.protections.layered.tree import Path
-from sealcast.wire.notifications import EVENT_BYTES, Entry
+from sealcast.wire.notifications import EVENT_BYTES, LayeredEntry
 
 #: Labels to pad with, for each one that an event may have.
 STOCK: Final = 2
 _DRAW: Final = SystemRandom()
 
 
-class Publisher:
+class TreePublisher:
     """One publisher in its tree."""
 
     def __init__(
@@ -69,11 +69,11 @@ class Publisher:
         shared = self._payload_keys.take(distinct)
         body = keys.seal_body(keys.body_key(self._group, shared, event, self._aad), payload)
         padding = self._padding(pad_to - len(distinct), pad_to)
-        bundles: dict[str, list[Entry]] = {}
+        bundles: dict[str, list[LayeredEntry]] = {}
         for target, exponent in self._targets.items():
             tokens = [self._token(target, label) for label in (*distinct, *padding)]
             key = self._group.encode(self._group.power(shared, exponent))
-            bundles.setdefault(target[0], []).append(Entry(tuple(sorted(tokens)), key))
+            bundles.setdefault(target[0], []).append(LayeredEntry(tuple(sorted(tokens)), key))
         return {child: Notification(event, tuple(entries), body) for child, entries in bundles.items()}
 
     def _padding(self, count: int, most: int) -> list[bytes]:

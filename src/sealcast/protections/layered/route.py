@@ -25,14 +25,14 @@ from sealcast.primitives.groups import Element
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.messages import FilterMessage, Notification, arranged
 from sealcast.protections.layered.table import Conjunction, RoutingTable
-from sealcast.protections.layered.tree import Path, Place
-from sealcast.wire.notifications import Entry
+from sealcast.protections.layered.tree import Path, TreePlace
+from sealcast.wire.notifications import LayeredEntry
 
 
-class Broker:
+class RoutingNode:
     """One node in one tree."""
 
-    def __init__(self, place: Place, layers: Layers, table: RoutingTable | None = None) -> None:
+    def __init__(self, place: TreePlace, layers: Layers, table: RoutingTable | None = None) -> None:
         self.place = place
         self.layers = layers
         self.table = table if table is not None else RoutingTable()
@@ -78,7 +78,7 @@ class Broker:
 
     def on_notification(self, message: Notification) -> dict[str, Notification]:
         """What goes to which child. Nothing: nobody below wants it."""
-        onwards: dict[str, list[Entry]] = {}
+        onwards: dict[str, list[LayeredEntry]] = {}
         for entry in message.entries:
             if entry.final:
                 continue  # for this node's own subscriber
@@ -101,14 +101,14 @@ class Broker:
     def take_off(self, token: bytes) -> Element:
         return self.layers.peel(self.place.top, token)
 
-    def relayered(self, path: Path, entry: Entry) -> Entry:
+    def relayered(self, path: Path, entry: LayeredEntry) -> LayeredEntry:
         """What an entry becomes on one of its paths."""
         return self._relayered(path, self.secure_look_up(entry.tokens)[path], entry.key)
 
-    def _relayered(self, path: Path, tokens: Iterable[Element], key: bytes) -> Entry:
+    def _relayered(self, path: Path, tokens: Iterable[Element], key: bytes) -> LayeredEntry:
         add, last = self.layers.add, self.relay_key(path)
         relayered = tuple(sorted(add(last, token) for token in tokens))
-        return Entry(relayered, self.layers.swap(self.place.top, last, key), final=len(path) == 1)
+        return LayeredEntry(relayered, self.layers.swap(self.place.top, last, key), final=len(path) == 1)
 
     def relay_key(self, path: Path) -> str:
         return path[-1]

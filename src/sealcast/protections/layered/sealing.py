@@ -20,7 +20,7 @@ from sealcast.filters.labels import Labeller
 from sealcast.model.schema import Schema, Value
 from sealcast.primitives.groups import CachedHashes
 from sealcast.protections.layered.layers import Layers
-from sealcast.protections.layered.publish import Publisher
+from sealcast.protections.layered.publish import TreePublisher
 from sealcast.protections.layered.tree import Path, TreeId
 from sealcast.wire.limits import MAX_MESSAGE_BYTES, MAX_TOKENS
 from sealcast.wire.notifications import EVENT_BYTES, Core, encode_core, encode_entries
@@ -32,7 +32,7 @@ ENTRY_OVERHEAD: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Sealed:
+class SealedForRoots:
     """One event as it goes to the roots."""
 
     core: bytes
@@ -45,7 +45,7 @@ class Sealed:
         return len(self.core) + max(map(len, self.entries.values()))
 
 
-def messages(events: Sequence[Sealed], root: str) -> list[bytes]:
+def messages(events: Sequence[SealedForRoots], root: str) -> list[bytes]:
     """The messages of a frame for one root, two an event: 2i is its core, 2i + 1 its entries for this root."""
     return [message for event in events for message in (event.core, event.entries[root])]
 
@@ -73,7 +73,7 @@ class NotificationSealer:
         self._widest = 0
         self._wire = layers.group.wire_bytes
         hashes = CachedHashes(layers.group, self._domain)
-        self._publisher = Publisher(layers, hashes, (), self._domain)
+        self._publisher = TreePublisher(layers, hashes, (), self._domain)
         self.retarget(targets)
 
     @property
@@ -110,16 +110,16 @@ class NotificationSealer:
 
     def seal(
         self, values: Sequence[Mapping[str, Value]], payloads: Sequence[bytes], kinds: Sequence[str]
-    ) -> Iterator[Sealed]:
+    ) -> Iterator[SealedForRoots]:
         """Events that passed `check`, in order; as many at a time as fit into memory twice."""
         records = self._codec.encode(values, payloads, kinds)
         labels = self._labeller.batch(self._codec.decode(records).columns)
         for row, record in enumerate(records):
             yield self._seal(labels.of(row), record)
 
-    def _seal(self, labels: Sequence[bytes], record: bytes) -> Sealed:
+    def _seal(self, labels: Sequence[bytes], record: bytes) -> SealedForRoots:
         event = os.urandom(EVENT_BYTES)
         made = self._publisher.encrypt_notification(labels, record, event, pad_to=self._pad_to)
         body = next(iter(made.values())).body
         core = encode_core(Core(event, self.tree.generation, body))
-        return Sealed(core, {root: encode_entries(each.entries) for root, each in made.items()})
+        return SealedForRoots(core, {root: encode_entries(each.entries) for root, each in made.items()})

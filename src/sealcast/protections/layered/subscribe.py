@@ -15,10 +15,10 @@ from sealcast.filters.labels import Conjunction, LabelFilter
 from sealcast.primitives.groups import CachedHashes, Exponent
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.messages import FilterMessage, arranged
-from sealcast.protections.layered.tree import Place
+from sealcast.protections.layered.tree import TreePlace
 
 
-def own_layers(place: Place, layers: Layers) -> Exponent:
+def own_layers(place: TreePlace, layers: Layers) -> Exponent:
     """The product of the keys shared with all of a subscriber's ancestors up to r."""
     if place.parent == place.publisher:
         raise Misuse(
@@ -28,10 +28,10 @@ def own_layers(place: Place, layers: Layers) -> Exponent:
     return reduce(mul, (layers.key(ancestor) for ancestor in place.chain))
 
 
-class Subscriber:
+class FilterEncrypter:
     """Makes one node's filters ready for its parent."""
 
-    def __init__(self, place: Place, layers: Layers, hashes: CachedHashes) -> None:
+    def __init__(self, place: TreePlace, layers: Layers, hashes: CachedHashes) -> None:
         self.place = place
         self._group = layers.group
         self._hashes = hashes

@@ -69,7 +69,7 @@ def tell(realm: EntityRealm, topic: str, telling: Mapping[str, Telling]) -> dict
     return done
 
 
-class Decided:
+class RightChanges:
     """Who had a right on a topic given or taken, and when. The registry is looked through once for all who ask."""
 
     def __init__(self, realm: EntityRealm, topic: str) -> None:

@@ -13,9 +13,10 @@ from typing import Final
 
 from sealcast.control import wallet
 from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
-from sealcast.protections.layered.interests import Interests, own_filters
-from sealcast.protections.layered.standing import trees_now
-from sealcast.protections.layered.telling import Decided, Refreshed, tell
+from sealcast.protections.layered.interests import LayeredInterests, own_filters
+from sealcast.protections.layered.participant import trees_now
+from sealcast.protections.layered.telling import Refreshed, RightChanges, tell
+from sealcast.protections.own_filters import keepers
 from sealcast.protections.port import Interest, Wanted
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys import layer_keys
@@ -34,9 +35,9 @@ def subscribe_together(
     by_name = dict[str, list[tuple[str, str | None]]]()
     for name, text, id in wanted:
         by_name.setdefault(name, []).append((text, id))
-    stated, decided = dict[str, list[Interest]](), Decided(realm, topic)
+    stated, decided = dict[str, list[Interest]](), RightChanges(realm, topic)
     with ExitStack() as held:
-        everyone = {name: held.enter_context(Interests(realm, topic, name)) for name in sorted(by_name)}
+        everyone = {name: held.enter_context(LayeredInterests(realm, topic, name)) for name in sorted(by_name)}
         for name, interests in everyone.items():
             interests.check(by_name[name], broker)
         # All of them before anybody says anything: who stands where is then settled, and nobody looks through it again.
@@ -53,27 +54,20 @@ def subscribe_together(
 
 def subscribers_here(realm: EntityRealm, state: RealmState, topic: str) -> list[str]:
     """The subscribers of a layered topic whose own keys and filters are on this machine."""
-    wallets, id = realm.paths.root / "wallets", state.topic(topic).id.hex()
-    names = [path.name for path in sorted(wallets.iterdir())] if wallets.is_dir() else []
-    return [
-        name
-        for name in names
-        if name in state.entities
-        and (wallets / name / "interests" / id).is_dir()
-        and layer_keys.key_file(realm, state, name).exists()
-    ]
+    found = keepers(realm.paths.root / "wallets", state.topic(topic).id)
+    return [name for name in found if name in state.entities and layer_keys.key_file(realm, state, name).exists()]
 
 
 def refresh_all(
     realm: EntityRealm, topics: Iterable[str] | None = None
 ) -> Iterator[tuple[str, str, Refreshed | SealcastError]]:
-    """`Interests.refresh` for every subscriber of layered topics whose keys are here and who has something to tell its
-    broker: (topic, name, what came of it)."""
+    """`LayeredInterests.refresh` for every subscriber of layered topics whose keys are here and who has something to
+    tell its broker: (topic, name, what came of it)."""
     state = realm.state()
     for topic in state.topics if topics is None else topics:
-        if state.topic(topic).protection.brokers_read:
+        if not state.topic(topic).protection.overlay:
             continue
-        decided, due = Decided(realm, topic), list[str]()
+        decided, due = RightChanges(realm, topic), list[str]()
         for name in subscribers_here(realm, state, topic):
             try:
                 if _is_due(realm, state, topic, name, decided):
@@ -85,13 +79,13 @@ def refresh_all(
 
 
 def _refreshed(
-    realm: EntityRealm, topic: str, names: Sequence[str], decided: Decided
+    realm: EntityRealm, topic: str, names: Sequence[str], decided: RightChanges
 ) -> Iterator[tuple[str, Refreshed | SealcastError]]:
     with ExitStack() as held:
-        each = dict[str, Interests]()
+        each = dict[str, LayeredInterests]()
         for name in names:
             try:
-                each[name] = held.enter_context(Interests(realm, topic, name))
+                each[name] = held.enter_context(LayeredInterests(realm, topic, name))
             except (Unavailable, Rejected, Misuse) as error:
                 # Keys under another lock, a center that is away: one's trouble is not the others'.
                 yield name, error
@@ -102,7 +96,7 @@ def _parts(names: Sequence[str]) -> Iterator[Sequence[str]]:
     return (names[start : start + AT_A_TIME] for start in range(0, len(names), AT_A_TIME))
 
 
-def _is_due(realm: EntityRealm, state: RealmState, topic: str, name: str, decided: Decided) -> bool:
+def _is_due(realm: EntityRealm, state: RealmState, topic: str, name: str, decided: RightChanges) -> bool:
     own, home, now = own_filters(realm, state, topic, name), state.overlay(topic).places.get(name), realm.clock()
     told, numbers = own.told(), own.numbers()
     if not numbers or not state.may_subscribe(topic, name, now):
@@ -112,7 +106,7 @@ def _is_due(realm: EntityRealm, state: RealmState, topic: str, name: str, decide
     )
 
 
-def _announce(realm: EntityRealm, topic: str, each: Mapping[str, Interests]) -> None:
+def _announce(realm: EntityRealm, topic: str, each: Mapping[str, LayeredInterests]) -> None:
     """Keys of this epoch for those who have none, in one transaction."""
     layer_keys.make_many(realm, realm.state(), topic, each)
     keyrings = [interests.keyring for interests in each.values()]
@@ -120,7 +114,7 @@ def _announce(realm: EntityRealm, topic: str, each: Mapping[str, Interests]) -> 
 
 
 def _tell(
-    realm: EntityRealm, topic: str, each: Mapping[str, Interests], decided: Decided
+    realm: EntityRealm, topic: str, each: Mapping[str, LayeredInterests], decided: RightChanges
 ) -> Iterator[tuple[str, Refreshed | SealcastError]]:
     wallet.fill([interests.wallet for interests in each.values()], topic, Right.SUBSCRIBE)
     yield from tell(realm, topic, {name: interests.telling(decided) for name, interests in each.items()}).items()

@@ -23,8 +23,8 @@ from sealcast.model.event import Position
 from sealcast.model.moments import moment
 from sealcast.model.rejection import Rejection
 from sealcast.protections.layered.audit import opener_of
-from sealcast.protections.layered.interests import Interests
-from sealcast.protections.witness.answer import Answer, Hop, Interest, Verdict
+from sealcast.protections.layered.interests import LayeredInterests
+from sealcast.protections.witness.answer import Hop, TracedInterest, Verdict, WhyAnswer
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.layer_keys import overlay_of
 from sealcast.wire import frame
@@ -44,11 +44,11 @@ class Seen(NamedTuple):
         return next((row for row in rows if self.piece.event_of(row) == self.event), None)
 
 
-def why(realm: Realm, topic: str, position: Position, subscriber: str) -> Answer:
+def why(realm: Realm, topic: str, position: Position, subscriber: str) -> WhyAnswer:
     state = realm.state()
     state.entity(subscriber)
     roots, each = state.brokers(), state.topic(topic).partitions
-    answer = Answer(topic, position, subscriber)
+    answer = WhyAnswer(topic, position, subscriber)
     if subscriber not in state.overlay(topic).places:
         raise NotFound(
             f"{subscriber!r} stands nowhere in the overlay of {topic!r}: it subscribed to nothing there",
@@ -75,7 +75,7 @@ def why(realm: Realm, topic: str, position: Position, subscriber: str) -> Answer
     return _followed(realm, answer, found)
 
 
-def _followed(realm: Realm, answer: Answer, found: Seen) -> Answer:
+def _followed(realm: Realm, answer: WhyAnswer, found: Seen) -> WhyAnswer:
     """From the root that the subscriber stood below, when the event was published, down to it."""
     topic, subscriber, id = answer.topic, answer.subscriber, found.piece.event_id(found.event)
     overlay = overlay_of(realm, realm.state(), topic, int(found.piece.generation[found.event]))
@@ -126,16 +126,16 @@ def _pieces(directory: Path) -> Iterator[tuple[int, HopPiece]]:
             yield from ((index, piece) for piece in reader.pieces(index, index + 1))
 
 
-def _own_filters(realm: Realm, topic: str, subscriber: str, last: Seen) -> tuple[Interest, ...]:
+def _own_filters(realm: Realm, topic: str, subscriber: str, last: Seen) -> tuple[TracedInterest, ...]:
     """What the subscriber itself can say of an event that it got, where its keys are at hand."""
     state, row = realm.state(), last.row_of(subscriber)
     opener = opener_of(realm, state, topic, subscriber)
     if opener is None or row is None:
         return ()
     event, schema = opener.open(last.piece, row), state.topic(topic).schema
-    with Interests(realm, topic, subscriber) as interests:
+    with LayeredInterests(realm, topic, subscriber) as interests:
         return tuple(
-            Interest(own.id, own.filter, explain(fit(parse(own.filter), schema), event.attributes, event.payload))
+            TracedInterest(own.id, own.filter, explain(fit(parse(own.filter), schema), event.attributes, event.payload))
             for own in interests.filters()
             if own.id is not None and own.filter is not None
         )

@@ -38,7 +38,7 @@ class TreeId(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TreePlace:
     """Where one node stands."""
 
     name: str
@@ -122,8 +122,8 @@ class Tree:
     def depth(self, name: str) -> int:
         return len(self.ancestors(name))
 
-    def place(self, name: str) -> Place:
-        return Place(name, self.ancestors(name)[: self.layers], self.publisher, self.layers)
+    def place(self, name: str) -> TreePlace:
+        return TreePlace(name, self.ancestors(name)[: self.layers], self.publisher, self.layers)
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """(descendant, ancestor) of everyone who shares a key."""

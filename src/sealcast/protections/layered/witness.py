@@ -19,14 +19,14 @@ from sealcast.protections.layered import trace
 from sealcast.protections.layered.audit import TopicAudit, arriving, available
 from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.protections.layered.filters.table import TableLog
-from sealcast.protections.layered.parties import Standing
-from sealcast.protections.layered.standing import layering_of
+from sealcast.protections.layered.participant import layering_of
+from sealcast.protections.layered.parties import Vantage
 from sealcast.protections.layered.tree import Tree
 from sealcast.protections.port import Audit, Explanation, Party, WitnessSide
 from sealcast.protections.witness import facts, mailboxes
-from sealcast.protections.witness.answer import Answer
-from sealcast.protections.witness.facts import Tally
-from sealcast.protections.witness.mailboxes import Found, Ints, Received
+from sealcast.protections.witness.answer import WhyAnswer
+from sealcast.protections.witness.facts import LedgerTally
+from sealcast.protections.witness.mailboxes import Found, Ints, ReceivedDelivery
 from sealcast.protections.witness.sides import Witness
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import BrokerRealm
@@ -42,7 +42,7 @@ class LayeredWitness(Witness[HopPiece]):
     def audits(self, realm: Realm, topic: str, *, by_reference: bool) -> Sequence[Audit]:
         return [TopicAudit(realm, topic)]
 
-    def why(self, realm: Realm, topic: str, event: Position, subscriber: str) -> Answer:
+    def why(self, realm: Realm, topic: str, event: Position, subscriber: str) -> WhyAnswer:
         return trace.why(realm, topic, event, subscriber)
 
     # --- how it stands --------------------------------------------------------------------------------
@@ -58,7 +58,7 @@ class LayeredWitness(Witness[HopPiece]):
         names = state.overlay(topic).subscribers(broker)
         return mailboxes.lags(reader, mailboxes.cursors(cursors, dict.fromkeys(names, 0)), _found(state, names))
 
-    def received(self, realm: BrokerRealm, topic: str, broker: str) -> Mapping[str, Received]:
+    def received(self, realm: BrokerRealm, topic: str, broker: str) -> Mapping[str, ReceivedDelivery]:
         state = realm.state()
         names = list(state.entities)
         with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
@@ -73,7 +73,7 @@ class LayeredWitness(Witness[HopPiece]):
 
     def describe(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[HopPiece]) -> dict[str, Any]:
         state, admitted = realm.state(), dict[str, Any]()
-        overlay, tally = state.overlay(topic), Tally.of(reader.ledger)
+        overlay, tally = state.overlay(topic), LedgerTally.of(reader.ledger)
         parent = overlay.parents[broker]
         if parent is None:
             with LedgerReader(realm.paths.topic(topic, broker).ledger) as ledger:
@@ -119,8 +119,8 @@ class LayeredWitness(Witness[HopPiece]):
         layering = layering_of(state, topic)
         # Trees of publishers differ in who stands on top; a publisher that subscribes is in the others' trees.
         tree = Tree(_ON_TOP, overlay.parents_for(_ON_TOP), layering.layers)
-        standing = Standing(tree, overlay.parents.keys(), overlay.places.keys(), padded=layering.padded)
-        publisher, *others = standing.parties()
+        vantage = Vantage(tree, overlay.parents.keys(), overlay.places.keys(), padded=layering.padded)
+        publisher, *others = vantage.parties()
         announced = len(state.publishers_of(topic))
         parties = [
             publisher._replace(who=f"a publisher ({announced} announced for epoch {about.epoch})"),
@@ -143,7 +143,7 @@ class LayeredWitness(Witness[HopPiece]):
         )
         live = [e.name for e in state.entities.values() if not e.revoked and e.name not in overlay.parents]
         able = sum(state.may_publish(topic, name) for name in live)
-        return Explanation(trusted, parties, _left(able), standing.coalitions())
+        return Explanation(trusted, parties, _left(able), vantage.coalitions())
 
 
 WITNESS: Final[WitnessSide] = LayeredWitness()

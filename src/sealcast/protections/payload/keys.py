@@ -1,28 +1,14 @@
-"""The keys of the `payload` protection, and where they come from. No broker has any of them.
-
-    content key (per topic and epoch; the key center's, and of everyone who may read)
-      └── a publisher's own part of it    which is all that somebody gets who may only publish
-            └── boot key                  seals its events during one of its boots
-
-Every publisher and boot has a key of its own: the nonce is a number that a boot never gives twice, and nobody else
-seals under that key. So no nonce repeats, whatever others who hold the content key do.
-"""
+"""The keys of the `payload` protection: the content key of an epoch, and what follows from it (`enveloped.keys`). What
+is sealed under them is bound to this protection by its associated data."""
 
 from __future__ import annotations
 
-from sealcast.primitives import kdf
-from sealcast.primitives.aead import NONCE_BYTES, SealingKey
-from sealcast.primitives.secrets import Secret
+from sealcast.model.protection import Payload
+from sealcast.protections.enveloped import keys
+from sealcast.protections.enveloped.keys import boot_key as boot_key
+from sealcast.protections.enveloped.keys import nonce as nonce
 
 
 def associated_data(topic_id: bytes, epoch: int) -> bytes:
     """What every ciphertext of a topic and epoch is bound to."""
-    return b"sealcast/payload/1" + topic_id + epoch.to_bytes(8, "big")
-
-
-def boot_key(publishers: Secret, boot: bytes, aad: bytes, key_bits: int) -> SealingKey:
-    return SealingKey(kdf.derive(publishers, b"payload", boot), aad, key_bits)
-
-
-def nonce(number: int) -> bytes:
-    return number.to_bytes(NONCE_BYTES, "big")
+    return keys.associated_data(Payload.name, topic_id, epoch)

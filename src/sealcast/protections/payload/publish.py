@@ -1,66 +1,18 @@
-"""publish: Event -> message. Each event is sealed once, for all readers, before any broker sees it."""
+"""publish: Event -> message. Brokers go by the attributes that the message shows: nothing stands before envelopes."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 
-from sealcast.errors import EventRejected
-from sealcast.model.event import MAX_PAYLOAD_BYTES
-from sealcast.model.schema import Schema, Value
-from sealcast.primitives.secrets import Secret, Unpicklable
-from sealcast.protections.payload import keys
-from sealcast.protections.payload.envelope import OVERHEAD, Envelope, padded, shown
-from sealcast.wire.frame import BOOT_BYTES
-from sealcast.wire.records import RecordCodec
+from sealcast.model.schema import Value
+from sealcast.protections.enveloped.publish import EventSealer
 
 
-class EventSealer(Unpicklable):
-    """One publisher on one topic in one epoch. It draws a boot and numbers its events from 0."""
+class PayloadSealer(EventSealer):
+    """One publisher on one topic in one epoch."""
 
-    def __init__(
-        self,
-        schema: Schema,
-        topic_id: bytes,
-        epoch: int,
-        secret: Secret,
-        *,
-        hidden: frozenset[str],
-        pad: int,
-        key_bits: int,
-    ) -> None:
-        """`secret` is its own part of the content key. `hidden` attributes are sealed with the payload. Lengths show in
-        steps of `pad` bytes."""
-        self.schema, self.epoch = schema, epoch
-        self._codec = RecordCodec(schema)
-        self._hidden, self._pad = hidden, pad
-        self._boot = os.urandom(BOOT_BYTES)
-        self._key = keys.boot_key(secret, self._boot, keys.associated_data(topic_id, epoch), key_bits)
-        self._number = 0
+    def most_before(self, values: Mapping[str, Value]) -> int:
+        return 0
 
-    def check(self, values: Mapping[str, Value], payload: bytes, content_type: str) -> None:
-        """EventRejected for an event that would not fit into a message once it is sealed."""
-        texts = sum(4 * len(value) for value in values.values() if isinstance(value, str))
-        if len(payload) + texts + OVERHEAD + self._codec.layout.fixed_bytes + 256 + self._pad <= MAX_PAYLOAD_BYTES:
-            return
-        (record,) = self._codec.encode([values], [payload], content_type)
-        size = len(padded(record, self._pad)) + OVERHEAD
-        if size > MAX_PAYLOAD_BYTES:
-            raise EventRejected(f"the event takes {size} bytes when it is sealed, {MAX_PAYLOAD_BYTES} are allowed")
-
-    def messages(
-        self, values: Sequence[Mapping[str, Value]], payloads: Sequence[bytes], kinds: Sequence[str]
-    ) -> list[bytes]:
-        """What brokers get of events that passed `check`, in order."""
-        records = self._codec.encode(values, payloads, kinds)
-        first, self._number = self._number, self._number + len(records)  # spent before anything is sealed under them
-        nonces = b"".join(map(keys.nonce, range(first, self._number)))
-        sealed = self._key.seal_many(nonces, [padded(record, self._pad) for record in records])
-        boot, commitment = self._boot, self._key.commitment
-        envelopes = [
-            Envelope(boot, number, commitment, ciphertext).to_bytes() for number, ciphertext in enumerate(sealed, first)
-        ]
-        return [
-            shown(self._codec, each, self._hidden, record, envelope)
-            for each, record, envelope in zip(values, records, envelopes, strict=True)
-        ]
+    def before(self, records: Sequence[bytes]) -> Sequence[bytes]:
+        return [b""] * len(records)

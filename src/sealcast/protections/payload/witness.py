@@ -5,40 +5,15 @@ from __future__ import annotations
 
 from typing import Final
 
-from sealcast.protections.payload.envelope import Envelope
+from sealcast.protections.enveloped.audit import EnvelopedAudit
+from sealcast.protections.enveloped.envelope import lengths
 from sealcast.protections.port import Explanation, Party, WitnessSide
-from sealcast.protections.witness.expected import Expected
-from sealcast.protections.witness.places import Delivered, Pairs, admitted_places, places
-from sealcast.protections.witness.reading import ReadingAudit
-from sealcast.protections.witness.report import Kind
 from sealcast.protections.witness.sides import ReadingWitness
 from sealcast.trust.realm.state import RealmState
-from sealcast.wire.sealed import SealedPiece
-
-
-class Audit(ReadingAudit):
-    """One topic at one broker: who gets what, and that each gets what was published."""
-
-    def opening(
-        self, piece: SealedPiece, delivered: Delivered, expected: Expected | None, beyond: Pairs, where: str
-    ) -> None:
-        if expected is None:
-            return
-        admitted, here, said = expected.admitted, places(piece).tolist(), set(beyond)
-        published: dict[int, bytes] = dict(zip(admitted_places(admitted).tolist(), admitted.payloads(), strict=True))
-
-        def altered(event: int) -> bool:
-            envelope = Envelope.in_piece(piece.body(event), piece.commitment(event))
-            return published.get(here[event]) != envelope.to_bytes()
-
-        changed = {event for event in range(len(piece)) if altered(event)}
-        pairs = zip(delivered.slot.tolist(), delivered.event.tolist(), strict=True)
-        lost = [(slot, here[event]) for slot, event in pairs if event in changed]
-        self.say(Kind.LOST, [p for p in lost if p not in said], piece.partition, where, "is not what was published")
 
 
 class PayloadWitness(ReadingWitness):
-    audit = Audit
+    audit = EnvelopedAudit
 
     def explain(self, state: RealmState, topic: str) -> Explanation:
         about, live = state.topic(topic), [e.name for e in state.entities.values() if not e.revoked]
@@ -98,16 +73,11 @@ class PayloadWitness(ReadingWitness):
                 "the epoch that it gets hold of, also of events that it did not ask for.",
                 "Who loses the right to read is cut off by a new epoch, at once, and keeps the keys of earlier ones.",
                 "A broker together with any one reader opens everything that the broker has of that reader's epochs.",
-                self._lengths(about.protection.step),
+                lengths(about.protection.step),
                 "The disk allows traffic analysis: it shows times and who gets what.",
                 "A publisher can show brokers only what is inside: a reader refuses an event whose attributes differ.",
             ],
         )
-
-    def _lengths(self, pad: int) -> str:
-        if pad == 1:
-            return "Lengths show: what is sealed is as long as the event. A step of padding hides that (--pad)."
-        return f"Lengths show in steps of {pad} bytes: two events that need the same number of steps look alike."
 
 
 WITNESS: Final[WitnessSide] = PayloadWitness()

@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any
 
 from sealcast.broker.gate import CHECK
-from sealcast.filters.explain import Part
+from sealcast.filters.explain import ExplainedPart
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.model.schema import Value, value_to_json
@@ -31,16 +31,16 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Interest:
+class TracedInterest:
     """One subscription of the subscriber, and what its filter says of the event."""
 
     id: str
     filter: str
-    part: Part
+    part: ExplainedPart
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class DecidingBatch:
     """The batch that decided: whose ledger has it, and what it was pinned to."""
 
     broker: str
@@ -64,7 +64,7 @@ class Hop:
 
 
 @dataclass(frozen=True, slots=True)
-class Sealing:
+class SealingTrace:
     """How the event was sealed, whoever got it."""
 
     #: `direct`: under the one key used; `content key`: under a key of its own, wrapped under each key used.
@@ -74,7 +74,7 @@ class Sealing:
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class WhyAnswer:
     """Everything that led to the verdict, as far as the event got."""
 
     topic: str
@@ -88,19 +88,19 @@ class Answer:
     epoch: int | None = None
     #: The broker that took it in.
     admitted_at: str | None = None
-    batch: Batch | None = None
+    batch: DecidingBatch | None = None
     hops: tuple[Hop, ...] = ()
     refused: Rejection | None = None
     attributes: Mapping[str, Value] | None = None
     authorised: bool | None = None
-    interests: tuple[Interest, ...] = ()
+    interests: tuple[TracedInterest, ...] = ()
     #: Subscriptions that the subscriber has made or ended outside the batch's version.
     other_times: tuple[str, ...] = ()
     #: What else the question may have meant.
     notes: tuple[str, ...] = ()
-    sealing: Sealing | None = None
+    sealing: SealingTrace | None = None
 
-    def that(self, verdict: Verdict, because: str) -> Answer:
+    def that(self, verdict: Verdict, because: str) -> WhyAnswer:
         return replace(self, verdict=verdict, because=because)
 
     def to_json(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ class Answer:
         }
 
 
-def _decided(part: Part) -> list[dict[str, Any]]:
+def _decided(part: ExplainedPart) -> list[dict[str, Any]]:
     return [{"text": p.text, "at": p.at, "end": p.end, "result": p.result} for p in part.decisions()]
 
 

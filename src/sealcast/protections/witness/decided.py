@@ -13,12 +13,13 @@ from __future__ import annotations
 from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from sealcast.broker.admit import admit
 from sealcast.broker.gate import CHECK
-from sealcast.broker.standing import Standing, standings
+from sealcast.broker.served import ServedInterval, served_intervals
 from sealcast.broker.tables import condition
 from sealcast.errors import Corrupt, FrameRejected, NotFound
 from sealcast.filters.explain import explain
@@ -32,7 +33,8 @@ from sealcast.model.event import Position
 from sealcast.model.moments import moment
 from sealcast.model.rejection import Rejection
 from sealcast.model.schema import Schema, Value
-from sealcast.protections.witness.answer import Answer, Batch, Hop, Interest, Sealing, Verdict
+from sealcast.model.stages import Admitted
+from sealcast.protections.witness.answer import DecidingBatch, Hop, SealingTrace, TracedInterest, Verdict, WhyAnswer
 from sealcast.protections.witness.expected import values
 from sealcast.protections.witness.places import place_of, places
 from sealcast.protections.witness.reading import ReadingAudit
@@ -45,7 +47,7 @@ from sealcast.wire.sealed import SealedPiece
 
 
 @dataclass(frozen=True, slots=True)
-class _Seen:
+class Seen:
     """The event as admission sees it at the pinned version."""
 
     refused: Rejection | None = None
@@ -53,10 +55,16 @@ class _Seen:
     payload: bytes = b""
     #: The predicate by which its publisher narrowed who may open it, if it did.
     readers: str = ""
+    #: What was admitted of its frame, and which of that it is.
+    admitted: Admitted | None = None
+    number: int = 0
 
 
-class Decided:
+class BrokerDecisions:
     """What one broker has of a topic, and decided. Event positions are places in its own log."""
+
+    #: What does the broker's decisions again.
+    audit: ClassVar[type[ReadingAudit]] = ReadingAudit
 
     def __init__(self, realm: BrokerRealm, topic: str, broker: str) -> None:
         self._realm, self._topic, self.name = realm, topic, broker
@@ -71,7 +79,7 @@ class Decided:
     @cached_property
     def _audit(self) -> ReadingAudit:
         """What does the broker's decisions again: it needs the broker's secrets."""
-        return ReadingAudit(self._realm, self._topic, broker=self.name)
+        return self.audit(self._realm, self._topic, broker=self.name)
 
     def close(self) -> None:
         self._reader.close()
@@ -105,9 +113,9 @@ class Decided:
 
     # --- one event ----------------------------------------------------------------------------------------
 
-    def why(self, event: Position, subscriber: str) -> Answer:
+    def why(self, event: Position, subscriber: str) -> WhyAnswer:
         record = self.record(event)
-        answer = _published(Answer(self._topic, event, subscriber, admitted_at=self.name), _header(record))
+        answer = _published(WhyAnswer(self._topic, event, subscriber, admitted_at=self.name), _header(record))
         committed = self.batch_of(event)
         if committed is None:
             return answer
@@ -138,7 +146,7 @@ class Decided:
 
     # --- the decision -------------------------------------------------------------------------------
 
-    def _decide(self, answer: Answer, seen: _Seen, state: RealmState, delivered: bool, time_us: int) -> Answer:
+    def _decide(self, answer: WhyAnswer, seen: Seen, state: RealmState, delivered: bool, time_us: int) -> WhyAnswer:
         who = answer.subscriber
         if seen.refused is not None:
             reason = seen.refused.reason
@@ -146,8 +154,8 @@ class Decided:
             answer = replace(answer, refused=seen.refused)
             return answer.that(Verdict.WRONG if delivered else Verdict.REFUSED, because)
         authorised = state.may_subscribe(self._topic, who, time_us)
-        standing = self._standing(state, who)
-        interests = self._interests(state, standing, seen)
+        intervals = self._intervals(state, who)
+        interests = self.interests(state, who, intervals, seen)
         answer = replace(
             answer,
             attributes=seen.attributes,
@@ -155,8 +163,9 @@ class Decided:
             interests=interests,
             other_times=self._other_times(who, state.version),
         )
-        matched = [interest.id for interest in interests if interest.part.result is True]
-        served = [id for id in matched if standing[id].holds(time_us)]
+        asked = zip(interests, intervals.values(), strict=True)
+        matches = {interest.id: each for interest, each in asked if interest.part.result is True}
+        matched, served = list(matches), [id for id, each in matches.items() if each.holds(time_us)]
         let_in = not seen.readers or may_open(seen.readers, who)
         if (bool(served) and let_in) is not delivered:
             found = "delivered" if delivered else "not delivered"
@@ -173,10 +182,10 @@ class Decided:
         if served and not let_in:
             text = f"{_listed(served)} matched, but its publisher lets only those open it: {seen.readers}"
             return answer.that(Verdict.NOT_AUTHORISED, text)
-        why = _unauthorised(state, who) if not authorised else _without_token(state, standing[matched[0]], time_us)
+        why = _unauthorised(state, who) if not authorised else _without_token(state, matches[matched[0]], time_us)
         return answer.that(Verdict.NOT_AUTHORISED, f"{_listed(matched)} matched, but {why}")
 
-    def _admit(self, committed: Committed, event: Position, piece: SealedPiece) -> _Seen:
+    def _admit(self, committed: Committed, event: Position, piece: SealedPiece) -> Seen:
         """The numbered checks again, for this frame, after the batches before its own."""
         again, version = self._audit, committed.entry.version
         again.resume(committed)
@@ -190,24 +199,31 @@ class Decided:
                 (r for r in admitted.rejections if r.position.row in (-1, event.row)),
                 admitted.rejections[-1],  # of many refused events of a frame only the first are named
             )
-            return _Seen(refused)
+            return Seen(refused)
         one = int(at[0])
         payload = admitted.messages[one][int(admitted.payload_start[one]) :]
-        schema = self._realm.state(version).topic(self._topic).schema
+        about = self._realm.state(version).topic(self._topic)
+        hidden = about.protection.hidden_of(about.schema)
+        shown = {name: value for name, value in list(values(admitted, about.schema))[one].items() if name not in hidden}
         readers = admitted.readers.get(int(admitted.frame_index[one]), "")
-        return _Seen(None, list(values(admitted, schema))[one], payload, readers)
+        return Seen(None, shown, payload, readers, admitted, one)
 
-    def _standing(self, state: RealmState, subscriber: str) -> dict[str, Standing]:
+    def _intervals(self, state: RealmState, subscriber: str) -> dict[str, ServedInterval]:
         """Of the subscriber's subscriptions, what they were served here, and when."""
         here = state.subscriptions_at(self._topic, self.name)
         mine = {id: subscription for id, subscription in here.items() if subscription.subscriber == subscriber}
-        return dict(standings(state, state.topic(self._topic), mine))
+        return dict(served_intervals(state, state.topic(self._topic), mine))
 
-    def _interests(self, state: RealmState, standing: dict[str, Standing], seen: _Seen) -> tuple[Interest, ...]:
+    def interests(
+        self, state: RealmState, subscriber: str, intervals: dict[str, ServedInterval], seen: Seen
+    ) -> tuple[TracedInterest, ...]:
+        """What each of the subscriber's filters says of the event."""
         schema: Schema = state.topic(self._topic).schema
         return tuple(
-            Interest(id, s.filter, explain(condition(s.filter, s.template, schema), seen.attributes, seen.payload))
-            for id, s in standing.items()
+            TracedInterest(
+                id, s.filter, explain(condition(s.filter, s.template, schema), seen.attributes, seen.payload)
+            )
+            for id, s in intervals.items()
         )
 
     def _other_times(self, subscriber: str, version: int) -> tuple[str, ...]:
@@ -252,10 +268,10 @@ class Decided:
             return None
 
 
-def _batch(broker: str, committed: Committed, ref: PieceRef) -> Batch:
+def _batch(broker: str, committed: Committed, ref: PieceRef) -> DecidingBatch:
     entry = committed.entry
     when = moment(committed.time_us)
-    return Batch(broker, committed.index, entry.query, entry.batch, entry.version, when, ref.name)
+    return DecidingBatch(broker, committed.index, entry.query, entry.batch, entry.version, when, ref.name)
 
 
 def _header(record: Record | None) -> Header | None:
@@ -266,7 +282,7 @@ def _header(record: Record | None) -> Header | None:
         return None
 
 
-def _published(answer: Answer, header: Header | None) -> Answer:
+def _published(answer: WhyAnswer, header: Header | None) -> WhyAnswer:
     if header is None:
         return answer
     when, sequence = moment(header.time), header.sequence + answer.event.row
@@ -279,13 +295,13 @@ def _event_in(piece: SealedPiece, event: Position) -> int | None:
     return at if at < here.size and here[at] == wanted else None
 
 
-def _sealing(piece: SealedPiece, event: Position) -> Sealing | None:
+def _sealing(piece: SealedPiece, event: Position) -> SealingTrace | None:
     at = _event_in(piece, event)
     if at is None:
         return None
     encryptions = int(piece.use_start[at + 1]) - int(piece.use_start[at])
     readers = int(np.count_nonzero(np.asarray(piece.mailbox_event) == at))
-    return Sealing("content key" if piece.wrapped[at] else "direct", encryptions, readers)
+    return SealingTrace("content key" if piece.wrapped[at] else "direct", encryptions, readers)
 
 
 def _delivered(piece: SealedPiece, slot: int, event: Position) -> bool:
@@ -300,11 +316,11 @@ def _unauthorised(state: RealmState, subscriber: str) -> str:
     return f"{subscriber} had no right to read the topic at version {state.version}"
 
 
-def _without_token(state: RealmState, standing: Standing, time_us: int) -> str:
-    if standing.until_us <= standing.from_us:
+def _without_token(state: RealmState, interval: ServedInterval, time_us: int) -> str:
+    if interval.until_us <= interval.from_us:
         return f"its token was worth nothing at version {state.version}: its key center was revoked"
-    when = moment(standing.until_us if time_us >= standing.until_us else standing.from_us)
-    return f"its token {'had ended' if time_us >= standing.until_us else 'had not begun'} ({when.isoformat()})"
+    when = moment(interval.until_us if time_us >= interval.until_us else interval.from_us)
+    return f"its token {'had ended' if time_us >= interval.until_us else 'had not begun'} ({when.isoformat()})"
 
 
 def _listed(ids: list[str]) -> str:

@@ -1,34 +1,36 @@
 """What should have been delivered of some frames: worked out again, without the index that matched them.
 
 Admission is done again by its numbered checks, at the version that the batch was pinned to, with replay windows that
-are filled again batch by batch (frames.py). Then every filter is asked about every event, one filter at a time: by the
-vectorised evaluator, or by the reference evaluator event by event, which shares nothing with the index and takes a
-thousand times as long.
+are filled again batch by batch (frames.py). Then every filter is asked about every event, one filter at a time. Where
+brokers read, `ReadExpectation` asks: by the vectorised evaluator, or by the reference evaluator event by event, which
+shares nothing with the index and takes a thousand times as long.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from typing import Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.broker.admit import admit
 from sealcast.broker.gate import Gate
-from sealcast.broker.standing import standings
+from sealcast.broker.served import ServedInterval, served_intervals
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.filters.readers import may_open
 from sealcast.filters.tree import Condition
-from sealcast.filters.vector import Evaluator
+from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.model.schema import Schema, Value
 from sealcast.model.stages import Admitted, Ruled
 from sealcast.protections.witness.frames import MAX_VERSIONS
 from sealcast.trust.handles import BrokerRealm
-from sealcast.trust.realm.machine import Topic
+from sealcast.trust.realm.machine import RealmState, Topic
 from sealcast.trust.realm.templates import Template
 
 Ints = NDArray[np.int64]
@@ -45,13 +47,17 @@ class Asking:
         return np.unique(self.slots[(self.from_us <= time_us) & (time_us < self.until_us)])
 
 
+#: A filter as it is asked.
+F = TypeVar("F")
+
+
 @dataclass(frozen=True, slots=True)
-class Pinned:
+class Pinned(Generic[F]):
     """The realm at one version, as far as deliveries depend on it."""
 
     topic: Topic
-    #: Every distinct filter within its template, with who asked for it: slot, and when it is served.
-    filters: tuple[tuple[Condition, Asking], ...]
+    #: Every distinct filter, with who asked for it: slot, and when it is served.
+    filters: tuple[tuple[F, Asking], ...]
     #: Subscribers, by slot.
     names: tuple[str, ...]
 
@@ -65,7 +71,7 @@ class Expected:
     event: Ints
 
 
-class Expectation:
+class Expectation(ABC, Generic[F]):
     """Recomputes what a topic should deliver."""
 
     def __init__(
@@ -73,9 +79,20 @@ class Expectation:
     ) -> None:
         """`gate` has the broker's gate at any version."""
         self._realm, self._topic, self._broker, self._gate = realm, topic, broker, gate
-        self._true = _true_by_reference if by_reference else _true_vectorised
-        self._conditions: dict[tuple[bytes, str, str], Condition] = {}
+        self.by_reference = by_reference
         self._at = lru_cache(MAX_VERSIONS)(self._pin)
+
+    @abstractmethod
+    def name(self, interval: ServedInterval, subscriber: str) -> Hashable:
+        """Names a filter: equal ones are asked once, whoever they are of."""
+
+    @abstractmethod
+    def filter(self, interval: ServedInterval, subscriber: str, state: RealmState) -> F:
+        """A subscriber's filter, ready to be asked."""
+
+    @abstractmethod
+    def true(self, filters: Sequence[F], admitted: Admitted, topic: Topic) -> Iterator[Ints]:
+        """Of each filter, the events that it is true of, ascending."""
 
     def of(self, ruled: Ruled, version: int, time_us: int) -> Expected:
         """What a batch pinned to that version and time should deliver of these frames."""
@@ -89,37 +106,56 @@ class Expectation:
         stays = np.isin(expected.slot, allowed)
         return replace(expected, slot=expected.slot[stays], event=expected.event[stays])
 
-    def _deliveries(self, admitted: Admitted, pinned: Pinned, time_us: int) -> tuple[Ints, Ints]:
+    def _deliveries(self, admitted: Admitted, pinned: Pinned[F], time_us: int) -> tuple[Ints, Ints]:
         count = len(admitted.messages)
         if not count:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         found = [np.empty(0, np.int64)]
-        matches = self._true([c for c, _ in pinned.filters], admitted, pinned.topic.schema)
+        matches = self.true([each for each, _ in pinned.filters], admitted, pinned.topic)
         for (_, asking), true in zip(pinned.filters, matches, strict=True):
             # Slot and event in one number: two subscriptions of one subscriber are one delivery.
             found.append((asking.at(time_us)[:, None] * count + true[None, :]).reshape(-1))
         both = np.unique(np.concatenate(found))
         return _let_in(both // count, both % count, admitted, pinned.names)
 
-    def _pin(self, version: int) -> Pinned:
+    def _pin(self, version: int) -> Pinned[F]:
         state = self._realm.state(version)
         topic = state.topic(self._topic)
-        asked: dict[tuple[str, str], list[tuple[int, int, int]]] = {}
+        asked: dict[Hashable, tuple[F, list[tuple[int, int, int]]]] = {}
         slots, subscriptions = state.slots_of(topic.name), state.subscriptions_at(topic.name, self._broker)
-        for id, standing in standings(state, topic, subscriptions):
-            when = (slots[subscriptions[id].subscriber], standing.from_us, standing.until_us)
-            asked.setdefault((standing.filter, standing.template), []).append(when)
-        filters = tuple(
-            (self._condition(*what, topic.schema), Asking(*np.array(who, np.int64).T)) for what, who in asked.items()
-        )
+        for id, interval in served_intervals(state, topic, subscriptions):
+            who = subscriptions[id].subscriber
+            name = self.name(interval, who)
+            if name not in asked:
+                asked[name] = (self.filter(interval, who, state), [])
+            asked[name][1].append((slots[who], interval.from_us, interval.until_us))
+        filters = tuple((each, Asking(*np.array(who, np.int64).T)) for each, who in asked.values())
         return Pinned(topic, filters, tuple(slots))
 
-    def _condition(self, text: str, template: str, schema: Schema) -> Condition:
-        name = (schema.digest, text, template)
+
+class ReadExpectation(Expectation[Condition]):
+    """Of brokers that read: filters are asked about attributes."""
+
+    def __init__(
+        self, realm: BrokerRealm, topic: str, broker: str, gate: Callable[[int], Gate], *, by_reference: bool = False
+    ) -> None:
+        super().__init__(realm, topic, broker, gate, by_reference=by_reference)
+        self._conditions: dict[tuple[bytes, str, str], Condition] = {}
+
+    def name(self, interval: ServedInterval, subscriber: str) -> Hashable:
+        return interval.filter, interval.template
+
+    def filter(self, interval: ServedInterval, subscriber: str, state: RealmState) -> Condition:
+        schema = state.topic(self._topic).schema
+        name = (schema.digest, interval.filter, interval.template)
         if name not in self._conditions:
-            wanted = fit(parse(text), schema)
-            self._conditions[name] = Template.parse(template).within(wanted, schema)
+            wanted = fit(parse(interval.filter), schema)
+            self._conditions[name] = Template.parse(interval.template).within(wanted, schema)
         return self._conditions[name]
+
+    def true(self, filters: Sequence[Condition], admitted: Admitted, topic: Topic) -> Iterator[Ints]:
+        ask = _true_by_reference if self.by_reference else _true_vectorised
+        return ask(filters, admitted, topic.schema)
 
 
 def _let_in(slot: Ints, event: Ints, admitted: Admitted, names: Sequence[str]) -> tuple[Ints, Ints]:

@@ -30,7 +30,7 @@ class Facts:
 
 
 @dataclass(slots=True)
-class Tally:
+class LedgerTally:
     """The sums over a ledger."""
 
     batches: int = 0
@@ -42,7 +42,7 @@ class Tally:
     last_us: int | None = None
 
     @classmethod
-    def of(cls, ledger: LedgerReader) -> Tally:
+    def of(cls, ledger: LedgerReader) -> LedgerTally:
         found, since = cls(), time.time_ns() // 1000 - RATE_SECONDS * 1_000_000
         for committed in ledger.entries():
             entry = committed.entry
@@ -72,7 +72,7 @@ def admission(realm: BrokerRealm, topic: str, broker: str, ledger: LedgerReader)
     if realm.paths.topic(topic, broker).frames_root.is_dir():
         with realm.frames(topic, broker, read_only=True) as log:
             ends = [log.partition(p).end() for p in range(log.partitions)]
-    tally = Tally.of(ledger)
+    tally = LedgerTally.of(ledger)
     return {
         "frames": sum(ends),
         "backlog": tally.waiting(ends),

@@ -20,9 +20,10 @@ from sealcast.log.entry import Entry
 from sealcast.log.ledger import Committed
 from sealcast.log.offsets import PinnedOffset
 from sealcast.model.stages import Ruled
+from sealcast.protections.port import broker_side
 from sealcast.protections.witness import ends
 from sealcast.protections.witness.ledger import LedgerAudit, P
-from sealcast.protections.witness.report import Kind, Report
+from sealcast.protections.witness.report import CheckReport, Kind
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 
@@ -35,7 +36,7 @@ class FramesAudit(LedgerAudit[P]):
 
     def __init__(
         self,
-        report: Report,
+        report: CheckReport,
         realm: BrokerRealm,
         topic: str,
         broker: str,
@@ -78,7 +79,8 @@ class FramesAudit(LedgerAudit[P]):
         state, secrets = self._realm.state(version), self.secrets
         if secrets is None:
             raise Bug("frames are opened with a broker's secrets, which are not here")
-        return gate_at(state, state.topic(self._topic), secrets)
+        topic = state.topic(self._topic)
+        return gate_at(state, topic, secrets, unfit=broker_side(topic.protection).unfit)
 
     def resume(self, committed: Committed) -> None:
         """Goes to one record, as if all before it had been checked."""

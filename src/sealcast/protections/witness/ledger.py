@@ -20,13 +20,13 @@ from sealcast.errors import Corrupt, FrameRejected, NotFound
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import GENESIS, Committed, LedgerReader
 from sealcast.log.offsets import PinnedOffset
-from sealcast.log.piece_reader import Piece as AnyPiece
+from sealcast.log.piece_reader import Piece
 from sealcast.log.pieces import Pieces
 from sealcast.log.reseals import Resealed
 from sealcast.model.rejection import Rejection
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.witness import ends
-from sealcast.protections.witness.report import Kind, Report
+from sealcast.protections.witness.report import CheckReport, Kind
 from sealcast.trust.layout import TopicPaths
 from sealcast.trust.realm.machine import Topic
 
@@ -37,7 +37,7 @@ Span = tuple[int, int, int]
 Told = Callable[[int], None]
 
 
-class Piece(AnyPiece, Protocol):
+class WitnessedPiece(Piece, Protocol):
     """What is asked of a piece of any kind."""
 
     @property
@@ -50,7 +50,7 @@ class Piece(AnyPiece, Protocol):
     def rejected(self) -> tuple[Rejection, ...]: ...
 
 
-P = TypeVar("P", bound=Piece)
+P = TypeVar("P", bound=WitnessedPiece)
 
 
 class LedgerAudit(ABC, Generic[P]):
@@ -58,7 +58,7 @@ class LedgerAudit(ABC, Generic[P]):
 
     def __init__(
         self,
-        report: Report,
+        report: CheckReport,
         about: Topic,
         paths: TopicPaths,
         parse: Callable[[bytes], P],
@@ -109,7 +109,7 @@ class LedgerAudit(ABC, Generic[P]):
         """How much there is to do: what `run` reports progress in."""
         return sum(self.available())
 
-    def run(self, told: Told = lambda done: None) -> Report:
+    def run(self, told: Told = lambda done: None) -> CheckReport:
         """Checks everything; `told` hears how much of `size` is done with."""
         last: Committed | None = None
         reached: PinnedOffset | None = None

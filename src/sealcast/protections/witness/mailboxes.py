@@ -22,7 +22,7 @@ Found = Callable[[Any, Ints], tuple[Ints, Ints]]
 
 
 @dataclass(slots=True)
-class Received:
+class ReceivedDelivery:
     """What lies in one subscriber's mailbox."""
 
     deliveries: int = 0
@@ -67,13 +67,13 @@ def lags(reader: PieceReader[Any], at: Mapping[str, Cursor], found: Found = by_s
     return dict(zip(at, waiting.tolist(), strict=True))
 
 
-def received(reader: PieceReader[Any], names: Sequence[str], found: Found = by_slot) -> dict[str, Received]:
+def received(reader: PieceReader[Any], names: Sequence[str], found: Found = by_slot) -> dict[str, ReceivedDelivery]:
     """What each of these was sent, of those who were sent anything."""
-    got, nothing = dict[int, Received](), np.zeros(len(names), np.int64)
+    got, nothing = dict[int, ReceivedDelivery](), np.zeros(len(names), np.int64)
     for index in range(reader.ledger.end()):
         committed = reader.record(index)
         for who, count in committed.resealed.withdrawn if committed.resealed is not None else ():
-            got.setdefault(who, Received()).withdrawn += count
+            got.setdefault(who, ReceivedDelivery()).withdrawn += count
         for number, ref in enumerate(committed.entry.pieces):
             if not ref.deliveries:
                 continue
@@ -81,7 +81,7 @@ def received(reader: PieceReader[Any], names: Sequence[str], found: Found = by_s
             here, counts = found(reader.piece_of(index, number), nothing)
             for who, count in zip(here.tolist(), counts.tolist(), strict=True):
                 if count:
-                    mine = got.setdefault(who, Received())
+                    mine = got.setdefault(who, ReceivedDelivery())
                     mine.deliveries += count
                     mine.again += count if again else 0
                     mine.first_us = committed.time_us if mine.first_us is None else mine.first_us

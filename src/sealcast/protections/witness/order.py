@@ -21,26 +21,28 @@ from sealcast.wire import frame
 
 
 @dataclass(slots=True)
-class Late:
+class LateDeliveries:
     """(recipient, number) of deliveries that come again, or too late."""
 
     duplicated: Pairs = field(default_factory=list)
     out_of_order: Pairs = field(default_factory=list)
 
-    def __add__(self, other: Late) -> Late:
-        return Late(self.duplicated + other.duplicated, self.out_of_order + other.out_of_order)
+    def __add__(self, other: LateDeliveries) -> LateDeliveries:
+        return LateDeliveries(self.duplicated + other.duplicated, self.out_of_order + other.out_of_order)
 
 
-class Order:
+class DeliveryOrder:
     """Takes deliveries in the order in which mailboxes show them."""
 
     def __init__(self) -> None:
         #: Of each line, the last number that each recipient got; -1 for none.
         self._last: dict[Hashable, Ints] = {}
 
-    def take(self, line: Hashable, recipient: Ints, number: Ints, before: Callable[[], set[tuple[int, int]]]) -> Late:
+    def take(
+        self, line: Hashable, recipient: Ints, number: Ints, before: Callable[[], set[tuple[int, int]]]
+    ) -> LateDeliveries:
         """The next deliveries of one line, ascending for each recipient. `before` finds what was delivered earlier."""
-        late = Late()
+        late = LateDeliveries()
         if not recipient.size:
             return late
         last = self._grown(line, int(recipient.max()) + 1)
@@ -68,9 +70,9 @@ class FrameNumbers:
         self._looked: dict[int, int] = {}
         self._numbers: dict[tuple[str, bytes], Numbers] = {}
 
-    def take(self, ref: PieceRef, delivered: Delivered, proofs: tuple[FrameProof, ...]) -> Late:
+    def take(self, ref: PieceRef, delivered: Delivered, proofs: tuple[FrameProof, ...]) -> LateDeliveries:
         """The next piece, and what proves the events of its frames."""
-        looked, late = self._looked.get(ref.partition, 0), Late()
+        looked, late = self._looked.get(ref.partition, 0), LateDeliveries()
         for proof in proofs:
             if proof.offset < looked:
                 continue  # delivered again or late: said by its position

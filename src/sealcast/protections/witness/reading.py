@@ -6,18 +6,18 @@ pieces are sealed does not matter here: a protection adds whether they open (`op
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, ClassVar, Final
 
 from sealcast.errors import Corrupt, FrameRejected, NotFound
 from sealcast.log.entry import PieceRef
 from sealcast.log.reseals import Resealed
 from sealcast.protections.witness import places
-from sealcast.protections.witness.expected import Expectation, Expected
+from sealcast.protections.witness.expected import Expectation, Expected, ReadExpectation
 from sealcast.protections.witness.frames import FramesAudit
 from sealcast.protections.witness.ledger import Span
-from sealcast.protections.witness.order import FrameNumbers, Order
+from sealcast.protections.witness.order import DeliveryOrder, FrameNumbers
 from sealcast.protections.witness.places import Delivered, Pairs
-from sealcast.protections.witness.report import Kind, Report
+from sealcast.protections.witness.report import CheckReport, Kind
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.wire import sealed
@@ -30,6 +30,9 @@ _FRAMES_AT_A_TIME: Final = 256
 class ReadingAudit(FramesAudit[SealedPiece]):
     """One topic at one broker."""
 
+    #: How what should have been delivered is worked out.
+    expectation: ClassVar[type[Expectation[Any]]] = ReadExpectation
+
     def __init__(
         self,
         realm: BrokerRealm,
@@ -37,14 +40,14 @@ class ReadingAudit(FramesAudit[SealedPiece]):
         *,
         broker: str = FIRST_BROKER,
         by_reference: bool = False,
-        report: Report | None = None,
+        report: CheckReport | None = None,
         name: str = "",
     ) -> None:
         self._broker = realm.broker(broker)
-        super().__init__(report or Report(topic), realm, topic, broker, self._broker, sealed.parse, name)
-        self._expectation = Expectation(realm, topic, broker, self.gate, by_reference=by_reference)
+        super().__init__(report or CheckReport(topic), realm, topic, broker, self._broker, sealed.parse, name)
+        self._expectation = self.expectation(realm, topic, broker, self.gate, by_reference=by_reference)
         self._names = list(realm.state().slots_of(topic))
-        self._order, self._numbers = Order(), FrameNumbers()
+        self._order, self._numbers = DeliveryOrder(), FrameNumbers()
         self._seen: list[PieceRef] = []
 
     def slots(self) -> dict[str, int]:

@@ -14,8 +14,8 @@ from typing import Final
 from sealcast.errors import NotFound
 from sealcast.model.event import Position
 from sealcast.overlay.routing import since
-from sealcast.protections.witness.answer import Answer, Hop, Verdict
-from sealcast.protections.witness.decided import Decided
+from sealcast.protections.witness.answer import Hop, Verdict, WhyAnswer
+from sealcast.protections.witness.decided import BrokerDecisions
 from sealcast.trust.handles import BrokerRealm
 
 #: Of what several brokers say, the most telling counts.
@@ -25,15 +25,15 @@ _TELLING: Final = {Verdict.DELIVERED: 3, Verdict.WRONG: 2, Verdict.NOT_SUBSCRIBE
 class Reasons:
     """Answers for one topic."""
 
-    def __init__(self, realm: BrokerRealm, topic: str) -> None:
-        self._realm, self._topic = realm, topic
-        self._parts: dict[str, Decided] = {}
+    def __init__(self, realm: BrokerRealm, topic: str, decided: type[BrokerDecisions] = BrokerDecisions) -> None:
+        self._realm, self._topic, self._decided = realm, topic, decided
+        self._parts: dict[str, BrokerDecisions] = {}
 
     def close(self) -> None:
         while self._parts:
             self._parts.popitem()[1].close()
 
-    def why(self, event: Position, subscriber: str) -> Answer:
+    def why(self, event: Position, subscriber: str) -> WhyAnswer:
         state = self._realm.state()
         state.entity(subscriber)
         brokers, each = state.brokers(), state.topic(self._topic).partitions
@@ -45,12 +45,12 @@ class Reasons:
         found = max(answers, key=lambda answer: _TELLING.get(answer.verdict, 1))
         return replace(found, notes=tuple(self._namesakes([b for b in stayed if b != origin], event)))
 
-    def _part(self, broker: str) -> Decided:
+    def _part(self, broker: str) -> BrokerDecisions:
         if broker not in self._parts:
-            self._parts[broker] = Decided(self._realm, self._topic, broker)
+            self._parts[broker] = self._decided(self._realm, self._topic, broker)
         return self._parts[broker]
 
-    def _at(self, broker: str, origin: str, event: Position, subscriber: str) -> Answer:
+    def _at(self, broker: str, origin: str, event: Position, subscriber: str) -> WhyAnswer:
         """What a broker that serves the subscriber, or did, made of an event that was published at another."""
         part, first = self._part(broker), self._part(origin)
         if broker == origin:

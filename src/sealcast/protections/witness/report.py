@@ -34,7 +34,7 @@ class Problem:
 
 
 @dataclass(slots=True)
-class Report:
+class CheckReport:
     """One topic, over all of its brokers that could be checked."""
 
     topic: str

@@ -12,12 +12,13 @@ from sealcast.model.event import Position
 from sealcast.overlay.relay import brokers_here
 from sealcast.protections.port import Audit
 from sealcast.protections.witness import facts, mailboxes
-from sealcast.protections.witness.answer import Answer
+from sealcast.protections.witness.answer import WhyAnswer
+from sealcast.protections.witness.decided import BrokerDecisions
 from sealcast.protections.witness.facts import Facts
-from sealcast.protections.witness.mailboxes import Received
+from sealcast.protections.witness.mailboxes import ReceivedDelivery
 from sealcast.protections.witness.reading import ReadingAudit
 from sealcast.protections.witness.reasons import Reasons
-from sealcast.protections.witness.report import Report
+from sealcast.protections.witness.report import CheckReport
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER, TopicPaths
 from sealcast.trust.realm.state import RealmState
@@ -75,12 +76,14 @@ class Witness(ABC, Generic[P]):
 
 
 class ReadingWitness(Witness[SealedPiece]):
-    """Brokers read attributes, match them, and deliver to slots: a protection adds its audit and its explanation."""
+    """Brokers match events with filters of the registry, and deliver to slots: a protection adds its audit and its
+    explanation."""
 
     audit: type[ReadingAudit]
+    decided: type[BrokerDecisions] = BrokerDecisions
 
     def audits(self, realm: BrokerRealm, topic: str, *, by_reference: bool) -> Sequence[Audit]:
-        report, state = Report(topic), realm.state()
+        report, state = CheckReport(topic), realm.state()
         here = brokers_here(realm, state)
         for broker in set(state.serving(topic)).difference(here):
             report.gap(f"the keys of broker {broker!r} are not here: what it delivered was not checked")
@@ -91,8 +94,8 @@ class ReadingWitness(Witness[SealedPiece]):
             for broker, name in names.items()
         ]
 
-    def why(self, realm: BrokerRealm, topic: str, event: Position, subscriber: str) -> Answer:
-        with closing(Reasons(realm, topic)) as reasons:
+    def why(self, realm: BrokerRealm, topic: str, event: Position, subscriber: str) -> WhyAnswer:
+        with closing(Reasons(realm, topic, self.decided)) as reasons:
             return reasons.why(event, subscriber)
 
     def brokers(self, state: RealmState, topic: str) -> Sequence[str]:
@@ -106,7 +109,7 @@ class ReadingWitness(Witness[SealedPiece]):
         everyone = mailboxes.lags(reader, mailboxes.cursors(paths, state.slots_of(topic)))
         return {who: count for who, count in everyone.items() if state.served_at(topic, who, broker)}
 
-    def received(self, realm: BrokerRealm, topic: str, broker: str) -> Mapping[str, Received]:
+    def received(self, realm: BrokerRealm, topic: str, broker: str) -> Mapping[str, ReceivedDelivery]:
         with closing(self.reader(realm.paths.topic(topic, broker))) as reader:
             return mailboxes.received(reader, list(realm.state().slots_of(topic)))
 

@@ -19,7 +19,7 @@ from sealcast.trust.keys.issuing import Issuer
 from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.realm import compromise
 from sealcast.trust.realm.changes import Change, PublishPairKey, RemoveSubscription, RenewSubscription, RevokeEntity
-from sealcast.trust.realm.compromise import Plan
+from sealcast.trust.realm.compromise import CompromisePlan
 from sealcast.trust.realm.machine import Fold, RealmState
 from sealcast.trust.realm.topics import Topic
 
@@ -29,7 +29,7 @@ class Response:
     """What one transaction has done about a compromised entity."""
 
     #: What was to be done; nothing, when it had been done before.
-    plan: Plan
+    plan: CompromisePlan
     #: From this version on.
     version: int
     #: The number of the newest revocation list.
@@ -47,7 +47,7 @@ def respond(realm: Handle, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, ce
     ensure_center(realm, name, center)
     authority, issuer, now = realm.authority(), realm.issuer(), realm.clock()
     made: list[Change] = []
-    planned: list[Plan] = []
+    planned: list[CompromisePlan] = []
 
     def decide(state: RealmState) -> list[Change]:
         planned[:] = [compromise.plan(state, name, center)]
@@ -82,7 +82,7 @@ def center_keys(directory: str, topic: Topic) -> TopicKeys:
 
 
 def _changes(
-    realm: Handle, state: RealmState, plan: Plan, authority: Authority, issuer: Issuer, cause: Cause, now: int
+    realm: Handle, state: RealmState, plan: CompromisePlan, authority: Authority, issuer: Issuer, cause: Cause, now: int
 ) -> list[Change]:
     made: list[Change] = []
     fold = Fold(state)

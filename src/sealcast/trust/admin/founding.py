@@ -12,7 +12,7 @@ from sealcast.trust.admin.entities import enrolment, private_keys
 from sealcast.trust.certificates.authority import Authority, CertificateWanted
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.identity import Identity
-from sealcast.trust.layout import FIRST_BROKER, FIRST_CENTER, FIRST_DISCOVERY_NODES, Layout, Mark
+from sealcast.trust.layout import FIRST_BROKER, FIRST_CENTER, FIRST_DISCOVERY_NODES, Layout, RealmMark
 from sealcast.trust.realm.changes import Change, FoundRealm
 from sealcast.trust.registry import Registry
 from sealcast.trust.storage import address
@@ -29,7 +29,7 @@ def found(directory: str | Path, name: str | None, registry: str | None, clock: 
         )
     now, id, paths = clock(), os.urandom(16), Layout(root)
     authority = Authority.generate(id, now)
-    mark = Mark(name or root.name, id, authority.root.fingerprint, registry and address.written(registry))
+    mark = RealmMark(name or root.name, id, authority.root.fingerprint, registry and address.written(registry))
     files.make_directory(root)
     # First, because it can fail for reasons that are not here: an empty directory can be tried again.
     changes = Registry.create(mark.registry_address(paths), realm=id, clock=clock)

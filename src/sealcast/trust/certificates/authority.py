@@ -23,12 +23,11 @@ from sealcast.errors import Misuse, NotFound
 from sealcast.log import files
 from sealcast.model.names import NAME
 from sealcast.primitives import x509, x509_lists
-from sealcast.primitives.p256 import SigningKey, VerifyKey
+from sealcast.primitives.p256 import P256SigningKey, P256VerifyKey
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.trust.certificates import applications, authority_files, lists, profile
-from sealcast.trust.certificates.applications import Application
+from sealcast.trust.certificates import authority_files, lists, profile
 from sealcast.trust.certificates.authority_files import LISTS
-from sealcast.trust.certificates.certificate import Certificate, CertificateReason, PublicKeys, Role, Trust
+from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role, Trust
 from sealcast.trust.certificates.lists import Cause, RevocationDelta, Revoked
 from sealcast.trust.certificates.profile import (
     AUTHORITY_NAME,
@@ -74,7 +73,7 @@ class Authority(Unpicklable):
         self,
         root: Certificate,
         authorities: Sequence[Certificate],
-        keys: Mapping[int, SigningKey],
+        keys: Mapping[int, P256SigningKey],
         directory: Path | None = None,
     ) -> None:
         self.root = root
@@ -98,7 +97,7 @@ class Authority(Unpicklable):
         """A new root and the first authority under it."""
         if len(realm_id) != REALM_BYTES:
             raise Misuse(f"a realm's id has {REALM_BYTES} bytes, not {len(realm_id)}")
-        key = SigningKey.generate()
+        key = P256SigningKey.generate()
         root = _certify_authority(key, None, realm_id, key.verify_key, 0, at_us, root_lifetime_us)
         made = cls(root, (), {0: key})
         made.succeed(at_us, lifetime_us=lifetime_us)
@@ -148,14 +147,16 @@ class Authority(Unpicklable):
         drawn = _serials(number, len(wanted))
         return [self._issue(signer, one, serial, at_us, until) for one, serial in zip(wanted, drawn, strict=True)]
 
-    def _issue(self, signer: SigningKey, one: CertificateWanted, serial: int, at_us: int, until_us: int) -> Certificate:
-        issuer, keys, public = self.issuing, one.keys, VerifyKey(one.keys.identity)
+    def _issue(
+        self, signer: P256SigningKey, one: CertificateWanted, serial: int, at_us: int, until_us: int
+    ) -> Certificate:
+        issuer, keys, public = self.issuing, one.keys, P256VerifyKey(one.keys.identity)
         profile.check_keys(False, keys.verify_key, keys.kem_public)
         extension = profile.encode_extension(one.roles, keys.verify_key, keys.kem_public)
-        body = x509.Body(
+        body = x509.CertificateBody(
             serial=serial,
-            issuer=x509.Name(self.realm_id.hex(), issuer.name),
-            subject=x509.Name(self.realm_id.hex(), one.name),
+            issuer=x509.DistinguishedName(self.realm_id.hex(), issuer.name),
+            subject=x509.DistinguishedName(self.realm_id.hex(), one.name),
             public=public,
             issuer_key=signer.verify_key,
             not_before_us=at_us // x509.SECOND_US * x509.SECOND_US,
@@ -181,29 +182,6 @@ class Authority(Unpicklable):
             hashlib.sha256(der).digest(),
         )
 
-    def admit(
-        self, application: bytes, roles: Iterable[Role], at_us: int, lifetime_us: int = LIFETIME_US
-    ) -> Certificate:
-        """A certificate for whoever applied and proved its keys. Whether the name is free, the registry knows."""
-        asked = self._read(application)
-        if asked.renews is not None:
-            raise Misuse(f"{asked.name!r} asks for the certificate after another, not for a first one")
-        return self.issue(asked.name, asked.keys, roles, at_us, lifetime_us)
-
-    def renew(self, application: bytes, at_us: int, lifetime_us: int = LIFETIME_US) -> Certificate:
-        """The certificate after one that still counts and whose key signed for it: same name, same roles."""
-        asked = self._read(application)
-        if asked.renews is None:
-            raise Misuse(f"{asked.name!r} names no certificate that is to be followed")
-        old = self.trust().verify(asked.renews.der, at_us, self.revoked)
-        return self.issue(old.name, asked.keys, old.roles, at_us, lifetime_us)
-
-    def _read(self, application: bytes) -> Application:
-        asked = applications.read(application)
-        if asked.realm != self.realm_id:
-            raise profile.refused(CertificateReason.REALM, f"{asked.name!r} asks in another realm")
-        return asked
-
     def succeed(self, at_us: int, *, lifetime_us: int = AUTHORITY_LIFETIME_US) -> Certificate:
         """The next authority under the root: issues from now on. The ones before stay valid until they are revoked."""
         number = len(self.authorities) + 1
@@ -219,11 +197,6 @@ class Authority(Unpicklable):
         return made
 
     # --- revoking -----------------------------------------------------------------------------------
-
-    @property
-    def revoked(self) -> RevocationView:
-        """What is revoked now."""
-        return self.lists.view
 
     def revoke(self, serials: Iterable[int], cause: Cause, at_us: int) -> RevocationDelta:
         """Revoke for good; durable on return. The newest delta that revokes any of them, also when asked again."""
@@ -268,7 +241,7 @@ class Authority(Unpicklable):
         signer, key = self._signer(profile.generation(self.issuing), view, view.at_us)
         return lists.sign_base(key, signer, view.number, view.digest, view.entries, view.at_us)
 
-    def _signer(self, number: int, view: RevocationView, at_us: int) -> tuple[Certificate, SigningKey]:
+    def _signer(self, number: int, view: RevocationView, at_us: int) -> tuple[Certificate, P256SigningKey]:
         """Who signs a list about certificates of authority `number`: itself while it counts, the root otherwise."""
         own = self.root if number == 0 else self.authorities[number - 1] if number <= len(self.authorities) else None
         counts = own is not None and not view.is_revoked(own.serial) and at_us <= own.not_after_us
@@ -291,7 +264,7 @@ class Authority(Unpicklable):
             entries = {serial: entry for raw in deltas for serial, entry in lists.parse(raw).entries.items()}
         own = sorted((s, e) for s, e in entries.items() if profile.issued_by(s) == generation)
         body = x509_lists.CrlBody(
-            issuer=x509.Name(self.realm_id.hex(), about.name),
+            issuer=x509.DistinguishedName(self.realm_id.hex(), about.name),
             number=view.number,
             at_us=at_us,
             next_us=at_us + CRL_LIFETIME_US if next_us is None else next_us,
@@ -322,7 +295,7 @@ class Authority(Unpicklable):
         keys = {number: authority_files.read_key(directory, number, found[number]) for number in here}
         return cls(found[0], found[1:], keys, directory)
 
-    def _key(self, number: int) -> SigningKey:
+    def _key(self, number: int) -> P256SigningKey:
         key = self._keys.get(number)
         if key is not None:
             return key
@@ -333,8 +306,8 @@ class Authority(Unpicklable):
             hint=f"bring {name} back from where it is kept, and take it away again afterwards",
         )
 
-    def _fresh_key(self, number: int) -> SigningKey:
-        key = SigningKey.generate()
+    def _fresh_key(self, number: int) -> P256SigningKey:
+        key = P256SigningKey.generate()
         if self._directory is None:
             return key
         if authority_files.key_path(self._directory, number).exists():
@@ -345,10 +318,10 @@ class Authority(Unpicklable):
 
 
 def _certify_authority(
-    signer: SigningKey,
+    signer: P256SigningKey,
     root: Certificate | None,
     realm: bytes,
-    public: VerifyKey,
+    public: P256VerifyKey,
     number: int,
     at_us: int,
     lifetime_us: int,
@@ -357,10 +330,10 @@ def _certify_authority(
     until = at_us + lifetime_us
     der = x509.issue(
         signer,
-        x509.Body(
+        x509.CertificateBody(
             serial=_serials(0, 1)[0],
-            issuer=x509.Name(organization, ROOT_NAME),
-            subject=x509.Name(organization, f"{AUTHORITY_NAME}{number}" if number else ROOT_NAME),
+            issuer=x509.DistinguishedName(organization, ROOT_NAME),
+            subject=x509.DistinguishedName(organization, f"{AUTHORITY_NAME}{number}" if number else ROOT_NAME),
             public=public,
             issuer_key=signer.verify_key,
             not_before_us=max(0, at_us - BACKDATED_US),

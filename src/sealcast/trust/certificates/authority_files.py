@@ -14,7 +14,7 @@ from typing import Final
 from sealcast.errors import Corrupt, Misuse, NotFound, Rejected
 from sealcast.log import files
 from sealcast.primitives import x509
-from sealcast.primitives.p256 import SigningKey
+from sealcast.primitives.p256 import P256SigningKey
 from sealcast.primitives.secrets import Secret
 from sealcast.trust.certificates import profile
 from sealcast.trust.certificates.profile import Certificate
@@ -34,17 +34,17 @@ def key_path(directory: Path, number: int) -> Path:
     return directory / f"{stem(number)}.key"
 
 
-def write_key(directory: Path, number: int, key: SigningKey, realm: bytes) -> None:
+def write_key(directory: Path, number: int, key: P256SigningKey, realm: bytes) -> None:
     body = {"realm": realm.hex(), "number": number, "p256_private": key.private.reveal().hex()}
     keyfile.write(key_path(directory, number), KIND, body)
 
 
-def read_key(directory: Path, number: int, certificate: Certificate | None) -> SigningKey:
+def read_key(directory: Path, number: int, certificate: Certificate | None) -> P256SigningKey:
     """The key of that number, which must be its certificate's, if it has one already."""
     path = key_path(directory, number)
     body = keyfile.read(path, KIND, NotFound(f"{path} does not exist"))
     try:
-        key = SigningKey(Secret(bytes.fromhex(body["p256_private"])))
+        key = P256SigningKey(Secret(bytes.fromhex(body["p256_private"])))
     except (KeyError, ValueError, TypeError, Misuse):
         raise Corrupt(f"{path} holds no authority's key", hint="restore it from a copy") from None
     if certificate is not None and bytes(key.verify_key) != certificate.identity_key:

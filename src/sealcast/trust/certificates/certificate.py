@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 from sealcast.primitives import x509
-from sealcast.primitives.p256 import VerifyKey
+from sealcast.primitives.p256 import P256VerifyKey
 from sealcast.trust.certificates.profile import (
     MAX_CERTIFICATE_BYTES,
     REALM_BYTES,
@@ -92,7 +92,7 @@ class Trust:
         if not x509.signed_by(root_der, root_der):
             raise refused(CertificateReason.SIGNATURE, "a root is signed by itself")
         anchor = _Authority(self.root, root, None)
-        self._authorities: dict[bytes, _Authority] = {VerifyKey(self.root.identity_key).key_id: anchor}
+        self._authorities: dict[bytes, _Authority] = {P256VerifyKey(self.root.identity_key).key_id: anchor}
         self.intermediates = tuple(self._take_in(der) for der in intermediates)
         self._remembered: dict[bytes, tuple[Certificate, _Authority]] = {}
 
@@ -101,7 +101,7 @@ class Trust:
 
     def _take_in(self, der: bytes) -> Certificate:
         authority = self._authority(der)
-        self._authorities[VerifyKey(authority.certificate.identity_key).key_id] = authority
+        self._authorities[P256VerifyKey(authority.certificate.identity_key).key_id] = authority
         return authority.certificate
 
     def _authority(self, der: bytes) -> _Authority:

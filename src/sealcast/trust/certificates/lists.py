@@ -20,7 +20,7 @@ from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 from sealcast.errors import FrameRejected, Misuse, RevocationRejected
-from sealcast.primitives.p256 import SigningKey
+from sealcast.primitives.p256 import P256SigningKey
 from sealcast.trust.certificates import signed
 from sealcast.trust.certificates.certificate import REALM_BYTES, SERIAL_BYTES, Certificate
 from sealcast.trust.certificates.signed import SignedReason, SignedRejected
@@ -109,7 +109,12 @@ class RevocationDelta:
 
 
 def sign_delta(
-    signer: SigningKey, certificate: Certificate, number: int, link: bytes, entries: Mapping[int, Revoked], at_us: int
+    signer: P256SigningKey,
+    certificate: Certificate,
+    number: int,
+    link: bytes,
+    entries: Mapping[int, Revoked],
+    at_us: int,
 ) -> RevocationDelta:
     """Delta `number`, which follows the one with the digest `link`."""
     if not entries:
@@ -118,7 +123,12 @@ def sign_delta(
 
 
 def sign_base(
-    signer: SigningKey, certificate: Certificate, number: int, link: bytes, entries: Mapping[int, Revoked], at_us: int
+    signer: P256SigningKey,
+    certificate: Certificate,
+    number: int,
+    link: bytes,
+    entries: Mapping[int, Revoked],
+    at_us: int,
 ) -> RevocationDelta:
     """Everything revoked up to `number`, whose delta has the digest `link`."""
     return _sign(signer, certificate, _BASE, number, link, at_us, entries)
@@ -130,7 +140,7 @@ def signed_by(given: RevocationDelta, signer: Certificate) -> bool:
 
 
 def _sign(
-    signer: SigningKey,
+    signer: P256SigningKey,
     certificate: Certificate,
     kind: int,
     number: int,

@@ -80,8 +80,6 @@ class CertificateReason(StrEnum):
     REVOKED = "revoked"
     ROLE = "role"
     HOLDER = "holder"
-    #: Of an application: a key that is not proven to be the applicant's.
-    POSSESSION = "possession"
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +253,9 @@ def check_keys(authority: bool, verify_key: bytes, kem_public: bytes) -> None:
         raise refused(CertificateReason.KEYS, "nothing can be sealed to its X25519 key")
 
 
-def check_name(subject: x509.Name | None, uris: tuple[str, ...] | None, *, authority: bool) -> tuple[bytes, str]:
+def check_name(
+    subject: x509.DistinguishedName | None, uris: tuple[str, ...] | None, *, authority: bool
+) -> tuple[bytes, str]:
     """Realm and name, which an entity's certificate says twice."""
     if subject is None:
         raise refused(CertificateReason.NAME, "its subject is not a realm and a name")

@@ -15,7 +15,7 @@ from enum import StrEnum
 from typing import Final, NamedTuple
 
 from sealcast.errors import CertificateRejected, FrameRejected, ReasonedRejection
-from sealcast.primitives.p256 import SIGNATURE_BYTES, SigningKey, VerifyKey
+from sealcast.primitives.p256 import SIGNATURE_BYTES, P256SigningKey, P256VerifyKey
 from sealcast.trust.certificates.certificate import Certificate
 from sealcast.wire import cbor
 from sealcast.wire.cose import LABEL_ALGORITHM, TAG_SIGN1, sig_structure
@@ -57,11 +57,11 @@ class ProvenPayload:
     payload: bytes
 
 
-def sign(signer: SigningKey, certificate: bytes, payload: bytes, bound: bytes) -> bytes:
+def sign(signer: P256SigningKey, certificate: bytes, payload: bytes, bound: bytes) -> bytes:
     """`payload`, signed."""
     protected = _protected(certificate)
     signature = signer.sign(sig_structure(protected, bound, payload))
-    return cbor.encode(cbor.Tag(TAG_SIGN1, [protected, {}, payload, signature]))
+    return cbor.encode(cbor.TaggedValue(TAG_SIGN1, [protected, {}, payload, signature]))
 
 
 def verify(data: bytes, bound: bytes, trusted: Callable[[bytes, int], Certificate], at_us: int) -> ProvenPayload:
@@ -79,14 +79,14 @@ def verify(data: bytes, bound: bytes, trusted: Callable[[bytes, int], Certificat
 def signed_by(who: Certificate, parts: SignedParts, bound: bytes) -> bool:
     """Whether the holder of that certificate signed this, for this purpose."""
     message = sig_structure(_protected(parts.certificate), bound, parts.payload)
-    return VerifyKey(who.identity_key).verify(message, parts.signature)
+    return P256VerifyKey(who.identity_key).verify(message, parts.signature)
 
 
 def apart(data: bytes, max_bytes: int = MAX_SIGNED_BYTES) -> SignedParts:
     """Something signed, taken apart; nothing is verified."""
     try:
         message = cbor.decode(data, max_bytes=max_bytes, max_depth=3, max_items=16, tags=frozenset({TAG_SIGN1}))
-        parts = message.value if isinstance(message, cbor.Tag) else None
+        parts = message.value if isinstance(message, cbor.TaggedValue) else None
         if not isinstance(parts, list) or len(parts) != 4 or parts[1] != {}:
             raise cbor.refused("a signed message is an array of four, and nothing in it is unprotected")
         protected, _, payload, signature = parts

@@ -16,9 +16,7 @@ from sealcast.primitives.hpke import KemKey
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.sign import SigningKey
 from sealcast.trust.certificates.certificate import PublicKeys
-from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys.topic_keys import EntityKeys, open_entity_keys
-from sealcast.trust.realm.changes import EnrolEntity
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.vault import keyfile
 
@@ -30,7 +28,7 @@ class Identity(Unpicklable):
 
     __slots__ = ("kem", "key", "name", "signer")
 
-    def __init__(self, name: str, signer: SigningKey, kem: KemKey, key: p256.SigningKey) -> None:
+    def __init__(self, name: str, signer: SigningKey, kem: KemKey, key: p256.P256SigningKey) -> None:
         self.name = name
         #: Signs frames (Ed25519).
         self.signer = signer
@@ -41,7 +39,7 @@ class Identity(Unpicklable):
 
     @classmethod
     def generate(cls, name: str) -> Identity:
-        return cls(name, SigningKey.generate(), KemKey.generate(), p256.SigningKey.generate())
+        return cls(name, SigningKey.generate(), KemKey.generate(), p256.P256SigningKey.generate())
 
     @classmethod
     def load(cls, path: Path, name: str) -> Identity:
@@ -61,7 +59,7 @@ class Identity(Unpicklable):
         try:
             signer = SigningKey(Secret(bytes.fromhex(body["ed25519_seed"])))
             kem = KemKey(Secret(bytes.fromhex(body["x25519_private"])))
-            key = p256.SigningKey(Secret(bytes.fromhex(body["p256_private"])))
+            key = p256.P256SigningKey(Secret(bytes.fromhex(body["p256_private"])))
             return cls(str(body["entity"]), signer, kem, key)
         except (KeyError, ValueError, TypeError, Misuse):
             raise Corrupt(f"{path} does not hold an entity's keys", hint="restore it from a copy") from None
@@ -87,10 +85,6 @@ class Identity(Unpicklable):
     def public_keys(self) -> PublicKeys:
         """What a certificate is about."""
         return PublicKeys(bytes(self.key.verify_key), bytes(self.signer.verify_key), self.kem.public)
-
-    def enrolment(self, *roles: Role) -> EnrolEntity:
-        """The public half, as a change; without a certificate, which a founded realm asks for."""
-        return EnrolEntity(self.name, bytes(self.signer.verify_key), self.kem.public, roles or (Role.ENTITY,))
 
     def topic_keys(self, state: RealmState, topic: str, epoch: int | None = None) -> EntityKeys:
         """Its keys for a topic (of the current epoch, unless another is named), opened with its own key."""

@@ -8,6 +8,10 @@ the epochs in which it served them; and the center knows all of its topics.
 On some topics (`Protection.readers_hold_key`) publishers seal for readers under a content key, which does not follow
 from the topic's key: the center makes it apart and hands it, beside the pair key, to whoever may read. Who may only
 publish gets a key of its own that follows from it. No broker gets either.
+
+On some of these (`Protection.filters_sealed`) brokers search in ciphertexts. The center makes a master exponent x and a
+secret S for each epoch, apart from the topic's key. For every user, x is the sum of two halves: the broker's half
+follows from the topic's key, the user gets the rest, with S and the public point x G. Neither alone has x.
 """
 
 from __future__ import annotations
@@ -16,6 +20,8 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from sealcast.errors import CannotOpen, Misuse
 from sealcast.primitives import hpke, kdf
+from sealcast.primitives.groups import Exponent
+from sealcast.primitives.halves import MasterKey, UserPart, broker_half
 from sealcast.primitives.hpke import KemKey
 from sealcast.primitives.secrets import KEY_BYTES, Secret, Unpicklable
 from sealcast.trust.layout import FIRST_BROKER
@@ -30,6 +36,8 @@ TOPIC_KEY_INFO: Final = b"sealcast topic key"
 PAIR_KEY_INFO: Final = b"sealcast pair key"
 #: Before a content key: whether it opens everyone's events, or seals its holder's own.
 _READS, _PUBLISHES = b"\x01", b"\x02"
+#: Where a content key ends in what an entity is handed.
+_CONTENT_END: Final = 2 * KEY_BYTES + 1
 
 
 def place(topic_id: bytes, epoch: int, name: str) -> bytes:
@@ -80,6 +88,7 @@ class EntityKeys(NamedTuple):
 
     pair: Secret
     content: ContentKey | None
+    search: UserPart | None = None
 
 
 def open_entity_keys(kem: KemKey, sealed: bytes, topic_id: bytes, epoch: int, name: str) -> EntityKeys:
@@ -87,8 +96,12 @@ def open_entity_keys(kem: KemKey, sealed: bytes, topic_id: bytes, epoch: int, na
     opened = kem.open(sealed, PAIR_KEY_INFO, place(topic_id, epoch, name))
     if len(opened) < KEY_BYTES:
         raise CannotOpen(f"the key of a topic that was issued to {name!r} has the wrong size")
-    content = ContentKey.from_bytes(opened[KEY_BYTES:]) if len(opened) > KEY_BYTES else None
-    return EntityKeys(Secret(opened[:KEY_BYTES]), content)
+    pair, content, search = opened[:KEY_BYTES], opened[KEY_BYTES:_CONTENT_END], opened[_CONTENT_END:]
+    return EntityKeys(
+        Secret(pair),
+        ContentKey.from_bytes(content) if content else None,
+        UserPart.from_bytes(search) if search else None,
+    )
 
 
 class TopicKeys(Unpicklable):
@@ -115,6 +128,10 @@ class TopicKeys(Unpicklable):
         """The root of the content and group keys that a broker makes."""
         return at_broker(kdf.derive(self._key, b"content root"), broker)
 
+    def search_half(self, entity: str) -> Exponent:
+        """The brokers' half for one user. The center has it, too: it makes the user's out of it."""
+        return broker_half(self._key, place(self.topic_id, self.epoch, entity))
+
     def for_entity(self, topic: Topic, entity: Entity, *, reads: bool) -> PublishPairKey:
         """The entity's keys, sealed to it alone: a change ready for the registry. `reads` says whether it may read."""
         at, keys = place(self.topic_id, self.epoch, entity.name), self.pair_key(entity.name).reveal()
@@ -123,6 +140,9 @@ class TopicKeys(Unpicklable):
                 raise Misuse(f"only the center of topic {topic.name!r} hands out its content key")
             content = ContentKey(self._content, reads=True)
             keys += (content if reads else content.for_publisher(entity.name)).to_bytes()
+            if topic.protection.filters_sealed:
+                master = MasterKey.derive(self._content, place(self.topic_id, self.epoch, ""))
+                keys += master.part(self.search_half(entity.name)).to_bytes()
         return PublishPairKey(
             topic.name, self.epoch, entity.name, hpke.seal(entity.kem_public, keys, PAIR_KEY_INFO, at)
         )

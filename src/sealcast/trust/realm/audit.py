@@ -46,7 +46,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class ChangeSpan:
     """From one change on, until another; still, if there is none."""
 
     since: Moment
@@ -63,7 +63,7 @@ class RightHeld:
     entity: str
     topic: str
     right: Right
-    span: Span
+    span: ChangeSpan
     term: Term
     #: `grant`, or `access=members`.
     why: str
@@ -98,7 +98,7 @@ class KeyHeld:
 class TokenHeld:
     """A token that a subscription lived by, until the next one."""
 
-    span: Span
+    span: ChangeSpan
     credential: Credential
 
 
@@ -110,7 +110,7 @@ class Subscribed:
     entity: str
     topic: str
     filter: str
-    span: Span
+    span: ChangeSpan
     tokens: tuple[TokenHeld, ...] = ()
 
 
@@ -136,10 +136,6 @@ class RealmHistory:
     def version_at(self, at_us: int) -> int:
         """The version in force at a time: the last one made by then."""
         return next((v for v in range(len(self.times), 0, -1) if self.times[v - 1] <= at_us), 0)
-
-    def could(self, right: Right, topic: str, version: int, at_us: int) -> set[str]:
-        """Who had the right, at a version and a time."""
-        return {h.entity for h in self.rights if h.right is right and h.topic == topic and h.allows(version, at_us)}
 
 
 def history(
@@ -189,8 +185,8 @@ class _Historian:
             case PublishPairKey() if self._wanted(change.entity, change.topic):
                 self._keys[change.topic, change.entity] = KeyHeld(change.entity, change.topic, change.epoch, now)
             case AddSubscription() if self._wanted(change.subscriber, change.topic):
-                tokens = () if change.credential is None else (TokenHeld(Span(now), change.credential),)
-                made = Subscribed(change.id, change.subscriber, change.topic, change.filter, Span(now), tokens)
+                tokens = () if change.credential is None else (TokenHeld(ChangeSpan(now), change.credential),)
+                made = Subscribed(change.id, change.subscriber, change.topic, change.filter, ChangeSpan(now), tokens)
                 self._subscriptions[change.id] = made
             case RenewSubscription():
                 self._renew(change, now)
@@ -225,11 +221,11 @@ class _Historian:
                 if held is not None and (held.term, held.why) == (term, why):
                     continue
                 if held is not None:
-                    ended = replace(held, span=Span(held.span.since, now))
+                    ended = replace(held, span=ChangeSpan(held.span.since, now))
                     self._done.rights.append(ended)
                     del self._rights[topic, name, right]
                 if term is not None:
-                    self._rights[topic, name, right] = RightHeld(name, topic, right, Span(now), term, why)
+                    self._rights[topic, name, right] = RightHeld(name, topic, right, ChangeSpan(now), term, why)
 
     def _terms(self, topic: str, name: str) -> Terms:
         who = self._fold.entity(name)
@@ -243,14 +239,14 @@ class _Historian:
         for id in change.ids:
             known = self._subscriptions.get(id)
             if known is not None:
-                tokens = (*_closed(known.tokens, now), TokenHeld(Span(now), change.credential))
+                tokens = (*_closed(known.tokens, now), TokenHeld(ChangeSpan(now), change.credential))
                 self._subscriptions[id] = replace(known, tokens=tokens)
 
 
 def _closed(tokens: tuple[TokenHeld, ...], now: Moment) -> Iterator[TokenHeld]:
     for token in tokens:
-        yield token if token.span.until is not None else replace(token, span=Span(token.span.since, now))
+        yield token if token.span.until is not None else replace(token, span=ChangeSpan(token.span.since, now))
 
 
 def _ended(made: Subscribed, now: Moment) -> Subscribed:
-    return replace(made, span=Span(made.span.since, now), tokens=tuple(_closed(made.tokens, now)))
+    return replace(made, span=ChangeSpan(made.span.since, now), tokens=tuple(_closed(made.tokens, now)))

@@ -35,7 +35,7 @@ class Affected:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class CompromisePlan:
     """What is left to be done about one entity."""
 
     entity: str
@@ -50,13 +50,13 @@ class Plan:
         return not (self.revoke or self.subscriptions or self.topics)
 
 
-def plan(state: RealmState, name: str, center: str | None = None) -> Plan:
+def plan(state: RealmState, name: str, center: str | None = None) -> CompromisePlan:
     """What a state asks for, once `name` is compromised. `center` takes the topics of a key center that is."""
     who = state.entity(name)
     live = [s.id for topic in state.topics for s in state.subscriptions_of(topic) if s.subscriber == name]
     counts = not who.revoked or any(not state.revoked.is_revoked(serial) for serial in who.serials)
     affected = [found for each in state.topics.values() if (found := _affected(state, who, each.topic, center))]
-    return Plan(name, counts, tuple(live), tuple(affected))
+    return CompromisePlan(name, counts, tuple(live), tuple(affected))
 
 
 def _affected(state: RealmState, who: Entity, topic: Topic, center: str | None) -> Affected | None:

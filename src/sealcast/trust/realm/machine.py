@@ -12,34 +12,11 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 from sealcast.model.names import NAME
-from sealcast.trust.realm.changes import (
-    AddAuthority,
-    AddSubscription,
-    AnnounceLayerKey,
-    AttachSubscriber,
-    Change,
-    CreateTopic,
-    EnrolEntity,
-    FoundRealm,
-    Grant,
-    PlaceNode,
-    PlaceSubscriber,
-    PublishPairKey,
-    PublishTopicKey,
-    RemoveNode,
-    RemoveSubscription,
-    RenewCertificate,
-    RenewSubscription,
-    Revoke,
-    RevokeCertificates,
-    RevokeEntity,
-    RotateTopic,
-    SettleSubscriber,
-)
+from sealcast.trust.realm import changes
+from sealcast.trust.realm.changes import Change
 from sealcast.trust.realm.rules import entities, homes, overlays, subscriptions, topics
 from sealcast.trust.realm.rules.draft import Draft
 from sealcast.trust.realm.rules.entities import KEY_BYTES
-from sealcast.trust.realm.rules.subscriptions import MAX_FILTER_CHARACTERS
 from sealcast.trust.realm.rules.topics import MAX_PARTITIONS, MAX_SEALED_KEY_BYTES, TOPIC_ID_BYTES
 from sealcast.trust.realm.state import EMPTY, Entity, RealmState
 from sealcast.trust.realm.topics import FIRST_EPOCH, Term, Topic, TopicState
@@ -48,7 +25,6 @@ __all__ = [
     "EMPTY",
     "FIRST_EPOCH",
     "KEY_BYTES",
-    "MAX_FILTER_CHARACTERS",
     "MAX_PARTITIONS",
     "MAX_SEALED_KEY_BYTES",
     "NAME",
@@ -65,27 +41,27 @@ __all__ = [
 
 #: One rule for each kind of change: it refuses and has changed nothing, or writes.
 RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
-    FoundRealm: entities.believe,
-    AddAuthority: entities.believe,
-    EnrolEntity: entities.enrol,
-    RenewCertificate: entities.renew_certificate,
-    RevokeCertificates: entities.revoke_certificates,
-    RevokeEntity: entities.revoke_entity,
-    CreateTopic: topics.create_topic,
-    RotateTopic: topics.rotate_topic,
-    PublishTopicKey: topics.publish_topic_key,
-    PublishPairKey: topics.publish_pair_key,
-    Grant: subscriptions.change_rights,
-    Revoke: subscriptions.change_rights,
-    AddSubscription: subscriptions.add_subscription,
-    RenewSubscription: subscriptions.renew_subscription,
-    RemoveSubscription: subscriptions.remove_subscription,
-    AttachSubscriber: homes.attach_subscriber,
-    SettleSubscriber: homes.settle_subscriber,
-    PlaceNode: overlays.place_node,
-    RemoveNode: overlays.remove_node,
-    PlaceSubscriber: overlays.place_subscriber,
-    AnnounceLayerKey: overlays.announce_layer_key,
+    changes.FoundRealm: entities.believe,
+    changes.AddAuthority: entities.believe,
+    changes.EnrolEntity: entities.enrol,
+    changes.RenewCertificate: entities.renew_certificate,
+    changes.RevokeCertificates: entities.revoke_certificates,
+    changes.RevokeEntity: entities.revoke_entity,
+    changes.CreateTopic: topics.create_topic,
+    changes.RotateTopic: topics.rotate_topic,
+    changes.PublishTopicKey: topics.publish_topic_key,
+    changes.PublishPairKey: topics.publish_pair_key,
+    changes.Grant: subscriptions.change_rights,
+    changes.Revoke: subscriptions.change_rights,
+    changes.AddSubscription: subscriptions.add_subscription,
+    changes.RenewSubscription: subscriptions.renew_subscription,
+    changes.RemoveSubscription: subscriptions.remove_subscription,
+    changes.AttachSubscriber: homes.attach_subscriber,
+    changes.SettleSubscriber: homes.settle_subscriber,
+    changes.PlaceNode: overlays.place_node,
+    changes.RemoveNode: overlays.remove_node,
+    changes.PlaceSubscriber: overlays.place_subscriber,
+    changes.AnnounceLayerKey: overlays.announce_layer_key,
 }
 
 
@@ -102,9 +78,9 @@ def apply(state: RealmState, change: Change) -> RealmState:
     return apply_all(state, (change,))
 
 
-def apply_all(state: RealmState, changes: Iterable[Change]) -> RealmState:
+def apply_all(state: RealmState, made: Iterable[Change]) -> RealmState:
     """The state after all of them, or a refusal of all."""
     fold = Fold(state)
-    for change in changes:
+    for change in made:
         fold.apply(change)
     return fold.state()

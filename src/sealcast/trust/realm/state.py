@@ -167,11 +167,6 @@ class RealmState:
         """Live subscriptions, oldest first: position i here is bit i of a match."""
         return self.topic_state(topic).subscriptions.values()
 
-    def subscription_table(self, topic: str) -> list[tuple[str, int, str]]:
-        """(id, slot, filter) of every live subscription, in the order of `subscriptions_of`."""
-        slots = self.slots_of(topic)
-        return [(s.id, slots[s.subscriber], s.filter) for s in self.subscriptions_of(topic)]
-
     def credentials_of(self, topic: str) -> Mapping[str, Credential]:
         """The tokens that the topic's live subscriptions live by, by subscription."""
         return self.topic_state(topic).credentials

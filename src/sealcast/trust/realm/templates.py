@@ -123,13 +123,13 @@ class Template:
             return wanted
         may = self.condition(schema)
         parts = [p for c in (may, wanted) for p in (c.items if isinstance(c, And) else (c,))]
-        return And(tuple(parts), wanted.at, wanted.end)
+        return And(tuple(parts), at=wanted.at, end=wanted.end)
 
     def admits_rows(self, columns: pa.RecordBatch, schema: Schema) -> NDArray[np.bool_]:
         """`admits` for a whole batch at once, by the vectorised evaluator."""
-        from sealcast.filters import vector
+        from sealcast.filters.vector.evaluator import Evaluator
 
-        return vector.evaluate(self.condition(schema), columns, schema)
+        return Evaluator(columns, schema).true(self.condition(schema))
 
     # --- order --------------------------------------------------------------------------------------
 

@@ -168,7 +168,7 @@ def protected_header(hash: Hash, kid: bytes) -> bytes:
 
 
 def assemble(protected: bytes, payload: bytes, signature: bytes) -> bytes:
-    return cbor.encode(cbor.Tag(cose.TAG_SIGN1, [protected, {}, payload, signature]))
+    return cbor.encode(cbor.TaggedValue(cose.TAG_SIGN1, [protected, {}, payload, signature]))
 
 
 # --- reading --------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ def parse(data: bytes) -> Token:
     if len(data) > MAX_TOKEN_BYTES:
         raise refused(TokenReason.SIZE, f"it has {len(data)} bytes, {MAX_TOKEN_BYTES} are allowed")
     message = _decode(data, "it", depth=3, tags=frozenset({cose.TAG_SIGN1}))
-    parts = message.value if isinstance(message, cbor.Tag) else None
+    parts = message.value if isinstance(message, cbor.TaggedValue) else None
     if not isinstance(parts, list) or len(parts) != 4 or parts[1] != {}:
         raise refused(TokenReason.FORM, "it is no COSE_Sign1 of four parts with an empty unprotected header")
     protected, _, payload, signature = parts

@@ -6,7 +6,7 @@ import hashlib
 from collections import OrderedDict
 from typing import Final
 
-from sealcast.primitives.p256 import VerifyKey
+from sealcast.primitives.p256 import P256VerifyKey
 from sealcast.trust.tokens.claims import Token, parse
 from sealcast.wire.limits import MAX_TOKEN_BYTES
 
@@ -46,7 +46,7 @@ class VerifiedTokens:
             self._bad.move_to_end(token.digest)
             return False
         self.verifications += 1
-        good = VerifyKey(identity_key).verify(token.to_be_signed, token.signature, token.hash)
+        good = P256VerifyKey(identity_key).verify(token.to_be_signed, token.signature, token.hash)
         if good:
             self._good[token.digest] = token
             if len(self._good) > self.remembered:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from sealcast.errors import CertificateRejected, FilterRejected, TokenRejected
-from sealcast.primitives.p256 import Hash, SigningKey, VerifyKey
+from sealcast.primitives.p256 import Hash, P256SigningKey, P256VerifyKey
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates.certificate import Certificate, CertificateReason, Role, Trust
 from sealcast.trust.certificates.revocation import RevocationView
@@ -57,7 +57,7 @@ __all__ = [
 ]
 
 
-def mint(signer: SigningKey, claims: Claims, hash: Hash | str) -> bytes:
+def mint(signer: P256SigningKey, claims: Claims, hash: Hash | str) -> bytes:
     """A signed token. The same claims give the same bytes."""
     chosen = Hash(hash)
     payload = encode_claims(claims)
@@ -78,7 +78,7 @@ class _Center:
 class TokenGate:
     """Takes tokens or refuses them, for one realm, under one list of revocations. Public bytes only."""
 
-    __slots__ = ("_centers", "_found", "_number", "_revoked", "_tokens", "_trust")
+    __slots__ = ("_centers", "_found", "_number", "_revoked", "_trust", "tokens")
 
     def __init__(
         self, trust: Trust, centers: Iterable[bytes], revoked: RevocationView, tokens: VerifiedTokens | None = None
@@ -87,13 +87,9 @@ class TokenGate:
         self._trust = trust
         self._centers = {hashlib.sha256(der).digest(): bytes(der) for der in centers}
         self._revoked = revoked
-        self._tokens = VerifiedTokens() if tokens is None else tokens
+        self.tokens = VerifiedTokens() if tokens is None else tokens
         self._found: dict[bytes, _Center | TokenRejected] = {}
         self._number = revoked.number
-
-    @property
-    def tokens(self) -> VerifiedTokens:
-        return self._tokens
 
     def verify(
         self,
@@ -110,7 +106,7 @@ class TokenGate:
         `holder` is the name that came with it, where one did. TokenRejected otherwise: the first check that fails is
         the reason.
         """
-        token = self._tokens.token(data)  # (1) to (10): claims.parse
+        token = self.tokens.token(data)  # (1) to (10): claims.parse
         claims = token.claims
         self._check_realm(claims)  # (11)
         _check_topic(token, topic)  # (12), (13)
@@ -142,7 +138,7 @@ class TokenGate:
         A key center of this realm signed it, and its time is now; `parameters` say what clocks may differ by. No right
         follows from it: that takes the topic, and `verify`.
         """
-        token = self._tokens.token(data)
+        token = self.tokens.token(data)
         self._check_realm(token.claims)
         self._check_signature(token, self._center(token.claims, at_us))
         _check_time(token.claims, parameters, at_us)
@@ -198,7 +194,7 @@ class TokenGate:
 
     def _window(self, certificate: Certificate) -> tuple[int, int]:
         """When the certificate and all above it are valid."""
-        above = {VerifyKey(a.identity_key).key_id: a for a in (self._trust.root, *self._trust.intermediates)}
+        above = {P256VerifyKey(a.identity_key).key_id: a for a in (self._trust.root, *self._trust.intermediates)}
         begins, ends, issuer = certificate.not_before_us, certificate.not_after_us, certificate.issuer
         for _ in above:
             authority = above.get(issuer)
@@ -210,7 +206,7 @@ class TokenGate:
 
     def _check_signature(self, token: Token, center: _Center) -> None:
         # (22) signed by that center
-        if not self._tokens.signed(token, center.certificate.identity_key):
+        if not self.tokens.signed(token, center.certificate.identity_key):
             raise refused(TokenReason.SIGNATURE, f"{token.claims.issuer!r} did not sign this")
 
     def _check_holder(self, claims: Claims, holder_key: bytes, holder: str | None) -> None:

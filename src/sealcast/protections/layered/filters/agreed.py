@@ -3,7 +3,7 @@
 Who stands below a broker changes from post to post, and rows outlive who sent them: to take a subscriber's filter out
 again needs the key that it came under, also when its owner has left or was revoked. So keys are not listed in advance.
 Whoever the broker shares an announced key with in the tree's epoch is derived on demand; whose posts are taken is for
-the desk to decide, and a layer that nobody put on gives a row that no event hits.
+the keeper to decide, and a layer that nobody put on gives a row that no event hits.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from sealcast.primitives.algebra import group_named
 from sealcast.primitives.groups import Exponent, Group
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.layered.layers import Layers, shared_exponent
-from sealcast.protections.layered.tree import Place, TreeId
+from sealcast.protections.layered.tree import TreeId, TreePlace
 from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import Agreement, agreement_keys
 
 #: The keys of a tree, for who stands there.
-LayersOf = Callable[[TreeId, Place], Layers]
+LayersOf = Callable[[TreeId, TreePlace], Layers]
 Pairs = Callable[[str], Secret | None]
 
 
 class AgreedLayers(Layers):
     """`Layers` whose keys are agreed on with whoever they are asked for."""
 
-    def __init__(self, group: Group, domain: bytes, place: Place, pairs: Pairs) -> None:
+    def __init__(self, group: Group, domain: bytes, place: TreePlace, pairs: Pairs) -> None:
         super().__init__(group, {})
         self._domain, self._place, self._pairs = domain, place, pairs
 
@@ -82,7 +82,7 @@ def agreed_layers(realm: OpenRealm, topic: str, identity: Identity) -> LayersOf:
         raise Rejected(f"topic {topic!r} is not layered", hint="`sealcast topic list` says how topics are protected")
     group = group_named(about.protection.group)
 
-    def layers(tree: TreeId, place: Place) -> Layers:
+    def layers(tree: TreeId, place: TreePlace) -> Layers:
         epoch = epochs.setdefault(tree.epoch, _Epoch(realm, topic, identity, tree.epoch))
         return AgreedLayers(group, tree.domain(about.id), place, epoch.pair)
 

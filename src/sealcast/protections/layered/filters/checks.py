@@ -1,7 +1,7 @@
-"""What a desk asks of a post before it believes anything in it. Pure: a state, a post and a time in, a verdict out.
+"""What a keeper asks of a post before it believes anything in it. Pure: a state, a post and a time in, a verdict out.
 
 The checks are numbered; the first that fails is the reason, and every check has its own (`PostReason`, in this order).
-The clock is the log's: a post is judged by when it came, also when the desk comes to it later. And it is judged by the
+The clock is the log's: a post is judged by when it came, even if the keeper comes to it later. And it is judged by the
 overlay of its own generation: whoever moves meanwhile stood, when the post was made, where it stood then. A subscriber
 has until the end of the grace to say something in an epoch or generation that is over. A broker passes on what was said
 in time whenever it comes to it: from brokers it is taken for as long as the tree is kept.
@@ -65,7 +65,7 @@ class PostReason(StrEnum):
 
 
 class PostRefused(ReasonedRejection[PostReason]):
-    """A post, or a filter of one, that a desk does not take."""
+    """A post, or a filter of one, that a keeper does not take."""
 
     code = "post"
 
@@ -75,7 +75,7 @@ def refuse(reason: PostReason, message: str) -> NoReturn:
 
 
 @dataclass(frozen=True, slots=True)
-class Proven:
+class ProvenPost:
     """A post whose sender, receiver and tree are proven; whether the sender may is not known yet."""
 
     post: Post
@@ -87,7 +87,7 @@ class Proven:
 
 
 class Doorkeeper:
-    """The checks of one broker's desk, as of one state of the realm."""
+    """The checks of one broker's keeper, as of one state of the realm."""
 
     def __init__(
         self,
@@ -122,7 +122,7 @@ class Doorkeeper:
             return overlay.places.get(stream.sender) == self.node
         return stream.sender in current and overlay.parents.get(stream.sender) == self.node
 
-    def prove(self, record: Record, kept: Kept) -> Proven:
+    def prove(self, record: Record, kept: Kept) -> ProvenPost:
         """Checks 1 to 9: whose it is, and for which tree of those kept; PostRefused otherwise."""
         # (1) a post
         try:
@@ -149,7 +149,7 @@ class Doorkeeper:
         if not key.verify(post.to_be_signed, post.signature):
             refuse(PostReason.SIGNATURE, f"{header.sender!r} did not sign this")
         self._check_tree(tree, stream, record.time_us, kept)  # (7) to (9)
-        return Proven(post, tree, stream, record.offset, record.time_us, bytes(key))
+        return ProvenPost(post, tree, stream, record.offset, record.time_us, bytes(key))
 
     def _certified(self, name: str, at_us: int) -> VerifyKey:
         who = self.state.entities.get(name)
@@ -182,13 +182,13 @@ class Doorkeeper:
         if tree.publisher not in self._publishers[tree.epoch] or tree.publisher == sender:
             refuse(PostReason.TREE, f"there is no tree of publisher {tree.publisher!r} with {sender!r} in it")
 
-    def check_number(self, proven: Proven, heads: Mapping[Stream, int]) -> None:
+    def check_number(self, proven: ProvenPost, heads: Mapping[Stream, int]) -> None:
         # (10) newer than all before
         number, head = proven.post.header.number, heads.get(proven.stream, -1)
         if number <= head:
             refuse(PostReason.SEEN, f"number {number} of {proven.stream.sender!r}; it is at {head}")
 
-    def check_token(self, proven: Proven) -> int:
+    def check_token(self, proven: ProvenPost) -> int:
         """Until when the sender may read, by its token; for subscribers only."""
         name, post = proven.stream.sender, proven.post
         # (11) a token for this, and its holder's

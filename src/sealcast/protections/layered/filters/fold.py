@@ -14,17 +14,17 @@ from sealcast.errors import Corrupt, Rejected
 from sealcast.protections.layered.filters.kept import Kept
 from sealcast.protections.layered.filters.records import (
     Dropped,
-    Ended,
-    Opened,
+    EndedEpochs,
+    OpenedTree,
     RowChange,
     Shown,
     Stream,
+    TableTurn,
     Took,
-    Turn,
     Withdrew,
 )
 from sealcast.protections.layered.table import Conjunction, RoutingTable
-from sealcast.protections.layered.tree import Path, Place, TreeId
+from sealcast.protections.layered.tree import Path, TreeId, TreePlace
 
 #: A row and the path it came by, with how often.
 Rows = dict[tuple[Conjunction, Path], int]
@@ -40,7 +40,7 @@ class TreeTable:
     """What a broker knows of one tree."""
 
     id: TreeId
-    place: Place
+    place: TreePlace
     table: RoutingTable = field(default_factory=RoutingTable)
     #: The highest number of each stream.
     heads: dict[Stream, int] = field(default_factory=dict)
@@ -69,14 +69,14 @@ class TreeTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Credential:
+class PostCredential:
     """By which token a subscriber reads, and until when."""
 
     token: bytes
     until_us: int
 
 
-class Fold:
+class TableFold:
     """All tables of one broker, after `version` turns."""
 
     def __init__(self, name: str) -> None:
@@ -90,7 +90,7 @@ class Fold:
         self.opened = 0
         #: Trees that are of an epoch or generation before these are over, whether they were ever opened or not.
         self.kept = Kept()
-        self.credentials: dict[str, Credential] = {}
+        self.credentials: dict[str, PostCredential] = {}
         self.refused: Counter[str] = Counter()
         #: Rows changed since the beginning, and as of the newest snapshot: for who decides when to make the next.
         self.changed = 0
@@ -98,11 +98,11 @@ class Fold:
     def __len__(self) -> int:
         return sum(len(tree.table) for tree in self.trees.values())
 
-    def apply(self, turn: Turn) -> None:
+    def apply(self, turn: TableTurn) -> None:
         """One turn more."""
         for step in turn.steps:
             match step:
-                case Opened():
+                case OpenedTree():
                     self.open(step)
                 case Took(number_of, stream, number, changes):
                     tree = self._tree(number_of)
@@ -110,23 +110,23 @@ class Fold:
                     for change in changes:
                         self._change(tree, stream, change)
                 case Shown(subscriber, token, until_us):
-                    self.credentials[subscriber] = Credential(token, until_us)
+                    self.credentials[subscriber] = PostCredential(token, until_us)
                 case Withdrew(number_of, stream, rows):
                     self._withdraw(self._tree(number_of), stream, rows)
                 case Dropped(number_of):
                     self.drop(number_of)
-                case Ended():
+                case EndedEpochs():
                     self.end(step)
         self.finish(turn)
 
-    def finish(self, turn: Turn) -> None:
+    def finish(self, turn: TableTurn) -> None:
         """What a turn leaves beside its steps."""
         self.taken = turn.taken
         self.refused.update(turn.counts)
         self.version += 1
 
-    def open(self, step: Opened) -> TreeTable:
-        place = Place(self.name, step.chain, step.tree.publisher, step.layers)
+    def open(self, step: OpenedTree) -> TreeTable:
+        place = TreePlace(self.name, step.chain, step.tree.publisher, step.layers)
         tree = self.trees[self.opened] = TreeTable(step.tree, place)
         self.numbers[step.tree] = self.opened
         self.opened += 1
@@ -138,7 +138,7 @@ class Fold:
         reading = {stream.sender for tree in self.trees.values() for stream in tree.heads if stream.own}
         self.credentials = {name: c for name, c in self.credentials.items() if name in reading}
 
-    def end(self, step: Ended) -> None:
+    def end(self, step: EndedEpochs) -> None:
         self.kept = Kept(step.epoch, step.generation)
 
     def held(self, stream: Stream) -> tuple[tuple[int, Stream], ...]:

@@ -1,4 +1,4 @@
-"""What a desk has to tell its parent: posted in the order of its turns, at least once, under numbers that follow from
+"""What a keeper has to tell its parent: posted in the order of its turns, at least once, under numbers that follow from
 the log, so that the parent takes each once.
 
     filters/pushed      how many turns' filters have been posted; written after: it may say too few, never too many

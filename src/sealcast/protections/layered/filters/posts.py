@@ -1,14 +1,14 @@
 """Posting filters to a broker of a layered topic: signed, numbered, appended to its log, durable on return.
 
     NODE/topics/TOPIC/filters/in         an embedded log of posts (`wire.posts`), from everyone below the broker
-    NODE/topics/TOPIC/filters/in/taken   how far the broker's desk has read: what is beyond it, waits
+    NODE/topics/TOPIC/filters/in/taken   how far the broker's keeper has read: what is beyond it, waits
 
-Subscribers and brokers post alike; the desk decides (desk.py). Waiting posts are bounded, and beyond
+Subscribers and brokers post alike; the keeper decides (keeper.py). Waiting posts are bounded, and beyond
 that posting is Busy: a broker that is down for a while is no reason to lose filters, and none to fill its disk either.
 
-**Numbers.** The desk takes a number once and none below it, for each sender, tree and kind of post. Who wants an effect
-exactly once chooses the number, writes down what it is about to post, and posts the same under the same number after a
-crash. Who names no number gets one by the clock.
+**Numbers.** The keeper takes a number once and none below it, for each sender, tree and kind of post. Who wants an
+effect exactly once chooses the number, writes down what it is about to post, and posts the same under the same number
+after a crash. Who names no number gets one by the clock.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.wire import posts
 from sealcast.wire.frame import token_digest
-from sealcast.wire.posts import Filter, Header
+from sealcast.wire.posts import Filter, PostHeader
 
 #: Posts that may wait at one broker, and their bytes.
 MAX_WAITING: Final = 65_536
@@ -51,7 +51,7 @@ class Numbered(NamedTuple):
 
 
 class PostLog(Closing):
-    """The posts to one broker. Any number of processes append; its desk alone takes."""
+    """The posts to one broker. Any number of processes append; its keeper alone takes."""
 
     def __init__(
         self, directory: Path, *, max_waiting: int = MAX_WAITING, max_waiting_bytes: int = MAX_WAITING_BYTES
@@ -90,8 +90,8 @@ class PostLog(Closing):
             raise files.trouble(error, path, "reading") from error
 
     def take(self, offset: int) -> None:
-        """Its desk needs nothing before `offset` any more. Not synced: what is lost of it makes the queue seem longer,
-        until the next turn."""
+        """Its keeper needs nothing before `offset` any more. Not synced: what is lost of it makes the queue seem
+        longer, until the next turn."""
         path = self.directory / "taken"
         staged = path.with_name(f".taken-{os.getpid()}")
         with files.named(path, "writing"):
@@ -115,7 +115,7 @@ def signed_posts(topic_id: bytes, sender: Identity, receiver: str, what: Numbere
     made = []
     for part, filters in enumerate(posts.batches(what.filters)):
         body, fresh = posts.encode_body(filters), what.fresh and part == 0
-        header = Header(
+        header = PostHeader(
             topic_id,
             receiver,
             sender.name,

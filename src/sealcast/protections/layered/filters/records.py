@@ -1,4 +1,4 @@
-"""A broker's routing table as a log: each record is one turn of its desk, whole or not there at all.
+"""A broker's routing table as a log: each record is one turn of its keeper, whole or not there at all.
 
     turn     = [taken, steps, refused, up]
     taken    : the posts before this offset have been decided about
@@ -49,7 +49,7 @@ class RowChange(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedTree:
     """A tree that had no table here yet. Trees are numbered in the order in which they were opened."""
 
     tree: TreeId
@@ -94,7 +94,7 @@ class Dropped:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class EndedEpochs:
     """The first epoch and the first generation that are kept: of those before them, nothing is routed from here on, and
     no tree is opened."""
 
@@ -102,10 +102,10 @@ class Ended:
     generation: int
 
 
-Step = Opened | Took | Shown | Withdrew | Dropped | Ended
+Step = OpenedTree | Took | Shown | Withdrew | Dropped | EndedEpochs
 
 
-class Refusal(NamedTuple):
+class PostRefusal(NamedTuple):
     """A post, or a filter of one, that has no effect."""
 
     offset: int
@@ -124,13 +124,13 @@ class Upwards(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class TableTurn:
     """One record, taken apart."""
 
     taken: int
     steps: tuple[Step, ...] = ()
     counts: Mapping[str, int] = field(default_factory=dict)
-    told: tuple[Refusal, ...] = ()
+    told: tuple[PostRefusal, ...] = ()
     #: Encoded: folding does not look into it.
     up: bytes = b""
 
@@ -138,14 +138,14 @@ class Turn:
 # --- writing --------------------------------------------------------------------------------------
 
 
-def encode(turn: Turn) -> bytes:
+def encode(turn: TableTurn) -> bytes:
     refused = [dict(turn.counts), [list(each) for each in turn.told]]
     return cbor.encode([turn.taken, cbor.encode([_plain(step) for step in turn.steps]), refused, turn.up])
 
 
 def _plain(step: Step) -> list[object]:
     match step:
-        case Opened(tree, chain, layers):
+        case OpenedTree(tree, chain, layers):
             return [_OPENED, *tree, chain, layers]
         case Took(number_of, stream, number, changes):
             # A path is most often the one before.
@@ -158,7 +158,7 @@ def _plain(step: Step) -> list[object]:
             return [_WITHDREW, number_of, *stream, rows_gone]
         case Dropped(number_of):
             return [_DROPPED, number_of]
-        case Ended(epoch, generation):
+        case EndedEpochs(epoch, generation):
             return [_ENDED, epoch, generation]
 
 
@@ -175,13 +175,13 @@ def encode_up(up: list[Upwards]) -> bytes:
 # --- reading: our own file, so that what does not fit is damage ---------------------------------------
 
 
-def parse(data: bytes, where: str) -> Turn:
+def parse(data: bytes, where: str) -> TableTurn:
     match _decoded(data, where):
         case [int(taken), bytes(steps), [dict(counts), list(told)], bytes(up)]:
             found = tuple(_step(step, where) for step in _listed(steps, where))
-            refusals = tuple(Refusal(*each) for each in told if isinstance(each, list) and len(each) == 4)
-            return Turn(taken, found, counts, refusals, up)
-    raise Corrupt(f"{where} is no turn of a desk")
+            refusals = tuple(PostRefusal(*each) for each in told if isinstance(each, list) and len(each) == 4)
+            return TableTurn(taken, found, counts, refusals, up)
+    raise Corrupt(f"{where} is no turn of a keeper")
 
 
 def up_of(data: bytes, where: str) -> list[Upwards]:
@@ -189,7 +189,7 @@ def up_of(data: bytes, where: str) -> list[Upwards]:
     match _decoded(data, where):
         case [int(), bytes(), list(), bytes(up)]:
             return parse_up(up, where)
-    raise Corrupt(f"{where} is no turn of a desk")
+    raise Corrupt(f"{where} is no turn of a keeper")
 
 
 def parse_up(data: bytes, where: str) -> list[Upwards]:
@@ -210,7 +210,7 @@ def parse_up(data: bytes, where: str) -> list[Upwards]:
 def _step(step: Any, where: str) -> Step:
     match step:
         case [1, str(publisher), int(epoch), int(generation), list(chain), int(layers)]:
-            return Opened(TreeId(publisher, epoch, generation), tuple(chain), layers)
+            return OpenedTree(TreeId(publisher, epoch, generation), tuple(chain), layers)
         case [2, int(tree), str(sender), bool(own), int(number), list(paths), list(rows)]:
             known = [tuple(path) for path in paths]
             try:
@@ -225,8 +225,8 @@ def _step(step: Any, where: str) -> Step:
         case [5, int(tree)]:
             return Dropped(tree)
         case [6, int(epoch), int(generation)]:
-            return Ended(epoch, generation)
-    raise Corrupt(f"{where} has a step that no desk takes")
+            return EndedEpochs(epoch, generation)
+    raise Corrupt(f"{where} has a step that no keeper takes")
 
 
 def _unpacked(paths: list[Path], sizes: bytes, joined: bytes, path: int, remove: bool) -> RowChange:

@@ -28,10 +28,10 @@ from sealcast.primitives import mac
 from sealcast.primitives.groups import Element
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.layered import tree as trees
-from sealcast.protections.layered.filters.fold import Credential, Fold, TreeTable, size_of
+from sealcast.protections.layered.filters.fold import PostCredential, TableFold, TreeTable, size_of
 from sealcast.protections.layered.filters.kept import Kept
 from sealcast.protections.layered.filters.records import CONTEXT, Stream
-from sealcast.protections.layered.tree import Place, TreeId
+from sealcast.protections.layered.tree import TreeId, TreePlace
 from sealcast.wire import cbor
 
 MAGIC: Final = b"SCFT2"
@@ -42,7 +42,7 @@ _U16: Final = np.dtype("<u2")
 
 
 class Snapshots(Unpicklable):
-    """Those of one broker and topic. The desk writes; whoever has the broker's journal key reads."""
+    """Those of one broker and topic. The keeper writes; whoever has the broker's journal key reads."""
 
     def __init__(self, directory: Path, key: Secret, about: bytes) -> None:
         self.directory = directory
@@ -54,7 +54,7 @@ class Snapshots(Unpicklable):
             return []
         return sorted(int(p.stem) for p in self.directory.glob("*.snap") if p.stem.isdecimal())
 
-    def save(self, fold: Fold, last_tag: bytes) -> None:
+    def save(self, fold: TableFold, last_tag: bytes) -> None:
         """`last_tag` is that of the log's record `fold.version - 1`."""
         files.make_directory(self.directory)
         payload = b"".join(_written(fold, last_tag))
@@ -64,7 +64,7 @@ class Snapshots(Unpicklable):
             with suppress(FileNotFoundError):
                 self._path(version).unlink()
 
-    def load(self, name: str, version: int, last_tag: bytes) -> Fold | None:
+    def load(self, name: str, version: int, last_tag: bytes) -> TableFold | None:
         """The tables at that version; None if the snapshot is not what this broker wrote then, of this log."""
         try:
             raw = self._path(version).read_bytes()
@@ -91,7 +91,7 @@ class Snapshots(Unpicklable):
 # --- writing --------------------------------------------------------------------------------------
 
 
-def _written(fold: Fold, last_tag: bytes) -> Iterator[bytes]:
+def _written(fold: TableFold, last_tag: bytes) -> Iterator[bytes]:
     heads, columns = [], list[bytes]()
     for number, tree in fold.trees.items():
         described, data = _tree(tree)
@@ -132,16 +132,16 @@ def _column(kind: np.dtype[Any], values: Any, count: int) -> bytes:
 # --- reading: the tag was verified, so this is what was written ---------------------------------------
 
 
-def _read(name: str, head: list[Any], columns: memoryview) -> Fold:
+def _read(name: str, head: list[Any], columns: memoryview) -> TableFold:
     version, _, (taken, opened, changed, *kept), refused, credentials, described = head
-    fold = Fold(name)
+    fold = TableFold(name)
     fold.version, fold.taken, fold.opened, fold.changed, fold.kept = version, taken, opened, changed, Kept(*kept)
     fold.refused.update(refused)
-    fold.credentials = {who: Credential(token, until_us) for who, token, until_us in credentials}
+    fold.credentials = {who: PostCredential(token, until_us) for who, token, until_us in credentials}
     at = 0
     for number, publisher, epoch, generation, above, layers, heads, streams, paths, sizes in described:
         id = TreeId(publisher, epoch, generation)
-        tree = fold.trees[number] = TreeTable(id, Place(name, tuple(above), publisher, layers))
+        tree = fold.trees[number] = TreeTable(id, TreePlace(name, tuple(above), publisher, layers))
         fold.numbers[id] = number
         tree.heads = {Stream(sender, own): n for sender, own, n in heads}
         at = _fill(tree, streams, [tuple(path) for path in paths], sizes, columns, at)

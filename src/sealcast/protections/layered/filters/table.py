@@ -1,7 +1,7 @@
-"""The routing tables of one broker, versioned: version n is what its desk had made of posts after n turns.
+"""The routing tables of one broker, versioned: version n is what its keeper had made of posts after n turns.
 
     TableLog      the turns, authenticated by the broker's journal key, and the snapshots
-    NodeTables    {tree: Broker} at any version, ready to route with this broker's keys and no other's
+    NodeTables    {tree: RoutingNode} at any version, ready to route with this broker's keys and no other's
 
 A batch is pinned to a version, so that it routes the same when it is run again. A process that goes from version to
 version folds what is new; one that starts, or is asked for an earlier version, begins at the nearest snapshot before.
@@ -20,12 +20,12 @@ from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters import records
 from sealcast.protections.layered.filters.agreed import LayersOf, agreed_layers
-from sealcast.protections.layered.filters.fold import Fold
+from sealcast.protections.layered.filters.fold import TableFold
 from sealcast.protections.layered.filters.kept import Kept
-from sealcast.protections.layered.filters.records import CONTEXT, Turn, Upwards
+from sealcast.protections.layered.filters.records import CONTEXT, TableTurn, Upwards
 from sealcast.protections.layered.filters.snapshots import Snapshots
 from sealcast.protections.layered.layers import Layers
-from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.tree import TreeId
 from sealcast.trust.handles import BrokerRealm, OpenRealm
 from sealcast.trust.keys.broker import BrokerSecrets
@@ -39,7 +39,7 @@ _ENVELOPE: Final = 1024
 
 
 class TableLog(Closing, Unpicklable):
-    """The turns of one broker's desk for one topic. One desk appends; any number of processes read."""
+    """The turns of one broker's keeper for one topic. One keeper appends; any number of processes read."""
 
     def __init__(self, realm: OpenRealm, topic: str, secrets: BrokerSecrets) -> None:
         about = realm.state().topic(topic)
@@ -53,14 +53,14 @@ class TableLog(Closing, Unpicklable):
         """How many turns there are. Cheap."""
         return self._annals.end()
 
-    def append(self, turn: Turn) -> None:
+    def append(self, turn: TableTurn) -> None:
         """Durable on return."""
         data = records.encode(turn)
         if len(data) > MAX_NOTE_BYTES - _ENVELOPE:
             raise Bug(f"a turn of {len(data)} bytes is larger than a record may be")
         self._annals.append([{_TURN: data}])
 
-    def turns(self, start: int, end: int | None = None) -> Iterator[Turn]:
+    def turns(self, start: int, end: int | None = None) -> Iterator[TableTurn]:
         """Those from number `start` on, to before `end`, each verified."""
         return (records.parse(data, self._where(index)) for index, data in self._notes(start, end))
 
@@ -78,12 +78,12 @@ class TableLog(Closing, Unpicklable):
                 case {"turn": bytes(data)}:
                     yield note.index, data
                 case _:
-                    raise Corrupt(f"{self._where(note.index)} is no turn of a desk")
+                    raise Corrupt(f"{self._where(note.index)} is no turn of a keeper")
 
     def _where(self, index: int) -> str:
         return f"{self._annals.directory}: record {index}"
 
-    def fold(self, version: int | None = None) -> Fold:
+    def fold(self, version: int | None = None) -> TableFold:
         """The tables at a version, the newest unless one is named."""
         version = self.version() if version is None else version
         for at in reversed(self._snapshots.versions()):
@@ -92,9 +92,9 @@ class TableLog(Closing, Unpicklable):
                 if found is not None:
                     self._snapshot_at = max(self._snapshot_at, found.changed)
                     return self.advance(found, version)
-        return self.advance(Fold(self.name), version)
+        return self.advance(TableFold(self.name), version)
 
-    def advance(self, fold: Fold, version: int) -> Fold:
+    def advance(self, fold: TableFold, version: int) -> TableFold:
         """The same tables, some turns later."""
         if not fold.version <= version <= self.version():
             raise Misuse(f"the table of {self.name!r} has versions 0 to {self.version()}, not {version}")
@@ -103,7 +103,7 @@ class TableLog(Closing, Unpicklable):
                 fold.apply(turn)
         return fold
 
-    def snapshot(self, fold: Fold, *, always: bool = False) -> bool:
+    def snapshot(self, fold: TableFold, *, always: bool = False) -> bool:
         """Writes one if enough has changed since the last; whether it did."""
         due = max(SNAPSHOT_ROWS, len(fold) // SNAPSHOT_SHARE)
         if fold.version == 0 or not (always or fold.changed - self._snapshot_at >= due):
@@ -131,8 +131,8 @@ class NodeTables(Unpicklable):
         self._log = TableLog(realm, topic, secrets)
         self._layers_of = layers or agreed_layers(realm, topic, secrets.identity)
         self._lock = threading.RLock()
-        self._fold: Fold | None = None
-        self._brokers: dict[TreeId, Broker] = {}
+        self._fold: TableFold | None = None
+        self._brokers: dict[TreeId, RoutingNode] = {}
         #: Outlive the tables: what a tree's keys were applied to before is the same at every version.
         self._layers: dict[TreeId, Layers] = {}
 
@@ -140,7 +140,7 @@ class NodeTables(Unpicklable):
         """The newest there is."""
         return self._log.version()
 
-    def at(self, version: int) -> Mapping[TreeId, Broker]:
+    def at(self, version: int) -> Mapping[TreeId, RoutingNode]:
         """The tables at a version, each with this broker's keys for its tree.
 
         They stay as they are until another version is asked for; threads that may ask for several go by `holding`.
@@ -164,7 +164,7 @@ class NodeTables(Unpicklable):
             return Kept() if self._fold is None else self._fold.kept
 
     @contextmanager
-    def holding(self, version: int) -> Iterator[Mapping[TreeId, Broker]]:
+    def holding(self, version: int) -> Iterator[Mapping[TreeId, RoutingNode]]:
         """The tables at a version, which no other thread moves to another meanwhile."""
         with self._lock:
             yield self.at(version)
@@ -172,7 +172,7 @@ class NodeTables(Unpicklable):
     def close(self) -> None:
         self._log.close()
 
-    def _refresh(self, fold: Fold) -> None:
+    def _refresh(self, fold: TableFold) -> None:
         brokers = {}
         for tree in fold.trees.values():
             known = self._brokers.get(tree.id)
@@ -181,6 +181,6 @@ class NodeTables(Unpicklable):
                 continue
             if tree.id not in self._layers:
                 self._layers[tree.id] = self._layers_of(tree.id, tree.place)
-            brokers[tree.id] = Broker(tree.place, self._layers[tree.id], tree.table)
+            brokers[tree.id] = RoutingNode(tree.place, self._layers[tree.id], tree.table)
         self._brokers = brokers
         self._layers = {id: layers for id, layers in self._layers.items() if id in fold.numbers}

@@ -12,26 +12,26 @@ from typing import Final
 from sealcast.errors import Rejected
 from sealcast.protections.layered.filters import records
 from sealcast.protections.layered.filters.agreed import LayersOf
-from sealcast.protections.layered.filters.checks import Doorkeeper, PostReason, PostRefused, Proven, refuse
-from sealcast.protections.layered.filters.fold import Credential, Fold, TreeTable, size_of
+from sealcast.protections.layered.filters.checks import Doorkeeper, PostReason, PostRefused, ProvenPost, refuse
+from sealcast.protections.layered.filters.fold import PostCredential, TableFold, TreeTable, size_of
 from sealcast.protections.layered.filters.kept import Kept
 from sealcast.protections.layered.filters.records import (
     MAX_TOLD,
     Dropped,
-    Ended,
-    Opened,
-    Refusal,
+    EndedEpochs,
+    OpenedTree,
+    PostRefusal,
     RowChange,
     Shown,
     Step,
     Stream,
+    TableTurn,
     Took,
-    Turn,
     Upwards,
     Withdrew,
 )
 from sealcast.protections.layered.messages import FilterMessage, Slots
-from sealcast.protections.layered.route import Broker
+from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.tree import Path, TreeId
 from sealcast.wire.posts import PostedFilter
 
@@ -44,19 +44,19 @@ _MAX_DETAIL: Final = 256
 
 
 class Tables:
-    """The tables of one broker with its keys: what a desk changes."""
+    """The tables of one broker with its keys: what a keeper changes."""
 
-    def __init__(self, fold: Fold, layers: LayersOf) -> None:
+    def __init__(self, fold: TableFold, layers: LayersOf) -> None:
         self.fold = fold
         self._layers_of = layers
-        self._brokers: dict[int, Broker] = {}
+        self._brokers: dict[int, RoutingNode] = {}
 
-    def broker(self, number_of: int) -> Broker:
+    def broker(self, number_of: int) -> RoutingNode:
         tree = self.fold.trees[number_of]
         found = self._brokers.get(number_of)
         if found is None:
             layers = self._layers_of(tree.id, tree.place)
-            found = self._brokers[number_of] = Broker(tree.place, layers, tree.table)
+            found = self._brokers[number_of] = RoutingNode(tree.place, layers, tree.table)
         return found
 
     def forget(self, number_of: int) -> None:
@@ -81,26 +81,26 @@ class Tables:
         )
 
 
-class Draft:
+class TurnDraft:
     """One turn. Whatever is done to it is done to the tables; `turn` says what it was."""
 
     def __init__(self, tables: Tables, door: Doorkeeper) -> None:
         self._tables, self._fold, self._door = tables, tables.fold, door
         self.steps: list[Step] = []
         self._counts: Counter[str] = Counter()
-        self._told: list[Refusal] = []
+        self._told: list[PostRefusal] = []
         self._passes_on: dict[int, bool] = {}
         #: Bytes of tokens in it, as they are on the wire.
         self.size = 0
         #: For each tree: how often each filter goes up, to begin (1) or to end (-1).
         self._up: dict[int, Counter[tuple[Slots, Path]]] = {}
 
-    def turn(self, taken: int) -> Turn | None:
+    def turn(self, taken: int) -> TableTurn | None:
         """What it was; None if it was nothing."""
         if not self.steps and not self._counts and taken == self._fold.taken:
             return None
         up = [self._upwards(number_of, net) for number_of, net in self._up.items() if any(net.values())]
-        return Turn(taken, tuple(self.steps), dict(self._counts), tuple(self._told), records.encode_up(up))
+        return TableTurn(taken, tuple(self.steps), dict(self._counts), tuple(self._told), records.encode_up(up))
 
     def _upwards(self, number_of: int, net: Counter[tuple[Slots, Path]]) -> Upwards:
         tree = self._fold.trees[number_of]
@@ -112,7 +112,7 @@ class Draft:
     def refused(self, offset: int, sender: str, error: PostRefused) -> None:
         self._counts[str(error.reason)] += 1
         if error.reason is not PostReason.SEEN and len(self._told) < MAX_TOLD:
-            self._told.append(Refusal(offset, sender, str(error.reason), error.message[:_MAX_DETAIL]))
+            self._told.append(PostRefusal(offset, sender, str(error.reason), error.message[:_MAX_DETAIL]))
 
     def open(self, tree: TreeId) -> int:
         """The number of a tree; its table begins empty."""
@@ -121,17 +121,17 @@ class Draft:
             layers = self._door.topic.protection.depth
             # Where it stood in that generation: what is passed on goes up the way that events come down.
             chain = (*self._door.overlay_in(tree.generation).path_up(self._door.node), tree.publisher)[:layers]
-            step = Opened(tree, chain, layers)
+            step = OpenedTree(tree, chain, layers)
             found = self._fold.opened
             self._fold.open(step)
             self.steps.append(step)
         return found
 
-    def seen(self, number_of: int, proven: Proven) -> None:
+    def seen(self, number_of: int, proven: ProvenPost) -> None:
         """A post that is refused as a whole, by who it is proven to be from: it is not taken later either."""
         self._took(number_of, proven, [])
 
-    def take(self, number_of: int, proven: Proven) -> None:
+    def take(self, number_of: int, proven: ProvenPost) -> None:
         """What can be taken of a post's filters; each other one is refused by itself."""
         tree, broker, stream = self._fold.trees[number_of], self._tables.broker(number_of), proven.stream
         if proven.post.header.fresh:
@@ -161,12 +161,12 @@ class Draft:
         if rows:
             self.steps.append(Withdrew(number_of, stream, len(rows)))
 
-    def _took(self, number_of: int, proven: Proven, changes: list[RowChange]) -> None:
+    def _took(self, number_of: int, proven: ProvenPost, changes: list[RowChange]) -> None:
         number = proven.post.header.number
         self._fold.trees[number_of].heads[proven.stream] = number
         self.steps.append(Took(number_of, proven.stream, number, tuple(changes)))
 
-    def _row(self, tree: TreeTable, broker: Broker, stream: Stream, wanted: PostedFilter) -> RowChange:
+    def _row(self, tree: TreeTable, broker: RoutingNode, stream: Stream, wanted: PostedFilter) -> RowChange:
         """Checks 15 to 18 of a filter, and the row that it is about."""
         self._door.check_path(tree.id.generation, stream, wanted, tree.place.layers)  # (15)
         # (16) under a key that is shared with whoever put the layer on
@@ -214,7 +214,7 @@ class Draft:
 
     # --- without a post -------------------------------------------------------------------------------
 
-    def shown(self, subscriber: str, credential: Credential) -> None:
+    def shown(self, subscriber: str, credential: PostCredential) -> None:
         if self._fold.credentials.get(subscriber) != credential:
             self._fold.credentials[subscriber] = credential
             self.steps.append(Shown(subscriber, credential.token, credential.until_us))
@@ -235,7 +235,7 @@ class Draft:
         """What is before it is not routed any more, and no post for it is taken: its tables are dropped with this."""
         if kept == self._fold.kept:
             return
-        step = Ended(*kept)
+        step = EndedEpochs(*kept)
         self._fold.end(step)
         self.steps.append(step)
         for number_of, tree in list(self._fold.trees.items()):

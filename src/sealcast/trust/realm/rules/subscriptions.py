@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from sealcast.errors import Misuse, Rejected
 from sealcast.model.subscription import Subscription
 from sealcast.trust.realm.changes import (
@@ -19,9 +17,6 @@ from sealcast.trust.realm.rules import homes
 from sealcast.trust.realm.rules.draft import Draft
 from sealcast.trust.realm.rules.names import check_name
 from sealcast.trust.realm.topics import Term
-
-#: Longer filters are refused here unread; what a filter may cost is `filters`' own business.
-MAX_FILTER_CHARACTERS: Final = 65_536
 
 
 def change_rights(draft: Draft, change: Grant | Revoke) -> None:
@@ -46,14 +41,15 @@ def add_subscription(draft: Draft, change: AddSubscription) -> None:
         raise Misuse(
             f"subscription id {change.id!r} was given before", hint="ids are never given twice: choose another"
         )
-    if not change.filter or len(change.filter) > MAX_FILTER_CHARACTERS:
-        raise Rejected(f"subscription {change.id!r}: a filter has 1 to {MAX_FILTER_CHARACTERS} characters")
+    who, tables = draft.entity(change.subscriber), draft.tables(change.topic)
+    most = tables.topic.protection.max_filter_characters
+    if not change.filter or len(change.filter) > most:
+        raise Rejected(f"subscription {change.id!r}: a filter has 1 to {most} characters")
     if _not_unicode(change.filter):
         raise Rejected(f"subscription {change.id!r}: its filter is not valid Unicode (a lone surrogate)")
-    who, tables = draft.entity(change.subscriber), draft.tables(change.topic)
     if who.revoked or Right.SUBSCRIBE not in tables.terms_of(who):
         draft.state().require(Right.SUBSCRIBE, change.topic, change.subscriber)
-    if not tables.topic.protection.brokers_read:
+    if tables.topic.protection.overlay:
         raise Misuse(
             f"topic {change.topic!r} is layered: its filters are encrypted and go to brokers, never into the registry",
             hint=f"subscribe as the entity itself: sealcast subscription add {change.topic} FILTER --as {who.name}",

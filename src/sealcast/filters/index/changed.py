@@ -28,7 +28,7 @@ _MAX_GONE: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Overlay:
+class ChangedIndex:
     base: Index
     fresh: Index
     #: The place in the new table of each subscription of the base (-1: gone) and of each new one.
@@ -37,7 +37,7 @@ class Overlay:
     count: int
 
     @classmethod
-    def build(cls, base: Index, origin: Ids, added: Sequence[Condition]) -> Overlay:
+    def build(cls, base: Index, origin: Ids, added: Sequence[Condition]) -> ChangedIndex:
         """`origin[i]`: which of the base's subscriptions is the new table's i-th, or NEW; `added`: the new filters."""
         fresh_places = np.flatnonzero(origin == NEW)
         old = np.flatnonzero(origin != NEW)

@@ -1,4 +1,4 @@
-"""The broker's desk for group keys: it answers the key requests of subscribers (`key_requests`).
+"""What a broker's desk answers about group keys: the key requests of subscribers (`key_requests`).
 
     desk/keys      a signed key request     -> desk/keys     the reply to it, over the broker's control topic
 
@@ -42,7 +42,7 @@ from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.machine import RealmState
 from sealcast.wire.sealed import SealedPiece
 
-#: A request may be this much older, or newer, than the desk's clock says.
+#: A request may be this much older, or newer, than the broker's clock says.
 MAX_SKEW_US: Final = 300 * 1_000_000
 #: Requests of one asker: one brings up to 512 keys.
 ALLOWANCE: Final = Allowance(per_second=20, burst=200)
@@ -51,8 +51,8 @@ MAX_EPOCHS: Final = 8
 MAX_PARTS: Final = 4
 
 
-class KeyDesk(Unpicklable):
-    """One topic's desk, in a process that has the broker's secrets."""
+class KeyAnswers(Unpicklable):
+    """Answers the key requests of one topic, in a process that has the broker's secrets."""
 
     def __init__(self, realm: OpenRealm, topic: str, broker: BrokerSecrets, budgets: Budgets | None = None) -> None:
         self._realm, self._topic, self._broker = realm, topic, broker
@@ -100,11 +100,11 @@ class KeyDesk(Unpicklable):
 
 
 class KeyRequests(Unpicklable):
-    """Answers them for one broker, on all topics that it serves; what a topic needs is opened when first asked for."""
+    """Answers the key requests to one broker, on all topics that it serves. A topic is opened when first asked for."""
 
     def __init__(self, realm: OpenRealm, broker: str) -> None:
         self._realm, self._name = realm, broker
-        self._desk = cache(self._opened)
+        self._answers = cache(self._opened)
 
     def handle(self, request: ProvenMessage, now_us: int, /) -> Answer:
         state, data = self._realm.state(), request.message.body
@@ -114,14 +114,14 @@ class KeyRequests(Unpicklable):
         topic = next((found.topic.name for found in state.topics.values() if found.topic.id == asked.topic), None)
         if topic is None or not state.may_subscribe(topic, asked.entity, now_us):
             raise Rejected("there is no such topic that its asker may read")
-        return Answer(KEYS, self._desk(topic).reply(data, now_us))
+        return Answer(KEYS, self._answers(topic).reply(data, now_us))
 
     @cached_property
     def _broker(self) -> BrokerSecrets:
         return BrokerSecrets.load(self._realm.paths.broker_key_of(self._name))
 
-    def _opened(self, topic: str) -> KeyDesk:
-        return KeyDesk(self._realm, topic, self._broker)
+    def _opened(self, topic: str) -> KeyAnswers:
+        return KeyAnswers(self._realm, topic, self._broker)
 
 
 def key_requests(realm: OpenRealm, broker: str) -> More:

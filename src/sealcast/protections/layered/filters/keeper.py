@@ -1,4 +1,4 @@
-"""The filter desk of one broker of a layered topic: what its children post, verified in order, becomes its table.
+"""The table keeper of one broker of a layered topic: what its children post, verified in order, becomes its table.
 
 A turn:
     (1) old trees are dropped; new posts are read and checked (`checks`), and what is taken changes the tables, in
@@ -11,10 +11,10 @@ A crash before 3 has changed nothing: the posts are still there. A crash after 3
 under the same number, which the parent takes once. So a post is taken once and goes up once, whatever dies when.
 
 **Whose time is over.** A subscriber's rows stand as long as its token, and a post is judged by the time at which the
-log took it in. One that showed a newer token in time is not withdrawn because the desk came late to it; one whose token
-ended before its next post came has lost its rows by then, and says everything again.
+log took it in. One that showed a newer token in time is not withdrawn because the keeper came late to it. One whose
+token ended before its next post came has lost its rows by then, and says everything again.
 
-**Backpressure.** A parent that does not keep up stops this desk, some turns later, and those who post here get Busy.
+**Backpressure.** A parent that does not keep up stops this keeper, some turns later, and those who post here get Busy.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from sealcast.log.closing import Closing
 from sealcast.log.port import Record
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters.agreed import LayersOf, agreed_layers
-from sealcast.protections.layered.filters.checks import Doorkeeper, PostReason, PostRefused, Proven, refuse
-from sealcast.protections.layered.filters.fold import Credential
+from sealcast.protections.layered.filters.checks import Doorkeeper, PostReason, PostRefused, ProvenPost, refuse
+from sealcast.protections.layered.filters.fold import PostCredential
 from sealcast.protections.layered.filters.kept import kept_at
 from sealcast.protections.layered.filters.posting import Pusher
 from sealcast.protections.layered.filters.posts import PostLog
-from sealcast.protections.layered.filters.records import Refusal, Stream
+from sealcast.protections.layered.filters.records import PostRefusal, Stream
 from sealcast.protections.layered.filters.table import TableLog
-from sealcast.protections.layered.filters.turns import TURN_BYTES, Draft, Tables
+from sealcast.protections.layered.filters.turns import TURN_BYTES, Tables, TurnDraft
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.layer_keys import LayerKeyring, overlay_of
 from sealcast.trust.realm.changes import Right
@@ -56,8 +56,8 @@ _FOR_EVER: Final = 1 << 62
 Ending = tuple[tuple[int, Stream], ...]
 
 
-class FilterDesk(Closing, Unpicklable):
-    """One broker's desk for one topic. Processes that run the same one take turns."""
+class TableKeeper(Closing, Unpicklable):
+    """One broker's keeper for one topic. Processes that run the same one take turns."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class FilterDesk(Closing, Unpicklable):
     ) -> None:
         """`layers` gives the keys of a tree; without it, they are agreed on as everyone's are."""
         if not realm.state().topic(topic).protection.overlay:
-            raise Misuse(f"topic {topic!r} has no filter desks: it is not layered")
+            raise Misuse(f"topic {topic!r} has no table keepers: it is not layered")
         self.node = node
         self._realm, self._topic = realm, topic
         secrets = realm.broker(node)
@@ -78,7 +78,7 @@ class FilterDesk(Closing, Unpicklable):
         files.make_directory(paths.filters)
         self._keyring = LayerKeyring(realm, secrets.identity)
         self._layers = layers or agreed_layers(realm, topic, secrets.identity)
-        self._lock = files.FileLock(paths.filters / "desk.lock")
+        self._lock = files.FileLock(paths.filters / "keeper.lock")
         self._posts = PostLog(paths.filter_posts)
         self._log = TableLog(realm, topic, secrets)
         self._identity = secrets.identity
@@ -119,7 +119,7 @@ class FilterDesk(Closing, Unpicklable):
         with self._lock:
             return self._current().fold.refused[PostReason.SEEN]
 
-    def refusals(self, start: int = 0) -> list[Refusal]:
+    def refusals(self, start: int = 0) -> list[PostRefusal]:
         """The first ones of each turn from version `start` on, in words."""
         return [told for turn in self._log.turns(start) for told in turn.told]
 
@@ -165,7 +165,7 @@ class FilterDesk(Closing, Unpicklable):
             self._looked = (-1, 0)
         return self._tables
 
-    def _record(self, draft: Draft, tables: Tables, taken: int) -> int:
+    def _record(self, draft: TurnDraft, tables: Tables, taken: int) -> int:
         """Step 3; how many steps it has."""
         turn = draft.turn(taken)
         if turn is None:
@@ -181,7 +181,7 @@ class FilterDesk(Closing, Unpicklable):
         moved = 0
         for _ in range(MAX_RECORDS):
             new = self._posts.read(tables.fold.taken, TURN_BYTES) if pusher.behind() < MAX_BEHIND else []
-            draft, taken = Draft(tables, door), tables.fold.taken
+            draft, taken = TurnDraft(tables, door), tables.fold.taken
             ending: Ending | None = None
             for record in new:
                 ending = self._decide(tables, draft, door, record)
@@ -201,7 +201,7 @@ class FilterDesk(Closing, Unpicklable):
         unread = self._posts.read(tables.fold.taken, 1)
         return moved, unread[0].time_us if unread else self._realm.clock()
 
-    def _decide(self, tables: Tables, draft: Draft, door: Doorkeeper, record: Record) -> Ending | None:
+    def _decide(self, tables: Tables, draft: TurnDraft, door: Doorkeeper, record: Record) -> Ending | None:
         """Takes one post, or refuses it with a reason; None then. A post that cannot be decided about yet waits: the
         streams that are returned have to end first; or, if none, a key has to come."""
         fold, sender = tables.fold, ""
@@ -231,14 +231,14 @@ class FilterDesk(Closing, Unpicklable):
         draft.take(number_of, proven)
         return None
 
-    def _admit(self, door: Doorkeeper, proven: Proven) -> Credential | None:
+    def _admit(self, door: Doorkeeper, proven: ProvenPost) -> PostCredential | None:
         """Whether its sender may: a broker because it is one, a subscriber by its token, which is returned."""
         if not proven.stream.own:
             # (13) what others want is not taken back as a whole
             if proven.post.header.fresh:
                 refuse(PostReason.FRESH, "a broker says what changes, one by one")
             return None
-        credential = Credential(proven.post.token, door.check_token(proven))  # (11), (12)
+        credential = PostCredential(proven.post.token, door.check_token(proven))  # (11), (12)
         # (14) no more than anyone needs
         if not self._budgets.spend(proven.stream.sender, proven.time_us).admitted:
             refuse(PostReason.BUDGET, f"{proven.stream.sender!r} posts more than {ALLOWANCE.per_second} a second")
@@ -275,16 +275,16 @@ class FilterDesk(Closing, Unpicklable):
 
     def _end(self, tables: Tables, door: Doorkeeper, ending: Ending) -> int:
         """Withdraws these streams, in as many records as it takes."""
-        moved, draft = 0, Draft(tables, door)
+        moved, draft = 0, TurnDraft(tables, door)
         for number_of, stream in ending:
             while not draft.withdraw(number_of, stream):
                 moved += self._record(draft, tables, tables.fold.taken)
-                draft = Draft(tables, door)
+                draft = TurnDraft(tables, door)
         return moved + self._record(draft, tables, tables.fold.taken)
 
     def _drop(self, tables: Tables, door: Doorkeeper) -> int:
         """Trees by which nothing is routed any more; then the keys for them."""
-        kept, draft = kept_at(door.state, door.topic, self._realm.clock()), Draft(tables, door)
+        kept, draft = kept_at(door.state, door.topic, self._realm.clock()), TurnDraft(tables, door)
         draft.keep(kept.and_since(tables.fold.kept))
         moved = self._record(draft, tables, tables.fold.taken)
         if moved:
@@ -293,7 +293,7 @@ class FilterDesk(Closing, Unpicklable):
         return moved
 
 
-def _supersedes(shown: Credential, known: Credential | None, door: Doorkeeper, proven: Proven) -> bool:
+def _supersedes(shown: PostCredential, known: PostCredential | None, door: Doorkeeper, proven: ProvenPost) -> bool:
     """Of two tokens the later end counts, unless that one is void by now."""
     if known is None or shown.until_us > known.until_us:
         return True
@@ -301,7 +301,7 @@ def _supersedes(shown: Credential, known: Credential | None, door: Doorkeeper, p
     return shown.token != known.token and not door.still_reads(sender, known.token, at_us, epoch)
 
 
-def _next_end(door: Doorkeeper, credentials: Mapping[str, Credential], now_us: int) -> int:
+def _next_end(door: Doorkeeper, credentials: Mapping[str, PostCredential], now_us: int) -> int:
     """When it is next worth looking, if nothing is decided until then: a token ends, or a right, or a grace."""
     times = [c.until_us for c in credentials.values()]
     for name in credentials:

@@ -1,5 +1,5 @@
 """Brokers that first run after the overlay has moved, or the topic's key was replaced: whoever had subscribed when an
-event was published gets it, however late the desks are; and what is too late for the keys is counted."""
+event was published gets it, however late the keepers are; and what is too late for the keys is counted."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT, LEFT, RIGHT = (f"{TOPIC}-node-{n}" for n in (1, 2, 3))
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> LayeredWorld:
-    """A root, two brokers below it, `deep` below the first of them; nobody's desk has turned yet."""
+    """A root, two brokers below it, `deep` below the first of them; nobody's keeper has turned yet."""
     world = LayeredWorld(tmp_path_factory.mktemp("made") / "realm", {})
     for name in ("deep", "new"):
         world.realm.add_broker(name)
@@ -96,7 +96,7 @@ def test_brokers_that_first_run_after_a_rotation(
 
 
 @pytest.mark.parametrize("what", ["move", "rotation"])
-def test_late_desks_of_the_upper_brokers(world: LayeredWorld, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+def test_late_keepers_of_the_upper_brokers(world: LayeredWorld, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
     """The leaves ran in time, those above them come when the grace is over: what they are told is said after it."""
     HopStep.turn([name for name in world.names if name.broker == "deep"])
     world.publish("p0", 40)
@@ -124,7 +124,7 @@ def test_what_comes_too_late_is_counted(world: LayeredWorld, monkeypatch: pytest
     root = world.names[0].open()
     last = root.ledger.last()
     assert last is not None and last.entry.counts["rejected_epoch"] == 40
-    refusals = [name.open().desk.refused() for name in world.names]
+    refusals = [name.open().keeper.refused() for name in world.names]
     reason = str(PostReason.GENERATION if what == "move" else PostReason.EPOCH)
     assert [set(each) for each in refusals if each] == [{reason}] * 3, "posts of three subscribers, each counted"
 
@@ -139,5 +139,5 @@ def test_a_subscriber_has_its_grace_and_no_more(world: LayeredWorld, monkeypatch
     for seconds, refused in ((0, {}), (limits[0] - 60, {}), (120, {str(PostReason.GENERATION): 1})):
         later(monkeypatch, seconds)
         post(world.realm, TOPIC, zoe, "deep", tree, [], token)
-        deep.desk.turn()
-        assert deep.desk.refused() == refused
+        deep.keeper.turn()
+        assert deep.keeper.refused() == refused

@@ -11,7 +11,7 @@ from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.trust.keys.layer_keys import overlay_of
 from sealcast.trust.realm.overlays import Overlay
 from tests.overlay.filters_world import EVENTS, SHAPE, Realms, World, check, quick_realms, wants
-from tests.overlay.test_desk_posts import Bent, later, slipped_in
+from tests.overlay.test_keeper_posts import Bent, later, slipped_in
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,8 @@ def test_a_broker_that_left_the_overlay_is_not_heard_in_what_is_over(world: Worl
     world.realm.remove_node(world.topic, "b3")
     assert world.overlay.generation > bent.id.generation
     slipped_in(world, "b1", bent.made(**bent.passed_on("b3", "s0")))
-    world.desks["b1"].turn()
-    assert world.desks["b1"].refused() == {str(PostReason.SENDER): 1}
+    world.keepers["b1"].turn()
+    assert world.keepers["b1"].refused() == {str(PostReason.SENDER): 1}
     assert world.rows("b1", bent.id) == before
 
 
@@ -47,9 +47,9 @@ def test_a_way_that_is_new_is_none_in_what_is_over(world: World) -> None:
     world.realm.place_subscriber(world.topic, "s1", "b3")  # from b1
     for reader, taken in (("s1", False), ("s0", True)):
         slipped_in(world, "b1", bent.made(**bent.passed_on("b3", reader)))
-        world.desks["b1"].turn()
+        world.keepers["b1"].turn()
         assert bool(world.rows("b1", bent.id)) is taken
-    assert world.desks["b1"].refused() == {str(PostReason.PATH): 1}
+    assert world.keepers["b1"].refused() == {str(PostReason.PATH): 1}
 
 
 def test_nobody_waits_for_a_key_that_cannot_come_any_more(realms: Realms) -> None:
@@ -57,7 +57,7 @@ def test_nobody_waits_for_a_key_that_cannot_come_any_more(realms: Realms) -> Non
     world = realms.world(2, [None, 0, 1], [2], silent=["b0"])
     try:
         world.subscribe("s0", wants([[0]]))
-        world.desks["b2"].turn()
+        world.keepers["b2"].turn()
         assert not world.rows("b2"), "it may come yet"
         world.realm.rotate(world.topic)
         world.announce()
@@ -80,16 +80,16 @@ def test_an_old_generation_is_looked_up_once_and_only_while_it_is_kept(
         asked.append(generation)
         return overlay_of(world.realm, world.realm.state(), topic, generation)
 
-    monkeypatch.setattr("sealcast.protections.layered.filters.desk.overlay_of", counted)
+    monkeypatch.setattr("sealcast.protections.layered.filters.keeper.overlay_of", counted)
     for generation in (0, 0, 7, 1 << 31, 0):
         slipped_in(world, "b3", old.made(sender=old.impostor("s0"), tree=old.id._replace(generation=generation)))
-        world.desks["b3"].turn()
+        world.keepers["b3"].turn()
     assert asked == [0]
     later(world, monkeypatch, seconds=90_000)
     slipped_in(world, "b3", old.made(sender=old.impostor("s0")))
-    world.desks["b3"].turn()
+    world.keepers["b3"].turn()
     assert asked == [0]
-    assert world.desks["b3"].refused() == {str(PostReason.SIGNATURE): 6}
+    assert world.keepers["b3"].refused() == {str(PostReason.SIGNATURE): 6}
 
 
 def test_nothing_is_posted_to_a_broker_that_left(world: World) -> None:
@@ -97,7 +97,7 @@ def test_nothing_is_posted_to_a_broker_that_left(world: World) -> None:
     world.subscribe("s0", wants([[0]]))
     old = world.trees()[0]
     world.realm.remove_node(world.topic, "b1")  # above b3
-    world.desks["b3"].turn()
+    world.keepers["b3"].turn()
     assert world.rows("b3", old)
     with PostLog(world.realm.paths.topic(world.topic, "b1").filter_posts) as log:
         assert log.end() == 0

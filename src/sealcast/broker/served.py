@@ -24,7 +24,7 @@ _NEVER: Final = (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class ServedInterval:
     """What a subscription is served, and from when to when; the end is not included."""
 
     filter: str
@@ -37,9 +37,9 @@ class Standing:
         return self.from_us <= time_us < self.until_us
 
 
-def standings(
+def served_intervals(
     state: RealmState, topic: Topic, subscriptions: Mapping[str, Subscription]
-) -> Iterator[tuple[str, Standing]]:
+) -> Iterator[tuple[str, ServedInterval]]:
     """Of each of these subscriptions, in their order."""
     credentials = state.credentials_of(topic.name)
     void = _void_centers(state)
@@ -50,7 +50,10 @@ def standings(
         template = _template(state, topic, subscription.subscriber, credential)
         if template is None:
             begins, ends = _NEVER
-        yield id, Standing(subscription.filter, template or EVERYTHING, max(begins, right[0]), min(ends, right[1]))
+        yield (
+            id,
+            ServedInterval(subscription.filter, template or EVERYTHING, max(begins, right[0]), min(ends, right[1])),
+        )
 
 
 def _right(state: RealmState, topic: Topic, subscriber: str) -> tuple[int, int]:

@@ -79,3 +79,10 @@ def shown(
     visible = {name: None if name in hidden else value for name, value in values.items()}
     (message,) = codec.encode([visible], [sealed], CONTENT_TYPE, record[1:RECORD_AT])
     return message
+
+
+def lengths(pad: int) -> str:
+    """What lengths show, for `explain`."""
+    if pad == 1:
+        return "Lengths show: what is sealed is as long as the event. A step of padding hides that (--pad)."
+    return f"Lengths show in steps of {pad} bytes: two events that need the same number of steps look alike."

@@ -11,13 +11,13 @@ import pytest
 
 from sealcast.broker.path import handle
 from sealcast.broker.rulings import received_of
-from sealcast.broker.standing import FOR_EVER, Standing, standings
+from sealcast.broker.served import FOR_EVER, ServedInterval, served_intervals
 from sealcast.clients.publisher import Publisher
 from sealcast.filters import bits
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event, Schema
 from sealcast.model.stages import Ruled
-from sealcast.protections.endpoint.audit import Audit
+from sealcast.protections.endpoint.audit import EndpointAudit
 from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
@@ -44,10 +44,10 @@ class World:
         self.realm.enrol_many(["ann", "ben", "cid"])
         self.realm.subscribe_many(TOPIC, [(name, "price >= 0", f"{name}-1") for name in ("ben", "cid")])
 
-    def standing(self, id: str) -> Standing:
+    def interval(self, id: str) -> ServedInterval:
         state = self.realm.state()
         topic = state.topic(TOPIC)
-        return dict(standings(state, topic, state.topic_state(TOPIC).subscriptions))[id]
+        return dict(served_intervals(state, topic, state.topic_state(TOPIC).subscriptions))[id]
 
     def readers(self, time_us: int) -> list[str]:
         """Who gets an event of a batch that is pinned to that time, through the pipeline's own kernels."""
@@ -68,7 +68,7 @@ def world(tmp_path: Path) -> World:
 
 def test_from_its_tokens_beginning_to_its_end(world: World) -> None:
     begun, ends = world.now // SECOND * SECOND, (world.now // SECOND + LIFETIME_S) * SECOND
-    found = world.standing("ben-1")
+    found = world.interval("ben-1")
     assert (found.from_us, found.until_us) == (begun - 10 * SECOND, ends), "a clock may be a little behind the center's"
     assert world.readers(world.now) == ["ben", "cid"]
     assert world.readers(ends - 1) == ["ben", "cid"]
@@ -85,9 +85,9 @@ def test_a_revoked_holder_gets_nothing_from_that_version_on(world: World) -> Non
     before = world.realm.state()
     world.realm.revoke_entity("ben")
     assert world.readers(world.now) == ["cid"]
-    found = world.standing("ben-1")
+    found = world.interval("ben-1")
     assert found.until_us <= found.from_us
-    assert dict(standings(before, before.topic(TOPIC), before.topic_state(TOPIC).subscriptions))["ben-1"].holds(
+    assert dict(served_intervals(before, before.topic(TOPIC), before.topic_state(TOPIC).subscriptions))["ben-1"].holds(
         world.now
     )
 
@@ -105,17 +105,17 @@ def test_tokens_of_a_revoked_center_are_worth_nothing(world: World) -> None:
     serial = state.entity(center).serials[-1]
     revoked = replace(state.revoked, entries={**state.revoked.entries, serial: next(iter([None]))})  # type: ignore[dict-item]
     after = replace(state, revoked=revoked)
-    found = dict(standings(after, after.topic(TOPIC), after.topic_state(TOPIC).subscriptions))
+    found = dict(served_intervals(after, after.topic(TOPIC), after.topic_state(TOPIC).subscriptions))
     assert all(s.until_us <= s.from_us for s in found.values())
 
 
 def test_a_realm_without_an_authority_has_no_tokens(world: World) -> None:
     state = world.realm.state()
     bare = replace(state, founding=None, topics={TOPIC: replace(state.topic_state(TOPIC), credentials={})})
-    found = dict(standings(bare, bare.topic(TOPIC), bare.topic_state(TOPIC).subscriptions))
+    found = dict(served_intervals(bare, bare.topic(TOPIC), bare.topic_state(TOPIC).subscriptions))
     assert {s.until_us for s in found.values()} == {FOR_EVER}
     founded = replace(bare, founding=state.founding)
-    found = dict(standings(founded, founded.topic(TOPIC), founded.topic_state(TOPIC).subscriptions))
+    found = dict(served_intervals(founded, founded.topic(TOPIC), founded.topic_state(TOPIC).subscriptions))
     assert not any(s.holds(world.now) for s in found.values()), "and in one that has, none without a token is served"
 
 
@@ -134,16 +134,16 @@ def test_the_filter_counts_within_the_template(tmp_path: Path) -> None:
     with Publisher(realm, TOPIC, "ann") as ann:
         ann.publish([Event({"symbol": s, "price": 2}) for s in ("IBM", "ACME", "ACME")])
     assert pump(realm, TOPIC)["deliveries"] == 2
-    report = Audit(realm, TOPIC).run()
+    report = EndpointAudit(realm, TOPIC).run()
     assert report.ok, report.problems
-    assert Audit(realm, TOPIC, by_reference=True).run().ok
+    assert EndpointAudit(realm, TOPIC, by_reference=True).run().ok
 
 
 def test_one_of_two_subscriptions_ends_and_the_other_serves(world: World) -> None:
     world.now += 60 * SECOND
     world.realm.subscribe(TOPIC, "ben", "symbol = 'IBM'", "ben-2")
     late = world.now + 50 * SECOND
-    assert not world.standing("ben-1").holds(late) and world.standing("ben-2").holds(late)
+    assert not world.interval("ben-1").holds(late) and world.interval("ben-2").holds(late)
     assert world.readers(late) == ["ben"]
 
 

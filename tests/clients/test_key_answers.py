@@ -15,10 +15,10 @@ from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.model import Position
 from sealcast.protections.endpoint import memory
 from sealcast.protections.endpoint.client import CLIENT
-from sealcast.protections.endpoint.key_desk import key_requests
+from sealcast.protections.endpoint.key_answers import key_requests
 from sealcast.protections.endpoint.key_requests import KEYS, KeyRequest
 from sealcast.protections.endpoint.keyring import KEY_BYTES
-from sealcast.protections.endpoint.missing import AskDesk
+from sealcast.protections.endpoint.missing import KeyAsker
 from tests.pipeline.crowd import TOPIC, Crowd
 from tests.trust.center_world import served
 
@@ -49,8 +49,8 @@ def test_a_reader_with_little_memory_asks_over_the_control_topic(crowd: Crowd) -
     asked, room = 0, 2 * KEY_BYTES
     for name in list(crowd.wishes)[:3]:
         with (
-            CLIENT.desk(crowd.realm, TOPIC, name) as desk,
-            Subscriber(crowd.realm, TOPIC, as_=name, from_=0, key_memory=room, ask=desk) as subscriber,
+            CLIENT.key_asker(crowd.realm, TOPIC, name) as ask,
+            Subscriber(crowd.realm, TOPIC, as_=name, from_=0, key_memory=room, ask=ask) as subscriber,
         ):
             assert [event.position for event in subscriber] == wanted(crowd, name)
             asked += subscriber.keys.asked
@@ -61,8 +61,8 @@ def test_the_server_answers_key_requests_too(crowd: Crowd) -> None:
     name = next(iter(crowd.wishes))
     with (
         served(crowd.realm, "broker", more=lambda broker: key_requests(crowd.realm, broker)),
-        AskDesk(crowd.realm, TOPIC, name) as desk,
-        Subscriber(crowd.realm, TOPIC, as_=name, from_=0, key_memory=2 * KEY_BYTES, ask=desk) as subscriber,
+        KeyAsker(crowd.realm, TOPIC, name) as ask,
+        Subscriber(crowd.realm, TOPIC, as_=name, from_=0, key_memory=2 * KEY_BYTES, ask=ask) as subscriber,
     ):
         assert [event.position for event in subscriber] == wanted(crowd, name)
 

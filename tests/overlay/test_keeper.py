@@ -1,5 +1,5 @@
-"""Filters on their way up: through desks that die at every step, against the plaintext truth; and those who do not keep
-up."""
+"""Filters on their way up, through keepers that die at every step, against the plaintext truth; and those who do not
+keep up."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sealcast.control.topics import Busy
-from sealcast.protections.layered.filters.desk import FilterDesk
+from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.filters.posts import PostLog, post
 from tests.overlay.filters_world import EVENTS, SHAPE, PowerLost, Realms, World, check, power_lost, quick_realms, wants
 
 
 @pytest.fixture(scope="module")
 def realms(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Realms]:
-    with quick_realms(tmp_path_factory.mktemp("desks")) as made:
+    with quick_realms(tmp_path_factory.mktemp("keepers")) as made:
         yield made
 
 
@@ -81,7 +81,7 @@ def history(world: World, known: list[Any], random: Random) -> None:
 
 
 def happen(world: World, known: list[Any], random: Random) -> None:
-    """Somebody wants something, or nothing any more; a desk turns, and dies on the way, or not."""
+    """Somebody wants something, or nothing any more; a keeper turns, and dies on the way, or not."""
     name, wanted = random.choice(world.readers), random.choice(known)
     mine = list(world.wanted[name].elements())
     what = random.random()
@@ -94,13 +94,13 @@ def happen(world: World, known: list[Any], random: Random) -> None:
     for broker in random.sample(world.brokers, random.randint(0, len(world.brokers))):
         try:
             with power_lost(random.randint(0, 5), before_write=random.random() < 0.5):
-                world.desks[broker].turn()
+                world.keepers[broker].turn()
         except PowerLost:
             if random.random() < 0.5:
                 world.restart(broker)
 
 
-def test_a_desk_may_die_at_each_of_its_steps(realms: Realms) -> None:
+def test_a_keeper_may_die_at_each_of_its_steps(realms: Realms) -> None:
     """The same history again and again, cut before the first durable step, after it, before the second, and so on."""
     for step in range(40):
         if not sum(cut_history(realms, step, before_write) for before_write in (True, False)):
@@ -131,7 +131,7 @@ def turned_but(world: World, step: int, before_write: bool) -> int:
     try:
         with power_lost(step, before_write=before_write):
             for name in upwards:
-                world.desks[name].turn()
+                world.keepers[name].turn()
     except PowerLost:
         for name in upwards:
             world.restart(name)
@@ -144,11 +144,11 @@ def test_a_fresh_start_ends_what_was_before_and_says_nothing_twice(world: World)
     world.subscribe("s0", both[0])
     world.subscribe("s0", both[1])
     world.settle()
-    versions = {name: world.desks[name].version() for name in world.brokers}
+    versions = {name: world.keepers[name].version() for name in world.brokers}
     world.start_over("s0", both)
     world.settle()
     check(world, EVENTS[:3])
-    moved = [name for name in world.brokers if world.desks[name].version() != versions[name]]
+    moved = [name for name in world.brokers if world.keepers[name].version() != versions[name]]
     assert moved == ["b3"], "nothing has changed, and nobody above heard of it"
     world.start_over("s0", [both[1]])
     world.settle()
@@ -169,15 +169,15 @@ def test_the_marker_may_be_lost(world: World) -> None:
         world.restart(name)
     world.settle()
     assert {name: world.rows(name) for name in world.brokers} == before
-    assert sum(desk.repeated() for desk in world.desks.values()) == 4
+    assert sum(keeper.repeated() for keeper in world.keepers.values()) == 4
     assert not world.refused()
 
 
 def test_two_processes_take_turns(world: World) -> None:
-    with FilterDesk(world.realm, world.topic, "b3") as other:
-        for i, desk in enumerate((world.desks["b3"], other, world.desks["b3"], other)):
+    with TableKeeper(world.realm, world.topic, "b3") as other:
+        for i, keeper in enumerate((world.keepers["b3"], other, world.keepers["b3"], other)):
             world.subscribe("s0", wants([[i]]))
-            desk.turn()
+            keeper.turn()
         world.settle()
         assert other.version() == 4
     check(world, EVENTS[:8])
@@ -195,17 +195,17 @@ def test_too_many_waiting_posts_are_busy(world: World, monkeypatch: pytest.Monke
         log.append([data])
         with pytest.raises(Busy):
             log.append([data])
-        world.desks["b3"].turn()
+        world.keepers["b3"].turn()
         log.append([data])
 
 
 def test_a_parent_that_does_not_keep_up_slows_its_children(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sealcast.protections.layered.filters.desk.MAX_BEHIND", 2)
+    monkeypatch.setattr("sealcast.protections.layered.filters.keeper.MAX_BEHIND", 2)
     monkeypatch.setattr(PostLog.__init__, "__kwdefaults__", {**PostLog.__init__.__kwdefaults__, "max_waiting": 3})
     for i in range(6):
         world.subscribe("s1", wants([[i]]))
-        world.desks["b1"].turn()
-    assert world.desks["b1"].version() == 5, "it stops taking posts in"
+        world.keepers["b1"].turn()
+    assert world.keepers["b1"].version() == 5, "it stops taking posts in"
     monkeypatch.undo()
     world.settle()
     check(world)
@@ -218,7 +218,7 @@ def test_filters_wait_for_an_ancestors_key(realms: Realms) -> None:
     try:
         world.subscribe("s0", wants([[0]]))
         for name in ("b2", "b1"):
-            world.desks[name].turn()
+            world.keepers[name].turn()
         assert not world.rows("b2")
         assert not world.refused()
         world.settle()

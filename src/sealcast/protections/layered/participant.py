@@ -18,8 +18,8 @@ from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.agreement import layers_for
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.open import Opener
-from sealcast.protections.layered.subscribe import Subscriber
-from sealcast.protections.layered.tree import Path, Place, Tree, TreeId
+from sealcast.protections.layered.subscribe import FilterEncrypter
+from sealcast.protections.layered.tree import Path, Tree, TreeId, TreePlace
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import Agreement, agreement_keys, overlay_of
@@ -40,7 +40,7 @@ def trees_now(state: RealmState, topic: str, subscriber: str) -> list[TreeId]:
     return [TreeId(name, epoch, generation) for name in state.publishers_of(topic) if name != subscriber]
 
 
-class Standing(Unpicklable):
+class Participant(Unpicklable):
     """One subscriber's places and keys on one topic; what was worked out once for a tree is kept."""
 
     def __init__(self, realm: EntityRealm, topic: str, identity: Identity) -> None:
@@ -48,9 +48,9 @@ class Standing(Unpicklable):
         self._group: Group | None = None
         self._hashes: dict[TreeId, CachedHashes] = {}
         self._openers: dict[TreeId, Opener] = {}
-        self._encrypters: dict[TreeId, Subscriber] = {}
+        self._encrypters: dict[TreeId, FilterEncrypter] = {}
 
-    def encrypter(self, state: RealmState, tree: TreeId) -> Subscriber | None:
+    def encrypter(self, state: RealmState, tree: TreeId) -> FilterEncrypter | None:
         """What encrypts filters for a tree; None while somebody above has not announced its key yet."""
         found = self._encrypters.get(tree)
         if found is None:
@@ -58,7 +58,7 @@ class Standing(Unpicklable):
             if any(not _shares(layers, ancestor) for ancestor in place.chain):
                 return None
             hashes = CachedHashes(layers.group, tree.domain(state.topic(self._topic).id))
-            found = self._encrypters[tree] = Subscriber(place, layers, hashes)
+            found = self._encrypters[tree] = FilterEncrypter(place, layers, hashes)
         return found
 
     def opener(self, tree: TreeId) -> Opener:
@@ -80,7 +80,7 @@ class Standing(Unpicklable):
             self._openers[tree] = found
         return found
 
-    def _place(self, state: RealmState, tree: TreeId, *, former: bool) -> tuple[Place, Layers]:
+    def _place(self, state: RealmState, tree: TreeId, *, former: bool) -> tuple[TreePlace, Layers]:
         layering, name = layering_of(state, self._topic), self._identity.name
         overlay = overlay_of(self._realm, state, self._topic, tree.generation)
         if name not in overlay.places:

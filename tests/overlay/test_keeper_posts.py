@@ -14,7 +14,7 @@ import pytest
 from sealcast.control.budgets import Allowance
 from sealcast.primitives.sign import SigningKey
 from sealcast.protections.layered.filters.checks import PostReason
-from sealcast.protections.layered.filters.desk import FilterDesk
+from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.filters.posting import PARTS
 from sealcast.protections.layered.filters.posts import Numbered, PostLog, post, signed_posts
 from sealcast.protections.layered.messages import FilterMessage
@@ -158,9 +158,9 @@ def test_a_bent_post_has_no_effect_and_its_own_reason(realms: Realms, broker: st
         for number, make in enumerate(makers):
             slipped_in(world, broker, make(bent))
             world.settle()
-            assert world.desks[broker].refused() == {str(reason): number + 1}
+            assert world.keepers[broker].refused() == {str(reason): number + 1}
         assert {name: world.rows(name) for name in world.brokers} == before
-        told = world.desks[broker].refusals()
+        told = world.keepers[broker].refusals()
         assert [each.reason for each in told] == [str(reason)] * len(makers)
         # Honest ones are taken after that.
         world.subscribe("s0", wants([[2]]))
@@ -176,7 +176,7 @@ def test_copies_and_replays_have_no_effect(world: World) -> None:
     for data in (first, first, second, first, second):
         slipped_in(world, "b3", data)
         world.settle()
-    assert world.desks["b3"].repeated() == 3
+    assert world.keepers["b3"].repeated() == 3
     assert not world.refused()
     assert not any(world.rows(name) for name in world.brokers)
     # The same bytes at another broker: it is not theirs, there or above.
@@ -200,7 +200,7 @@ def test_who_was_refused_is_not_taken_later_from_a_copy(world: World, monkeypatc
     later(world, monkeypatch, seconds=3_700)
     slipped_in(world, "b3", early)
     world.settle()
-    assert world.desks["b3"].repeated() == 1
+    assert world.keepers["b3"].repeated() == 1
     assert not world.rows("b3")
 
 
@@ -216,8 +216,8 @@ def test_one_bad_filter_does_not_take_the_others_with_it(world: World) -> None:
 def test_a_budget_is_each_senders_own(realms: Realms) -> None:
     world = realms.world(2, [None, 0], [1, 1])
     try:
-        world.desks["b1"].close()
-        world.desks["b1"] = FilterDesk(world.realm, world.topic, "b1", allowance=Allowance(per_second=1, burst=3))
+        world.keepers["b1"].close()
+        world.keepers["b1"] = TableKeeper(world.realm, world.topic, "b1", allowance=Allowance(per_second=1, burst=3))
         for i in range(5):
             world.subscribe("s0", wants([[i]]))
         world.subscribe("s1", wants([[0]]))
@@ -240,24 +240,24 @@ def test_nobody_fills_a_table(world: World, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_whatever_one_has_ends_in_records_of_bounded_size(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in ("desk", "turns"):
+    for name in ("keeper", "turns"):
         monkeypatch.setattr(f"sealcast.protections.layered.filters.{name}.TURN_BYTES", 100)
     many = [wants([[i], [j]]) for i in range(4) for j in range(i)]
     for each in many:
         world.subscribe("s0", each)
     world.settle()
     check(world, EVENTS[:8])
-    before = world.desks["b3"].version()
+    before = world.keepers["b3"].version()
     world.start_over("s0", many[:2])
     world.settle()
     check(world, EVENTS[:8])
-    between = world.desks["b3"].version()
+    between = world.keepers["b3"].version()
     assert between >= before + 4, "six rows of two tokens, two rows a record, and what it says anew"
     world.start_over("s0", many)
     world.settle()
     world.realm.revoke(world.topic, "s0", [Right.SUBSCRIBE])
     world.settle()
-    assert world.desks["b3"].version() >= between + 4
+    assert world.keepers["b3"].version() >= between + 4
     assert not any(world.rows(name) for name in world.brokers)
     assert not world.refused()
 
@@ -272,7 +272,7 @@ def test_a_full_table_takes_nothing_new(world: World, monkeypatch: pytest.Monkey
 
 
 def test_the_document_lists_the_checks_in_their_order() -> None:
-    text = (Path(__file__).parents[2] / "docs" / "desks.md").read_text()
+    text = (Path(__file__).parents[2] / "docs" / "routing-tables.md").read_text()
     assert re.findall(r"^\| \d+ \| `([a-z]+)` \|", text, re.MULTILINE) == list(map(str, PostReason))
 
 
@@ -290,9 +290,9 @@ def test_a_token_that_ended_ends_its_rows(world: World, monkeypatch: pytest.Monk
     world.subscribe("s0", wants([[0]]))
     world.subscribe("s2", wants([[0]]))
     world.settle()
-    versions = {name: world.desks[name].version() for name in world.brokers}
+    versions = {name: world.keepers[name].version() for name in world.brokers}
     world.settle()
-    assert versions == {name: world.desks[name].version() for name in world.brokers}, "nothing moved, nothing written"
+    assert versions == {name: world.keepers[name].version() for name in world.brokers}, "nothing moved, nothing written"
     later(world, monkeypatch, seconds=80_000)
     world.say("s2", [])  # a newer token, in time
     later(world, monkeypatch, seconds=10_000)
@@ -326,7 +326,7 @@ def test_every_token_has_its_own_end(world: World, monkeypatch: pytest.MonkeyPat
     assert len(world.rows("b3")) == 2, "the later end of two counts"
 
 
-def test_a_desk_that_comes_late_judges_by_when_posts_came(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_keeper_that_comes_late_judges_by_when_posts_came(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.subscribe("s0", wants([[0]]))
     world.settle()
     later(world, monkeypatch, seconds=80_000)
@@ -334,7 +334,7 @@ def test_a_desk_that_comes_late_judges_by_when_posts_came(world: World, monkeypa
     later(world, monkeypatch, seconds=80_000)
     world.settle()
     check(world, EVENTS[:3])
-    # And one that comes after its token's end has lost what it had, however late the desk is.
+    # And one that comes after its token's end has lost what it had, however late the keeper is.
     later(world, monkeypatch, seconds=90_000)
     world.subscribe("s0", wants([[2]]))
     world.settle()
@@ -418,7 +418,7 @@ def test_a_broker_that_reads_is_one_of_its_parents_readers(realms: Realms) -> No
 def test_moves_begin_new_trees_and_old_ones_end_in_time(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.subscribe("s0", wants([[0]]))
     world.settle()
-    old, at = world.trees()[0], world.desks["b3"].version()
+    old, at = world.trees()[0], world.keepers["b3"].version()
     world.realm.place_subscriber(world.topic, "s0", "b2")
     assert world.trees()[0] != old
     world.settle()

@@ -1,0 +1,118 @@
+"""The client side of protections whose publishers seal events for readers: brokers pass them on, readers open them.
+
+The content key of an epoch comes from the key center, sealed to each who may have it, through the registry.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+
+from sealcast.errors import Bug, CannotOpen
+from sealcast.model.event import OpenedEvent
+from sealcast.protections.endpoint.client import opener_at
+from sealcast.protections.enveloped.open import Opener, Unseal
+from sealcast.protections.enveloped.publish import EventSealer
+from sealcast.protections.port import CheckedEvent, Measured, Messages, Proven, Reader
+from sealcast.protections.proving import proven
+from sealcast.protections.registered import RegisteredInbox, RegisteredSide, broker_that_serves
+from sealcast.protections.stays import Found
+from sealcast.protections.verify import publishers_keys
+from sealcast.trust.handles import EntityRealm
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.keys.topic_keys import ContentKey, EntityKeys
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import Topic
+from sealcast.wire.sealed import SealedPiece
+
+
+class EnvelopedWay(ABC):
+    """A publisher's way: each event sealed once for all readers, to the one broker that was chosen."""
+
+    def __init__(self, topic: str, identity: Identity, broker: str) -> None:
+        self._topic, self._identity, self._broker = topic, identity, broker
+        self._sealer: EventSealer | None = None
+
+    @abstractmethod
+    def sealer(self, about: Topic, epoch: int, keys: EntityKeys, content: ContentKey) -> EventSealer:
+        """What seals its events in that epoch."""
+
+    def take(self, state: RealmState, epoch: int) -> Sequence[str]:
+        about, broker = state.topic(self._topic), broker_that_serves(state, self._topic, self._broker)
+        if self._sealer is None or (self._sealer.schema, self._sealer.epoch) != (about.schema, epoch):
+            keys = self._identity.topic_keys(state, self._topic, epoch)
+            self._sealer = self.sealer(about, epoch, keys, _content(self._identity, keys, self._topic, epoch))
+        return (broker,)
+
+    def check(self, event: CheckedEvent) -> None:
+        self._made.check(event.values, event.payload, event.content_type)
+
+    def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
+        values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
+        yield len(batch), {self._broker: self._made.messages(values, payloads, kinds)}
+
+    @property
+    def _made(self) -> EventSealer:
+        if self._sealer is None:
+            raise Bug("a way goes by no registry yet")
+        return self._sealer
+
+
+class EnvelopedInbox(RegisteredInbox):
+    """One reader's events, wherever it is served."""
+
+    def __init__(self, reader: Reader, side: EnvelopedSide) -> None:
+        super().__init__(reader, side)
+        self._side, self._opener = side, side.opener_for(reader.realm, reader.topic, self.identity)
+        #: One key an epoch, which takes no room worth counting.
+        self.keys = Measured()
+
+    def open(self, found: Found[SealedPiece]) -> OpenedEvent:
+        delivery = found.delivery
+        return self._opener.open(delivery.piece, delivery.event, delivery.handle, self._unseal(found.broker))
+
+    def prove(self, broker: str, piece: SealedPiece, known: dict[int, bytes]) -> Proven:
+        recipient, unseal = self.mail.mailbox(broker).recipient, self._unseal(broker)
+        return proven(piece, recipient, lambda event, handle: self._opener.open(piece, event, handle, unseal))
+
+    def _unseal(self, broker: str) -> Unseal:
+        """With its own pair key: how `endpoint` seals for one reader is how brokers seal again after a compromise."""
+        reader, identity = self.reader, self.identity
+
+        def unseal(piece: SealedPiece, event: int, use: int) -> bytes:
+            slot = self._side.slot(reader.realm, reader.topic, reader.name)
+            opener = opener_at(reader.realm, reader.topic, broker, identity, piece.epoch, slot)
+            return opener.open_body(piece, event, use)
+
+        return unseal
+
+
+class EnvelopedSide(RegisteredSide):
+    """What the client sides of such protections share."""
+
+    opener: type[Opener]
+
+    def opener_for(self, realm: EntityRealm, topic: str, identity: Identity) -> Opener:
+        """What opens a topic's events with one entity's keys."""
+
+        def reading(epoch: int) -> ContentKey:
+            content = _content(identity, identity.topic_keys(realm.state(), topic, epoch), topic, epoch)
+            if not content.reads:
+                raise CannotOpen(f"{identity.name!r} could publish on topic {topic!r} in epoch {epoch}, and not read")
+            return content
+
+        return self.opener(realm.state().topic(topic), publishers_keys(realm.state), lru_cache(reading))
+
+    def inbox(self, reader: Reader) -> EnvelopedInbox:
+        return EnvelopedInbox(reader, self)
+
+    def key_asker(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[None]:
+        return nullcontext()
+
+
+def _content(identity: Identity, keys: EntityKeys, topic: str, epoch: int) -> ContentKey:
+    if keys.content is None:
+        raise CannotOpen(f"no content key of topic {topic!r} (epoch {epoch}) was issued to {identity.name!r}")
+    return keys.content

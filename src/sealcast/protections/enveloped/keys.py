@@ -1,0 +1,28 @@
+"""The keys that seal and open envelopes, and where they come from. No broker has any of them.
+
+    content key (per topic and epoch; the key center's, and of everyone who may read)
+      └── a publisher's own part of it    which is all that somebody gets who may only publish
+            └── boot key                  seals its events during one of its boots
+
+Every publisher and boot has a key of its own: the nonce is a number that a boot never gives twice, and nobody else
+seals under that key. So no nonce repeats, whatever others who hold the content key do.
+"""
+
+from __future__ import annotations
+
+from sealcast.primitives import kdf
+from sealcast.primitives.aead import NONCE_BYTES, SealingKey
+from sealcast.primitives.secrets import Secret
+
+
+def associated_data(protection: str, topic_id: bytes, epoch: int) -> bytes:
+    """What every ciphertext of a topic and epoch is bound to."""
+    return b"sealcast/" + protection.encode() + b"/1" + topic_id + epoch.to_bytes(8, "big")
+
+
+def boot_key(publishers: Secret, boot: bytes, aad: bytes, key_bits: int) -> SealingKey:
+    return SealingKey(kdf.derive(publishers, b"payload", boot), aad, key_bits)
+
+
+def nonce(number: int) -> bytes:
+    return number.to_bytes(NONCE_BYTES, "big")

@@ -1,0 +1,117 @@
+"""Who learns what of a `searchable` topic, coalitions first: the broker and any one user open everything."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sealcast.filters.labels import Labeller
+from sealcast.protections.enveloped.envelope import lengths
+from sealcast.protections.port import Explanation, Party
+from sealcast.protections.searchable.keys import settings_of
+from sealcast.trust.realm.state import RealmState
+
+_DETERMINISTIC: Final = (
+    "Brokers compute the same value from every trapdoor of a label. So they see how often each label of an epoch "
+    "comes, and which events share labels. Who knows how often values come can guess which label is which."
+)
+
+
+def explained(state: RealmState, topic: str) -> Explanation:
+    about, live = state.topic(topic), [e.name for e in state.entities.values() if not e.revoked]
+    publishers = [name for name in live if state.may_publish(topic, name)]
+    readers = [name for name in live if state.may_subscribe(topic, name)]
+    users, brokers = sorted({*publishers, *readers}), state.serving(topic)
+    return Explanation(
+        "nobody but the key center, as long as no broker colludes with anyone who may publish or read",
+        [
+            Party(
+                "a broker together with any one who may publish or read",
+                [
+                    "the master exponent of the epoch, because the two halves add up to it, and the search secret",
+                    "every filter of the epoch, by testing labels; and every label of every event",
+                    "every event of the epoch, if that one may read",
+                ],
+                ["anything of an epoch in which that one had no key"],
+                f"{' or '.join(brokers)} with one of {_some(users)}" if brokers and users else "",
+            ),
+            Party(
+                f"a publisher ({len(publishers)} may publish)",
+                ["its own events", "every event of the epoch that it gets hold of, if it may read as well"],
+                [
+                    "open another publisher's event, if it may only publish",
+                    "open a subscriber's filter, unless it colludes with a broker",
+                    "publish in another's name: every frame is signed and checked",
+                ],
+            ),
+            Party(
+                "a broker",
+                [
+                    "which registered filters an event matches, and so who gets it",
+                    "which events share labels, and how often each label comes",
+                    "the tag of every label, as far as it goes",
+                    "how many labels an event has; how many alternatives, slots and labels a filter has",
+                    "publishers' names, times, and the lengths of what they sealed",
+                ],
+                [
+                    "read an attribute, a payload or a filter: it has neither the content key nor the search secret",
+                    "test a guess of a label: labels are hashed under a secret that brokers do not have",
+                    "forge or alter an event: subscribers verify the publisher's signature themselves",
+                ],
+            ),
+            Party(
+                f"a reader ({len(readers)} may read)",
+                [
+                    "the events that match one of its own filters, as the broker delivers them",
+                    "every event of the epoch that it gets hold of otherwise: from a disk, a backup or a broker",
+                ],
+                ["open events of an epoch in which it had no right to read", "open others' filters by itself"],
+            ),
+            Party(
+                "whoever reads the disk, backups or the network, without secrets/, entities/ and wallets/",
+                [
+                    "publishers' names, times, lengths, counts, and which subscriber gets which event (by number)",
+                    "the registry: names, public keys, rights, and sealed filters with their tags",
+                ],
+                [
+                    "read attributes, payloads or filters",
+                    "alter anything unnoticed: frames are signed, the ledger is chained",
+                ],
+            ),
+            Party(
+                "the key center",
+                ["every event and every filter that it gets hold of: it makes all keys"],
+                ["publish in another's name"],
+            ),
+        ],
+        [
+            _DETERMINISTIC,
+            tags(settings_of(about).tag_bits, Labeller(about.schema).most()),
+            "A publisher may send trapdoors that are not its event's. Then the event reaches readers who did not ask "
+            "for it. It is signed, so that they know whose it is.",
+            "Brokers enforce filters here, mathematics does not. Whoever may read the topic opens every event of the "
+            "epoch that it gets hold of.",
+            "Who loses a right is cut off by a new epoch, at once, and brokers drop their half of its key. It keeps "
+            "the keys of earlier epochs.",
+            lengths(about.protection.step),
+            "The disk allows traffic analysis: it shows times and who gets what.",
+        ],
+    )
+
+
+def tags(bits: int, labels: int) -> str:
+    """What tags of so many bits tell, on a topic whose events have up to so many labels."""
+    if not bits:
+        return (
+            "Tags have no bits. They tell brokers nothing, and every label that is seen for the first time is compared "
+            "with every registered one."
+        )
+    share = f"1 in {2**bits:,}"
+    return (
+        f"A tag is {bits} bits of a keyed hash of a label, and an event has up to {labels:,} labels. Two different "
+        f"labels share a tag with a chance of {share}. So brokers see which filters may ask for the same, also of "
+        "labels that no event ever had. Fewer bits (--tag-bits) tell less and make brokers search longer."
+    )
+
+
+def _some(names: list[str]) -> str:
+    return ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")

@@ -1,0 +1,259 @@
+"""What one subscriber wants on a `searchable` topic: filters that it keeps, and sealed ones that the registry has.
+
+    own filter "ann-1"  --seal in epoch 2-->  registered as "ann-1.e2", at a broker's desk, with a token
+
+A sealed filter is of one epoch, because its keys are. So in every new epoch the subscriber registers its filters once
+more, whenever it, or anybody who has its keys, looks (`refresh`). Those of an epoch before go when the broker has taken
+in all that was published in it. People see their own ids only.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from sealcast.control import requests
+from sealcast.control.desk import MAX_IDS
+from sealcast.control.wallet import Wallet
+from sealcast.errors import Misuse, NotFound, Rejected, SealcastError, Unavailable
+from sealcast.filters.check import fit
+from sealcast.filters.labels import LabelFilter, label_filter
+from sealcast.filters.parse import parse
+from sealcast.log.closing import Closing
+from sealcast.log.ledger import LedgerReader
+from sealcast.model.names import NAME
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.own_filters import MAX_FILTERS, OwnFilter, OwnFilters
+from sealcast.protections.port import Interest
+from sealcast.protections.searchable.keys import user_keys
+from sealcast.trust.handles import EntityRealm
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
+
+#: Registered ids are names, too: this much is left for the epoch.
+MAX_ID: Final = 52
+_ENDING: Final = ".ending"
+#: The registered ids of each subscriber of a topic.
+Registered = Mapping[str, Sequence[str]]
+
+
+def registered_id(own: str, epoch: int) -> str:
+    return f"{own}.e{epoch}"
+
+
+def own_id(registered: str) -> tuple[str, int]:
+    """A subscriber's own id, and the epoch; the id itself and 0 for what nobody registered this way."""
+    own, _, epoch = registered.rpartition(".e")
+    return (own, int(epoch)) if own and epoch.isascii() and epoch.isdigit() else (registered, 0)
+
+
+def registered(state: RealmState, topic: str) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for each in state.subscriptions_of(topic):
+        found.setdefault(each.subscriber, []).append(each.id)
+    return found
+
+
+class SealedFilters(OwnFilters):
+    """A subscriber's own filters. One that ends is marked until it is registered no more."""
+
+    def ending(self) -> set[int]:
+        return {int(path.stem) for path in self.directory.glob(f"*{_ENDING}") if path.stem.isdigit()}
+
+    def end(self, number: int) -> None:
+        (self.directory / f"{number}{_ENDING}").touch()
+
+    def forget(self, number: int) -> None:
+        super().forget(number)
+        (self.directory / f"{number}{_ENDING}").unlink(missing_ok=True)
+
+    def next_number(self) -> int:
+        """Later ones are greater, and none is given twice, also not after the last was forgotten."""
+        return max([time.time_ns() // 1_000, *(number + 1 for number in self.numbers())])
+
+
+class SealedInterests(Closing, Unpicklable):
+    """One entity's filters on one topic. Close it."""
+
+    def __init__(self, realm: EntityRealm, topic: str, name: str) -> None:
+        """NotFound where the entity's keys are not on this machine."""
+        self.realm, self.topic, self.name = realm, topic, name
+        self.identity = realm.identity(name)
+        self._own = SealedFilters(realm.paths.root / "wallets", name, realm.state().topic(topic).id)
+        self._wallet: Wallet | None = None
+        #: Why the last attempt to register came to nothing, if it did; it is made again.
+        self.trouble: SealcastError | None = None
+
+    # --- what is wanted -------------------------------------------------------------------------------
+
+    def filters(self) -> list[Interest]:
+        broker = self.realm.state().home_of(self.topic, self.name)
+        return [Interest(each.id, self.topic, self.name, each.text, broker) for each in self.present()]
+
+    def present(self) -> list[OwnFilter]:
+        """Those that are not ending, oldest first."""
+        ending = self._own.ending()
+        return [each for number, each in self._own.all().items() if number not in ending]
+
+    def add(self, text: str, id: str | None = None) -> Interest:
+        state = self.realm.state()
+        state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
+        (kept,) = self.keep([(text, id)], state)
+        try:
+            self.refresh()
+            self.trouble = None
+        except Unavailable as error:
+            self.trouble = error
+        except (Rejected, Misuse):
+            self.drop([kept])
+            raise
+        said = () if self.trouble is None else (f"kept, but not registered yet: {self.trouble.message}",)
+        return Interest(kept.id, self.topic, self.name, text, self.realm.state().home_of(self.topic, self.name), said)
+
+    def keep(self, wanted: Sequence[tuple[str, str | None]], state: RealmState) -> list[OwnFilter]:
+        """Writes filters down, all of them or none; FilterRejected for one that labels cannot express."""
+        for text, _ in wanted:
+            _labels(text, state.topic(self.topic))
+        with self._own.locked():
+            known = {each.id for each in self._own.all().values()}
+            if len(known) + len(wanted) > MAX_FILTERS:
+                raise Misuse(f"{self.name!r} can have {MAX_FILTERS} filters on a topic")
+            ids = list(self._ids(state, [id for _, id in wanted], known))
+            for (text, _), id in zip(wanted, ids, strict=True):
+                self._own.check(id, text)
+            first = self._own.next_number()
+            pairs = zip(wanted, ids, strict=True)
+            return [self._own.keep(first + at, id, text) for at, ((text, _), id) in enumerate(pairs)]
+
+    def drop(self, kept: Iterable[OwnFilter]) -> None:
+        """Forgets filters that nobody was told of."""
+        with self._own.locked():
+            for each in kept:
+                self._own.forget(each.number)
+
+    def remove(self, ids: Iterable[str]) -> None:
+        with self._own.locked():
+            by_id, gone = {each.id: each for each in self.present()}, []
+            for id in dict.fromkeys(ids):
+                if id not in by_id:
+                    raise NotFound(
+                        f"{self.name!r} has no subscription {id!r} on topic {self.topic!r}",
+                        hint=f"those it has: sealcast subscription list --topic {self.topic} --as {self.name}",
+                    )
+                gone.append(by_id[id])
+            for each in gone:
+                self._own.end(each.number)
+        self.try_refresh()
+
+    # --- the registry ---------------------------------------------------------------------------------
+
+    def sealed(self, state: RealmState, filters: Sequence[OwnFilter]) -> list[str]:
+        """Filters as the registry takes them in this epoch."""
+        about = state.topic(self.topic)
+        keys = user_keys(self.identity.topic_keys(state, self.topic), about, self.name)
+        labels = (_labels(each.text, about) for each in filters)
+        return [keys.seal_filter(about.epoch, [c.slots for c in each.conjunctions]).to_text() for each in labels]
+
+    def try_refresh(self) -> int | None:
+        """`refresh`; what keeps it from being done now is `trouble`, and no reason to lose anything."""
+        try:
+            done = self.refresh()
+        except (Unavailable, Rejected, Misuse) as error:
+            self.trouble = error
+            return None
+        self.trouble = None
+        return done
+
+    def refresh(self, known: Registered | None = None) -> int:
+        """Registers what this epoch does not have yet, and ends what is over; how many there were. `known` spares it a
+        look through the registry."""
+        state = self.realm.state()
+        about = state.topic(self.topic)
+        mine = list((registered(state, self.topic) if known is None else known).get(self.name, ()))
+        if not self.is_due(state, mine):
+            return 0
+        state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
+        with self._own.locked():
+            # An id that was given before and is gone was ended by somebody else: until the next epoch it stays so.
+            fresh = [
+                each for each in self.present() if registered_id(each.id, about.epoch) not in state.subscription_topics
+            ]
+            for each, text in zip(fresh, self.sealed(state, fresh), strict=True):
+                requests.subscribe(self.wallet, self.topic, text, registered_id(each.id, about.epoch))
+            over = self._over(state, mine)
+            broker = requests.serving_broker(state, self.topic)
+            for first in range(0, len(over), MAX_IDS):
+                requests.unsubscribe(self.wallet.correspondent, broker, over[first : first + MAX_IDS])
+            for number in self._own.ending():
+                self._own.forget(number)
+        return len(fresh) + len(over)
+
+    def is_due(self, state: RealmState, mine: Iterable[str]) -> bool:
+        """Whether `refresh` has anything to do, without opening a filter."""
+        epoch, ending = state.topic(self.topic).epoch, self._own.ending()
+        epochs = [own_id(id)[1] for id in mine]
+        here = len(set(self._own.numbers()) - ending)
+        return bool(ending) or epochs.count(epoch) < here or any(self._is_over(state, e) for e in set(epochs))
+
+    def _over(self, state: RealmState, mine: Iterable[str]) -> list[str]:
+        ending, everything = self._own.ending(), self._own.all()
+        gone = {everything[number].id for number in ending if number in everything}
+        found = ((id, *own_id(id)) for id in mine)
+        return [id for id, own, epoch in found if own in gone or self._is_over(state, epoch)]
+
+    def _is_over(self, state: RealmState, epoch: int) -> bool:
+        """Whether every event of an epoch before this one was taken in by all brokers that serve the subscriber."""
+        about = state.topic(self.topic)
+        if not FIRST_EPOCH <= epoch < about.epoch:
+            return False
+        ended = about.epoch_starts[epoch + 1 - FIRST_EPOCH] + about.parameters.grace_s * 1_000_000
+        serving = [stay.broker for stay in state.stays_of(self.topic, self.name) if stay.until is None]
+        return all(_settled(self.realm, self.topic, broker) > ended for broker in serving)
+
+    @property
+    def wallet(self) -> Wallet:
+        """Its tokens."""
+        if self._wallet is None:
+            self._wallet = Wallet(self.realm, self.name, identity=self.identity)
+        return self._wallet
+
+    def close(self) -> None:
+        if self._wallet is not None:
+            self._wallet.close()
+            self._wallet = None
+
+    def _ids(self, state: RealmState, given: Sequence[str | None], known: set[str]) -> Iterator[str]:
+        """Those that were given, if they were never; else the subscriber's name and the next number that is free."""
+        epochs = range(FIRST_EPOCH, state.topic(self.topic).epoch + 1)
+
+        def free(id: str) -> bool:
+            every = (id, *(registered_id(id, epoch) for epoch in epochs))
+            return id not in taken and not any(each in state.subscription_topics for each in every)
+
+        taken = set(known)
+        for id in given:
+            if id is not None and (not NAME.fullmatch(id) or len(id) > MAX_ID):
+                raise Misuse(f"{id!r} is no id: letters, digits, dot, dash and underscore, at most {MAX_ID}")
+            if id is not None and not free(id):
+                raise Misuse(
+                    f"subscription id {id!r} was given before", hint="ids are never given twice: choose another"
+                )
+            number = 0
+            while id is None or not free(id):
+                number += 1
+                id = f"{self.name}-{number}"
+            taken.add(id)
+            yield id
+
+
+def _labels(text: str, about: Topic) -> LabelFilter:
+    return label_filter(fit(parse(text), about.schema), about.schema)
+
+
+def _settled(realm: EntityRealm, topic: str, broker: str) -> int:
+    """Everything that a broker has not taken in came at this time or later."""
+    with LedgerReader(realm.paths.topic(topic, broker).ledger) as ledger:
+        last = ledger.last()
+        return last.entry.end.settled_us if last is not None else 0

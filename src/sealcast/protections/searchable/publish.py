@@ -1,0 +1,65 @@
+"""publish: Event -> message. Brokers see trapdoors of the event's labels, and no attribute.
+
+    message = the event's record without payload and attributes; in the payload's place: block | envelope
+
+A publisher reuses its trapdoor of a label within an epoch: brokers compute the same T from every trapdoor of the label,
+so that fresh ones would hide nothing. A topic may ask for fresh ones (`Searchable.fresh`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+from sealcast.errors import EventRejected
+from sealcast.filters.labels import Labeller
+from sealcast.filters.labels.naming import root
+from sealcast.model.schema import Value
+from sealcast.primitives.secrets import Secret
+from sealcast.protections.enveloped.publish import EventSealer
+from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.trust.realm.topics import Topic
+from sealcast.wire.limits import MAX_TRAPDOORS
+from sealcast.wire.searching import BLOCK_HEAD, TRAPDOOR_BYTES, packed_block
+
+#: Labels whose trapdoors are kept: labels repeat far more than they differ.
+MAX_TRAPDOORS_KEPT: Final = 65_536
+
+
+class SearchableSealer(EventSealer):
+    """One publisher on one topic in one epoch."""
+
+    def __init__(self, about: Topic, epoch: int, secret: Secret, search: UserKeys, *, fresh: bool) -> None:
+        super().__init__(about, epoch, secret)
+        self._labeller = Labeller(about.schema)
+        self._most = self._labeller.most()
+        # Every event has them, and no filter asks for them.
+        self._roots = frozenset(root(attribute.name) for attribute in about.schema.attributes)
+        self._trapdoor = search.trapdoor if fresh else lru_cache(MAX_TRAPDOORS_KEPT)(search.trapdoor)
+
+    def check(self, values: Mapping[str, Value], payload: bytes, content_type: str) -> None:
+        if self._most > MAX_TRAPDOORS:
+            labels = len(set(self._labeller.labels(values)))
+            if labels > MAX_TRAPDOORS:
+                raise EventRejected(
+                    f"the event has {labels} labels, {MAX_TRAPDOORS} are allowed",
+                    hint="shorter texts have fewer labels; so do bounded numbers with a coarser step",
+                )
+        super().check(values, payload, content_type)
+
+    def most_before(self, values: Mapping[str, Value]) -> int:
+        return BLOCK_HEAD + TRAPDOOR_BYTES * min(self._most, MAX_TRAPDOORS)
+
+    def before(self, records: Sequence[bytes]) -> Sequence[bytes]:
+        labels = self._labeller.batch(self._codec.decode(records).columns)
+        wanted = [label not in self._roots for label in labels.labels]
+        made: dict[int, bytes] = {}
+        blocks = []
+        for row in range(len(records)):
+            ids = [i for i in labels.ids[labels.offsets[row] : labels.offsets[row + 1]].tolist() if wanted[i]]
+            for i in ids:
+                if i not in made:
+                    made[i] = self._trapdoor(labels.labels[i])
+            blocks.append(packed_block(made[i] for i in ids))
+        return blocks
