@@ -9,12 +9,13 @@ from pathlib import Path
 import pytest
 
 from sealcast.model.schema import Value
-from sealcast.mqtt.table import Compiler, mqtt_topic, write_table
+from sealcast.mqtt import channels
+from sealcast.mqtt.table import Compiler, write_table
 from tests.mqtt.clients import Listener
 from tests.mqtt.mosquitto import Mosquitto, build
 from tests.mqtt.sealed_world import TOPIC, World, number_in, users
 
-EVENTS = mqtt_topic(TOPIC)
+EVENTS = channels.events(TOPIC)
 CLIENTS = users(20)
 PUBLISHER = "sensor"
 STRANGER = "stranger"

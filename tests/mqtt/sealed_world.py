@@ -13,6 +13,7 @@ from sealcast.filters.labels import Labeller, label_filter
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import Condition
 from sealcast.model.schema import Attribute, Schema, Type, Value
+from sealcast.mqtt.messages import Message
 from sealcast.mqtt.table import Epoch, Registered, Topic
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, broker_half
@@ -31,22 +32,9 @@ SCHEMA = Schema(
 KINDS = ("a", "ab", "abc", "b", "ba", "c")
 
 
-def message(epoch: int, publisher: str, block: bytes, rest: bytes, header: bytes = b"header") -> bytes:
-    """An MQTT message by hand, as publishers lay it out."""
-    record = b"rec" + block + rest
-    name = publisher.encode()
-    return b"".join(
-        [
-            b"SCQ1",
-            epoch.to_bytes(8, "big"),
-            len(name).to_bytes(1, "big"),
-            name,
-            len(header).to_bytes(4, "big"),
-            header,
-            (3).to_bytes(4, "big"),
-            record,
-        ]
-    )
+def message(epoch: int, publisher: str, block: bytes, rest: bytes) -> bytes:
+    """An MQTT message whose record and header are none: brokers look at neither."""
+    return Message(epoch, publisher, b"header", 3, b"rec" + block + rest).to_bytes()
 
 
 def number_in(payload: bytes) -> int:

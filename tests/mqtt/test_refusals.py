@@ -9,7 +9,8 @@ from random import Random
 import pytest
 from paho.mqtt.enums import MQTTProtocolVersion
 
-from sealcast.mqtt.table import Compiler, mqtt_topic, write_table
+from sealcast.mqtt import channels
+from sealcast.mqtt.table import Compiler, write_table
 from sealcast.wire.searching import packed_block
 from tests.mqtt.clients import Listener
 from tests.mqtt.mosquitto import Mosquitto
@@ -127,9 +128,9 @@ def end(server: Mosquitto, reader: Listener) -> None:
         (STRANGER, STRANGER, EVENTS, "no right to publish"),
         (STRANGER, PUBLISHER, EVENTS, "the publisher is not the sender"),
         (CLIENTS[0], CLIENTS[0], EVENTS, "no right to publish"),
-        (PUBLISHER, PUBLISHER, mqtt_topic("another"), "unknown topic"),
-        (PUBLISHER, PUBLISHER, mqtt_topic("f" * 100), "unknown topic"),
-        (PUBLISHER, PUBLISHER, mqtt_topic(""), "unknown topic"),
+        (PUBLISHER, PUBLISHER, channels.events("another"), "unknown topic"),
+        (PUBLISHER, PUBLISHER, channels.events("f" * 100), "unknown topic"),
+        (PUBLISHER, PUBLISHER, channels.events(""), "unknown topic"),
     ],
 )
 def test_who_may_not_publish_is_refused(plugged: Plugged, user: str | None, name: str, topic: str, reason: str) -> None:
@@ -259,7 +260,7 @@ def test_a_prefix_of_ones_own(plugged: Plugged) -> None:
     world = everything()
     server = plugged.start(world, "plugin_opt_prefix deep/down/")
     events, payloads = made(world, 20)
-    topic = mqtt_topic("fleet", "deep/down/")
+    topic = "deep/down/fleet/events"
     with Listener(server.port, CLIENTS[0]) as reader, Listener(server.port, PUBLISHER) as publisher:
         reader.subscribe("deep/#", 1)
         publisher.publish(topic, payloads, 1)

@@ -33,6 +33,8 @@ def test_what_is_written_reads_the_same(kind: str, items: int, rate: float, seed
     assert read.may_contain(members).all()
     assert np.array_equal(read.may_contain(asked), written.may_contain(asked))
     assert (read.memory, read.false_positive_rate) == (written.memory, written.false_positive_rate)
+    several = np.concatenate([members[:50], asked[:50], np.array([0, 2**63, 2**64 - 1], np.uint64)])
+    assert [read.may_contain_one(key) for key in several.tolist()] == read.may_contain(several).tolist()
     read.insert(asked[: items // 10])  # it is whole: it takes more
     assert read.may_contain(asked[: items // 10]).all()
 
@@ -137,6 +139,13 @@ def test_a_rate_that_cannot_be_reached_is_refused(kind: str) -> None:
 def test_an_unknown_kind_is_refused_with_the_nearest_name() -> None:
     with pytest.raises(NotFound, match="did you mean 'cuckoo'"):
         sized("cuckou", 10, 0.1)
+
+
+@pytest.mark.parametrize("kind", FILTERS)
+@pytest.mark.parametrize("key", [-1, 2**64])
+def test_a_number_that_is_not_a_key_is_refused(kind: str, key: int) -> None:
+    with pytest.raises(Misuse, match="64 bits"):
+        filled(kind).may_contain_one(key)
 
 
 # --- Bloom ----------------------------------------------------------------------------------------------

@@ -25,11 +25,6 @@ from sealcast.wire.searching import TAG_BYTES, SealedFilter
 MAGIC: Final = b"SCQT1"
 #: What the plug-in reads at most.
 MAX_TABLE_BYTES: Final = 1 << 30
-#: Where MQTT clients find a topic.
-PREFIX: Final = "sealcast/v1/"
-SUFFIX: Final = "/events"
-
-
 #: C of a sealed label, by the half that it was re-encrypted with; None is infinity.
 _Known = dict[tuple[bytes, bytes], Element | None]
 
@@ -69,11 +64,6 @@ class Compiled:
     topics: int
     subscriptions: int
     labels: int
-
-
-def mqtt_topic(topic: str, prefix: str = PREFIX) -> str:
-    """Where MQTT clients find a topic's events."""
-    return f"{prefix}{topic}{SUFFIX}"
 
 
 class Compiler:

@@ -25,9 +25,11 @@ from sealcast.prefilters.port import (
     PrefilterRejected,
     Reason,
     checked,
+    checked_one,
     checked_size,
     pack,
     scrambled,
+    scrambled_one,
 )
 
 #: As many hash functions as a false-positive rate of 10^-9 asks for, and some more.
@@ -77,6 +79,11 @@ class BloomFilter(Prefilter):
 
     def may_contain(self, keys: Keys) -> Answers:
         return np.array(self._table.contains_int_batch(self._numbers(checked(keys))), dtype=np.bool_)
+
+    def may_contain_one(self, key: int) -> bool:
+        mixed = scrambled_one(checked_one(key), self._seed)
+        held: bool = self._table.contains_int(mixed if mixed < 1 << 63 else mixed - (1 << 64))
+        return held
 
     def _numbers(self, keys: Keys) -> list[int]:
         """The library takes signed numbers."""

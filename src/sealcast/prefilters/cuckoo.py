@@ -25,6 +25,7 @@ from sealcast.errors import Misuse
 from sealcast.prefilters.lanes import Lanes
 from sealcast.prefilters.port import (
     MAX_BODY_BYTES,
+    MAX_KEY,
     Answers,
     Full,
     Keys,
@@ -33,9 +34,11 @@ from sealcast.prefilters.port import (
     PrefilterRejected,
     Reason,
     checked,
+    checked_one,
     checked_size,
     pack,
     scrambled,
+    scrambled_one,
 )
 
 MIN_BITS: Final = 4
@@ -115,6 +118,19 @@ class CuckooFilter(Prefilter):
             part = slice(start, start + _BLOCK)
             answers[part] = self._holds(*self._places(keys[part]))
         return answers
+
+    def may_contain_one(self, key: int) -> bool:
+        mixed, lanes = scrambled_one(checked_one(key), self._seed), self._lanes
+        fingerprint = ((mixed >> 32) * lanes.mask >> 32) + 1
+        first = (mixed & int(_LOW_HALF)) * self.buckets >> 32
+        second = ((fingerprint * _GOLDEN & MAX_KEY) >> 32) * self.buckets >> 32
+        wanted = fingerprint * lanes.ones
+        for bucket in (first, (second - first) % self.buckets):
+            start = bucket * self._words_each
+            for word in self._table[start : start + self._words_each].tolist():
+                if lanes.has_zero(word ^ wanted):
+                    return True
+        return False
 
     def classes(self, keys: Keys) -> Keys:
         fingerprints, first, second = self._places(checked(keys))

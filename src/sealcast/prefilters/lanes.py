@@ -37,6 +37,10 @@ class Lanes:
         marks &= self._tops
         return marks
 
+    def has_zero(self, word: int) -> bool:
+        """Says of one word whether one of its lanes is zero."""
+        return (word - self.ones) & ~word & self._tops != 0
+
     def lowest(self, marks: Keys) -> Keys:
         """Says by how many bits the lowest marked lane is shifted. Without a mark, the answer means nothing."""
         below: Keys = np.bitwise_count(marks ^ (marks - 1)).astype(np.uint64)  # the lowest mark, and all bits below it

@@ -6,7 +6,17 @@ from typing import ClassVar
 
 import numpy as np
 
-from sealcast.prefilters.port import Answers, Keys, Packed, Prefilter, PrefilterRejected, Reason, checked, pack
+from sealcast.prefilters.port import (
+    Answers,
+    Keys,
+    Packed,
+    Prefilter,
+    PrefilterRejected,
+    Reason,
+    checked,
+    checked_one,
+    pack,
+)
 
 
 class NoFilter(Prefilter):
@@ -27,6 +37,10 @@ class NoFilter(Prefilter):
 
     def may_contain(self, keys: Keys) -> Answers:
         return np.ones(len(checked(keys)), np.bool_)
+
+    def may_contain_one(self, key: int) -> bool:
+        checked_one(key)
+        return True
 
     @property
     def memory(self) -> int:

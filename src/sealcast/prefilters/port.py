@@ -30,6 +30,9 @@ Answers: TypeAlias = NDArray[np.bool_]
 #: The largest body that is made or read: a broadcast should not fill an executor.
 MAX_BODY_BYTES: Final = 1 << 30
 MAX_ITEMS: Final = 1 << 30
+MAX_KEY: Final = (1 << 64) - 1
+_FACTORS: Final = (0xFF51AFD7ED558CCD, 0xC4CEB9FE1A85EC53)
+_HALF: Final = 33
 _MAGIC: Final = b"SCPF"
 _VERSION: Final = 1
 _HEAD: Final = struct.Struct("<4sH10s5Q")
@@ -77,6 +80,10 @@ class Prefilter(ABC):
     def may_contain(self, keys: Keys) -> Answers:
         """Answers for each key: False if it was certainly not inserted."""
 
+    @abstractmethod
+    def may_contain_one(self, key: int) -> bool:
+        """Answers for one key as `may_contain` does for a batch, without what a batch costs at the start."""
+
     def delete(self, keys: Keys) -> None:
         """Deletes keys that were inserted, and of whose class no other member is left (see `classes`)."""
         raise Misuse(f"a {self.kind} filter cannot delete keys", hint="use a cuckoo filter, or build a new filter")
@@ -119,6 +126,12 @@ def checked(keys: Keys) -> Keys:
     return keys
 
 
+def checked_one(key: int) -> int:
+    if not 0 <= key <= MAX_KEY:
+        raise Misuse("a key is a number of 64 bits, and not negative")
+    return key
+
+
 def checked_size(items: int, rate: float) -> None:
     if not 1 <= items <= MAX_ITEMS:
         raise Misuse(f"a pre-filter is made for 1 to {MAX_ITEMS:,} keys, not {items:,}")
@@ -132,12 +145,19 @@ def scrambled(keys: Keys, seed: int) -> Keys:
     It spreads any keys evenly. It resists nobody who knows the seed, so filters draw theirs at random.
     """
     mixed = keys ^ np.uint64(seed)
-    mixed ^= mixed >> 33
-    mixed *= 0xFF51AFD7ED558CCD
-    mixed ^= mixed >> 33
-    mixed *= 0xC4CEB9FE1A85EC53
-    mixed ^= mixed >> 33
+    for factor in _FACTORS:
+        mixed ^= mixed >> _HALF
+        mixed *= factor
+    mixed ^= mixed >> _HALF
     return mixed
+
+
+def scrambled_one(key: int, seed: int) -> int:
+    """Does to one number what `scrambled` does to many."""
+    mixed = key ^ seed
+    for factor in _FACTORS:
+        mixed = (mixed ^ mixed >> _HALF) * factor & MAX_KEY
+    return mixed ^ mixed >> _HALF
 
 
 # --- bytes --------------------------------------------------------------------------------------

@@ -42,9 +42,10 @@ LABEL_BYTES: Final = 86
 TRAPDOOR_BYTES: Final = 70
 FILTER_MAGIC: Final = b"SF1"
 BLOCK_MAGIC: Final = b"SB1"
+FIRST_POINT: Final = slice(TAG_BYTES, TAG_BYTES + points.WIRE_BYTES)
+SECOND_POINT: Final = slice(FIRST_POINT.stop, FIRST_POINT.stop + points.WIRE_BYTES)
 #: Before a sealed filter where others have a filter's text.
 TEXT_PREFIX: Final = "sealed:"
-_FILTER_HEAD: Final = len(FILTER_MAGIC) + 8 + 2
 BLOCK_HEAD: Final = len(BLOCK_MAGIC) + 2
 #: What prefixes of compressed points are: infinity has none of them.
 _COMPRESSED: Final = (2, 3)
@@ -62,6 +63,8 @@ class SealedReason(StrEnum):
     ORDER = "order"
     TAG = "tag"
     POINT = "point"
+    #: Its bytes are all right, but the broker has no half for who made it.
+    HALF = "half"
 
 
 class SealedRejected(ReasonedRejection[SealedReason]):
@@ -152,7 +155,7 @@ class SealedFilter:
         """SealedRejected for a label whose points are not on the curve. It takes as long as a third of sealing it."""
         for label in self.labels:
             try:
-                points.check((label[4:37], label[37:70]))
+                points.check((label[FIRST_POINT], label[SECOND_POINT]))
             except Rejected as error:
                 raise SealedRejected(SealedReason.POINT, error.message, hint=error.hint) from None
 
@@ -232,7 +235,7 @@ def _check_heads(parts: Iterable[bytes], tag_bits: int) -> None:
     for part in parts:
         if part[:TAG_BYTES] > most:
             raise SealedRejected(SealedReason.TAG, f"a tag has more than the {tag_bits} bits of this topic's tags")
-        if part[TAG_BYTES] not in _COMPRESSED or part[TAG_BYTES + points.WIRE_BYTES] not in _COMPRESSED:
+        if part[FIRST_POINT.start] not in _COMPRESSED or part[SECOND_POINT.start] not in _COMPRESSED:
             raise SealedRejected(SealedReason.POINT, "a point is not compressed; infinity is none")
 
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sealcast.errors import Rejected
 from sealcast.primitives.groups import Element, Exponent
-from sealcast.protections.searchable.halves import Halves, Searched
+from sealcast.protections.searchable.halves import BrokerHalves, Searched
 from sealcast.protections.searchable.scheme import check_of, matching, re_encrypt, token
 from sealcast.wire.searching import TAG_BYTES, SealedFilter, parse_block
 
@@ -45,13 +45,12 @@ def asked(found: SealedFilter | None, half: Exponent | None) -> Asked:
 
 
 def _entries(slot: Sequence[bytes], half: Exponent) -> Iterator[tuple[bytes, Element, bytes]]:
-    for label in slot:
-        encrypted = re_encrypt(label, half)
+    for label, encrypted in zip(slot, re_encrypt(slot, half), strict=True):
         if encrypted is not None:
             yield label[:TAG_BYTES], encrypted, check_of(label)
 
 
-def true(filters: Sequence[Asked], events: Searched, halves: Halves) -> Iterator[Ints]:
+def true(filters: Sequence[Asked], events: Searched, halves: BrokerHalves) -> Iterator[Ints]:
     """Of each filter, the events that it is true of, ascending."""
     having = _having(events, halves)
     for each in filters:
@@ -63,10 +62,10 @@ def true(filters: Sequence[Asked], events: Searched, halves: Halves) -> Iterator
         yield np.array(sorted(found), np.int64)
 
 
-def _having(events: Searched, halves: Halves) -> dict[int, dict[bytes, Having]]:
+def _having(events: Searched, halves: BrokerHalves) -> dict[int, dict[bytes, Having]]:
     """By epoch and tag. A trapdoor that is none is nobody's."""
     found: dict[int, dict[bytes, Having]] = {}
-    known: dict[tuple[str, int, bytes], Element | None] = {}
+    known: dict[tuple[int, str, bytes], Element | None] = {}
     for number, (sender, block) in enumerate(zip(events.senders, events.blocks, strict=True)):
         half = halves.of(*sender)
         for trapdoor in parse_block(block) if half is not None else ():

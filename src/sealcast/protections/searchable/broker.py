@@ -56,7 +56,7 @@ class SearchableStep(MatchingStep):
     """Admit, search, group, hand on, deliver."""
 
     def indexing(self) -> Indexing:
-        return SealedIndexes(self.secrets)
+        return SealedIndexes(self.secrets, self.about)
 
     def sealing(self, state: RealmState, topic: Topic) -> HandingOn:
         return HandingOn(block_size)

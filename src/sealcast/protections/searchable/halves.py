@@ -21,19 +21,22 @@ from sealcast.wire import frame
 from sealcast.wire.searching import SealedFilter, SealedRejected, block_size
 
 
-class Halves(Unpicklable):
+class BrokerHalves(Unpicklable):
     """A broker's halves at one version."""
 
     def __init__(self, state: RealmState, topic: Topic, secrets: BrokerSecrets) -> None:
         self._state, self._topic = state, topic
         self._keys = cache(lambda epoch: _keys(state, topic, secrets, epoch))
 
-    def of(self, user: str, epoch: int) -> Exponent | None:
+    def allowed(self, user: str) -> bool:
+        """Whether it may do anything on the topic."""
+        entity = self._state.entities.get(user)
+        return entity is not None and not entity.revoked and bool(self._state.terms_of(self._topic.name, user))
+
+    def of(self, epoch: int, user: str) -> Exponent | None:
         """None for who may do nothing on the topic, and in an epoch whose key the broker was not handed."""
-        entity, keys = self._state.entities.get(user), self._keys(epoch)
-        if entity is None or entity.revoked or not self._state.terms_of(self._topic.name, user) or keys is None:
-            return None
-        return keys.search_half(user)
+        keys = self._keys(epoch) if self.allowed(user) else None
+        return None if keys is None else keys.search_half(user)
 
 
 def _keys(state: RealmState, topic: Topic, secrets: BrokerSecrets, epoch: int) -> TopicKeys | None:
@@ -46,8 +49,8 @@ def _keys(state: RealmState, topic: Topic, secrets: BrokerSecrets, epoch: int) -
 class Sender(NamedTuple):
     """Who sealed an event's labels, and with the keys of which epoch."""
 
-    publisher: str
     epoch: int
+    publisher: str
 
 
 class Searched(NamedTuple):
@@ -60,7 +63,7 @@ class Searched(NamedTuple):
 def searched(admitted: Admitted) -> Searched:
     """Whose events these are, as their publishers signed, and their blocks. Admission has checked both."""
     headers = [frame.parse_signed(proof.signed).header for proof in admitted.frames]
-    senders = [Sender(header.publisher, header.epoch) for header in headers]
+    senders = [Sender(header.epoch, header.publisher) for header in headers]
     payloads = admitted.payloads()
     return Searched(
         [senders[index] for index in admitted.frame_index.tolist()],

@@ -19,7 +19,7 @@ random oracles, and that no broker colludes with any user. A broker with the hal
 user has S: together they open every label. T is the same for every event with the label, so that brokers see how often
 each label comes, and which events share one.
 
-Everything here works on bytes as they stand on the wire (`sealed`), so that a label is not taken apart twice.
+Everything here works on bytes as they stand on the wire (`wire.searching`), so that a label is not taken apart twice.
 """
 
 from __future__ import annotations
@@ -36,18 +36,17 @@ from sealcast.primitives.groups import Element, Exponent
 from sealcast.primitives.halves import UserPart
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.wire.searching import (
+    FIRST_POINT,
     LABEL_BYTES,
     MAX_TAG_BITS,
+    SECOND_POINT,
     TAG_BYTES,
-    TRAPDOOR_BYTES,
     SealedFilter,
     packed_block,
 )
 
 CHECK_BYTES: Final = 16
 _HASH: Final = b"sealcast/searchable/1 r"
-_FIRST: Final = slice(TAG_BYTES, TAG_BYTES + points.WIRE_BYTES)
-_SECOND: Final = slice(TAG_BYTES + points.WIRE_BYTES, TAG_BYTES + 2 * points.WIRE_BYTES)
 _CHECK: Final = slice(LABEL_BYTES - CHECK_BYTES, LABEL_BYTES)
 
 
@@ -130,20 +129,18 @@ class UserKeys(Unpicklable):
 # --- brokers ----------------------------------------------------------------------------------------------------------
 
 
-def re_encrypt(label: bytes, half: Exponent) -> Element | None:
-    """C of a sealed label, with the broker's half of who sealed it. None is infinity, which matches nothing. Rejected
-    for what is no point of the curve."""
-    if len(label) != LABEL_BYTES:
-        raise Misuse(f"a sealed label has {LABEL_BYTES} bytes, not {len(label)}")
-    return points.multiply_add(label[_FIRST], label[_SECOND], half)
+def re_encrypt(labels: Sequence[bytes], half: Exponent) -> list[Element | None]:
+    """C of each sealed label, with the broker's half of who sealed them. None is infinity, which matches nothing.
+    Rejected, before anything is computed, if a point of any of them is not on the curve."""
+    return points.multiply_add_many([(label[FIRST_POINT], label[SECOND_POINT]) for label in labels], half)
 
 
 def token(trapdoor: bytes, half: Exponent, expected: Element | None = None) -> Element | None:
     """T of a trapdoor, with the broker's half of its publisher. None is infinity, which matches nothing. Rejected for
     what is no point of the curve. A right guess (`expected`) is confirmed sooner than T is computed."""
-    if len(trapdoor) != TRAPDOOR_BYTES:
-        raise Misuse(f"a trapdoor has {TRAPDOOR_BYTES} bytes, not {len(trapdoor)}")
-    return points.multiply_add(trapdoor[_FIRST], trapdoor[_SECOND], half, expected)
+    if expected is not None:
+        return points.multiply_add(trapdoor[FIRST_POINT], trapdoor[SECOND_POINT], half, expected)
+    return points.multiply_add_many([(trapdoor[FIRST_POINT], trapdoor[SECOND_POINT])], half)[0]
 
 
 def check_of(label: bytes) -> bytes:

@@ -1,45 +1,106 @@
-"""The sealed filters of a topic's tables, ready to be searched."""
+"""The sealed filters of a topic's tables in one search index, which every version of the table looks through.
+
+A registered filter never changes, so that it is indexed once, under a number of its own. A table is which of the
+numbers it has, and where. What the index remembers of trapdoors and tokens outlives tables that way, and a filter
+leaves the index when no table in use has it any more.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import threading
+from collections.abc import Iterable, Mapping
+from weakref import WeakSet
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sealcast.broker.served import ServedInterval
 from sealcast.filters import bits
 from sealcast.model.stages import Admitted
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.searchable.asking import Asked, asked, true
-from sealcast.protections.searchable.halves import Halves, good_filter, searched
+from sealcast.protections.searchable.halves import BrokerHalves, searched
+from sealcast.protections.searchable.search import Registered, SearchIndex
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.realm.machine import RealmState, Topic
+from sealcast.wire.searching import SealedFilter, SealedRejected
+
+Ints = NDArray[np.int64]
 
 
 class SealedIndexes(Unpicklable):
     """Indices of one topic's tables, one after the other."""
 
-    def __init__(self, secrets: BrokerSecrets) -> None:
+    def __init__(self, secrets: BrokerSecrets, topic: Topic) -> None:
         self._secrets = secrets
+        self._index = SearchIndex(topic.protection.tag_bits_shown)
+        self._numbers: dict[str, int] = {}
+        self._next = 0
+        self._in_use: WeakSet[SealedIndex] = WeakSet()
+        self._lock = threading.Lock()
 
     def at(self, state: RealmState, topic: Topic, intervals: Mapping[str, ServedInterval]) -> SealedIndex:
-        halves = Halves(state, topic, self._secrets)
-        filters = []
-        for id, each in intervals.items():
-            found = good_filter(each.filter, topic)
-            half = None if found is None else halves.of(state.subscription(id).subscriber, found.epoch)
-            filters.append(asked(found, half))
-        return SealedIndex(tuple(filters), halves)
+        halves = BrokerHalves(state, topic, self._secrets)
+        with self._lock:
+            self._add(intervals, state, topic, halves)
+            # A filter whose subscriber has no half at this version matches nothing, though others may look through it.
+            columns = [
+                (self._numbers[id], column)
+                for column, id in enumerate(intervals)
+                if id in self._numbers and halves.allowed(state.subscription(id).subscriber)
+            ]
+            made = SealedIndex(self._index, self._lock, halves, columns, len(intervals))
+            self._in_use.add(made)
+            self._drop()
+        return made
+
+    def _add(self, ids: Iterable[str], state: RealmState, topic: Topic, halves: BrokerHalves) -> None:
+        rows, bits_shown = list[Registered](), topic.protection.tag_bits_shown
+        for id in ids:
+            if id in self._numbers:
+                continue
+            subscription = state.subscription(id)
+            try:
+                found = SealedFilter.from_text(subscription.filter, bits_shown)
+            except SealedRejected:
+                continue  # the registry took it under other rules: it matches nothing, and `status` counts it
+            if halves.of(found.epoch, subscription.subscriber) is not None:
+                self._numbers[id], self._next = self._next, self._next + 1
+                rows.append(Registered(self._numbers[id], subscription.subscriber, found))
+        self._index.add(rows, halves.of)  # what it refuses for its points matches nothing, and `status` counts it
+
+    def _drop(self) -> None:
+        used = {number for each in self._in_use for number in each.numbers}
+        gone = {id: number for id, number in self._numbers.items() if number not in used}
+        if gone:
+            self._index.remove(list(gone.values()))
+            self._numbers = {id: number for id, number in self._numbers.items() if id not in gone}
 
 
-@dataclass(frozen=True, slots=True)
-class SealedIndex:
-    filters: tuple[Asked, ...]
-    halves: Halves
+class SealedIndex(Unpicklable):
+    """One table's view of the index."""
+
+    def __init__(
+        self,
+        index: SearchIndex,
+        lock: threading.Lock,
+        halves: BrokerHalves,
+        columns: Iterable[tuple[int, int]],
+        width: int,
+    ) -> None:
+        self._index, self._lock, self._halves, self._width = index, lock, halves, width
+        found = dict(columns)
+        self.numbers = frozenset(found)
+        #: Of each number, its column; -1 for those that this table does not have.
+        self._columns: Ints = np.full(max(found, default=-1) + 1, -1, np.int64)
+        for number, column in found.items():
+            self._columns[number] = column
 
     def match(self, admitted: Admitted) -> bits.Words:
-        found = list(true(self.filters, searched(admitted), self.halves))
-        events = np.concatenate([np.empty(0, np.int64), *found])
-        columns = np.repeat(np.arange(len(found)), [each.size for each in found])
-        return bits.pack(events, columns, len(admitted.messages), len(self.filters))
+        events = searched(admitted)
+        epochs, publishers = [each.epoch for each in events.senders], [each.publisher for each in events.senders]
+        with self._lock:
+            rows, numbers = self._index.search(publishers, epochs, events.blocks, self._halves.of).pairs()
+        known = numbers < self._columns.size
+        rows, columns = rows[known], self._columns[numbers[known]]
+        mine = columns >= 0
+        return bits.pack(rows[mine], columns[mine], len(events.blocks), self._width)

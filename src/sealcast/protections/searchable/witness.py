@@ -3,7 +3,8 @@ done again with the broker's halves, and without a key of what is sealed."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 from typing import Any, Final
 
 import numpy as np
@@ -18,11 +19,12 @@ from sealcast.protections.port import Explanation, WitnessSide
 from sealcast.protections.searchable import asking
 from sealcast.protections.searchable.asking import Asked, asked
 from sealcast.protections.searchable.exposure import explained
-from sealcast.protections.searchable.halves import Halves, Searched, good_filter, refused_filters, searched
+from sealcast.protections.searchable.halves import BrokerHalves, Searched, good_filter, refused_filters, searched
 from sealcast.protections.searchable.interests import own_id
 from sealcast.protections.witness.answer import TracedInterest
 from sealcast.protections.witness.decided import BrokerDecisions, Seen
 from sealcast.protections.witness.expected import Expectation
+from sealcast.protections.witness.frames import MAX_VERSIONS
 from sealcast.protections.witness.sides import ReadingWitness
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.realm.machine import RealmState, Topic
@@ -34,18 +36,28 @@ Ints = NDArray[np.int64]
 UNKNOWN: Final = "(its subscriber's own)"
 
 
-class SealedExpectation(Expectation[tuple[Asked, Halves]]):
+class SealedExpectation(Expectation[tuple[Asked, BrokerHalves]]):
     """Sealed filters are asked one by one, with the broker's halves."""
+
+    @cached_property
+    def _halves(self) -> Callable[[int], BrokerHalves]:
+        """By version."""
+        secrets = self._realm.broker(self._broker)
+
+        def load(version: int) -> BrokerHalves:
+            state = self._realm.state(version)
+            return BrokerHalves(state, state.topic(self._topic), secrets)
+
+        return lru_cache(MAX_VERSIONS)(load)
 
     def name(self, interval: ServedInterval, subscriber: str) -> Hashable:
         return interval.filter, subscriber
 
-    def filter(self, interval: ServedInterval, subscriber: str, state: RealmState) -> tuple[Asked, Halves]:
-        about = state.topic(self._topic)
-        halves, found = Halves(state, about, self._realm.broker(self._broker)), good_filter(interval.filter, about)
-        return asked(found, None if found is None else halves.of(subscriber, found.epoch)), halves
+    def filter(self, interval: ServedInterval, subscriber: str, state: RealmState) -> tuple[Asked, BrokerHalves]:
+        halves, found = self._halves(state.version), good_filter(interval.filter, state.topic(self._topic))
+        return asked(found, None if found is None else halves.of(found.epoch, subscriber)), halves
 
-    def true(self, filters: Sequence[tuple[Asked, Halves]], admitted: Admitted, topic: Topic) -> Iterator[Ints]:
+    def true(self, filters: Sequence[tuple[Asked, BrokerHalves]], admitted: Admitted, topic: Topic) -> Iterator[Ints]:
         if not filters:
             return iter(())
         each, events = [found for found, _ in filters], searched(admitted)
@@ -54,7 +66,7 @@ class SealedExpectation(Expectation[tuple[Asked, Halves]]):
         return _one_by_one(each, events, filters[0][1])
 
 
-def _one_by_one(filters: Sequence[Asked], events: Searched, halves: Halves) -> Iterator[Ints]:
+def _one_by_one(filters: Sequence[Asked], events: Searched, halves: BrokerHalves) -> Iterator[Ints]:
     """Every event by itself: nothing that was computed for one is used for another."""
     for each in filters:
         true = (
@@ -82,11 +94,11 @@ class SealedDecided(BrokerDecisions):
         about, events = state.topic(self._topic), searched(seen.admitted)
         only = slice(seen.number, seen.number + 1)
         one = Searched(events.senders[only], events.blocks[only])
-        halves = Halves(state, about, self._realm.broker(self.name))
+        halves = BrokerHalves(state, about, self._realm.broker(self.name))
         made = []
         for id, each in interval.items():
             found = good_filter(each.filter, about)
-            half = None if found is None else halves.of(subscriber, found.epoch)
+            half = None if found is None else halves.of(found.epoch, subscriber)
             result = bool(next(asking.true([asked(found, half)], one, halves)).size)
             made.append(
                 TracedInterest(own_id(id)[0], UNKNOWN, ExplainedPart(UNKNOWN, 0, len(UNKNOWN), result, True, (), ()))

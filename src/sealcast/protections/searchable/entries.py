@@ -1,0 +1,107 @@
+"""The sealed labels that a broker searches, as columns: a million of them take a hundred megabytes, not a gigabyte.
+
+    entry -> slot -> conjunction -> subscription
+
+An entry is one label, re-encrypted: the key of its bucket, C and c3. Numbers are given once and in order, so that what
+came after a moment is what has a higher number. A conjunction that was removed has no subscription any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sealcast.filters.bits import Indices
+from sealcast.primitives.groups import Element
+from sealcast.primitives.points import ELEMENT_BYTES
+
+_CHECK_BYTES: Final = 16
+#: In a conjunction's place for a subscription, when it was removed.
+REMOVED: Final = -1
+
+
+class Column:
+    """An array that grows at its end."""
+
+    def __init__(self, dtype: Any) -> None:
+        self._room: NDArray[Any] = np.empty(1024, dtype)
+        self.size = 0
+
+    @property
+    def values(self) -> NDArray[Any]:
+        return self._room[: self.size]
+
+    def extend(self, more: Sequence[Any] | NDArray[Any]) -> None:
+        size = self.size + len(more)
+        if size > len(self._room):
+            larger = np.empty(max(size, 2 * len(self._room)), self._room.dtype)
+            larger[: self.size] = self.values
+            self._room = larger
+        self._room[self.size : size] = more
+        self.size = size
+
+
+class Entries:
+    def __init__(self) -> None:
+        self.keys = Column(np.uint64)
+        self._elements = Column(f"V{ELEMENT_BYTES}")
+        self._checks = Column(f"V{_CHECK_BYTES}")
+        self.slots = Column(np.int64)
+        self.conjunctions = Column(np.int64)
+        self.needed = Column(np.int64)
+        self.subscriptions = Column(np.int64)
+
+    def __len__(self) -> int:
+        return self.keys.size
+
+    def add_conjunction(self, subscription: int, slots: int) -> range:
+        """The numbers of its slots."""
+        first = self.conjunctions.size
+        self.conjunctions.extend([self.needed.size] * slots)
+        self.needed.extend([slots])
+        self.subscriptions.extend([subscription])
+        return range(first, first + slots)
+
+    def add(
+        self, keys: Sequence[int] | NDArray[np.uint64], elements: bytes, checks: bytes, slots: Sequence[int] | Indices
+    ) -> range:
+        """The numbers of the new entries; their elements and checks come in one piece each."""
+        first = len(self)
+        self.keys.extend(np.asarray(keys, np.uint64))
+        self._elements.extend(np.frombuffer(elements, f"V{ELEMENT_BYTES}"))
+        self._checks.extend(np.frombuffer(checks, f"V{_CHECK_BYTES}"))
+        self.slots.extend(slots)
+        return range(first, len(self))
+
+    def sealed(self, entries: Sequence[int]) -> tuple[list[Element], list[bytes]]:
+        """C and c3 of these."""
+        return self._elements.values[entries].tolist(), self._checks.values[entries].tolist()
+
+    def subscription_of(self, entries: Sequence[int]) -> Indices:
+        """`REMOVED` for those that were removed."""
+        found: Indices = self.subscriptions.values[self.conjunctions.values[self.slots.values[entries]]]
+        return found
+
+    def remove(self, subscriptions: Sequence[int]) -> NDArray[np.uint64]:
+        """Leaves these subscriptions without conjunctions; the keys of the entries that they had, each as often."""
+        gone = np.isin(self.subscriptions.values, subscriptions)
+        self.subscriptions.values[gone] = REMOVED
+        keys: NDArray[np.uint64] = self.keys.values[gone[self.conjunctions.values][self.slots.values]]
+        return keys
+
+    def compacted(self) -> Entries:
+        """Only those that were not removed, numbered anew."""
+        conjunctions = self.subscriptions.values != REMOVED
+        slots = conjunctions[self.conjunctions.values]
+        entries = slots[self.slots.values]
+        found = Entries()
+        found.needed.extend(self.needed.values[conjunctions])
+        found.subscriptions.extend(self.subscriptions.values[conjunctions])
+        found.conjunctions.extend((np.cumsum(conjunctions) - 1)[self.conjunctions.values[slots]])
+        found.slots.extend((np.cumsum(slots) - 1)[self.slots.values[entries]])
+        for column in ("keys", "_elements", "_checks"):
+            getattr(found, column).extend(getattr(self, column).values[entries])
+        return found
