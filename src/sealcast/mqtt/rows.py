@@ -15,7 +15,7 @@ from sealcast.errors import Misuse
 from sealcast.model.protection import Searchable
 from sealcast.mqtt.table import Epoch, Registered, Topic
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.searchable.halves import Halves, good_filter
+from sealcast.protections.searchable.halves import BrokerHalves, good_filter
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
@@ -66,7 +66,7 @@ class RowSource(Unpicklable):
         kept: dict[str, SealedFilter | None],
         moments: list[int],
     ) -> Topic:
-        halves = Halves(state, topic, self._secrets)
+        halves = BrokerHalves(state, topic, self._secrets)
         by_epoch: dict[int, list[Registered]] = {topic.epoch: []}
         subscriptions = state.subscriptions_at(topic.name, self._secrets.name)
         for id, interval in served_intervals(state, topic, subscriptions):
@@ -75,7 +75,7 @@ class RowSource(Unpicklable):
                 continue
             found = kept[id] = self._filters[id] if id in self._filters else good_filter(interval.filter, topic)
             user = subscriptions[id].subscriber
-            half = None if found is None else halves.of(user, found.epoch)
+            half = None if found is None else halves.of(found.epoch, user)
             if found is not None and half is not None:
                 by_epoch.setdefault(found.epoch, []).append(Registered(user, half, found))
         publishers = self._publishers(state, topic, now_us, moments)
@@ -84,7 +84,7 @@ class RowSource(Unpicklable):
             [
                 Epoch(
                     number,
-                    {name: half for name in publishers if (half := halves.of(name, number)) is not None},
+                    {name: half for name in publishers if (half := halves.of(number, name)) is not None},
                     rows,
                 )
                 for number, rows in by_epoch.items()

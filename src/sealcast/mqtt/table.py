@@ -25,8 +25,8 @@ from sealcast.wire.searching import TAG_BYTES, SealedFilter
 MAGIC: Final = b"SCQT1"
 #: What the plug-in reads at most.
 MAX_TABLE_BYTES: Final = 1 << 30
-#: C of a sealed label, by the half that it was re-encrypted with; None is infinity.
-_Known = dict[tuple[bytes, bytes], Element | None]
+#: C of sealed labels, by the half that they were re-encrypted with; None is infinity.
+_Known = dict[bytes, dict[bytes, Element | None]]
 
 
 class Registered(NamedTuple):
@@ -86,12 +86,11 @@ class Compiler:
                 hint="give some of the topics to another MQTT broker",
             )
         subscriptions = sum(len(epoch.subscriptions) for topic in ordered for epoch in topic.epochs)
-        return Compiled(data, version, len(ordered), subscriptions, len(kept))
+        return Compiled(data, version, len(ordered), subscriptions, sum(map(len, kept.values())))
 
     def _topic(self, topic: Topic, kept: _Known) -> bytes:
-        names = {
-            name for epoch in topic.epochs for name in (*epoch.publishers, *(row.user for row in epoch.subscriptions))
-        }
+        names = {name for epoch in topic.epochs for name in epoch.publishers}
+        names |= {row.user for epoch in topic.epochs for row in epoch.subscriptions}
         numbers = {name: number for number, name in enumerate(sorted(names))}
         epochs = sorted(topic.epochs, key=lambda epoch: epoch.number)
         return b"".join(
@@ -108,18 +107,19 @@ class Compiler:
         halves = sorted((numbers[name], half.packed) for name, half in epoch.publishers.items())
         conjunctions: list[bytes] = []
         entries: list[tuple[bytes, int, Element, bytes]] = []
-        slot = 0
+        slot_count = 0
         for user, half, sealed in epoch.subscriptions:
             if sealed.epoch != epoch.number:
                 raise Misuse(f"a filter of epoch {sealed.epoch} does not belong to epoch {epoch.number}")
+            points = self._points(sealed, half, kept)
             for slots in sealed.conjunctions:
                 conjunctions.append(_u32(numbers[user]) + len(slots).to_bytes(1, "big"))
-                for labels in slots:
+                for slot, labels in enumerate(slots, start=slot_count):
                     for label in labels:
-                        point = self._point(label, half, kept)
+                        point = points[label]
                         if point is not None:  # infinity matches nothing
                             entries.append((label[:TAG_BYTES], slot, point, check_of(label)))
-                    slot += 1
+                slot_count += len(slots)
         entries.sort()
         return b"".join(
             [
@@ -133,11 +133,14 @@ class Compiler:
             ]
         )
 
-    def _point(self, label: bytes, half: Exponent, kept: _Known) -> Element | None:
-        key = (half.packed, label)
-        if key not in kept:
-            kept[key] = self._known[key] if key in self._known else re_encrypt(label, half)
-        return kept[key]
+    def _points(self, sealed: SealedFilter, half: Exponent, kept: _Known) -> dict[bytes, Element | None]:
+        """C of every label of a filter. What the last table had is not computed again."""
+        known = self._known.get(half.packed, {})
+        found = kept.setdefault(half.packed, {})
+        fresh = [label for label in sealed.labels if label not in known]
+        found |= {label: known[label] for label in sealed.labels if label in known}
+        found |= dict(zip(fresh, re_encrypt(fresh, half), strict=True))
+        return found
 
 
 def write_table(path: Path, table: Compiled, owner: int | None = None) -> None:
