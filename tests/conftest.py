@@ -44,6 +44,7 @@ HEAVY = (
     "groupkeys/test_mosaic.py",
     "groupkeys/test_plans.py",
     "log/test_damage.py",
+    "mqtt/",
     "overlay/test_scenarios.py",
     "trust/test_administration.py",
     "trust/test_center_crash.py",

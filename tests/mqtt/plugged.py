@@ -26,8 +26,9 @@ END = "plain/end"
 class Plugged:
     """Starts and stops the server, and replaces its table."""
 
-    def __init__(self, directory: Path, plugin: Path) -> None:
+    def __init__(self, directory: Path, plugin: Path, users: Sequence[str] = (*CLIENTS, PUBLISHER, STRANGER)) -> None:
         self.directory = directory
+        self._users = users
         self.table = directory / "table"
         self._plugin = plugin
         self._server: Mosquitto | None = None
@@ -38,7 +39,7 @@ class Plugged:
             self.put(world)
         if self._server is None:
             options = (f"plugin {self._plugin}", f"plugin_opt_table {self.table}", *more)
-            self._server = Mosquitto(self.directory, [*CLIENTS, PUBLISHER, STRANGER], *options)
+            self._server = Mosquitto(self.directory, self._users, *options)
         return self._server.start()
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
