@@ -6,7 +6,7 @@
 #include "bytes.h"
 
 #define POINT_BYTES 33
-#define TOKEN_KEY (PRINT_BYTES + TRAPDOOR_BYTES)
+#define TRAPDOOR_KEY (PRINT_BYTES + TRAPDOOR_BYTES)
 #define MATCH_KEY (4 + 4 + POINT_BYTES)
 #define MEMO_BITS 13 /* 65,536 trapdoors and as many values of them */
 #define MAX_LISTED ((size_t)1 << 25)
@@ -24,6 +24,15 @@ struct list {
 	uint32_t numbers[];
 };
 
+/* What is known of a trapdoor. Its list is NULL if it meets nobody. */
+struct known {
+	uint64_t generation; /* of `list`; zero if it was not looked for */
+	const struct list *list;
+	uint32_t epoch;
+	uint8_t has_token;
+	uint8_t token[POINT_BYTES];
+};
+
 static void free_list(void *value)
 {
 	free(*(struct list **)value);
@@ -32,9 +41,10 @@ static void free_list(void *value)
 int matcher_open(struct matcher *matcher)
 {
 	memset(matcher, 0, sizeof *matcher);
+	matcher->generation = 1;
 	matcher->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
 	matcher->hash = EVP_MD_CTX_new();
-	if (matcher->sha256 && matcher->hash && memo_open(&matcher->tokens, TOKEN_KEY, POINT_BYTES, MEMO_BITS) &&
+	if (matcher->sha256 && matcher->hash && memo_open(&matcher->trapdoors, TRAPDOOR_KEY, sizeof(struct known), MEMO_BITS) &&
 	    memo_open(&matcher->matches, MATCH_KEY, sizeof(struct list *), MEMO_BITS))
 		return 1;
 	matcher_close(matcher);
@@ -46,6 +56,7 @@ void matcher_use(struct matcher *matcher, struct table *table)
 	if (matcher->matches.items)
 		memo_clear(&matcher->matches, free_list);
 	matcher->listed = 0;
+	matcher->generation++;
 	matcher->last_topic = NULL;
 	table_free(matcher->table);
 	matcher->table = table;
@@ -54,7 +65,7 @@ void matcher_use(struct matcher *matcher, struct table *table)
 void matcher_close(struct matcher *matcher)
 {
 	matcher_use(matcher, NULL);
-	memo_close(&matcher->tokens);
+	memo_close(&matcher->trapdoors);
 	memo_close(&matcher->matches);
 	EVP_MD_CTX_free(matcher->hash);
 	EVP_MD_free(matcher->sha256);
@@ -94,37 +105,25 @@ enum reason message_parse(const uint8_t *data, size_t length, struct message *me
 	return OK;
 }
 
-/* T = half*t1 + t2, or BAD_POINT: no points, or their sum is infinity. */
-static enum reason make_token(const struct half *half, const uint8_t *trapdoor, uint8_t token[POINT_BYTES])
+static int points_of(const uint8_t *trapdoor, secp256k1_pubkey *first, secp256k1_pubkey *second)
+{
+	const secp256k1_context *context = secp256k1_context_static;
+	return secp256k1_ec_pubkey_parse(context, first, trapdoor + 4, POINT_BYTES) &&
+	       secp256k1_ec_pubkey_parse(context, second, trapdoor + 4 + POINT_BYTES, POINT_BYTES);
+}
+
+/* T = half*t1 + t2. False for what is no point, and for a sum that is infinity. */
+static int make_token(const struct half *half, const uint8_t *trapdoor, uint8_t token[POINT_BYTES])
 {
 	const secp256k1_context *context = secp256k1_context_static;
 	secp256k1_pubkey first, second, sum;
 	const secp256k1_pubkey *both[] = {&first, &second};
 	size_t size = POINT_BYTES;
-	if (!secp256k1_ec_pubkey_parse(context, &first, trapdoor + 4, POINT_BYTES) ||
-	    !secp256k1_ec_pubkey_parse(context, &second, trapdoor + 4 + POINT_BYTES, POINT_BYTES) ||
-	    !secp256k1_ec_pubkey_tweak_mul(context, &first, half->scalar) ||
+	if (!points_of(trapdoor, &first, &second) || !secp256k1_ec_pubkey_tweak_mul(context, &first, half->scalar) ||
 	    !secp256k1_ec_pubkey_combine(context, &sum, both, 2))
-		return BAD_POINT;
+		return 0;
 	secp256k1_ec_pubkey_serialize(context, token, &size, &sum, SECP256K1_EC_COMPRESSED);
-	return OK;
-}
-
-static enum reason find_token(struct matcher *matcher, const struct half *half, const uint8_t *trapdoor, uint8_t *token)
-{
-	uint8_t key[TOKEN_KEY];
-	memcpy(key, half->print, PRINT_BYTES);
-	memcpy(key + PRINT_BYTES, trapdoor, TRAPDOOR_BYTES);
-	const uint8_t *known = memo_find(&matcher->tokens, key);
-	if (!known) {
-		enum reason reason = make_token(half, trapdoor, token);
-		if (reason != OK)
-			return reason;
-		memcpy(memo_make(&matcher->tokens, key), token, POINT_BYTES);
-		return OK;
-	}
-	memcpy(token, known, POINT_BYTES);
-	return OK;
+	return 1;
 }
 
 /* Whether the hash of C - T begins with the entry's check. C = T, which is infinity, matches nothing. */
@@ -222,14 +221,56 @@ static const struct list *find_list(struct matcher *matcher, const struct epoch 
 	if (matcher->listed > MAX_LISTED) {
 		memo_clear(&matcher->matches, free_list);
 		matcher->listed = 0;
+		matcher->generation++;
 	}
 	place = memo_make(&matcher->matches, key);
-	if (*place)
+	if (*place) {
 		matcher->listed -= (*place)->users + (*place)->slots;
+		matcher->generation++;
+	}
 	free(*place);
 	*place = list;
 	matcher->listed += list->users + list->slots;
 	return list;
+}
+
+/* What a trapdoor meets, or NULL for nobody. A tag that no entry has is dismissed before any multiplication. */
+static enum reason look_up(struct matcher *matcher, const struct epoch *epoch, const struct half *half,
+                           const uint8_t *trapdoor, const struct list **list)
+{
+	uint8_t key[TRAPDOOR_KEY];
+	memcpy(key, half->print, PRINT_BYTES);
+	memcpy(key + PRINT_BYTES, trapdoor, TRAPDOOR_BYTES);
+	struct known *known = memo_find(&matcher->trapdoors, key);
+	if (known && known->generation == matcher->generation && known->epoch == epoch->ordinal) {
+		*list = known->list;
+		return OK;
+	}
+	struct known found = {0};
+	struct reader in = {trapdoor, 4};
+	uint32_t tag;
+	read_u32(&in, &tag);
+	if (known)
+		found = *known;
+	if (epoch_may_have(epoch, tag)) {
+		if (!found.has_token && !make_token(half, trapdoor, found.token))
+			return BAD_POINT;
+		found.has_token = 1;
+		if (!(found.list = find_list(matcher, epoch, tag, found.token)))
+			return NO_MEMORY;
+		if (!found.list->users && !found.list->slots)
+			found.list = NULL;
+	} else {
+		secp256k1_pubkey first, second;
+		if (!known && !points_of(trapdoor, &first, &second))
+			return BAD_POINT;
+		found.list = NULL;
+	}
+	found.generation = matcher->generation;
+	found.epoch = epoch->ordinal;
+	memcpy(known ? (void *)known : memo_make(&matcher->trapdoors, key), &found, sizeof found);
+	*list = found.list;
+	return OK;
 }
 
 static void meet(struct topic *topic, struct epoch *epoch, const struct list *list, uint64_t event)
@@ -289,18 +330,12 @@ enum reason matcher_look(struct matcher *matcher, struct topic *topic, const uin
 		return NO_HALF;
 	matcher->event++;
 	for (size_t i = 0; i < message.count; i++) {
-		struct reader in = {message.trapdoors + i * TRAPDOOR_BYTES, TRAPDOOR_BYTES};
-		const uint8_t *trapdoor = in.at;
-		uint8_t token[POINT_BYTES];
-		uint32_t tag;
-		read_u32(&in, &tag);
-		reason = find_token(matcher, half, trapdoor, token);
+		const struct list *list;
+		reason = look_up(matcher, epoch, half, message.trapdoors + i * TRAPDOOR_BYTES, &list);
 		if (reason != OK)
 			return reason;
-		const struct list *list = find_list(matcher, epoch, tag, token);
-		if (!list)
-			return NO_MEMORY;
-		meet(topic, epoch, list, matcher->event);
+		if (list)
+			meet(topic, epoch, list, matcher->event);
 	}
 	return remember(matcher, topic, data, message.head_length) ? OK : NO_MEMORY;
 }

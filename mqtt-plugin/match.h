@@ -31,8 +31,9 @@ struct message {
 
 struct matcher {
 	struct table *table;
-	struct memo tokens;  /* (a half's print, trapdoor) -> T: true for ever */
-	struct memo matches; /* (epoch of this table, tag, T) -> who and what it meets: true until the next table */
+	struct memo trapdoors; /* (a half's print, trapdoor) -> that its points are good, and T: true for ever */
+	struct memo matches;   /* (epoch of this table, tag, T) -> who and what it meets: true until the next table */
+	uint64_t generation;   /* changes when a list of `matches` goes: pointers to lists hold for one generation */
 	size_t listed;       /* numbers in all lists of `matches` */
 	EVP_MD *sha256;
 	EVP_MD_CTX *hash;

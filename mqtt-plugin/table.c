@@ -126,6 +126,33 @@ static const char *read_entries(struct reader *in, struct epoch *epoch)
 	return NULL;
 }
 
+static size_t tag_bit(const struct epoch *epoch, uint32_t tag)
+{
+	return (size_t)(tag * 0x9E3779B97F4A7C15u >> epoch->tag_shift);
+}
+
+/* At least eight bits for each entry: one tag in nine of those that nobody has passes, at the worst. */
+static const char *mark_tags(struct epoch *epoch)
+{
+	unsigned bits = 6;
+	while (((uint64_t)1 << bits) < (uint64_t)8 * epoch->entry_count)
+		bits++;
+	epoch->tag_shift = 64 - bits;
+	if (!(epoch->tags = room((size_t)1 << (bits - 6), sizeof *epoch->tags)))
+		return "no memory";
+	for (uint32_t i = 0; i < epoch->entry_count; i++) {
+		size_t bit = tag_bit(epoch, epoch->entries[i].tag);
+		epoch->tags[bit / 64] |= (uint64_t)1 << bit % 64;
+	}
+	return NULL;
+}
+
+int epoch_may_have(const struct epoch *epoch, uint32_t tag)
+{
+	size_t bit = tag_bit(epoch, tag);
+	return epoch->tags[bit / 64] >> bit % 64 & 1;
+}
+
 static const char *read_epochs(struct reader *in, struct topic *topic, uint32_t *ordinal)
 {
 	const char *why = NULL;
@@ -143,6 +170,8 @@ static const char *read_epochs(struct reader *in, struct topic *topic, uint32_t 
 			why = read_conjunctions(in, topic, epoch);
 		if (!why)
 			why = read_entries(in, epoch);
+		if (!why)
+			why = mark_tags(epoch);
 	}
 	return why;
 }
@@ -273,6 +302,7 @@ void table_free(struct table *table)
 			free(epoch->slot_owner);
 			free(epoch->slot_event);
 			free(epoch->entries);
+			free(epoch->tags);
 		}
 		free(topic->epochs);
 		free(topic->users);

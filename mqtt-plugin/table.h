@@ -53,6 +53,8 @@ struct epoch {
 	uint32_t *slot_owner; /* the conjunction that a slot belongs to */
 	uint64_t *slot_event; /* scratch: the last event that met the slot */
 	struct entry *entries;
+	uint64_t *tags;     /* a bit for every tag of an entry, and for a few others */
+	unsigned tag_shift; /* 64 less the bits that number those bits */
 };
 
 struct topic {
@@ -77,6 +79,8 @@ void table_free(struct table *table);
 struct topic *table_topic(const struct table *table, const char *name, size_t length);
 struct epoch *topic_epoch(const struct topic *topic, uint64_t number);
 int topic_user(const struct topic *topic, const char *name, size_t length, uint32_t *user);
+/* Whether an entry may have the tag. "No" is certain, and costs no look at any entry. */
+int epoch_may_have(const struct epoch *epoch, uint32_t tag);
 const struct half *epoch_half(const struct epoch *epoch, uint32_t user);
 
 #endif
