@@ -83,7 +83,7 @@ lint: $(READY)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: $(READY)
+bench: $(READY) mqtt-plugin
 	@$(BIN)/sealcast bench
 
 soak: $(READY) postgres mosquitto

@@ -6,8 +6,10 @@
 
 A fleet of sensors: an event has a sensor's number, and 20 clients have 10,000 subscriptions to one sensor each. With
 the plug-in, all events go to one MQTT topic and the subscriptions are sealed filters. Plain mosquitto has a topic for
-each sensor and 10,000 MQTT subscriptions. Plain events have no trapdoors, and are the rest of a sealed one. Both deliver the same events to the same clients, which is counted, and both are timed by the CPU time that the server
-takes; clients are cheap and run elsewhere. Rates are events per second of it, and the ratio is ours by plain.
+each sensor and 10,000 MQTT subscriptions. A plain event is what a sealed one has besides its trapdoors.
+
+Both deliver the same events to the same clients, which is counted. Rates are events per second of CPU time that the
+server takes: clients are cheap and run elsewhere. The ratio is ours by plain.
 """
 
 from __future__ import annotations
