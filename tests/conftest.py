@@ -46,6 +46,8 @@ HEAVY = (
     "log/test_damage.py",
     "mqtt/",
     "overlay/test_scenarios.py",
+    "prefilters/test_members.py",
+    "protections/searchable/test_truth.py",
     "trust/test_administration.py",
     "trust/test_center_crash.py",
     "trust/test_handles.py",

@@ -6,7 +6,7 @@
     130  interrupted
 
 A command's module is imported when the command runs, and Spark by the few commands that need it: `sealcast --help`
-answers at once. To add a command, write `cli/NAME.py` with a `typer.Typer` in it and a line in the table here.
+answers at once. To add a command, write `cli/NAME.py` with `talk.Commands` in it and a line in the table here.
 """
 
 from __future__ import annotations
