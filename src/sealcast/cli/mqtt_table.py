@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sealcast.mqtt.table import Compiled, Compiler
     from sealcast.trust.handles import BrokerRealm
 
+EXAMPLE: Final = "Example: sealcast mqtt table /var/lib/mosquitto/sealcast.table --watch"
 #: How often a watching command looks at the registry: so long after a revocation, its subject is still served.
 LOOK_S: Final = 0.5
 

@@ -50,6 +50,9 @@ class Carrier(Protocol):
     def open(self, payload: bytes) -> Iterator[Opened]:
         """The events of a message that arrived."""
 
+    def look(self) -> None:
+        """Now and then, for one that subscribes: whether a broker has to be told something, such as a later token."""
+
     def close(self) -> None: ...
 
 
@@ -83,7 +86,6 @@ class Bridged(Closing, Unpicklable):
             yield Opened(None, CannotOpen(f"this is no mail: {error.message}"))
             return
         inbox = self._reading()
-        inbox.look(state)
         for each in found:
             try:
                 event = inbox.open(each)
@@ -92,13 +94,16 @@ class Bridged(Closing, Unpicklable):
             except CannotOpen as error:
                 yield Opened(None, error)
 
+    def look(self) -> None:
+        self._reading().look(self._realm.state())
+
     def close(self) -> None:
         self._held.close()
 
     def _reading(self) -> Inbox:
         if self._inbox is None:
             side = client_side(self._realm.state().topic(self._topic).protection)
-            desk = self._held.enter_context(side.desk(self._realm, self._topic, self._name))
+            desk = self._held.enter_context(side.key_asker(self._realm, self._topic, self._name))
             reader = Reader(self._realm, self._topic, self._name, None, desk, DEFAULT_KEY_MEMORY)
             self._inbox = side.inbox(reader)
             self._held.callback(self._inbox.close)

@@ -21,14 +21,14 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, Final, Literal
 
 from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, MQTTMessage, MQTTMessageInfo, MQTTv5, MQTTv311
 from paho.mqtt.client import Client as Paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
-from sealcast.errors import CannotOpen, Misuse
+from sealcast.errors import CannotOpen, Misuse, Rejected, SealcastError, Unavailable
 from sealcast.model.event import Event, OpenedEvent
 from sealcast.model.schema import Value
 from sealcast.mqtt import credentials
@@ -40,6 +40,8 @@ from sealcast.mqtt.wanted import Wanted
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.layout import FIRST_BROKER
 
+#: How often a client that subscribes looks whether anybody has to be told something.
+LOOK_SECONDS: Final = 5.0
 Callback = Callable[..., None]
 
 
@@ -100,12 +102,16 @@ class Client(Paho):
         self._user_pre_connect: Callback | None = None
         #: Called as `on_message` is, with why, for what arrives and does not open. Without it, that is counted only.
         self.on_unopenable: Callable[[Client, Any, CannotOpen], None] | None = None
+        #: Why a broker could not be told what is wanted, the last time it was tried.
+        self.trouble: SealcastError | None = None
         self.duplicates = self.unopenable = self.unwanted = 0
         self._carriers: dict[str, Carrier] = {}
         self._seen: dict[str, Seen] = {}
         self._wanted: dict[str, Wanted] = {}
         self._qos: dict[str, int] = {}
         self._guard = threading.RLock()
+        self._looking: threading.Thread | None = None
+        self._closing = threading.Event()
         self._held = ExitStack()
         chosen = client_id if client_id is not None else f"sealcast-{as_}"
         if protocol != MQTTv5:
@@ -123,7 +129,7 @@ class Client(Paho):
         keepalive: int = 60,
         bind_address: str = "",
         bind_port: int = 0,
-        clean_start: bool | int = MQTT_CLEAN_START_FIRST_ONLY,
+        clean_start: bool | Literal[3] = MQTT_CLEAN_START_FIRST_ONLY,
         properties: Properties | None = None,
     ) -> None:
         """As Paho's. With MQTT 5 the session is persistent, too, unless told otherwise."""
@@ -150,6 +156,8 @@ class Client(Paho):
         self._user_pre_connect = callback
 
     def _before_connect(self, client: Paho, userdata: Any) -> None:
+        # What is wanted in this epoch is registered before the broker begins to deliver what waits there.
+        self._look()
         if self._given_password is None:
             now = self.realm.clock()
             self.username_pw_set(self.name, credentials.password(self._identity, self.realm.id, self._chosen_id, now))
@@ -195,12 +203,8 @@ class Client(Paho):
         body = payload.encode() if isinstance(payload, str) else b"" if payload is None else bytes(payload)
         event = Event(dict(attributes or {}), body, content_type)
         with self._guard:
-            # In one go: events of a publisher are numbered, and leave in the order of their numbers.
-            sent = [
-                super(Client, self).publish(channel, data, qos, False, properties)
-                for channel, data in self._carrier(topic).seal(event)
-            ]
-        return sent[-1]
+            made = self._carrier(topic).seal(event)
+        return [super(Client, self).publish(channel, data, qos, False, properties) for channel, data in made][-1]
 
     # --- subscribing ----------------------------------------------------------------------------------
 
@@ -220,6 +224,10 @@ class Client(Paho):
                 raise Misuse(f"{self.name!r} wants nothing of topic {topic!r} yet", hint="give a filter")
             channel = self._carrier(topic).channel()
             self._qos[topic] = qos
+            self._look()
+            if self._looking is None:
+                self._looking = threading.Thread(target=self._look_often, name=f"sealcast-{self.name}", daemon=True)
+                self._looking.start()
             self.message_callback_add(channel, self._arrived(topic))
             if not self.is_connected():
                 return MQTTErrorCode.MQTT_ERR_NO_CONN, None  # said again as soon as there is a connection
@@ -250,8 +258,10 @@ class Client(Paho):
         seen = self._seen.setdefault(topic, Seen())
 
         def arrived(client: Paho, userdata: Any, carried: MQTTMessage) -> None:
-            carrier = self._carrier(topic)
-            for opened in carrier.open(bytes(carried.payload)):
+            with self._guard:
+                carrier = self._carrier(topic)
+                found = list(carrier.open(bytes(carried.payload)))
+            for opened in found:
                 if opened.event is None:
                     self.unopenable += 1
                     if self.on_unopenable is not None and opened.error is not None:
@@ -269,11 +279,27 @@ class Client(Paho):
 
     def close(self) -> None:
         """Disconnects, ends the network thread, and lets go of keys and files. The session stays at the broker."""
+        self._closing.set()
         self.disconnect()
         self.loop_stop()
         self._held.close()
         self._carriers.clear()
         self._wanted.clear()
+
+    def _look(self) -> None:
+        """Keeps what is wanted known to those who deliver: in a new epoch, and when a token is about to end."""
+        with self._guard:
+            for topic in self._qos:
+                try:
+                    self._carrier(topic).look()
+                except (Rejected, Misuse, Unavailable) as error:
+                    self.trouble = error  # it is tried again
+                else:
+                    self.trouble = None
+
+    def _look_often(self) -> None:
+        while not self._closing.wait(LOOK_SECONDS):
+            self._look()
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Waits until everything published at QoS 1 is acknowledged; whether that is so."""

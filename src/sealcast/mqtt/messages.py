@@ -8,7 +8,8 @@ sealed to a broker, because everything in it is sealed for readers already. `off
 of trapdoors begins, so a broker reads epoch, publisher and block, and needs neither schema nor CBOR.
 
 A broker believes none of it. A subscriber verifies all of it: that the outer epoch and publisher are those of the
-header, that the publisher signed the header, and that the header commits to this message (`verified`).
+header (`Message.header`), that the publisher signed the header, and that the header commits to this message
+(`protections.enveloped.open`).
 """
 
 from __future__ import annotations
@@ -17,24 +18,18 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from sealcast.errors import CannotOpen
-from sealcast.model.event import Position
+from sealcast.errors import CannotOpen, FrameRejected
 from sealcast.model.names import NAME
-from sealcast.protections.verify import SignedHeaders
 from sealcast.wire import limits
 from sealcast.wire.cbor import refused
-from sealcast.wire.frame import Header
+from sealcast.wire.frame import Header, parse_signed
+from sealcast.wire.searching import block_size
 
 MAGIC: Final = b"SCQ1"
-BLOCK_MAGIC: Final = b"SB1"
-TRAPDOOR_BYTES: Final = 70
 _HEAD: Final = struct.Struct(">4sQB")
 _LENGTH: Final = struct.Struct(">I")
-_BLOCK: Final = struct.Struct(">3sH")
 #: The longest that a message can be.
 MAX_BYTES: Final = _HEAD.size + 64 + 2 * _LENGTH.size + limits.MAX_SIGNED_BYTES + limits.MAX_MESSAGE_BYTES
-#: In a frame of one, the event stands at the very beginning.
-POSITION: Final = Position(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,29 +81,20 @@ class Message:
 
     @property
     def block(self) -> bytes:
-        """The block of trapdoors, by its own count; FrameRejected where the message is too short for it."""
-        if len(self.message) < self.offset + _BLOCK.size:
-            raise refused("a message that ends within its block of trapdoors")
-        magic, count = _BLOCK.unpack_from(self.message, self.offset)
-        block = self.message[self.offset : self.offset + _BLOCK.size + TRAPDOOR_BYTES * count]
-        if magic != BLOCK_MAGIC or len(block) != _BLOCK.size + TRAPDOOR_BYTES * count:
-            raise refused("a message without a whole block of trapdoors where it says that one begins")
-        return block
+        """The block of trapdoors; SealedRejected where there is none."""
+        rest = self.message[self.offset :]
+        return rest[: block_size(rest)]
 
-
-def verified(found: Message, headers: SignedHeaders) -> Header:
-    """The header, if all that the message says is what its publisher signed; CannotOpen otherwise.
-
-    (1) the header is signed by the publisher that it names, for this topic; (2) its epoch and publisher are the outer
-    ones, which a broker matched by; (3) it is of this one message, which is its tree's only leaf.
-    """
-    header = headers.header(found.signed)
-    if (header.epoch, header.publisher) != (found.epoch, found.publisher):
-        raise CannotOpen(f"{header.publisher} signed this for epoch {header.epoch}; it came as something else")
-    if header.count != 1:
-        raise CannotOpen(f"{header.publisher} signed {header.count} events where there is one")
-    headers.verify(header, found.message, POSITION, ())
-    return header
+    def header(self) -> Header:
+        """What the publisher signed, if it says what the message says to brokers: the same epoch and publisher, and
+        one event. CannotOpen otherwise. Whether the signature is good is for whoever opens the message to verify."""
+        try:
+            found = parse_signed(self.signed).header
+        except FrameRejected as error:
+            raise CannotOpen(f"its signed header is none: {error.message}") from None
+        if (found.epoch, found.publisher, found.count) != (self.epoch, self.publisher, 1):
+            raise CannotOpen(f"{found.publisher!r} signed something else than the message says to brokers")
+        return found
 
 
 def _number(data: bytes, at: int) -> int:
