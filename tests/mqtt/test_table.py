@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import stat
 import subprocess
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -16,7 +17,7 @@ import pytest
 from sealcast.errors import Misuse
 from sealcast.filters.labels import Labeller
 from sealcast.model.schema import Value
-from sealcast.mqtt import channels
+from sealcast.mqtt import Client, channels
 from sealcast.mqtt.table import Compiler, Epoch, Registered, Topic, write_table
 from sealcast.protections.searchable.client import refresh_here
 from sealcast.protections.searchable.keys import user_keys
@@ -151,6 +152,36 @@ def test_a_realms_table_serves_its_readers(served: Plugged, realm: RealmWorld) -
     events = some(Random(1), 60)
     server = served.start()
     assert delivered(server.port, "nyse", blocks(realm, "nyse", events)) == wanted(realm, events)
+
+
+def test_clients_of_ours_open_what_the_plug_in_delivers(served: Plugged, realm: RealmWorld) -> None:
+    """Real events, sealed and signed, through `sealcast.mqtt.Client`: everybody gets what it asked for, and opens it."""
+    realm.command("mqtt", "table", served.table)
+    server = served.start()
+    events = some(Random(4), 30)
+    due = {name: [str(number).encode() for number in each] for name, each in wanted(realm, events).items()}
+    got: dict[str, list[bytes]] = {name: [] for name in FILTERS}
+    subscribed = threading.Semaphore(0)
+    with ExitStack() as stack:
+        clients: dict[str, Client] = {}
+        for name in (*FILTERS, "nyse"):
+            client = clients[name] = Client(realm.realm, name, password=name[::-1])
+            client.on_message = lambda _client, _data, found, name=name: got[name].append(found.payload)
+            client.on_subscribe = lambda *_: subscribed.release()
+            client.connect("127.0.0.1", server.port)
+            if name in FILTERS:
+                client.subscribe(QUOTES, qos=1)
+            client.loop_start()
+            stack.callback(client.loop_stop)
+            stack.callback(client.disconnect)
+        assert all(subscribed.acquire(timeout=20) for _ in FILTERS)
+        for number, values in enumerate(events):
+            clients["nyse"].publish(QUOTES, str(number).encode(), qos=1, attributes=values).wait_for_publish(20)
+        end = time.monotonic() + 20
+        while got != due and time.monotonic() < end:
+            time.sleep(0.05)
+        assert got == due
+        assert all((each.unopenable, each.unwanted, each.duplicates) == (0, 0, 0) for each in clients.values())
 
 
 def test_a_watched_table_follows_the_registry(served: Plugged, realm: RealmWorld) -> None:
