@@ -155,7 +155,7 @@ def test_a_realms_table_serves_its_readers(served: Plugged, realm: RealmWorld) -
 
 
 def test_clients_of_ours_open_what_the_plug_in_delivers(served: Plugged, realm: RealmWorld) -> None:
-    """Real events, sealed and signed, through `sealcast.mqtt.Client`: everybody gets what it asked for, and opens it."""
+    """Real events, sealed and signed, through `sealcast.mqtt.Client`: everybody opens what it asked for."""
     realm.command("mqtt", "table", served.table)
     server = served.start()
     events = some(Random(4), 30)
