@@ -44,6 +44,7 @@ HEAVY = (
     "groupkeys/test_mosaic.py",
     "groupkeys/test_plans.py",
     "log/test_damage.py",
+    "mqtt/",
     "overlay/test_scenarios.py",
     "prefilters/test_members.py",
     "protections/searchable/test_truth.py",

@@ -243,8 +243,15 @@ EXTRA_OF: Final = {
     "probables": "lab",
     "pybloom_live": "lab",
     "psycopg": "postgres",
+    "amqtt": "mqtt",
+    "paho": "mqtt",
 }
-_BRINGS: Final = {"spark": "Spark", "lab": "the packages of the lab", "postgres": "the PostgreSQL driver"}
+_BRINGS: Final = {
+    "spark": "Spark",
+    "lab": "the packages of the lab",
+    "postgres": "the PostgreSQL driver",
+    "mqtt": "the packages for MQTT",
+}
 
 
 @contextmanager

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 #: What is imported under another name than it is installed by, or comes along with another package.
 INSTALLED_BY = {
     "google": "protobuf",
+    "paho": "paho-mqtt",
     "probables": "pyprobables",
     "prometheus_client": "prometheus-client",
     "py4j": "pyspark",

@@ -43,6 +43,16 @@ class Lane(Unpicklable):
         """Their offsets; durable on return."""
         return self._log.partition(self.partition).append(frames)
 
+    def newest(self, most: int, most_bytes: int) -> list[bytes]:
+        """The last frames in its partition, at most so many, the oldest first."""
+        log = self._log.partition(self.partition)
+        end = log.end()
+        start = max(log.start(), end - most)
+        sizes = log.sizes(start, end)
+        while sizes and sum(sizes) > most_bytes:
+            start, sizes = start + 1, sizes[1:]
+        return [record.data for record in log.read(start, end)]
+
     def close(self) -> None:
         self._ledger.close()
         self._log.close()

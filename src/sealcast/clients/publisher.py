@@ -144,6 +144,15 @@ class Publisher(Closing):
             batches = _batches([self._checked(schema, event) for event in events])
             return [frame for batch in batches for _, (frame,) in self._frames(batch)]
 
+    def frames_for_brokers(self, events: Iterable[Event]) -> list[tuple[str, bytes]]:
+        """The frames that `publish` would append, each with the broker into whose log it belongs: for a carrier that
+        brings them there, in this order. They are not in any log yet."""
+        with self._lock:
+            schema = self._refresh()
+            batches = _batches([self._checked(schema, event) for event in events])
+            made = [frames for batch in batches for _, frames in self._frames(batch)]
+            return [(lane.broker, frame) for frames in made for lane, frame in zip(self._lanes, frames, strict=True)]
+
     def close(self) -> None:
         self._wallet.close()
         for lane in self._lanes:

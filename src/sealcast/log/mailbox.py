@@ -30,7 +30,7 @@ from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import GENESIS
 from sealcast.log.piece_reader import P, Piece, PieceReader, hop_reader, sealed_reader
 from sealcast.model.event import Position
-from sealcast.wire import notifications
+from sealcast.wire import excerpts, hops, notifications, sealed
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.sealed import SealedPiece
 
@@ -57,6 +57,9 @@ class Recipient(Protocol[P_contra]):
     def rows(self, piece: P_contra) -> Rows:
         """Its deliveries in a piece, in order."""
 
+    def excerpt(self, piece: P_contra, events: Sequence[int], handles: Sequence[int]) -> bytes:
+        """Some of its deliveries in a piece, as a piece of their own with nothing in it that is for others."""
+
 
 @dataclass(frozen=True, slots=True)
 class SlotRecipient:
@@ -72,6 +75,9 @@ class SlotRecipient:
     def rows(self, piece: SealedPiece) -> Rows:
         events, uses = piece.rows_for(self.slot)
         return events.tolist(), uses.tolist()
+
+    def excerpt(self, piece: SealedPiece, events: Sequence[int], handles: Sequence[int]) -> bytes:
+        return sealed.encode(excerpts.of_sealed(piece, self.slot, events, handles))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +99,9 @@ class NamedRecipient:
         if self.routes:
             rows = [row for row in rows if any(e.final for e in notifications.parse_entries(piece.entries_of(row)))]
         return [piece.event_of(row) for row in rows], rows
+
+    def excerpt(self, piece: HopPiece, events: Sequence[int], handles: Sequence[int]) -> bytes:
+        return hops.encode(excerpts.of_hops(piece, self.name, handles))
 
 
 @dataclass(frozen=True, slots=True)

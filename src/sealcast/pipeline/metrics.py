@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from pyspark.sql.streaming.listener import (
     QueryIdleEvent,
     QueryProgressEvent,
@@ -23,8 +23,7 @@ from pyspark.sql.streaming.listener import (
 )
 
 from sealcast.broker.columns import COUNTS, REJECTED
-from sealcast.errors import Unavailable
-from sealcast.log.closing import Closing
+from sealcast.broker.metrics_page import MetricsPage, serve
 
 #: The name under which a query's counts are observed.
 OBSERVED: Final = "sealcast"
@@ -107,27 +106,7 @@ class Metrics:
         return _Listener(self, on_batch)
 
     def serve(self, port: int) -> MetricsPage:
-        """On loopback only: publishing it further is a reverse proxy's business, with its own access control."""
-        try:
-            server, thread = start_http_server(port, addr="127.0.0.1", registry=self.registry)
-        except OSError as error:
-            raise Unavailable(
-                f"metrics cannot be served on 127.0.0.1:{port}: {error.strerror}", hint="choose another port"
-            ) from error
-        return MetricsPage(server.server_port, server.shutdown, server.server_close, thread.join)
-
-
-class MetricsPage(Closing):
-    """A metrics page being served; closed when the block ends."""
-
-    def __init__(self, port: int, *closing: Callable[[], None]) -> None:
-        self.port = port
-        self._closing = closing
-
-    def close(self) -> None:
-        for step in self._closing:
-            step()
-        self._closing = ()
+        return serve(self.registry, port)
 
 
 class _Listener(StreamingQueryListener):

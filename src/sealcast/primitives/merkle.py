@@ -88,6 +88,22 @@ def path(nodes: bytes | memoryview, count: int, index: int) -> tuple[bytes, ...]
     return tuple(siblings)
 
 
+def pruned(nodes: bytes | memoryview, count: int, indices: Iterable[int]) -> bytes:
+    """The nodes with zeros for all that no path of these leaves needs: the same layout, and the same paths."""
+    _check(nodes, count)
+    kept = bytearray(len(nodes))
+    kept[-HASH_BYTES:] = nodes[-HASH_BYTES:]
+    wanted, start = set(indices), 0
+    for width in _levels(count)[:-1]:
+        for sibling in {index ^ 1 for index in wanted}:
+            if sibling < width:
+                at = start + sibling * HASH_BYTES
+                kept[at : at + HASH_BYTES] = nodes[at : at + HASH_BYTES]
+        start += width * HASH_BYTES
+        wanted = {index >> 1 for index in wanted}
+    return bytes(kept)
+
+
 def verify(root: bytes, leaf_hash: bytes, index: int, count: int, path: Sequence[bytes]) -> bool:
     """Whether `path` proves that `leaf_hash` is leaf `index` of the tree of `count` leaves with that root.
 

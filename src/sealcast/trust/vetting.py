@@ -71,7 +71,7 @@ def vet_filter(topic: Topic, text: str) -> None:
     protection = topic.protection
     if len(text) > protection.max_filter_characters:
         most = protection.max_filter_characters
-        raise FilterRejected("limit", f"a filter of topic {topic.name!r} has at most {most} characters")
+        raise FilterRejected("limit", f"a filter of topic {topic.name!r} has at most {most} characters", at=most)
     if not protection.filters_sealed:
         hidden = protection.hidden_of(topic.schema)
         refuse_unseen(fit(parse(text), topic.schema), hidden, payloads_seen=protection.payloads_seen)

@@ -17,7 +17,8 @@ from functools import lru_cache
 from typing import Final
 
 from sealcast.errors import CannotOpen, Rejected
-from sealcast.model.event import OpenedEvent
+from sealcast.model.event import OpenedEvent, Position
+from sealcast.model.stages import FrameProof
 from sealcast.primitives import merkle
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Unpicklable
@@ -65,9 +66,21 @@ class Opener(Unpicklable, ABC):
             envelope = Envelope.parse(body[at:])
         return self.open_envelope(piece, event, envelope, body[:at])
 
+    def open_alone(self, signed: bytes, message: bytes) -> OpenedEvent:
+        """Open an event that came by itself, as its publisher showed it to brokers: a frame of one, in no log yet."""
+        try:
+            body = self._codec.decode_one(message)[1]
+        except Rejected as error:
+            raise CannotOpen(f"it is not of its topic's schema: {error.message}") from None
+        at = self.before(body)
+        proof = FrameProof(0, signed, 1, *merkle.hash_messages([message]))
+        return self._opened(Position(0, 0, 0), proof, Envelope.parse(body[at:]), body[:at])
+
     def open_envelope(self, piece: SealedPiece, event: int, envelope: Envelope, before: bytes = b"") -> OpenedEvent:
         """What `before` says to brokers is the publisher's word as much as the envelope is."""
-        position, proof = piece.position(event), piece.frame(event)
+        return self._opened(piece.position(event), piece.frame(event), envelope, before)
+
+    def _opened(self, position: Position, proof: FrameProof, envelope: Envelope, before: bytes) -> OpenedEvent:
         header = self._headers.header(proof.signed)
         cipher = self._cipher(header.epoch, header.publisher, envelope.boot)
         inside = cipher.open(keys.nonce(envelope.number), envelope.commitment, envelope.ciphertext)

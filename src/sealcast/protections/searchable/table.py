@@ -8,7 +8,7 @@ leaves the index when no table in use has it any more.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from weakref import WeakSet
 
 import numpy as np
@@ -98,9 +98,14 @@ class SealedIndex(Unpicklable):
     def match(self, admitted: Admitted) -> bits.Words:
         events = searched(admitted)
         epochs, publishers = [each.epoch for each in events.senders], [each.publisher for each in events.senders]
+        return self.search(publishers, epochs, events.blocks)
+
+    def search(self, publishers: Sequence[str], epochs: Sequence[int], blocks: Sequence[bytes]) -> bits.Words:
+        """What events match, by who sealed the labels of each, in which epoch, and its block. A block that cannot be
+        searched matches nothing."""
         with self._lock:
-            rows, numbers = self._index.search(publishers, epochs, events.blocks, self._halves.of).pairs()
+            rows, numbers = self._index.search(publishers, epochs, blocks, self._halves.of).pairs()
         known = numbers < self._columns.size
         rows, columns = rows[known], self._columns[numbers[known]]
         mine = columns >= 0
-        return bits.pack(rows[mine], columns[mine], len(events.blocks), self._width)
+        return bits.pack(rows[mine], columns[mine], len(blocks), self._width)

@@ -1,0 +1,27 @@
+"""Which way a client's events go, for one topic."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sealcast.errors import Misuse
+from sealcast.mqtt.carriers import Bridged, Carrier
+from sealcast.mqtt.direct import Direct
+from sealcast.trust.handles import EntityRealm
+
+BRIDGE: Final = "bridge"
+BROKER: Final = "broker"
+
+
+def carrier_for(realm: EntityRealm, topic: str, name: str, broker: str, through: str | None) -> Carrier:
+    """The carrier of one entity on one topic; Misuse for a way that the topic's protection does not have."""
+    if through not in (None, BRIDGE, BROKER):
+        raise Misuse(f"events go through a {BRIDGE!r} or a {BROKER!r}, not {through!r}")
+    protection = realm.state().topic(topic).protection
+    if through == BROKER and not protection.filters_sealed:
+        raise Misuse(
+            f"no MQTT broker matches events of topic {topic!r}: it is protected by {protection.name!r}",
+            hint="run a bridge (sealcast mqtt bridge), or make a topic whose protection is searchable",
+        )
+    direct = protection.filters_sealed if through is None else through == BROKER
+    return Direct(realm, topic, name, broker) if direct else Bridged(realm, topic, name, broker)

@@ -1,0 +1,326 @@
+"""`sealcast.mqtt.Client`: Paho's client with private topics. Its methods are Paho's; what travels is sealed.
+
+    client = sealcast.mqtt.Client("market", "alice")
+    client.on_message = lambda client, userdata, message: print(message.attributes, message.payload)
+    client.connect("127.0.0.1")
+    client.subscribe("quotes", "price > 100")
+    client.loop_forever()
+
+    client.publish("quotes", b"hello", qos=1, attributes={"price": 101})
+
+A topic is one of the realm's. There is no way to publish in the clear by mistake: an unknown topic is refused. A
+message that arrives was opened with the entity's own keys, verified to be its publisher's, matched once more against
+the entity's own filters, and not seen before. The session is persistent: at QoS 1, what was published while the client
+was away arrives when it is back.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, MQTTMessage, MQTTMessageInfo, MQTTv5, MQTTv311
+from paho.mqtt.client import Client as Paho
+from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
+from paho.mqtt.properties import Properties
+
+from sealcast.errors import CannotOpen, Misuse, Rejected, SealcastError, Unavailable
+from sealcast.model.event import Event, OpenedEvent
+from sealcast.model.schema import Value
+from sealcast.mqtt import credentials
+from sealcast.mqtt.carriers import Carrier
+from sealcast.mqtt.choice import carrier_for
+from sealcast.mqtt.link import lasting
+from sealcast.mqtt.seen import Seen
+from sealcast.mqtt.wanted import Wanted
+from sealcast.trust.handles import EntityRealm
+from sealcast.trust.layout import FIRST_BROKER
+
+#: How often a client that subscribes looks whether anybody has to be told something.
+LOOK_SECONDS: Final = 5.0
+Callback = Callable[..., None]
+
+
+class Received:
+    """An event that arrived, in the shape of Paho's message: `topic`, `payload`, `qos`, `retain`, `mid`, `timestamp`;
+    and what Sealcast knows beyond that."""
+
+    def __init__(self, topic: str, event: OpenedEvent, carried: MQTTMessage) -> None:
+        #: The realm's topic, not MQTT's.
+        self.topic = topic
+        self.event = event
+        self.qos, self.retain, self.mid, self.timestamp = carried.qos, carried.retain, carried.mid, carried.timestamp
+
+    @property
+    def payload(self) -> bytes:
+        return self.event.payload
+
+    @property
+    def attributes(self) -> Mapping[str, Value]:
+        return self.event.attributes
+
+    @property
+    def publisher(self) -> str:
+        return self.event.publisher
+
+    def __repr__(self) -> str:
+        return f"Received(topic={self.topic!r}, publisher={self.publisher!r}, sequence={self.event.sequence})"
+
+
+class Client(Paho):
+    """One entity of a realm, connected to one MQTT broker. All that Paho's client has, this one has."""
+
+    def __init__(
+        self,
+        realm: EntityRealm | str | Path,
+        as_: str,
+        *,
+        through: str | None = None,
+        broker: str = FIRST_BROKER,
+        client_id: str | None = None,
+        password: str | None = None,
+        protocol: MQTTProtocolVersion = MQTTv311,
+        userdata: Any = None,
+        **options: Any,
+    ) -> None:
+        """`through` says what is on the other side: "broker" for an MQTT broker that matches by content, "bridge" for
+        one with a bridge to the log. Without it, topics of a protection whose brokers match sealed filters go through
+        the broker, and others through a bridge. With a bridge, frames go to the log of `broker`.
+
+        Without a `password`, the entity signs one for each connection. Other options are Paho's.
+        """
+        self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
+        self.name = as_
+        self._through, self._broker = through, broker
+        self._identity = self.realm.identity(as_)
+        self._given_password = password
+        self._user_on_connect: Callback | None = None
+        self._user_pre_connect: Callback | None = None
+        #: Called as `on_message` is, with why, for what arrives and does not open. Without it, that is counted only.
+        self.on_unopenable: Callable[[Client, Any, CannotOpen], None] | None = None
+        #: Why a broker could not be told what is wanted, the last time it was tried.
+        self.trouble: SealcastError | None = None
+        self.duplicates = self.unopenable = self.unwanted = 0
+        self._carriers: dict[str, Carrier] = {}
+        self._seen: dict[str, Seen] = {}
+        self._wanted: dict[str, Wanted] = {}
+        self._qos: dict[str, int] = {}
+        self._guard = threading.RLock()
+        self._looking: threading.Thread | None = None
+        self._closing = threading.Event()
+        self._held = ExitStack()
+        chosen = client_id if client_id is not None else f"sealcast-{as_}"
+        if protocol != MQTTv5:
+            options.setdefault("clean_session", False)
+        super().__init__(CallbackAPIVersion.VERSION2, chosen, userdata=userdata, protocol=protocol, **options)
+        self._chosen_id = chosen
+        self.username_pw_set(as_, password)
+
+    # --- connecting -----------------------------------------------------------------------------------
+
+    def connect_async(
+        self,
+        host: str,
+        port: int = 1883,
+        keepalive: int = 60,
+        bind_address: str = "",
+        bind_port: int = 0,
+        clean_start: bool | Literal[3] = MQTT_CLEAN_START_FIRST_ONLY,
+        properties: Properties | None = None,
+    ) -> None:
+        """As Paho's. With MQTT 5 the session is persistent, too, unless told otherwise."""
+        if self.protocol == MQTTv5 and properties is None and clean_start == MQTT_CLEAN_START_FIRST_ONLY:
+            clean_start, properties = False, lasting()
+        super().connect_async(host, port, keepalive, bind_address, bind_port, clean_start, properties)
+
+    # Paho reads its callbacks as attributes each time. So these two are ours, and call the user's.
+
+    @property
+    def on_connect(self) -> Any:
+        return self._connected
+
+    @on_connect.setter
+    def on_connect(self, callback: Callback | None) -> None:
+        self._user_on_connect = callback
+
+    @property
+    def on_pre_connect(self) -> Any:
+        return self._before_connect
+
+    @on_pre_connect.setter
+    def on_pre_connect(self, callback: Callback | None) -> None:
+        self._user_pre_connect = callback
+
+    def _before_connect(self, client: Paho, userdata: Any) -> None:
+        # What is wanted in this epoch is registered before the broker begins to deliver what waits there.
+        self._look()
+        if self._given_password is None:
+            now = self.realm.clock()
+            self.username_pw_set(self.name, credentials.password(self._identity, self.realm.id, self._chosen_id, now))
+        if self._user_pre_connect is not None:
+            self._user_pre_connect(client, userdata)
+
+    def _connected(self, client: Paho, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
+        if not reason.is_failure:
+            with self._guard:
+                # Also where the broker says that it knows the session: it may have been told less than we were.
+                wanted = [(self._carrier(topic).channel(), qos) for topic, qos in self._qos.items()]
+            if wanted:
+                super().subscribe(wanted)
+        if self._user_on_connect is not None:
+            self._user_on_connect(client, userdata, flags, reason, properties)
+
+    # --- publishing -----------------------------------------------------------------------------------
+
+    def publish(
+        self,
+        topic: str,
+        payload: Any = None,
+        qos: int = 0,
+        retain: bool = False,
+        properties: Properties | None = None,
+        *,
+        attributes: Mapping[str, Any] | None = None,
+        content_type: str = "application/octet-stream",
+    ) -> MQTTMessageInfo:
+        """Seals an event and publishes it. What is returned is Paho's: `wait_for_publish()` waits for the broker's word
+        that it has the event, at QoS 1.
+
+        EventRejected for an event that the topic's schema does not admit; NotFound for a topic that the realm does not
+        have. Nothing goes out then.
+        """
+        if qos not in (0, 1):
+            raise Misuse("events go at QoS 0 or 1: whoever reads drops duplicates, so QoS 2 would add nothing")
+        if retain:
+            raise Misuse(
+                "a retained message goes to everybody who subscribes later, whatever they ask for",
+                hint="leave retain away; what was published while a client was away arrives by its session, at QoS 1",
+            )
+        body = payload.encode() if isinstance(payload, str) else b"" if payload is None else bytes(payload)
+        event = Event(dict(attributes or {}), body, content_type)
+        with self._guard:
+            made = self._carrier(topic).seal(event)
+        return [super(Client, self).publish(channel, data, qos, False, properties) for channel, data in made][-1]
+
+    # --- subscribing ----------------------------------------------------------------------------------
+
+    def subscribe(  # type: ignore[override]
+        self, topic: str, filter: str | None = None, qos: int = 1
+    ) -> tuple[MQTTErrorCode, int | None]:
+        """States what is wanted of a topic, with the entity's own keys, and listens for it. With several filters, call
+        it for each. Without one, what was stated before counts.
+
+        FilterRejected says what the topic's protection can express.
+        """
+        with self._guard:
+            wanted = self._wants(topic)
+            if filter is not None:
+                wanted.add(filter)
+            elif not wanted.filters:
+                raise Misuse(f"{self.name!r} wants nothing of topic {topic!r} yet", hint="give a filter")
+            channel = self._carrier(topic).channel()
+            self._qos[topic] = qos
+            self._look()
+            if self._looking is None:
+                self._looking = threading.Thread(target=self._look_often, name=f"sealcast-{self.name}", daemon=True)
+                self._looking.start()
+            self.message_callback_add(channel, self._arrived(topic))
+            if not self.is_connected():
+                return MQTTErrorCode.MQTT_ERR_NO_CONN, None  # said again as soon as there is a connection
+            return super().subscribe(channel, qos)
+
+    def unsubscribe(  # type: ignore[override]
+        self, topic: str, filter: str | None = None
+    ) -> tuple[MQTTErrorCode, int | None]:
+        """Ends one filter, or all of them. The client listens as long as a filter is left."""
+        with self._guard:
+            wanted = self._wants(topic)
+            wanted.remove(filter)
+            if wanted.filters:
+                return MQTTErrorCode.MQTT_ERR_SUCCESS, None
+            channel = self._carrier(topic).channel()
+            self._qos.pop(topic, None)
+            self.message_callback_remove(channel)
+            return super().unsubscribe(channel)
+
+    def filters(self, topic: str) -> list[str]:
+        """What is wanted of a topic."""
+        with self._guard:
+            return list(self._wants(topic).filters)
+
+    # --- what arrives -----------------------------------------------------------------------------------
+
+    def _arrived(self, topic: str) -> Callback:
+        seen = self._seen.setdefault(topic, Seen())
+
+        def arrived(client: Paho, userdata: Any, carried: MQTTMessage) -> None:
+            with self._guard:
+                carrier = self._carrier(topic)
+                found = list(carrier.open(bytes(carried.payload)))
+            for opened in found:
+                if opened.event is None:
+                    self.unopenable += 1
+                    if self.on_unopenable is not None and opened.error is not None:
+                        self.on_unopenable(self, userdata, opened.error)
+                elif not seen.add(opened.event.publisher, opened.boot, opened.event.sequence):
+                    self.duplicates += 1
+                elif carrier.asks_again and not self._wants(topic).matches(opened.event):
+                    self.unwanted += 1
+                else:
+                    on_message: Any = self.on_message
+                    if on_message is not None:
+                        on_message(self, userdata, Received(topic, opened.event, carried))
+
+        return arrived
+
+    def close(self) -> None:
+        """Disconnects, ends the network thread, and lets go of keys and files. The session stays at the broker."""
+        self._closing.set()
+        self.disconnect()
+        self.loop_stop()
+        self._held.close()
+        self._carriers.clear()
+        self._wanted.clear()
+
+    def _look(self) -> None:
+        """Keeps what is wanted known to those who deliver: in a new epoch, and when a token is about to end."""
+        with self._guard:
+            for topic in self._qos:
+                try:
+                    self._carrier(topic).look()
+                except (Rejected, Misuse, Unavailable) as error:
+                    self.trouble = error  # it is tried again
+                else:
+                    self.trouble = None
+
+    def _look_often(self) -> None:
+        while not self._closing.wait(LOOK_SECONDS):
+            self._look()
+
+    def flush(self, timeout: float = 30.0) -> bool:
+        """Waits until everything published at QoS 1 is acknowledged; whether that is so."""
+        deadline = time.monotonic() + timeout
+        while self._out_messages and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return not self._out_messages
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    def _carrier(self, topic: str) -> Carrier:
+        with self._guard:
+            if topic not in self._carriers:
+                made = carrier_for(self.realm, topic, self.name, self._broker, self._through)
+                self._held.callback(made.close)
+                self._carriers[topic] = made
+            return self._carriers[topic]
+
+    def _wants(self, topic: str) -> Wanted:
+        with self._guard:
+            if topic not in self._wanted:
+                self._wanted[topic] = Wanted(self.realm, topic, self.name)
+                self._held.callback(self._wanted[topic].close)
+            return self._wanted[topic]

@@ -1,0 +1,182 @@
+"""The events of an MQTT broker, in one durable log, with who gets each. Sessions read it, each from its own place.
+
+    append ── batch ──> log (durable) ──> acknowledged ──> matched ──> tail, in memory ──> sessions that are connected
+                         └──────────────── read and matched again ──> sessions that come back, or are slow
+
+Appends that wait are made durable together. What is recent is in memory with its users, matched once for everybody. It
+is matched again when the registry has changed since: what counts is what holds when a message is delivered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from itertools import groupby, islice
+from typing import Any, Final, NamedTuple, TypeVar
+
+from sealcast.errors import Corrupt, SealcastError
+from sealcast.log.closing import Closing
+from sealcast.log.embedded import EmbeddedLog
+from sealcast.mqtt.matching import Matcher, Users
+
+T = TypeVar("T")
+_HEAD: Final = struct.Struct(">4sBB")
+_MAGIC: Final = b"SCL1"
+#: Events that are made durable at a time.
+EVENTS_PER_APPEND: Final = 1_024
+BYTES_PER_APPEND: Final = 8 << 20
+#: Of events that wait to be made durable. Beyond it, connections are not read from.
+MAX_WAITING_BYTES: Final = 32 << 20
+#: Events in memory, for sessions that keep up.
+MAX_TAIL: Final = 8_192
+#: Events that are read and matched at a time for those that do not.
+EVENTS_PER_READ: Final = 512
+BYTES_PER_READ: Final = 8 << 20
+
+
+class Entry(NamedTuple):
+    """One event, and the users that it is for at a version of the registry."""
+
+    offset: int
+    topic: str
+    qos: int
+    data: bytes
+    users: Users
+    version: int
+
+
+class _Waiting(NamedTuple):
+    record: bytes
+    durable: asyncio.Future[None]
+
+
+class Feed(Closing):
+    """Used by one event loop. Files and matching are the work of one other thread."""
+
+    def __init__(self, log: EmbeddedLog, matcher: Matcher) -> None:
+        self._log, self._matcher = log, matcher
+        self._thread = ThreadPoolExecutor(1, "sealcast-mqtt-feed")
+        self._waiting: deque[_Waiting] = deque()
+        self._waiting_bytes = 0
+        self._some, self._room = asyncio.Event(), asyncio.Event()
+        self._room.set()
+        self._tail: deque[Entry] = deque(maxlen=MAX_TAIL)
+        self._end = log.end()
+        self._grown = asyncio.Event()
+
+    @property
+    def end(self) -> int:
+        """One past the last event that is matched."""
+        return self._end
+
+    @property
+    def start(self) -> int:
+        return self._log.start()
+
+    def append(self, topic: str, qos: int, data: bytes) -> asyncio.Future[None]:
+        """Done when the event is durable. Events are in the log in the order of the calls."""
+        name = topic.encode("ascii")
+        durable = asyncio.get_running_loop().create_future()
+        self._waiting.append(_Waiting(_HEAD.pack(_MAGIC, qos, len(name)) + name + data, durable))
+        self._waiting_bytes += len(data)
+        if self._waiting_bytes > MAX_WAITING_BYTES:
+            self._room.clear()
+        self._some.set()
+        return durable
+
+    async def room(self) -> None:
+        """Waits until there is room for more events."""
+        await self._room.wait()
+
+    async def run(self) -> None:
+        """Makes durable and matches what is appended, until it is cancelled."""
+        while True:
+            await self._some.wait()
+            batch = self._take()
+            if not batch:
+                self._some.clear()
+                continue
+            try:
+                offsets = await self._work(self._log.append, [each.record for each in batch])
+            except SealcastError as error:
+                # Not durable, and so not acknowledged: publishers send it again.
+                for each in batch:
+                    if not each.durable.done():
+                        each.durable.set_exception(error)
+                continue
+            for each in batch:
+                if not each.durable.done():
+                    each.durable.set_result(None)
+            entries = [_entry(offset, each.record) for offset, each in zip(offsets, batch, strict=True)]
+            self._tail.extend(await self._work(self._matched, entries))
+            self._end = offsets.stop
+            grown, self._grown = self._grown, asyncio.Event()
+            grown.set()
+
+    async def beyond(self, offset: int) -> None:
+        """Waits until there is an event at an offset."""
+        while self._end <= offset:
+            await self._grown.wait()
+
+    async def read(self, offset: int) -> Sequence[Entry]:
+        """Events from an offset on, some at a time, with the users that each is for now."""
+        first = self._tail[0].offset if self._tail else self._end
+        if offset < first:
+            return await self._work(self._stored, offset)
+        found = list(islice(self._tail, offset - first, offset - first + EVENTS_PER_READ))
+        if all(entry.version == self._matcher.version for entry in found):
+            return found
+        return await self._work(self._matched, found)
+
+    async def look(self, *, now: bool = False) -> None:
+        """Goes by the newest registry."""
+        await self._work(lambda: self._matcher.look(now=now))
+
+    async def retain(self, max_bytes: int) -> None:
+        """Drops the oldest events beyond a size, whoever still waits for them."""
+        await self._work(lambda: self._log.retain(max_bytes=max_bytes))
+
+    def close(self) -> None:
+        self._thread.shutdown()
+        self._log.close()
+
+    # --- inside -------------------------------------------------------------------------------------
+
+    def _take(self) -> list[_Waiting]:
+        batch, size = list[_Waiting](), 0
+        while self._waiting and len(batch) < EVENTS_PER_APPEND and size < BYTES_PER_APPEND:
+            batch.append(self._waiting.popleft())
+            size += len(batch[-1].record)
+        self._waiting_bytes = max(0, self._waiting_bytes - size) if self._waiting else 0
+        if self._waiting_bytes <= MAX_WAITING_BYTES:
+            self._room.set()
+        return batch
+
+    async def _work(self, task: Callable[..., T], *arguments: Any) -> T:
+        return await asyncio.get_running_loop().run_in_executor(self._thread, task, *arguments)
+
+    def _stored(self, offset: int) -> list[Entry]:
+        records = self._log.read(offset, min(self._end, offset + EVENTS_PER_READ), BYTES_PER_READ)
+        return self._matched([_entry(record.offset, record.data) for record in records])
+
+    def _matched(self, entries: Sequence[Entry]) -> list[Entry]:
+        self._matcher.look()
+        version, found = self._matcher.version, list[Entry]()
+        for topic, group in groupby(entries, key=lambda entry: entry.topic):
+            some = list(group)
+            users = self._matcher.users(topic, [entry.data for entry in some])
+            found += [entry._replace(users=who, version=version) for entry, who in zip(some, users, strict=True)]
+        return found
+
+
+def _entry(offset: int, record: bytes) -> Entry:
+    if len(record) < _HEAD.size:
+        raise Corrupt(f"event {offset} of the MQTT broker's log is too short")
+    magic, qos, length = _HEAD.unpack_from(record)
+    if magic != _MAGIC:
+        raise Corrupt(f"event {offset} of the MQTT broker's log is none")
+    end = _HEAD.size + length
+    return Entry(offset, record[_HEAD.size : end].decode("ascii"), qos, record[end:], frozenset(), 0)

@@ -1,0 +1,75 @@
+"""One connected client of the MQTT broker: its events, in order, each acknowledged before the cursor passes it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter, OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from sealcast.mqtt import channels
+from sealcast.mqtt.feed import Entry, Feed
+from sealcast.mqtt.sessions import Session
+
+#: Events that are sent and not acknowledged.
+WINDOW: Final = 64
+MAX_PACKET_ID: Final = 65_535
+
+#: Sends an event: channel, data, QoS, packet id (None at QoS 0), and whether it was sent before.
+Send = Callable[[str, bytes, int, int | None, bool], Awaitable[None]]
+
+
+class Live:
+    """Delivers to one client while it is connected."""
+
+    def __init__(self, session: Session, feed: Feed, send: Send, counts: Counter[str]) -> None:
+        self.session = session
+        self._feed, self._send, self._counts = feed, send, counts
+        self._at = session.cursor
+        self._in_flight: OrderedDict[int, int] = OrderedDict()
+        self._packet_id = 0
+        self._room = asyncio.Event()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        start = self._feed.start
+        if self._at < start:
+            self._counts["outlived"] += start - self._at  # it was away for longer than events are kept
+            self._at = start
+        while True:
+            await self._feed.beyond(self._at)
+            for entry in await self._feed.read(self._at):
+                await self._deliver(entry)
+                self._at = entry.offset + 1
+                self._move()
+
+    def acknowledged(self, packet_id: int) -> None:
+        if self._in_flight.pop(packet_id, None) is not None:
+            self._room.set()
+            self._move()
+
+    async def _deliver(self, entry: Entry) -> None:
+        session = self.session
+        listening = session.topics.get(entry.topic)
+        if listening is None or entry.offset < listening.since or session.user not in entry.users:
+            return
+        qos, packet_id = min(entry.qos, listening.qos), None
+        if qos:
+            while len(self._in_flight) >= WINDOW:
+                self._room.clear()
+                await self._room.wait()
+            packet_id = self._next_id()
+            self._in_flight[packet_id] = entry.offset
+        again, session.sent = entry.offset < session.sent, max(session.sent, entry.offset + 1)
+        await self._send(channels.events(entry.topic), entry.data, qos, packet_id, again and qos > 0)
+        self._counts["deliveries"] += 1
+
+    def _next_id(self) -> int:
+        self._packet_id = self._packet_id % MAX_PACKET_ID + 1
+        while self._packet_id in self._in_flight:
+            self._packet_id = self._packet_id % MAX_PACKET_ID + 1
+        return self._packet_id
+
+    def _move(self) -> None:
+        """The cursor stands before the first event that is not acknowledged: events are sent in order."""
+        self.session.cursor = min(next(iter(self._in_flight.values()), self._at), self._at)

@@ -1,0 +1,106 @@
+"""An excerpt of a piece opens as the whole one does, for its recipient, and has nothing that is for others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from random import Random
+
+import pytest
+
+from sealcast import Publisher, Realm
+from sealcast.errors import CannotOpen, Misuse
+from sealcast.groupkeys.catalog import ALGORITHMS
+from sealcast.log.mailbox import Delivery
+from sealcast.model import Event, Schema
+from sealcast.primitives import merkle
+from sealcast.protections.port import DEFAULT_KEY_MEMORY, Reader, client_side
+from sealcast.protections.stays import Found
+from sealcast.wire import excerpts, hops, sealed
+from sealcast.wire.hops import HopPiece
+from tests.clients.layered_pump import pump as layered_pump
+from tests.clients.pump import pump
+
+SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int", "min": 0, "max": 255}]})
+NAMES = [f"s{n}" for n in range(9)]
+CASES = [("payload", None), ("layered", None), *(("endpoint", name) for name in ALGORITHMS)]
+
+
+@pytest.mark.parametrize(("protection", "algorithm"), CASES)
+def test_excerpts_open_as_pieces_do(tmp_path: Path, protection: str, algorithm: str | None) -> None:
+    random, realm = Random(5), Realm.create(tmp_path / "realm")
+    extra = {} if algorithm is None else {"group_keys": algorithm}
+    realm.create_topic("quotes", SCHEMA, protection=protection, **extra)
+    realm.enrol_many(["nyse", *NAMES])
+    for n, name in enumerate(NAMES):
+        realm.subscribe("quotes", name, f"price BETWEEN {13 * n} AND {100 + 17 * n}")
+    run: Callable[[Realm, str], object] = layered_pump if protection == "layered" else pump
+    run(realm, "quotes")
+    with Publisher(realm, "quotes", "nyse") as publisher:
+        for _ in range(3):
+            publisher.publish(
+                [Event({"price": random.randrange(256)}, b"%d" % random.getrandbits(60)) for _ in range(40)]
+            )
+            run(realm, "quotes")
+    checked = 0
+    for name in NAMES:
+        side = client_side(realm.state().topic("quotes").protection)
+        reader = Reader(realm, "quotes", name, None, None, DEFAULT_KEY_MEMORY)
+        whole, apart = side.inbox(reader), side.inbox(reader)
+        waiting = list(whole.mail.deliveries())
+        while waiting:
+            found = waiting[: random.randint(1, 7)]
+            found = [each for each in found if each.delivery.piece is found[0].delivery.piece]
+            del waiting[: len(found)]
+            piece, recipient = found[0].delivery.piece, whole.mail.mailbox(found[0].broker).recipient
+            data = recipient.excerpt(piece, [f.delivery.event for f in found], [f.delivery.handle for f in found])
+            cut = hops.parse(data) if isinstance(piece, HopPiece) else sealed.parse(data)
+            events, handles = recipient.rows(cut)
+            assert len(events) == len(found) == len(cut)
+            for each, event, handle in zip(found, events, handles, strict=True):
+                again = dataclasses.replace(each.delivery, piece=cut, event=event, handle=handle)
+                assert isinstance(again, Delivery)
+                assert apart.open(Found(each.number, each.stay, again)) == whole.open(each)
+                checked += 1
+        whole.close()
+        apart.close()
+    assert checked > 300
+
+
+def test_an_excerpt_has_nothing_for_others(tmp_path: Path) -> None:
+    realm = Realm.create(tmp_path / "realm")
+    realm.create_topic("quotes", SCHEMA)
+    realm.enrol_many(["nyse", "ann", "bob"])
+    realm.subscribe("quotes", "ann", "price < 100")
+    realm.subscribe("quotes", "bob", "price > 50")
+    with Publisher(realm, "quotes", "nyse") as publisher:
+        publisher.publish([Event({"price": n}, b"payload %d" % n) for n in range(0, 200, 5)])
+    pump(realm, "quotes")
+    side = client_side(realm.state().topic("quotes").protection)
+    inbox = side.inbox(Reader(realm, "quotes", "ann", None, None, DEFAULT_KEY_MEMORY))
+    found = list(inbox.mail.deliveries())[:3]
+    piece = found[0].delivery.piece
+    slots = realm.state().slots_of("quotes")
+    cut = excerpts.of_sealed(piece, slots["ann"], [f.delivery.event for f in found], [f.delivery.handle for f in found])
+    assert cut.slots.tolist() == [slots["ann"]] and len(cut.frames) == 1
+    assert set(cut.handout_slot.tolist()) <= {slots["ann"]} and set(cut.table_slot.tolist()) <= {slots["ann"]}
+    assert len(sealed.encode(cut)) < len(sealed.encode(piece)) / 2
+    # Bob, with Ann's excerpt, opens nothing of what is Ann's alone.
+    other = side.inbox(Reader(realm, "quotes", "bob", None, None, DEFAULT_KEY_MEMORY))
+    with pytest.raises(CannotOpen):
+        other.open(Found(0, found[0].stay, dataclasses.replace(found[0].delivery, piece=cut, event=0, handle=0)))
+    with pytest.raises(Misuse):
+        excerpts.of_sealed(piece, slots["ann"], [], [])
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13])
+def test_pruned_nodes_keep_the_paths(count: int) -> None:
+    nodes = merkle.build([merkle.leaf_hash(bytes([n])) for n in range(count)])
+    for kept in ([0], [count - 1], list(range(0, count, 2))):
+        pruned = merkle.pruned(nodes, count, kept)
+        assert len(pruned) == len(nodes) and merkle.root(pruned, count) == merkle.root(nodes, count)
+        for index in kept:
+            assert merkle.path(pruned, count, index) == merkle.path(nodes, count, index)
+    if count > 4:
+        assert merkle.pruned(nodes, count, [0]).count(bytes(32)) > 0
