@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, Final, Generic, TypeVar, get_type_hints
+from typing import Any, Final, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +18,7 @@ from sealcast.model.event import Position
 from sealcast.model.rejection import Reason, Rejection
 from sealcast.primitives.aead import MAX_OFFSET
 from sealcast.wire import cbor
+from sealcast.wire.annotations import annotated
 from sealcast.wire.limits import MAX_COUNTS, MAX_EVENTS_PER_FRAME, MAX_PIECE_BYTES
 
 #: RFC 8746: u8; u32 and u64, little-endian.
@@ -126,7 +126,7 @@ def own_at(label: int) -> WireField:
 Piece = TypeVar("Piece")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class PieceFormat(Generic[Piece]):
     """The bytes of one kind of piece: `[magic, version, {label: field}]`, checked as a whole by `check`."""
 
@@ -137,10 +137,10 @@ class PieceFormat(Generic[Piece]):
     version: int
     max_items: int
 
-    @cached_property
+    @property
     def fields(self) -> dict[str, WireField]:
         """How each field stands on the wire."""
-        return {name: hint.__metadata__[0] for name, hint in get_type_hints(self.make, include_extras=True).items()}
+        return annotated(self.make)
 
     def encode(self, piece: Piece, **own: object) -> bytes:
         """The bytes of a piece. A piece that contradicts itself is a bug and is never written."""
