@@ -34,7 +34,7 @@ from sealcast.errors import Bug
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.model.stages import FrameProof
-from sealcast.primitives.aead import COMMITMENT_BYTES, MAX_OFFSET, MAX_PARTITION, WRAPPED_BYTES
+from sealcast.primitives.aead import COMMITMENT_BYTES, MAX_OFFSET, MAX_PARTITION, WRAPPED_BYTES, each_nonce
 from sealcast.wire import cbor, limits, typed
 from sealcast.wire.consistency import check
 from sealcast.wire.mailboxes import FIELDS, Mailboxes
@@ -111,6 +111,11 @@ class SealedPiece:
 
     def __len__(self) -> int:
         return len(self.frame_index)
+
+    def nonces(self) -> list[bytes]:
+        """The nonce that each event's body is sealed with."""
+        offsets = np.array([proof.offset for proof in self.frames], np.int64)
+        return each_nonce(self.partition, offsets[self.frame_index], self.row)
 
     @cached_property
     def mailboxes(self) -> Mailboxes:
