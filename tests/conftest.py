@@ -44,6 +44,8 @@ HEAVY = (
     "groupkeys/test_mosaic.py",
     "groupkeys/test_plans.py",
     "log/test_damage.py",
+    "mqtt/test_bridge.py",
+    "mqtt/test_broker.py",
     "overlay/test_scenarios.py",
     "trust/test_administration.py",
     "trust/test_center_crash.py",
