@@ -46,6 +46,8 @@ HEAVY = (
     "log/test_damage.py",
     "mqtt/test_bridge.py",
     "mqtt/test_broker.py",
+    "mqtt/test_commands.py",
+    "mqtt/test_tls.py",
     "overlay/test_scenarios.py",
     "trust/test_administration.py",
     "trust/test_center_crash.py",
