@@ -19,6 +19,7 @@ from sealcast.errors import EXTRA_OF, Bug, MissingExtra, extras_named
 ROOT = Path(__file__).parents[2]
 #: What is imported under another name than it is installed by, or comes along with another package.
 INSTALLED_BY = {
+    "paho": "paho-mqtt",
     "google": "protobuf",
     "probables": "pyprobables",
     "prometheus_client": "prometheus-client",
