@@ -47,6 +47,7 @@ HEAVY = (
     "mqtt/test_bridge.py",
     "mqtt/test_broker.py",
     "mqtt/test_commands.py",
+    "mqtt/test_losses.py",
     "mqtt/test_tls.py",
     "overlay/test_scenarios.py",
     "trust/test_administration.py",
