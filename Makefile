@@ -7,7 +7,7 @@ UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo check test postgres install-postgres lint bench soak clean
+.PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto mqtt-plugin lint bench soak clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +18,7 @@ help:
 	@echo "make lint    style, types and import rules"
 	@echo "make bench   measurements, each beside its reference"
 	@echo "make soak    the long tests: many kills, many events"
+	@echo "make mqtt-plugin   the plug-in for mosquitto: mqtt-plugin/build/sealcast_mosquitto.so"
 	@echo "make clean   remove what the others made"
 
 setup: $(READY)
@@ -43,7 +44,7 @@ demo: $(READY)
 check: lint
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder -m "not soak and not heavy"
 
-test: say-how-long lint postgres
+test: say-how-long lint postgres mosquitto
 	@$(BIN)/pytest -n 2 --dist loadfile --no-loadscope-reorder
 
 .PHONY: say-how-long
@@ -59,17 +60,34 @@ install-postgres:
 	  echo "the tests need PostgreSQL: apt-get install --no-install-recommends postgresql (as root), or its pg_ctl on PATH" >&2; exit 1; }
 	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends postgresql >/dev/null
 
+# The tests start a mosquitto of their own, with the plug-in of mqtt-plugin/ in it: the server, and the headers of what
+# the plug-in uses.
+MOSQUITTO_PACKAGES := mosquitto mosquitto-dev libmosquitto-dev libsecp256k1-dev libssl-dev
+MOSQUITTO_FILES := $(addprefix /usr/include/,mosquitto_plugin.h mosquitto.h secp256k1.h openssl/evp.h)
+
+mosquitto:
+	@{ command -v mosquitto >/dev/null || [ -x /usr/sbin/mosquitto ]; } && ls $(MOSQUITTO_FILES) >/dev/null 2>&1 \
+	  || $(MAKE) --no-print-directory install-mosquitto
+
+install-mosquitto:
+	@[ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null || { \
+	  echo "this needs mosquitto: apt-get install --no-install-recommends $(MOSQUITTO_PACKAGES) (as root)" >&2; exit 1; }
+	@apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq -o Dpkg::Use-Pty=0 install -y --no-install-recommends $(MOSQUITTO_PACKAGES) >/dev/null
+
+mqtt-plugin: mosquitto
+	@$(MAKE) --no-print-directory -C mqtt-plugin
+
 lint: $(READY)
 	@$(BIN)/ruff check
 	@$(BIN)/ruff format --check
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-bench: $(READY)
+bench: $(READY) mqtt-plugin
 	@$(BIN)/sealcast bench
 
-soak: $(READY) postgres
+soak: $(READY) postgres mosquitto
 	@$(BIN)/pytest -m soak --timeout 3600
 
 clean:
-	rm -rf .venv .tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf mqtt-plugin/build .venv .tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -17,7 +17,7 @@ from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.tokens import gates
 from tests.cli.shell import sealcast
-from tests.trust.certified import keys
+from tests.trust.certified import issue, keys
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "trust" / "authority.md"
 
@@ -79,7 +79,7 @@ def test_a_lost_authority_is_replaced_and_life_goes_on(home: Path) -> None:
     realm = Realm(home)
     before = realm.state()
     thief = Authority.load(home / "secrets" / "authority")
-    stolen = thief.issue("alice", keys("mallory"), {Role.ENTITY}, realm.clock())
+    stolen = issue(thief, "alice", keys("mallory"), {Role.ENTITY}, realm.clock())
     assert realm.trust().verify(stolen.der, realm.clock(), before.revoked), "whoever has the key is believed"
     done = sealcast("authority", "replace", "--json").document
     assert (done["made"]["number"], done["revoked"]) == (2, ["Sealcast authority 1"])

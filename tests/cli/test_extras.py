@@ -21,6 +21,7 @@ ROOT = Path(__file__).parents[2]
 INSTALLED_BY = {
     "paho": "paho-mqtt",
     "google": "protobuf",
+    "paho": "paho-mqtt",
     "probables": "pyprobables",
     "prometheus_client": "prometheus-client",
     "py4j": "pyspark",

@@ -40,6 +40,15 @@ def test_every_command_has_help_with_an_example_and_json(leaf: tuple[str, ...]) 
         assert result.err == ""
 
 
+def test_the_options_of_one_command_are_not_the_next_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SEALCAST_REALM", raising=False)
+    monkeypatch.chdir(tmp_path)
+    Realm.create(tmp_path / "market")
+    assert sealcast("topic", "list", "--realm", tmp_path / "market", "--json").document == {"topics": []}
+    again = sealcast("topic", "list")
+    assert again.code == 1 and "no realm here" in again.err and again.out == ""
+
+
 def test_the_table_names_commands_that_exist() -> None:
     for section in COMMANDS.values():
         for name, command in section.items():

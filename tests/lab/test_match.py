@@ -28,7 +28,7 @@ from sealcast.filters.parse import parse
 from sealcast.lab import match as lab
 from sealcast.lab import match_input, scratch
 from sealcast.lab.match import MatchOutcome, match
-from sealcast.lab.match_input import Asked, Given, Inputs, read
+from sealcast.lab.match_input import Asked, GivenEvent, Inputs, read
 from sealcast.model import Event, Schema
 from tests.clients.pump import pump
 
@@ -195,7 +195,7 @@ def test_match_agrees_with_brute_force(spark: SparkSession, seed: int) -> None:
     inputs = Inputs(
         world.schema,
         tuple(Asked(number, text) for number, (text, _) in enumerate(asked)),
-        tuple(Given(f"e{number}", Event(plain(event))) for number, event in enumerate(happened)),
+        tuple(GivenEvent(f"e{number}", Event(plain(event))) for number, event in enumerate(happened)),
     )
     outcome = match(inputs, spark=spark)
     expected = {
@@ -246,7 +246,7 @@ def test_ten_thousand_events_and_a_thousand_subscriptions(spark: SparkSession) -
     inputs = Inputs(
         schema,
         tuple(Asked(n, text) for n, text in enumerate(texts)),
-        tuple(Given(n, event) for n, event in enumerate(events)),
+        tuple(GivenEvent(n, event) for n, event in enumerate(events)),
     )
     outcome = match(inputs, spark=spark)
     same = symbol[:, None] == asked_symbol[None, :]
@@ -268,7 +268,7 @@ def test_events_off_the_schema_are_named_and_the_rest_goes_on(spark: SparkSessio
         ("name", {"m": 3}),
         ("null", {}),
     ]
-    inputs = Inputs(schema, (Asked("all", "n >= 0"),), tuple(Given(i, Event(a)) for i, a in given))
+    inputs = Inputs(schema, (Asked("all", "n >= 0"),), tuple(GivenEvent(i, Event(a)) for i, a in given))
     outcome = match(inputs, spark=spark)
     assert pairs(outcome) == {("in", "all")}
     assert [(r.id, r.attribute) for r in outcome.refused] == [("over", "n"), ("off", "n"), ("type", "n"), ("name", "m")]
@@ -277,7 +277,7 @@ def test_events_off_the_schema_are_named_and_the_rest_goes_on(spark: SparkSessio
 
 def test_nothing_matches_nothing(spark: SparkSession) -> None:
     schema = Schema.from_json({"attributes": [{"name": "n", "type": "int"}]})
-    event, subscription = (Given(1, Event({"n": 1})),), (Asked(1, "n = 2"),)
+    event, subscription = (GivenEvent(1, Event({"n": 1})),), (Asked(1, "n = 2"),)
     for inputs in (Inputs(schema, subscription, event), Inputs(schema, (), event), Inputs(schema, subscription, ())):
         summary = match(inputs, spark=spark).summary()
         assert (summary["pairs"], summary["matched_events"], summary["max_fanout"]) == (0, 0, 0)
@@ -285,7 +285,7 @@ def test_nothing_matches_nothing(spark: SparkSession) -> None:
 
 def test_a_payload_is_matched_too(spark: SparkSession) -> None:
     schema = Schema.from_json({"attributes": [{"name": "n", "type": "int"}]})
-    events = (Given(1, Event({}, b"<a><b>7</b></a>")), Given(2, Event({}, b"<a><b>8</b></a>")))
+    events = (GivenEvent(1, Event({}, b"<a><b>7</b></a>")), GivenEvent(2, Event({}, b"<a><b>8</b></a>")))
     outcome = match(Inputs(schema, (Asked("x", "xpath:/a/b = 7"),), events), spark=spark)
     assert pairs(outcome) == {(1, "x")}
 
@@ -301,7 +301,7 @@ def test_what_does_not_open_does_not_count(spark: SparkSession, monkeypatch: pyt
 
     monkeypatch.setattr(lab, "_deliver", spoiled)
     schema = Schema.from_json({"attributes": [{"name": "n", "type": "int"}]})
-    inputs = Inputs(schema, (Asked(1, "n > 0"), Asked(2, "n > 0")), (Given(1, Event({"n": 1})),))
+    inputs = Inputs(schema, (Asked(1, "n > 0"), Asked(2, "n > 0")), (GivenEvent(1, Event({"n": 1})),))
     with pytest.raises(Bug, match="1 deliveries did not open"):
         match(inputs, spark=spark)
 
@@ -310,7 +310,7 @@ def test_what_was_not_delivered_does_not_count(spark: SparkSession, monkeypatch:
     """Pairs come from mailboxes that were opened, not from the matching: without deliveries there are none."""
     monkeypatch.setattr(lab, "_deliver", lambda spark, realm: None)
     schema = Schema.from_json({"attributes": [{"name": "n", "type": "int"}]})
-    inputs = Inputs(schema, (Asked(1, "n > 0"),), (Given(1, Event({"n": 1})),))
+    inputs = Inputs(schema, (Asked(1, "n > 0"),), (GivenEvent(1, Event({"n": 1})),))
     assert match(inputs, spark=spark).event.size == 0
 
 
@@ -318,7 +318,7 @@ def test_a_run_in_several_jobs_is_the_same(spark: SparkSession, monkeypatch: pyt
     monkeypatch.setattr(lab, "MAX_DELIVERIES_PER_JOB", 40)
     schema = Schema.from_json({"attributes": [{"name": "n", "type": "int"}]})
     asked = tuple(Asked(s, f"n >= {s}") for s in range(4))
-    outcome = match(Inputs(schema, asked, tuple(Given(e, Event({"n": e % 5})) for e in range(25))), spark=spark)
+    outcome = match(Inputs(schema, asked, tuple(GivenEvent(e, Event({"n": e % 5})) for e in range(25))), spark=spark)
     assert pairs(outcome) == {(e, s) for e in range(25) for s in range(4) if e % 5 >= s}
 
 

@@ -11,7 +11,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pytest
 from pyspark import cloudpickle
 
@@ -22,7 +21,7 @@ from sealcast.filters.parse import parse
 from sealcast.lab import match as lab
 from sealcast.lab import prove, scratch
 from sealcast.lab.match import match, protection_named
-from sealcast.lab.match_input import Asked, Given, Inputs, read
+from sealcast.lab.match_input import Asked, GivenEvent, Inputs, read
 from sealcast.model import Event, Schema
 from sealcast.model.protection import Layered, Payload
 from sealcast.primitives.curve import CURVE
@@ -78,7 +77,7 @@ def inputs_of(world: World, asked: Sequence[tuple[str, Says]], happened: Sequenc
     return Inputs(
         world.schema,
         tuple(Asked(number, text) for number, (text, _) in enumerate(asked)),
-        tuple(Given(number, Event(plain(event))) for number, event in enumerate(happened)),
+        tuple(GivenEvent(number, Event(plain(event))) for number, event in enumerate(happened)),
     )
 
 
@@ -103,8 +102,7 @@ class Driven:
         monkeypatch.setattr(prove, "open_all", self.open_all)
 
     def open_all(self, spark: None, realm: str, topic: str, subscribers: Sequence[str]) -> prove.OpenedSample:
-        rows = prove.open_some(prove.SettledRealm(realm), topic, dict(enumerate(subscribers)))
-        return prove.opened(pa.Table.from_batches(rows, schema=prove.OPENED))
+        return prove.opened(prove.open_some(prove.SettledRealm(realm), topic, dict(enumerate(subscribers))))
 
     def pairs(self, inputs: Inputs, layers: int) -> set[Any]:
         return pairs(match(inputs, Layered(layers)))
@@ -173,7 +171,7 @@ def test_through_spark_with_everything_that_may_stand_in_the_files(spark: SparkS
     inputs = Inputs(
         schema,
         tuple(Asked(id, text) for id, text in asked.items()),
-        tuple(Given(id, Event(values)) for id, values in given),  # type: ignore[arg-type]
+        tuple(GivenEvent(id, Event(values)) for id, values in given),  # type: ignore[arg-type]
     )
     outcome = match(inputs, protection_named("layered"), spark=spark)
     assert pairs(outcome) == {
@@ -194,7 +192,7 @@ def test_through_spark_with_everything_that_may_stand_in_the_files(spark: SparkS
 def test_without_events_or_subscriptions_nothing_is_even_started(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(scratch, "realm")
     schema = Schema.from_json({"attributes": [{"name": "n", "type": "int"}]})
-    events = Given(1, Event({"n": 1})), Given(2, Event({"n": "one"}))
+    events = GivenEvent(1, Event({"n": 1})), GivenEvent(2, Event({"n": "one"}))
     for inputs in (Inputs(schema, (Asked(1, "n = 2"),), ()), Inputs(schema, (), events)):
         outcome = match(inputs, Layered())
         assert outcome.event.size == 0 and [r.id for r in outcome.refused] == [2] * bool(inputs.events)
@@ -224,7 +222,7 @@ def test_what_labels_cannot_express_is_refused_by_name(tmp_path: Path, text: str
 def test_what_brokers_do_not_see_is_refused_by_name(text: str) -> None:
     schema = Schema.from_json({"attributes": [{"name": "n", "type": "int"}, {"name": "hush", "type": "int"}]})
     asked = Asked("fine", "n > 0", "file:1"), Asked("other", text, "file:2")
-    inputs = Inputs(schema, asked, (Given(1, Event({"n": 1})),))
+    inputs = Inputs(schema, asked, (GivenEvent(1, Event({"n": 1})),))
     with pytest.raises(FilterRejected, match="file:2: subscription 'other'.*brokers.* do not see"):
         match(inputs, Payload(sealed_attributes=("hush",)))
 
@@ -232,7 +230,7 @@ def test_what_brokers_do_not_see_is_refused_by_name(text: str) -> None:
 def test_a_filter_of_values_that_the_domain_lacks_earns_a_warning(driven: Driven) -> None:
     schema = Schema.from_json({"attributes": [{"name": "n", "type": "int", "min": 0, "max": 9, "step": 3}]})
     asked = Asked("x", "n BETWEEN 4 AND 5", "file:1"), Asked("y", "n = 3", "file:2"), Asked("z", "n = 4", "file:3")
-    outcome = match(Inputs(schema, asked, (Given(1, Event({"n": 3})),)), Layered())
+    outcome = match(Inputs(schema, asked, (GivenEvent(1, Event({"n": 3})),)), Layered())
     assert pairs(outcome) == {(1, "y")}
     # Of a filter that is known never to match, whatever protects the topic, its author was told when it was read.
     assert outcome.warnings == ("file:1: subscription 'x': no value of the domain can match",)
@@ -251,7 +249,7 @@ def test_layers_that_there_cannot_be(protection: str, layers: int) -> None:
 SMALL = Inputs(
     Schema.from_json({"attributes": [{"name": "n", "type": "int", "min": 0, "max": 7}]}),
     tuple(Asked(s, f"n >= {s}") for s in range(4)),
-    tuple(Given(e, Event({"n": e})) for e in range(8)),
+    tuple(GivenEvent(e, Event({"n": e})) for e in range(8)),
 )
 
 
@@ -332,7 +330,7 @@ def test_what_was_sent_to_one_subscriber_opens_for_no_other(delivered: Realm) ->
 
 def test_no_key_is_in_what_spark_ships(delivered: Realm) -> None:
     root, names = str(delivered.paths.root), [f"s{n}" for n in range(4)]
-    assert prove.opened(pa.Table.from_batches(prove.open_some(delivered, lab.TOPIC, dict(enumerate(names))))).place.size
+    assert prove.opened(prove.open_some(delivered, lab.TOPIC, dict(enumerate(names)))).place.size
     shipped = cloudpickle.dumps(prove._opening(root, lab.TOPIC, names, 2))
     assert root.encode() in shipped
     files = [path for path in delivered.paths.root.rglob("*.key") if path.is_file()]

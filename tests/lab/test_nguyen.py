@@ -12,7 +12,7 @@ import pytest
 from sealcast.errors import Bug
 from sealcast.lab.experiments import find
 from sealcast.lab.nguyen import table1
-from sealcast.lab.nguyen.table1 import BATCHES, BLOOM, FILTERS, ITEMS, PRINTED, SHAPES, Measured
+from sealcast.lab.nguyen.table1 import BATCHES, BLOOM, FILTERS, ITEMS, PRINTED, SHAPES, MeasuredFilter
 from sealcast.lab.report import Report
 from sealcast.prefilters import Answers, Keys, Prefilter, keys_of
 from sealcast.prefilters.cuckoo import CuckooFilter
@@ -26,10 +26,10 @@ def cells(report: Report) -> dict[tuple[str, str], Any]:
     return {(str(row["filter"]), str(row["cell"])): row for row in report.rows}
 
 
-def as_printed(name: str) -> Measured:
+def as_printed(name: str) -> MeasuredFilter:
     """What would have been measured if the paper's numbers were ours."""
     printed = PRINTED.get(name, PRINTED[BLOOM])
-    return Measured(
+    return MeasuredFilter(
         dict.fromkeys(BATCHES, printed.insertion / ITEMS),
         dict.fromkeys(BATCHES, printed.searching / ITEMS),
         round(printed.memory * 2**20),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -32,6 +33,14 @@ SCHEMA = {
 }
 
 
+def filters_of(wishes: groups.Wishes) -> Iterator[str]:
+    """The lab's wishes as text, for attributes symbol (S0, S1, ...), price and size."""
+    for watched, below, price, size in zip(wishes.watched, wishes.below, wishes.price, wishes.size, strict=True):
+        names = ", ".join(f"'S{symbol}'" for symbol in np.flatnonzero(watched))
+        least = f" AND size >= {float(size)!r}" if size else ""
+        yield f"symbol IN ({names}) AND price {'<' if below else '>='} {float(price)!r}{least}"
+
+
 class Market:
     """The content workload of the lab as files, and the groups that it has by its own account."""
 
@@ -41,7 +50,7 @@ class Market:
         self.schema = directory / "schema.json"
         self.schema.write_text(json.dumps(SCHEMA))
         self.subscriptions = write_lines(
-            directory / "subscriptions.jsonl", *({"id": i, "filter": f} for i, f in enumerate(wishes.filters()))
+            directory / "subscriptions.jsonl", *({"id": i, "filter": f} for i, f in enumerate(filters_of(wishes)))
         )
         columns = zip(quotes.symbol.tolist(), quotes.price.tolist(), quotes.size.tolist(), strict=True)
         self.events = write_lines(

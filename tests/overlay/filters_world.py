@@ -7,6 +7,7 @@ topics, each with a forest of its own.
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -25,8 +26,10 @@ from sealcast.model.protection import Layered
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import CachedHashes, Exponent
 from sealcast.protections.layered.agreement import layers_for
+from sealcast.protections.layered.filters.checks import PostReason
 from sealcast.protections.layered.filters.keeper import TableKeeper
-from sealcast.protections.layered.filters.posts import post
+from sealcast.protections.layered.filters.posts import Numbered, post_many
+from sealcast.protections.layered.filters.records import PostRefusal
 from sealcast.protections.layered.filters.table import NodeTables
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.messages import FilterMessage
@@ -39,6 +42,7 @@ from sealcast.trust.keys.layer_keys import LayerKeyring, agreement_keys, own_ide
 from sealcast.trust.keys.minting import token_for
 from sealcast.trust.realm.changes import PlaceNode, PlaceSubscriber, Right
 from sealcast.trust.realm.overlays import Overlay
+from sealcast.wire import posts
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
 LABELS = [f"label {i}".encode() for i in range(6)]
@@ -50,6 +54,36 @@ EVENTS = [frozenset(LABELS[i] for i in chosen) for n in (1, 2, 3) for chosen in 
 #: A root, two below it, one below the first of these; readers at all levels but the first.
 SHAPE: dict[str, Any] = {"parents": [None, 0, 0, 1], "homes": [3, 1, 2]}
 _TOPICS = itertools.count()
+
+
+def post(
+    realm: Realm,
+    topic: str,
+    sender: Identity,
+    to_broker: str,
+    tree: TreeId,
+    filters: Sequence[FilterMessage],
+    token: bytes = b"",
+    *,
+    number: int | None = None,
+    fresh: bool = False,
+) -> int:
+    """Posts filters for one tree; the number of the post, or of the last one if it took several."""
+    given = time.time_ns() // 1000 if number is None else number
+    post_many(realm, topic, sender, to_broker, [Numbered(tree, filters, given, fresh)], token)
+    return given + len(posts.batches(filters)) - 1
+
+
+def told_by(keeper: TableKeeper) -> tuple[Counter[str], list[PostRefusal]]:
+    """What a keeper refused in all its turns, by reason, and the refusals that it describes."""
+    turns = list(keeper._log.turns(0))
+    counts = sum((Counter(turn.counts) for turn in turns), Counter[str]())
+    return counts, [told for turn in turns for told in turn.told]
+
+
+def refused(keeper: TableKeeper) -> dict[str, int]:
+    """Without what came twice."""
+    return {reason: count for reason, count in told_by(keeper)[0].items() if reason != PostReason.SEEN}
 
 
 class PowerLost(Exception):
@@ -192,7 +226,7 @@ class World:
             pass
 
     def refused(self) -> Counter[str]:
-        return sum((Counter(keeper.refused()) for keeper in self.keepers.values()), Counter())
+        return sum((Counter(refused(keeper)) for keeper in self.keepers.values()), Counter())
 
     # --- what comes of it -----------------------------------------------------------------------------
 

@@ -12,9 +12,22 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sealcast.control.topics import Busy
+from sealcast.protections.layered.filters.checks import PostReason
 from sealcast.protections.layered.filters.keeper import TableKeeper
-from sealcast.protections.layered.filters.posts import PostLog, post
-from tests.overlay.filters_world import EVENTS, SHAPE, PowerLost, Realms, World, check, power_lost, quick_realms, wants
+from sealcast.protections.layered.filters.posts import PostLog
+from tests.overlay.filters_world import (
+    EVENTS,
+    SHAPE,
+    PowerLost,
+    Realms,
+    World,
+    check,
+    post,
+    power_lost,
+    quick_realms,
+    told_by,
+    wants,
+)
 
 
 @pytest.fixture(scope="module")
@@ -169,7 +182,7 @@ def test_the_marker_may_be_lost(world: World) -> None:
         world.restart(name)
     world.settle()
     assert {name: world.rows(name) for name in world.brokers} == before
-    assert sum(keeper.repeated() for keeper in world.keepers.values()) == 4
+    assert sum(told_by(keeper)[0][PostReason.SEEN] for keeper in world.keepers.values()) == 4
     assert not world.refused()
 
 

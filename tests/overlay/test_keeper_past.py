@@ -10,7 +10,7 @@ from sealcast.protections.layered.filters.checks import PostReason
 from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.trust.keys.layer_keys import overlay_of
 from sealcast.trust.realm.overlays import Overlay
-from tests.overlay.filters_world import EVENTS, SHAPE, Realms, World, check, quick_realms, wants
+from tests.overlay.filters_world import EVENTS, SHAPE, Realms, World, check, quick_realms, refused, wants
 from tests.overlay.test_keeper_posts import Bent, later, slipped_in
 
 
@@ -37,7 +37,7 @@ def test_a_broker_that_left_the_overlay_is_not_heard_in_what_is_over(world: Worl
     assert world.overlay.generation > bent.id.generation
     slipped_in(world, "b1", bent.made(**bent.passed_on("b3", "s0")))
     world.keepers["b1"].turn()
-    assert world.keepers["b1"].refused() == {str(PostReason.SENDER): 1}
+    assert refused(world.keepers["b1"]) == {str(PostReason.SENDER): 1}
     assert world.rows("b1", bent.id) == before
 
 
@@ -49,7 +49,7 @@ def test_a_way_that_is_new_is_none_in_what_is_over(world: World) -> None:
         slipped_in(world, "b1", bent.made(**bent.passed_on("b3", reader)))
         world.keepers["b1"].turn()
         assert bool(world.rows("b1", bent.id)) is taken
-    assert world.keepers["b1"].refused() == {str(PostReason.PATH): 1}
+    assert refused(world.keepers["b1"]) == {str(PostReason.PATH): 1}
 
 
 def test_nobody_waits_for_a_key_that_cannot_come_any_more(realms: Realms) -> None:
@@ -89,7 +89,7 @@ def test_an_old_generation_is_looked_up_once_and_only_while_it_is_kept(
     slipped_in(world, "b3", old.made(sender=old.impostor("s0")))
     world.keepers["b3"].turn()
     assert asked == [0]
-    assert world.keepers["b3"].refused() == {str(PostReason.SIGNATURE): 6}
+    assert refused(world.keepers["b3"]) == {str(PostReason.SIGNATURE): 6}
 
 
 def test_nothing_is_posted_to_a_broker_that_left(world: World) -> None:

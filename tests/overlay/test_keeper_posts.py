@@ -16,13 +16,13 @@ from sealcast.primitives.sign import SigningKey
 from sealcast.protections.layered.filters.checks import PostReason
 from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.filters.posting import PARTS
-from sealcast.protections.layered.filters.posts import Numbered, PostLog, post, signed_posts
+from sealcast.protections.layered.filters.posts import Numbered, PostLog, signed_posts
 from sealcast.protections.layered.messages import FilterMessage
 from sealcast.protections.layered.table import RoutingTable
 from sealcast.protections.layered.tree import TreeId
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.changes import Right
-from tests.overlay.filters_world import EVENTS, SHAPE, Realms, World, check, quick_realms, wants
+from tests.overlay.filters_world import EVENTS, SHAPE, Realms, World, check, post, quick_realms, refused, told_by, wants
 
 
 @pytest.fixture(scope="module")
@@ -158,9 +158,9 @@ def test_a_bent_post_has_no_effect_and_its_own_reason(realms: Realms, broker: st
         for number, make in enumerate(makers):
             slipped_in(world, broker, make(bent))
             world.settle()
-            assert world.keepers[broker].refused() == {str(reason): number + 1}
+            assert refused(world.keepers[broker]) == {str(reason): number + 1}
         assert {name: world.rows(name) for name in world.brokers} == before
-        told = world.keepers[broker].refusals()
+        told = told_by(world.keepers[broker])[1]
         assert [each.reason for each in told] == [str(reason)] * len(makers)
         # Honest ones are taken after that.
         world.subscribe("s0", wants([[2]]))
@@ -176,7 +176,7 @@ def test_copies_and_replays_have_no_effect(world: World) -> None:
     for data in (first, first, second, first, second):
         slipped_in(world, "b3", data)
         world.settle()
-    assert world.keepers["b3"].repeated() == 3
+    assert told_by(world.keepers["b3"])[0][PostReason.SEEN] == 3
     assert not world.refused()
     assert not any(world.rows(name) for name in world.brokers)
     # The same bytes at another broker: it is not theirs, there or above.
@@ -200,7 +200,7 @@ def test_who_was_refused_is_not_taken_later_from_a_copy(world: World, monkeypatc
     later(world, monkeypatch, seconds=3_700)
     slipped_in(world, "b3", early)
     world.settle()
-    assert world.keepers["b3"].repeated() == 1
+    assert told_by(world.keepers["b3"])[0][PostReason.SEEN] == 1
     assert not world.rows("b3")
 
 

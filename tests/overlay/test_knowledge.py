@@ -18,17 +18,7 @@ from sealcast.log.embedded import EmbeddedLog
 from sealcast.model import Schema
 from sealcast.overlay import brokers, knowledge
 from sealcast.overlay.brokers import Node
-from sealcast.overlay.knowledge import (
-    Admit,
-    Deliver,
-    Discard,
-    Knowledge,
-    Learnt,
-    Propagate,
-    Refuse,
-    Source,
-    TopicMessage,
-)
+from sealcast.overlay.knowledge import Action, Knowledge, Learnt, Source, TopicMessage
 from sealcast.overlay.memory import KnowledgeStore
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates.certificate import Certificate
@@ -80,32 +70,32 @@ def test_the_first_valid_token_teaches_and_ends_plain_subscriptions(token: Token
     message = TopicMessage(topic, b"frame", b"token")
     step = knowledge.take(known, message, "b1", token)
     assert step.knowledge.secure[topic] == Learnt(Source.TOKEN, "center")
-    assert step.effects == (Admit(message),) and not step.knowledge.plain
+    assert step.actions == (Action.ADMIT,) and not step.knowledge.plain
     again = knowledge.take(step.knowledge, TopicMessage(topic, b""), None, None)
-    assert again.effects == (Discard(topic),), "what came before the token would have been delivered to alice"
+    assert again.actions == (Action.DISCARD,), "what came before the token would have been delivered to alice"
 
 
 def test_a_token_for_another_topic_teaches_nothing(token: Token) -> None:
     step = knowledge.take(Knowledge(), TopicMessage(PLAIN, b"", b"token"), "b1", token)
-    assert step == knowledge.Outcome(Knowledge(), (Discard(PLAIN),))
+    assert step == knowledge.Outcome(Knowledge(), (Action.DISCARD,))
 
 
 def test_an_invalid_token_is_not_taken_for_none() -> None:
     known = knowledge.subscribe(Knowledge(), PLAIN, "alice").knowledge
     step = knowledge.take(known, TopicMessage(PLAIN, b"", b"forged"), "b1", None)
-    assert step.knowledge == known and step.effects == (Discard(PLAIN),)
+    assert step.knowledge == known and step.actions == (Action.DISCARD,)
 
 
 def test_without_a_token_on_a_plain_topic() -> None:
     known, message = knowledge.subscribe(Knowledge(), PLAIN, "alice").knowledge, TopicMessage(PLAIN, b"x")
-    assert knowledge.take(known, message, None, None).effects == (Deliver(("alice",), message), Propagate(message))
-    assert knowledge.take(known, message, "b1", None).effects == (Deliver(("alice",), message),), "only origins forward"
+    assert knowledge.take(known, message, None, None).actions == (Action.DELIVER, Action.PROPAGATE)
+    assert knowledge.take(known, message, "b1", None).actions == (Action.DELIVER,), "only origins forward"
 
 
 def test_without_a_token_on_a_secure_topic_the_sending_broker_is_told() -> None:
     message = TopicMessage(PLAIN, b"x")
-    assert knowledge.take(knowing(PLAIN), message, "b1", None).effects == (Discard(PLAIN), Refuse("b1", PLAIN))
-    assert knowledge.take(knowing(PLAIN), message, None, None).effects == (Discard(PLAIN),)
+    assert knowledge.take(knowing(PLAIN), message, "b1", None).actions == (Action.DISCARD, Action.REFUSE)
+    assert knowledge.take(knowing(PLAIN), message, None, None).actions == (Action.DISCARD,)
 
 
 def test_lists_and_errors_are_taken_from_brokers_only(broker: Certificate, entity: Certificate) -> None:
@@ -160,7 +150,7 @@ def test_what_is_secure_stays_secure_and_has_no_plain_subscriptions(
             case "plain" | "forged":
                 token = b"" if what == "plain" else b"x"
                 step = knowledge.take(known, TopicMessage(topic, b"", token), "b1", None)
-                delivered = any(isinstance(effect, Deliver) for effect in step.effects)
+                delivered = Action.DELIVER in step.actions
                 assert not (delivered and (topic in oracle or token))
                 known = step.knowledge
         oracle |= {topic} if what in ("list", "error", "served") else set()
@@ -210,11 +200,11 @@ def test_an_ignorant_broker_learns_from_the_error_of_a_knowing_one(realm: Realm,
     alice.ask_broker("ignorant", brokers.SUBSCRIBE, cbor.encode([topic]))
     with Node(realm, "ignorant") as node:
         assert "knowing" in node.peers() and not node.known.is_secure(topic)
-        alice.ask_broker("ignorant", brokers.PUBLISH, cbor.encode([topic, b"1"]))
+        alice.ask_broker("ignorant", brokers.PlainPublish.KIND, cbor.encode([topic, b"1"]))
         assert node.known.secure[topic].source is Source.ERROR
         assert [r.data for r in EmbeddedLog(node.plain_log(topic)).read(0)] == [b"1"], "nobody knew better yet"
         with pytest.raises(ServiceRefused, match="secure"):
-            alice.ask_broker("ignorant", brokers.PUBLISH, cbor.encode([topic, b"2"]))
+            alice.ask_broker("ignorant", brokers.PlainPublish.KIND, cbor.encode([topic, b"2"]))
         with pytest.raises(ServiceRefused) as caught:
             alice.ask_broker("ignorant", brokers.SUBSCRIBE, cbor.encode([topic]))
         assert caught.value.reason == "absent"
@@ -225,7 +215,7 @@ def test_an_ignorant_broker_learns_from_the_error_of_a_knowing_one(realm: Realm,
 def test_plain_topics_reach_every_broker(realm: Realm, alice: Correspondent) -> None:
     topic = os.urandom(16)
     alice.ask_broker("knowing", brokers.SUBSCRIBE, cbor.encode([topic]))
-    alice.ask_broker("ignorant", brokers.PUBLISH, cbor.encode([topic, b"hello"]))
+    alice.ask_broker("ignorant", brokers.PlainPublish.KIND, cbor.encode([topic, b"hello"]))
     with Node(realm, "knowing") as node:
         assert [r.data for r in EmbeddedLog(node.plain_log(topic)).read(0)] == [b"hello"]
 
@@ -238,18 +228,18 @@ def test_a_real_token_teaches_and_a_revoked_ones_does_not(realm: Realm) -> None:
         node.store.path.unlink(missing_ok=True)
         bent = bytearray(token)
         bent[-1] ^= 1
-        assert node.publish(TopicMessage(topic, b"", bytes(bent))) == (Discard(topic),) and not node.known.secure
+        assert node.publish(TopicMessage(topic, b"", bytes(bent))) == (Action.DISCARD,) and not node.known.secure
         realm.revoke_entity("second")
-        assert node.publish(TopicMessage(topic, b"", token)) == (Discard(topic),) and not node.known.secure
+        assert node.publish(TopicMessage(topic, b"", token)) == (Action.DISCARD,) and not node.known.secure
         good = realm.token("quotes", "nyse", Right.PUBLISH)
         quotes = realm.state().topic("quotes").id
-        assert node.publish(TopicMessage(quotes, b"", good)) == (Admit(TopicMessage(quotes, b"", good)),)
+        assert node.publish(TopicMessage(quotes, b"", good)) == (Action.ADMIT,)
         assert node.known.secure == {quotes: Learnt(Source.TOKEN, "center")}
 
 
 def test_an_entity_is_no_broker(alice: Correspondent) -> None:
     with pytest.raises(ServiceRefused, match="no broker"):
-        alice.ask_broker("knowing", brokers.MESSAGE, cbor.encode([PLAIN, b"", b""]))
+        alice.ask_broker("knowing", brokers.Forwarded.KIND, cbor.encode([PLAIN, b"", b""]))
 
 
 def test_a_restart_fetches_the_new_revocation_lists_and_no_other(realm: Realm) -> None:

@@ -12,14 +12,16 @@ from typing import Final
 
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
+from sealcast.errors import FilterRejected
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.lab.attacks import RATES
 from sealcast.model import Event, OpenedEvent, Schema
-from sealcast.protections.endpoint.audit import EndpointAudit
+from sealcast.protections.port import ClientSide, client_side, witness_side
 from sealcast.protections.witness.report import CheckReport
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.parameters import KeyParameters
+from sealcast.trust.realm.topics import Topic
 
 TOPIC: Final = "quotes"
 SCHEMA: Final = Schema.from_json(
@@ -52,12 +54,23 @@ class Field:
     """Publishes known events, and knows who must have opened which of them at the end."""
 
     def __init__(
-        self, directory: Path, *, partitions: int = 2, seed: int = 7, parameters: KeyParameters = RATES
+        self,
+        directory: Path,
+        *,
+        partitions: int = 2,
+        seed: int = 7,
+        parameters: KeyParameters = RATES,
+        protection: str = "endpoint",
     ) -> None:
         self.realm = Realm.create(directory)
-        self.realm.create_topic(TOPIC, SCHEMA, partitions=partitions, parameters=parameters)
+        about = self.realm.create_topic(
+            TOPIC, SCHEMA, partitions=partitions, parameters=parameters, protection=protection
+        )
+        side = client_side(about.protection)
+        #: Those that the protection can express.
+        self.filters = {name: text for name, text in FILTERS.items() if _expressed(side, text, about)}
         self.realm.enrol_many([*PUBLISHERS, *FILTERS])
-        self.realm.subscribe_many(TOPIC, [(name, text, None) for name, text in FILTERS.items()])
+        side.subscribe_many(self.realm, TOPIC, [(name, text, None) for name, text in self.filters.items()])
         self.paths = self.realm.paths.topic(TOPIC)
         self.said: dict[str, list[Event]] = {name: [] for name in PUBLISHERS}
         self._dice = random.Random(seed)
@@ -113,7 +126,7 @@ class Field:
     def check(self) -> int:
         """Everybody got exactly what it should, each event once and in its publisher's order; how many that were."""
         total = 0
-        for subscriber in FILTERS:
+        for subscriber in self.filters:
             opened, expected = self.opened(subscriber), self.expected(subscriber)
             for publisher in PUBLISHERS:
                 got, wanted = opened[publisher], expected[publisher]
@@ -123,7 +136,10 @@ class Field:
 
     def audit(self) -> CheckReport:
         """The same by the product's own checker."""
-        return EndpointAudit(self.realm, TOPIC).run()
+        (audit,) = witness_side(self.realm.state().topic(TOPIC).protection).audits(
+            self.realm, TOPIC, by_reference=False
+        )
+        return audit.run(lambda done: None)
 
     def _partitions(self) -> int:
         return self.realm.state().topic(TOPIC).partitions
@@ -144,3 +160,11 @@ def _difference(subscriber: str, publisher: str, got: list[Said], wanted: list[S
     twice = sorted({n for n in numbers if numbers.count(n) > 1}) if len(numbers) != len(set(numbers)) else []
     ordered = numbers == sorted(numbers)
     return f"{subscriber} from {publisher}: lost {lost}, unexpected {more}, twice {twice}, in order: {ordered}"
+
+
+def _expressed(side: ClientSide, text: str, about: Topic) -> bool:
+    try:
+        side.vet(text, about)
+    except FilterRejected:
+        return False
+    return True

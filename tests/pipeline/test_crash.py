@@ -43,8 +43,8 @@ KILLER = Path(__file__).parent / "killer"
 
 
 @pytest.fixture
-def field(tmp_path: Path) -> Iterator[Field]:
-    field = Field(tmp_path / "realm")
+def field(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Field]:
+    field = Field(tmp_path / "realm", protection=getattr(request, "param", "endpoint"))
     yield field
     field.close()
 
@@ -85,6 +85,7 @@ def lives(field: Field) -> Iterator[Lives]:
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("field", ["endpoint", "searchable"], indirect=True)
 def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(field: Field, lives: Lives) -> None:
     """A run that dies at its first step, one that dies at its second, and so on, until one lives to its end."""
     step, committed = 0, list[int]()

@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from sealcast.protections.layered.filters.checks import PostReason
-from sealcast.protections.layered.filters.posts import post
 from sealcast.protections.layered.node import HopStep
 from sealcast.protections.layered.tree import TreeId
 from sealcast.trust.keys.minting import token_for
 from sealcast.trust.realm.changes import Right
+from tests.overlay.filters_world import post, refused
 from tests.pipeline.layered_world import TOPIC, LayeredWorld
 
 ROOT, LEFT, RIGHT = (f"{TOPIC}-node-{n}" for n in (1, 2, 3))
@@ -124,7 +124,7 @@ def test_what_comes_too_late_is_counted(world: LayeredWorld, monkeypatch: pytest
     root = world.names[0].open()
     last = root.ledger.last()
     assert last is not None and last.entry.counts["rejected_epoch"] == 40
-    refusals = [name.open().keeper.refused() for name in world.names]
+    refusals = [refused(name.open().keeper) for name in world.names]
     reason = str(PostReason.GENERATION if what == "move" else PostReason.EPOCH)
     assert [set(each) for each in refusals if each] == [{reason}] * 3, "posts of three subscribers, each counted"
 
@@ -136,8 +136,8 @@ def test_a_subscriber_has_its_grace_and_no_more(world: LayeredWorld, monkeypatch
     tree, zoe = TreeId("p0", 1, 0), world.realm.identity("zoe")
     deep = next(name for name in world.names if name.broker == "deep").open()
     token = token_for(world.realm.center(), state, TOPIC, "zoe", Right.SUBSCRIBE, world.realm.clock())
-    for seconds, refused in ((0, {}), (limits[0] - 60, {}), (120, {str(PostReason.GENERATION): 1})):
+    for seconds, expected in ((0, {}), (limits[0] - 60, {}), (120, {str(PostReason.GENERATION): 1})):
         later(monkeypatch, seconds)
         post(world.realm, TOPIC, zoe, "deep", tree, [], token)
         deep.keeper.turn()
-        assert deep.keeper.refused() == refused
+        assert refused(deep.keeper) == expected

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import Misuse, NotFound
-from sealcast.prefilters import FILTERS, Full, Prefilter, PrefilterRejected, Reason, from_bytes, sized
+from sealcast.prefilters import FILTERS, Full, Prefilter, PrefilterReason, PrefilterRejected, from_bytes, sized
 from sealcast.prefilters.port import MAX_ITEMS, Packed, pack
 from tests.prefilters.oracle import keys
 
@@ -57,18 +57,18 @@ def test_the_bytes_stay_what_they_are(kind: str) -> None:
 # --- what is refused ------------------------------------------------------------------------------------
 
 Damage = Callable[[bytes], bytes]
-DAMAGE: dict[str, tuple[Damage, Reason]] = {
-    "nothing": (lambda _: b"", Reason.LENGTH),
-    "cut in the head": (lambda data: data[:20], Reason.LENGTH),
-    "cut in the body": (lambda data: data[:-20], Reason.LENGTH),
-    "one byte short": (lambda data: data[:-1], Reason.LENGTH),
-    "one byte more": (lambda data: data + b"\0", Reason.LENGTH),
-    "twice": (lambda data: data + data, Reason.LENGTH),
-    "foreign": (lambda data: b"PK\3\4" + data[4:], Reason.MAGIC),
-    "of the next version": (lambda data: data[:4] + b"\2\0" + data[6:], Reason.VERSION),
-    "a bit of the table": (lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:], Reason.CHECKSUM),
-    "another seed": (lambda data: data[:16] + bytes([data[16] ^ 1]) + data[17:], Reason.CHECKSUM),
-    "another checksum": (lambda data: data[:-1] + bytes([data[-1] ^ 128]), Reason.CHECKSUM),
+DAMAGE: dict[str, tuple[Damage, PrefilterReason]] = {
+    "nothing": (lambda _: b"", PrefilterReason.LENGTH),
+    "cut in the head": (lambda data: data[:20], PrefilterReason.LENGTH),
+    "cut in the body": (lambda data: data[:-20], PrefilterReason.LENGTH),
+    "one byte short": (lambda data: data[:-1], PrefilterReason.LENGTH),
+    "one byte more": (lambda data: data + b"\0", PrefilterReason.LENGTH),
+    "twice": (lambda data: data + data, PrefilterReason.LENGTH),
+    "foreign": (lambda data: b"PK\3\4" + data[4:], PrefilterReason.MAGIC),
+    "of the next version": (lambda data: data[:4] + b"\2\0" + data[6:], PrefilterReason.VERSION),
+    "a bit of the table": (lambda data: data[:100] + bytes([data[100] ^ 1]) + data[101:], PrefilterReason.CHECKSUM),
+    "another seed": (lambda data: data[:16] + bytes([data[16] ^ 1]) + data[17:], PrefilterReason.CHECKSUM),
+    "another checksum": (lambda data: data[:-1] + bytes([data[-1] ^ 128]), PrefilterReason.CHECKSUM),
 }
 
 
@@ -90,24 +90,24 @@ def test_no_single_bit_changes_unseen(at: int, data: st.DataObject) -> None:
         from_bytes(bytes(whole))
 
 
-FORGED: dict[str, tuple[Packed, Reason]] = {
-    "an unknown kind": (Packed("xor", 0, (1, 1, 1), bytes(8)), Reason.KIND),
-    "no kind": (Packed("", 0, (1, 1, 1), bytes(8)), Reason.KIND),
-    "none with a body": (Packed("none", 0, (0, 0, 0), bytes(8)), Reason.SHAPE),
-    "bloom without hash functions": (Packed("bloom", 0, (0, 10, 0), bytes(8)), Reason.SHAPE),
-    "bloom with too many hash functions": (Packed("bloom", 0, (2**63, 10, 0), bytes(8)), Reason.SHAPE),
-    "bloom for nothing": (Packed("bloom", 0, (3, 0, 0), bytes(8)), Reason.SHAPE),
-    "bloom for too much": (Packed("bloom", 0, (3, MAX_ITEMS + 1, 0), bytes(8)), Reason.SHAPE),
-    "bloom more than full": (Packed("bloom", 0, (3, 10, 11), bytes(8)), Reason.SHAPE),
-    "bloom without a table": (Packed("bloom", 0, (3, 10, 0), b""), Reason.SHAPE),
-    "bloom with half a word": (Packed("bloom", 0, (3, 10, 0), bytes(12)), Reason.SHAPE),
-    "cuckoo without buckets": (Packed("cuckoo", 0, (0, 4, 16), b""), Reason.SHAPE),
-    "cuckoo with too many buckets": (Packed("cuckoo", 0, (2**63, 4, 16), bytes(8)), Reason.SHAPE),
-    "cuckoo with too wide buckets": (Packed("cuckoo", 0, (1, 2**62, 16), bytes(8)), Reason.SHAPE),
-    "cuckoo with odd buckets": (Packed("cuckoo", 0, (1, 5, 16), bytes(8)), Reason.SHAPE),
-    "cuckoo with wide fingerprints": (Packed("cuckoo", 0, (1, 1, 2**40), bytes(8)), Reason.SHAPE),
-    "cuckoo with another table": (Packed("cuckoo", 0, (3, 4, 16), bytes(16)), Reason.SHAPE),
-    "cuckoo with bits between entries": (Packed("cuckoo", 0, (1, 5, 12), b"\xff" * 8), Reason.SHAPE),
+FORGED: dict[str, tuple[Packed, PrefilterReason]] = {
+    "an unknown kind": (Packed("xor", 0, (1, 1, 1), bytes(8)), PrefilterReason.KIND),
+    "no kind": (Packed("", 0, (1, 1, 1), bytes(8)), PrefilterReason.KIND),
+    "none with a body": (Packed("none", 0, (0, 0, 0), bytes(8)), PrefilterReason.SHAPE),
+    "bloom without hash functions": (Packed("bloom", 0, (0, 10, 0), bytes(8)), PrefilterReason.SHAPE),
+    "bloom with too many hash functions": (Packed("bloom", 0, (2**63, 10, 0), bytes(8)), PrefilterReason.SHAPE),
+    "bloom for nothing": (Packed("bloom", 0, (3, 0, 0), bytes(8)), PrefilterReason.SHAPE),
+    "bloom for too much": (Packed("bloom", 0, (3, MAX_ITEMS + 1, 0), bytes(8)), PrefilterReason.SHAPE),
+    "bloom more than full": (Packed("bloom", 0, (3, 10, 11), bytes(8)), PrefilterReason.SHAPE),
+    "bloom without a table": (Packed("bloom", 0, (3, 10, 0), b""), PrefilterReason.SHAPE),
+    "bloom with half a word": (Packed("bloom", 0, (3, 10, 0), bytes(12)), PrefilterReason.SHAPE),
+    "cuckoo without buckets": (Packed("cuckoo", 0, (0, 4, 16), b""), PrefilterReason.SHAPE),
+    "cuckoo with too many buckets": (Packed("cuckoo", 0, (2**63, 4, 16), bytes(8)), PrefilterReason.SHAPE),
+    "cuckoo with too wide buckets": (Packed("cuckoo", 0, (1, 2**62, 16), bytes(8)), PrefilterReason.SHAPE),
+    "cuckoo with odd buckets": (Packed("cuckoo", 0, (1, 5, 16), bytes(8)), PrefilterReason.SHAPE),
+    "cuckoo with wide fingerprints": (Packed("cuckoo", 0, (1, 1, 2**40), bytes(8)), PrefilterReason.SHAPE),
+    "cuckoo with another table": (Packed("cuckoo", 0, (3, 4, 16), bytes(16)), PrefilterReason.SHAPE),
+    "cuckoo with bits between entries": (Packed("cuckoo", 0, (1, 5, 12), b"\xff" * 8), PrefilterReason.SHAPE),
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +15,7 @@ from sealcast.log.piece_reader import sealed_reader
 from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.model.protection import PAD_BYTES, Payload
 from sealcast.primitives.secrets import Secret
+from sealcast.protections.enveloped import client
 from sealcast.protections.enveloped.envelope import Envelope, padded, unpadded
 from sealcast.protections.payload import keys
 from sealcast.protections.payload.client import opener_for
@@ -29,6 +32,7 @@ SCHEMA = Schema.from_json(
         ]
     }
 )
+HOUR = 3_600_000_000
 SECRET = b"the patient's own words"
 
 
@@ -278,7 +282,12 @@ def test_after_a_compromise_the_thief_opens_nothing_and_the_others_everything(tm
     thief = realm.identity("nurse")
     opener = opener_for(realm, "vitals", thief)
     assert all(opener.open(piece, event, event) for piece in pieces(realm) for event in range(len(piece)))
-    drill.drill(realm, "nurse")
+    report = drill.drill(realm, "nurse")
+    assert report.over and report.unharmed
+    before, after = (cells["nurse", "vitals"] for cells in (report.before, report.after))
+    assert (before.opened, before.tried) == (2, 2), "the thief opens with what readers of the topic open with"
+    assert (after.opened, after.publishes) == (0, "revoked")
+    assert [cells["doctor", "vitals"].opened for cells in (report.before, report.after)] == [2, 2]
     publish(realm, 140)
     pump(realm, "vitals")
     found = [(piece, event) for piece in pieces(realm) for event in range(len(piece))]
@@ -289,3 +298,77 @@ def test_after_a_compromise_the_thief_opens_nothing_and_the_others_everything(tm
     stolen = {path.name for path in realm.paths.topic("vitals").pieces.iterdir()}
     assert len(stolen) == len(pieces(realm)), "the pieces that the thief could open are gone"
     assert read(realm, "doctor") == [(120, SECRET), (130, SECRET), (140, SECRET)]
+
+
+@pytest.mark.parametrize(("name", "opened"), [("center", 2), ("broker", 0)])
+def test_a_stolen_key_center_opens_everything_and_a_stolen_broker_nothing(
+    tmp_path: Path, name: str, opened: int
+) -> None:
+    realm = a_realm(tmp_path / "realm")
+    realm.add_broker("east")
+    realm.serve("vitals", "east")
+    publish(realm, 120, 130)
+    pump(realm, "vitals")
+    report = drill.drill(realm, name)
+    before, after = (cells[name, "vitals"] for cells in (report.before, report.after))
+    assert (before.opened, before.tried) == (opened, 2)
+    assert report.over and after.opened == 0
+
+
+def test_what_was_sealed_again_is_opened_with_a_key_that_is_made_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    realm = a_realm(tmp_path / "realm")
+    publish(realm, *range(120, 150))
+    pump(realm, "vitals")
+    drill.drill(realm, "nurse")
+    made = list[int]()
+    real = client.opener_at
+
+    def counted(*arguments: Any) -> Any:
+        made.append(arguments[4])
+        return real(*arguments)
+
+    monkeypatch.setattr(client, "opener_at", counted)
+    assert len(read(realm, "doctor")) == 30
+    assert made == [2]
+
+
+@pytest.mark.parametrize("rights", [(Right.SUBSCRIBE,), (Right.PUBLISH, Right.SUBSCRIBE)])
+def test_a_right_that_ends_by_its_term_ends_the_epoch_too(tmp_path: Path, rights: tuple[Right, ...]) -> None:
+    """Whoever may still publish gets a key to publish with, and none to read with."""
+    now = [time.time_ns() // 1000]
+    realm = Realm.create(tmp_path / "realm", clock=lambda: now[0])
+    realm.create_topic("vitals", SCHEMA, protection=Payload(), access="granted")
+    realm.enrol_many(["monitor", "nurse", "doctor"])
+    realm.grant("vitals", "monitor", [Right.PUBLISH])
+    realm.grant("vitals", "doctor")
+    for right in rights:
+        realm.grant("vitals", "nurse", [right], until_us=now[0] + HOUR if right is Right.SUBSCRIBE else None)
+    before = realm.state().topic("vitals").epoch
+    now[0] += HOUR - 1
+    assert not realm.maintain().rotated, "its right has not ended yet"
+    now[0] += 1
+    assert "whose right has ended" in realm.maintain().rotated["vitals"]
+    state = realm.state()
+    assert state.topic("vitals").epoch == before + 1
+    issued = state.pair_key("vitals", before + 1, "nurse")
+    assert (issued is not None) is (Right.PUBLISH in rights)
+    if issued is not None:
+        content = realm.identity("nurse").topic_keys(state, "vitals").content
+        assert content is not None and not content.reads
+    assert realm.identity("doctor").topic_keys(state, "vitals").content is not None
+    assert not realm.maintain().rotated, "once is enough"
+    realm.grant("vitals", "nurse", [Right.SUBSCRIBE])
+    content = realm.identity("nurse").topic_keys(realm.state(), "vitals").content
+    assert content is not None and content.reads, "a right that comes back brings a key to read with"
+
+
+def test_a_term_that_is_over_ends_no_epoch_where_brokers_seal_for_readers(tmp_path: Path) -> None:
+    now = [time.time_ns() // 1000]
+    realm = Realm.create(tmp_path / "realm", clock=lambda: now[0])
+    realm.create_topic("quotes", SCHEMA, access="granted")
+    realm.enrol("nurse")
+    realm.grant("quotes", "nurse", until_us=now[0] + HOUR)
+    now[0] += 2 * HOUR
+    assert not realm.maintain().rotated

@@ -15,7 +15,7 @@ from cryptography.x509.oid import NameOID
 from sealcast.primitives import hpke, p256, sign
 from sealcast.primitives.secrets import Secret
 from sealcast.trust.certificates import profile
-from sealcast.trust.certificates.authority import Authority
+from sealcast.trust.certificates.authority import LIFETIME_US, Authority, CertificateWanted
 from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role
 from tests.wire.frames import seeded
 
@@ -180,6 +180,13 @@ def house() -> Authority:
     root = profile.parse(authority(number=0, label="root"))
     below = [profile.parse(authority(number=n, label=f"authority {n}")) for n in (1, 2)]
     return Authority(root, below, {0: identity("root"), 1: identity("authority 1"), 2: identity("authority 2")})
+
+
+def issue(
+    by: Authority, name: str, keys: PublicKeys, roles: Iterable[Role], at_us: int, lifetime_us: int = LIFETIME_US
+) -> Certificate:
+    """One certificate."""
+    return by.issue_many([CertificateWanted(name, keys, frozenset(roles))], at_us, lifetime_us)[0]
 
 
 def alice() -> Certificate:

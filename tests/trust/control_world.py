@@ -23,6 +23,7 @@ from sealcast.trust.certificates.authority import Authority
 from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role
 from sealcast.trust.certificates.lists import Cause
 from sealcast.trust.realm.changes import Right
+from tests.trust.certified import issue
 
 REALM = bytes(range(16))
 NOW = 1_800_000_000_000_000
@@ -55,7 +56,7 @@ class World:
         signer, kem, frames = P256SigningKey.generate(), KemKey.generate(), FrameKey.generate()
         keys = PublicKeys(bytes(signer.verify_key), bytes(frames.verify_key), kem.public)
         start = self.now - 3_600 * SECOND if at_us is None else at_us
-        made = self.authority.issue(name, keys, roles or (Role.ENTITY,), start, lifetime_us)
+        made = issue(self.authority, name, keys, roles or (Role.ENTITY,), start, lifetime_us)
         return EnvelopeParty(name, made.der, signer, kem)
 
     def verify(self, der: bytes, at_us: int, /) -> Certificate:

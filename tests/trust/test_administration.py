@@ -34,6 +34,7 @@ from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.registry import now_us
 from sealcast.trust.tokens import gates
+from tests.trust.certified import issue
 
 SCHEMA = Schema.from_json(
     {"attributes": [{"name": "price", "type": "int", "min": 0, "max": 100}, {"name": "symbol", "type": "string"}]}
@@ -347,7 +348,7 @@ def test_a_broker_keeps_the_lists_and_fetches_only_what_is_new(realm: Realm) -> 
 
 def enrolment(realm: Realm, authority: Authority | None = None, **changed: object) -> EnrolEntity:
     who = Identity.generate("eve")
-    issued = (authority or realm.authority()).issue(who.name, who.public_keys, {Role.ENTITY}, at_us=realm.clock())
+    issued = issue(authority or realm.authority(), who.name, who.public_keys, {Role.ENTITY}, at_us=realm.clock())
     made = EnrolEntity(
         who.name, issued.verify_key, issued.kem_public, (Role.ENTITY,), issued.der, issued.serial, issued.not_after_us
     )
@@ -388,10 +389,10 @@ def test_only_this_realms_authority_enrols(realm: Realm, clock: Clock) -> None:
 
 def test_a_renewal_is_for_the_same_keys_and_longer(realm: Realm, clock: Clock) -> None:
     authority, state = realm.authority(), realm.state()
-    other = authority.issue("alice", Identity.generate("alice").public_keys, {Role.ENTITY}, at_us=clock.now)
+    other = issue(authority, "alice", Identity.generate("alice").public_keys, {Role.ENTITY}, at_us=clock.now)
     own = certificates.parse(state.entity("alice").certificate)
-    shorter = authority.issue("alice", own.keys, {Role.ENTITY}, at_us=clock.now, lifetime_us=DAY_US)
-    broker = authority.issue("alice", own.keys, {Role.BROKER}, at_us=clock.now, lifetime_us=2 * LIFETIME_US)
+    shorter = issue(authority, "alice", own.keys, {Role.ENTITY}, at_us=clock.now, lifetime_us=DAY_US)
+    broker = issue(authority, "alice", own.keys, {Role.BROKER}, at_us=clock.now, lifetime_us=2 * LIFETIME_US)
     for issued, words in (
         (other, "same keys"),
         (broker, "same keys and roles"),

@@ -26,7 +26,7 @@ from sealcast.trust.certificates.authority import (
 from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role
 from sealcast.trust.certificates.revocation import NOTHING_REVOKED, Cause, RevocationLog
 from sealcast.trust.vault import keyfile
-from tests.trust.certified import NOW, REALM, SECOND, house, keys
+from tests.trust.certified import NOW, REALM, SECOND, house, issue, keys
 
 
 @pytest.fixture
@@ -47,7 +47,7 @@ def reason(call: Callable[[], object]) -> str:
 
 @pytest.mark.parametrize("roles", [ENTITY, {Role.BROKER}, {Role.KEY_CENTER, Role.DISCOVERY, Role.ENTITY, Role.BROKER}])
 def test_what_is_issued_is_what_is_read_and_counts(roles: set[Role]) -> None:
-    made = house().issue("alice", keys("alice"), roles, NOW + 123_456)
+    made = issue(house(), "alice", keys("alice"), roles, NOW + 123_456)
     assert certificates.parse(made.der) == made
     assert made.roles == roles and made.keys == keys("alice")
     assert (made.not_before_us, made.not_after_us) == (NOW, NOW + LIFETIME_US)
@@ -89,14 +89,14 @@ def test_what_is_not_issued(name: str, roles: set[Role], bent: dict[str, bytes])
 
 def test_nothing_outlives_its_issuer() -> None:
     authority = Authority.generate(REALM, NOW, lifetime_us=30 * DAY_US)
-    made = authority.issue("alice", keys("alice"), ENTITY, NOW + 20 * DAY_US)
+    made = issue(authority, "alice", keys("alice"), ENTITY, NOW + 20 * DAY_US)
     assert made.not_after_us == authority.issuing.not_after_us
-    authority.issue("bob", keys("bob"), ENTITY, NOW - BACKDATED_US)
+    issue(authority, "bob", keys("bob"), ENTITY, NOW - BACKDATED_US)
     for at in (NOW - BACKDATED_US - SECOND, NOW + 30 * DAY_US + 1):
         with pytest.raises(Misuse, match="issues nothing at this time"):
-            authority.issue("alice", keys("alice"), ENTITY, at)
+            issue(authority, "alice", keys("alice"), ENTITY, at)
     with pytest.raises(Misuse, match="a second at least"):
-        authority.issue("alice", keys("alice"), ENTITY, NOW, 1)
+        issue(authority, "alice", keys("alice"), ENTITY, NOW, 1)
 
 
 # --- root and authorities -------------------------------------------------------------------------
@@ -106,7 +106,7 @@ def test_the_root_goes_offline_and_comes_back(saved: tuple[Authority, Path], tmp
     _, directory = saved
     os.rename(directory / "root.key", tmp_path / "in the safe")
     authority = Authority.load(directory)
-    alice = authority.issue("alice", keys("alice"), ENTITY, NOW)
+    alice = issue(authority, "alice", keys("alice"), ENTITY, NOW)
     assert authority.revoke([alice.serial], Cause.SUPERSEDED, NOW).number == 1
     for needs_root in (
         lambda: authority.succeed(NOW),
@@ -122,9 +122,9 @@ def test_the_root_goes_offline_and_comes_back(saved: tuple[Authority, Path], tmp
 
 def test_a_lost_authority_takes_everything_under_it_along(saved: tuple[Authority, Path]) -> None:
     authority, directory = saved
-    entities = [authority.issue(n, keys(n), ENTITY, NOW) for n in ("alice", "bob")]
+    entities = [issue(authority, n, keys(n), ENTITY, NOW) for n in ("alice", "bob")]
     second = authority.succeed(NOW + 1)
-    carol = authority.issue("carol", keys("carol"), ENTITY, NOW + SECOND)
+    carol = issue(authority, "carol", keys("carol"), ENTITY, NOW + SECOND)
     delta = authority.revoke([authority.authorities[0].serial], Cause.AUTHORITY_COMPROMISE, NOW + SECOND)
     assert certificates.parse(delta.signer_der) == authority.root
     again = Authority.load(directory)
@@ -141,9 +141,9 @@ def test_the_next_authority_after_half_a_life(saved: tuple[Authority, Path]) -> 
     authority, _ = saved
     at = NOW + AUTHORITY_LIFETIME_US // 2
     assert certificates.renewal_due(authority.issuing, at)
-    alice = authority.issue("alice", keys("alice"), ENTITY, at)
+    alice = issue(authority, "alice", keys("alice"), ENTITY, at)
     authority.succeed(at)
-    bob = authority.issue("bob", keys("bob"), ENTITY, at)
+    bob = issue(authority, "bob", keys("bob"), ENTITY, at)
     assert [certificates.issued_by(one.serial) for one in (alice, bob)] == [1, 2]
     assert {authority.trust().verify(one.der, at, NOTHING_REVOKED).name for one in (alice, bob)} == {"alice", "bob"}
 
@@ -250,7 +250,7 @@ def openssl_verifies(directory: Path, authority: Authority, one: Certificate, cr
 
 def test_openssl_believes_base_and_delta_lists(tmp_path: Path) -> None:
     authority = Authority.generate(REALM, NOW)
-    alice, bob, carol = (authority.issue(n, keys(n), ENTITY, NOW) for n in ("alice", "bob", "carol"))
+    alice, bob, carol = (issue(authority, n, keys(n), ENTITY, NOW) for n in ("alice", "bob", "carol"))
     authority.revoke([alice.serial], Cause.KEY_COMPROMISE, NOW)
     base, above = authority.crl(NOW), authority.crl(NOW, 0)
     authority.revoke([bob.serial], Cause.UNSPECIFIED, NOW + SECOND)
@@ -274,7 +274,7 @@ def test_openssl_believes_base_and_delta_lists(tmp_path: Path) -> None:
 
 def test_openssl_reads_the_lists() -> None:
     authority = house()
-    alice = authority.issue("alice", keys("alice"), ENTITY, NOW)
+    alice = issue(authority, "alice", keys("alice"), ENTITY, NOW)
     authority.revoke([alice.serial], Cause.PRIVILEGE_WITHDRAWN, NOW)
     number = f"Serial Number: 0{alice.serial:X}"  # of generation 2: its first byte is 02
     for der, words in (
@@ -296,7 +296,7 @@ def test_openssl_reads_the_lists() -> None:
 
 def test_revoking_again_changes_nothing() -> None:
     authority = house()
-    alice, bob = (authority.issue(n, keys(n), ENTITY, NOW) for n in ("alice", "bob"))
+    alice, bob = (issue(authority, n, keys(n), ENTITY, NOW) for n in ("alice", "bob"))
     first = authority.revoke([alice.serial], Cause.KEY_COMPROMISE, NOW)
     assert authority.revoke([alice.serial], Cause.SUPERSEDED, NOW + 1) == first
     both = authority.revoke([alice.serial, bob.serial], Cause.SUPERSEDED, NOW + 1)
@@ -307,9 +307,9 @@ def test_revoking_again_changes_nothing() -> None:
 
 def test_certificates_of_several_authorities_at_once() -> None:
     authority = Authority.generate(REALM, NOW)
-    alice = authority.issue("alice", keys("alice"), ENTITY, NOW)
+    alice = issue(authority, "alice", keys("alice"), ENTITY, NOW)
     authority.succeed(NOW)
-    bob = authority.issue("bob", keys("bob"), ENTITY, NOW)
+    bob = issue(authority, "bob", keys("bob"), ENTITY, NOW)
     last = authority.revoke([alice.serial, bob.serial, authority.authorities[0].serial], Cause.SUPERSEDED, NOW)
     assert last.number == authority.lists.view.number == 3
     assert all(authority.lists.view.is_revoked(s) for s in (alice.serial, bob.serial, authority.authorities[0].serial))
@@ -333,5 +333,5 @@ def test_who_is_far_behind_gets_the_whole_list() -> None:
 
 def test_an_entity_signs_no_lists() -> None:
     authority = house()
-    alice = authority.issue("alice", keys("alice"), {Role.KEY_CENTER}, NOW)
+    alice = issue(authority, "alice", keys("alice"), {Role.KEY_CENTER}, NOW)
     assert reason(lambda: authority.trust().verify_authority(alice.der, NOW, NOTHING_REVOKED)) == "ca-bit"

@@ -15,7 +15,6 @@ import pytest
 
 from sealcast.control import envelopes
 from sealcast.control import requests as ask
-from sealcast.control.center import requests
 from sealcast.control.center.requests import Authorise, Register, Rotate
 from sealcast.control.center.service import center_service
 from sealcast.control.correspondence import Correspondent
@@ -103,9 +102,9 @@ def test_killed_at_each_step_of_what_an_owner_asks(tmp_path: Path, spoil: Callab
     answers, party = plane.create(reply=True), world.party("owner")
     to = EnvelopeRecipient("center", world.realm.state().entity("center").kem_public)
     asked = [
-        (requests.REGISTER, Register("orders", bytes(16), SCHEMA, 1, "members", {}).to_bytes()),
-        (requests.AUTHORISE, Authorise("orders", "alice", BOTH, until_us=world.now + 10**12).to_bytes()),
-        (requests.ROTATE, Rotate("orders", 1).to_bytes()),
+        (Register.KIND, Register("orders", bytes(16), SCHEMA, 1, "members", {}).to_bytes()),
+        (Authorise.KIND, Authorise("orders", "alice", BOTH, until_us=world.now + 10**12).to_bytes()),
+        (Rotate.KIND, Rotate("orders", 1).to_bytes()),
     ]
     for number, (kind, body) in enumerate(asked, start=1):
         message = ControlMessage.request(kind, body, answers, world.now)

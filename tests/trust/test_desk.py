@@ -40,7 +40,7 @@ def refusal(act: Callable[[], object]) -> tuple[str, str]:
 
 def subscribe(wallet: Wallet, token: bytes, filter: str = "price > 1", id: str = "mine", topic: str = "quotes") -> None:
     body = Subscribe(topic, filter, id, token).to_bytes()
-    wallet.correspondent.ask_broker("broker", desks.SUBSCRIBE, body)
+    wallet.correspondent.ask_broker("broker", Subscribe.KIND, body)
 
 
 def test_a_subscription_by_its_token(world: World) -> None:
@@ -180,7 +180,7 @@ def test_a_broker_that_has_just_come_gets_the_list_of_secure_topics(
     path = world.realm.paths.broker_key_of("newcomer")
 
     def listed(asker: Correspondent, after: str) -> Topics:
-        reply = asker.ask_broker("broker", desks.TOPICS, ListTopics(after).to_bytes())
+        reply = asker.ask_broker("broker", ListTopics.KIND, ListTopics(after).to_bytes())
         return Topics.from_bytes(reply.message.body)
 
     here = services_at_hand(world.realm)
@@ -196,7 +196,7 @@ def test_a_broker_that_has_just_come_gets_the_list_of_secure_topics(
 def test_what_is_no_request_changes_nothing(world: World) -> None:
     alice, version = world.asker("alice"), world.realm.state().version
     bodies = [b"", b"\xff", cbor.encode([]), cbor.encode([[]]), cbor.encode([["a", "a"]]), cbor.encode([[1]])]
-    for kind in (desks.SUBSCRIBE, desks.RENEW, desks.UNSUBSCRIBE):
+    for kind in (Subscribe.KIND, Renew.KIND, Unsubscribe.KIND):
         for body in bodies:
             world.later(1)
             assert refusal(lambda k=kind, b=body: alice.ask_broker("broker", k, b)) == ("desk", str(DeskReason.FORM))

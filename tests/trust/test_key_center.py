@@ -95,7 +95,7 @@ def test_nobody_chooses_the_id_of_anothers_topic(world: World, owner: Correspond
     for nonce in (first.id, bytes(16)):
         for name in ("mine", "mine-too"):
             wanted = Register(f"{name}-{nonce.hex()[:4]}", nonce, SCHEMA, 1, "granted", {})
-            world.asker("mallory").ask_center("center", requests.REGISTER, wanted.to_bytes())
+            world.asker("mallory").ask_center("center", Register.KIND, wanted.to_bytes())
     ids = [found.topic.id for found in world.realm.state().topics.values()]
     assert len(set(ids)) == len(ids) == 5
 
@@ -171,10 +171,10 @@ def test_of_two_centers_that_race_for_a_topic_one_gets_it(world: World) -> None:
     body = Register("orders", bytes(16), SCHEMA, 1, "granted", {}).to_bytes()
     behind: Any = Behind(world.realm)
     late = KeyCenter(behind, world.realm.center("center-2"))
-    world.center()[1].handle(world.opened("owner", requests.REGISTER, body), world.now)
+    world.center()[1].handle(world.opened("owner", Register.KIND, body), world.now)
     version = world.realm.state().version
     with pytest.raises(CenterRejected) as refusal:
-        late.handle(world.opened("owner", requests.REGISTER, body), world.now)
+        late.handle(world.opened("owner", Register.KIND, body), world.now)
     assert refusal.value.reason is CenterReason.CENTER
     assert world.realm.state().version == version
     late.close()
@@ -184,7 +184,7 @@ def test_asked_twice_is_done_once(world: World) -> None:
     _, center = world.center()
     body = Register("orders", bytes(16), SCHEMA, 1, "granted", {}).to_bytes()
     grant = Authorise("orders", "alice", frozenset(BOTH), until_us=world.now + DAY).to_bytes()
-    asked = [(requests.REGISTER, body), (requests.AUTHORISE, grant), (requests.ROTATE, Rotate("orders", 1).to_bytes())]
+    asked = [(Register.KIND, body), (Authorise.KIND, grant), (Rotate.KIND, Rotate("orders", 1).to_bytes())]
     for kind, data in asked:
         first = center.handle(world.opened("owner", kind, data), world.now)
         version = world.realm.state().version
@@ -197,7 +197,7 @@ def test_asked_twice_is_done_once(world: World) -> None:
 def test_what_is_no_request_changes_nothing(world: World, owner: Correspondent) -> None:
     version = world.realm.state().version
     bodies = [b"", b"\xff", cbor.encode([]), cbor.encode({1: 2}), cbor.encode(["orders", -1]), bytes(99)]
-    for kind in sorted(requests.CENTER_KINDS):
+    for kind in sorted(world.center()[1].kinds):
         for body in bodies:
             world.later(1)
             with refused(CenterReason.FORM):
@@ -245,8 +245,8 @@ def test_rights_terms_and_templates_come_back_in_the_token(world: World, owner: 
 
 
 def credentials(asker: Correspondent, topic: str, right: Right = Right.SUBSCRIBE) -> Credentials:
-    reply = asker.ask_center("center", requests.CREDENTIALS, WantCredentials(topic, right).to_bytes())
-    assert reply.message.kind == requests.CREDENTIALS
+    reply = asker.ask_center("center", WantCredentials.KIND, WantCredentials(topic, right).to_bytes())
+    assert reply.message.kind == WantCredentials.KIND
     return Credentials.from_bytes(reply.message.body)
 
 
@@ -290,7 +290,7 @@ def test_keys_that_the_registry_does_not_know_are_nobodys(world: World, owner: C
     """A certificate is not enough: the name must be enrolled, with the keys that the certificate is about."""
     ask.authorise(owner, "center", "orders", "alice", BOTH)
     _, center = world.center()
-    asked = world.opened("alice", requests.CREDENTIALS, WantCredentials("orders", Right.PUBLISH).to_bytes())
+    asked = world.opened("alice", WantCredentials.KIND, WantCredentials("orders", Right.PUBLISH).to_bytes())
     center.handle(asked, world.now)
     for other in (
         replace(asked.sender, name="stranger"),
@@ -318,7 +318,7 @@ def test_a_replayed_request_is_not_handled_again(world: World, owner: Correspond
     service, center = world.center()
     plane = service._plane
     answers = plane.create(reply=True)
-    data, _ = envelope(world, world.party("owner"), requests.ROTATE, Rotate("orders", 1).to_bytes(), answers)
+    data, _ = envelope(world, world.party("owner"), Rotate.KIND, Rotate("orders", 1).to_bytes(), answers)
     plane.post(service.topic, data)
     assert service.serve_once(world.now).counts.get("answered", 0) == 1
     state = world.realm.state()
@@ -343,7 +343,7 @@ def test_an_answer_opens_for_who_asked_alone(world: World, owner: Correspondent)
     plane, alice, mallory = service._plane, world.party("alice"), world.party("mallory")
     answers = plane.create(reply=True)
     body = WantCredentials("orders", Right.SUBSCRIBE).to_bytes()
-    data, question = envelope(world, alice, requests.CREDENTIALS, body, answers)
+    data, question = envelope(world, alice, WantCredentials.KIND, body, answers)
     plane.post(service.topic, data)
     service.serve_once(world.now)
     (reply,) = [post.data for post in plane.read(answers, 0)]
@@ -383,10 +383,10 @@ def test_nobody_asks_in_anothers_name(world: World, owner: Correspondent) -> Non
         EnvelopeParty("alice", alice.certificate, mallory.signer, mallory.kem),
         EnvelopeParty("alice", mallory.certificate, mallory.signer, mallory.kem),
     )
-    plane.post(service.topic, envelope(world, forged, requests.CREDENTIALS, body, answers)[0])
+    plane.post(service.topic, envelope(world, forged, WantCredentials.KIND, body, answers)[0])
     assert service.serve_once(world.now).counts == {"signature": 1}
     world.later(10)
-    data, question = envelope(world, hers, requests.CREDENTIALS, body, answers)
+    data, question = envelope(world, hers, WantCredentials.KIND, body, answers)
     plane.post(service.topic, data)
     assert service.serve_once(world.now).counts == {"answered": 1}
     (reply,) = [post.data for post in plane.read(answers, 0)]
@@ -408,7 +408,7 @@ def test_ten_times_the_honest_rate_of_noise(world: World, owner: Correspondent) 
     alice, honest, noise, counted = world.party("alice"), 0, 0, 0
     seen: dict[str, int] = {}
     for _ in range(12):
-        data, _ = envelope(world, alice, requests.CREDENTIALS, body, answers)
+        data, _ = envelope(world, alice, WantCredentials.KIND, body, answers)
         junk = [bytes(200), data[:-1] + b"x", b"\x00" * 300_000, data[::-1]]
         plane.post(service.topic, data)
         honest += 1
@@ -512,15 +512,15 @@ def challenging(world: World) -> Correspondent:
 
 
 def challenge(asker: Correspondent) -> Challenge:
-    reply = asker.ask_center("center", requests.CREDENTIALS, WantCredentials("orders", Right.SUBSCRIBE).to_bytes())
-    assert reply.message.kind == requests.CHALLENGE
+    reply = asker.ask_center("center", WantCredentials.KIND, WantCredentials("orders", Right.SUBSCRIBE).to_bytes())
+    assert reply.message.kind == Challenge.KIND
     return Challenge.from_bytes(reply.message.body)
 
 
 def prove(world: World, asker: Correspondent, asked: Challenge, by: str = "alice") -> Any:
     signed = requests.challenged(world.realm.id, "center", "orders", asked.nonce)
     proof = Proof("orders", asked.nonce, world.realm.identity(by).signer.sign(signed))
-    return asker.ask_center("center", requests.PROVE, proof.to_bytes())
+    return asker.ask_center("center", Proof.KIND, proof.to_bytes())
 
 
 def test_a_challenge_is_answered_once_in_its_interval(world: World, challenging: Correspondent) -> None:

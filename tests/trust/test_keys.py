@@ -95,13 +95,13 @@ def test_no_message_carries_a_key(tmp_path: Path) -> None:
     with pytest.raises(Corrupt) as refusal:
         Identity.load(path, "alice")
     assert secret not in str(refusal.value) + repr(refusal.value.__cause__) + repr(identity)
-    for handle in (identity, BrokerSecrets.generate(), CenterSecrets.generate()):
+    for handle in (identity, BrokerSecrets.generate("broker"), CenterSecrets.generate("center")):
         with pytest.raises(Misuse, match="cannot be pickled"):
             pickle.dumps(handle)
 
 
 def test_broker_secrets_survive_their_file(tmp_path: Path) -> None:
-    broker = BrokerSecrets.generate()
+    broker = BrokerSecrets.generate("broker")
     broker.save(tmp_path / "secrets" / "broker.key")
     again = BrokerSecrets.load(tmp_path / "secrets" / "broker.key")
     assert enrolment(again.identity) == enrolment(broker.identity)
@@ -109,7 +109,7 @@ def test_broker_secrets_survive_their_file(tmp_path: Path) -> None:
 
 
 def test_center_secrets_survive_their_file(tmp_path: Path) -> None:
-    center = CenterSecrets.generate()
+    center = CenterSecrets.generate("center")
     center.save(tmp_path / "center.key")
     again, topic = CenterSecrets.load(tmp_path / "center.key"), realm(center=center).topic("one")
     assert enrolment(again.identity) == enrolment(center.identity)
@@ -121,12 +121,12 @@ def test_center_secrets_survive_their_file(tmp_path: Path) -> None:
 
 
 def test_every_key_is_another() -> None:
-    center, other = CenterSecrets.generate(), CenterSecrets.generate()
+    center, other = CenterSecrets.generate("center"), CenterSecrets.generate("center")
     state = realm(center=center)
     topic_keys = [c.topic_keys(state.topic(t), e) for c in (center, other) for t in ("one", "two") for e in (1, 2, 256)]
     found = [k.pair_key(n).reveal() for k in topic_keys for n in ("alice", "bob", "alic")]
     found += [k.content_root().reveal() for k in topic_keys]
-    broker = BrokerSecrets.generate()
+    broker = BrokerSecrets.generate("broker")
     found += [broker.journal_key(bytes(16)).reveal(), broker.journal_key(b"x" * 16).reveal()]
     assert len(set(found)) == len(found)
 
@@ -138,7 +138,11 @@ def test_a_center_makes_keys_for_its_own_topics_only() -> None:
 
 
 def test_a_broker_knows_what_it_was_handed_and_nothing_else() -> None:
-    center, broker, other = CenterSecrets.generate(), BrokerSecrets.generate(), BrokerSecrets.generate()
+    center, broker, other = (
+        CenterSecrets.generate("center"),
+        BrokerSecrets.generate("broker"),
+        BrokerSecrets.generate("broker"),
+    )
     state = realm(center=center, broker=broker)
     one, two = state.topic("one"), state.topic("two")
     handed = center.topic_keys(one).for_broker(one, state.entity(broker.name))
@@ -159,7 +163,7 @@ def test_a_broker_knows_what_it_was_handed_and_nothing_else() -> None:
 
 def test_a_topics_key_is_no_pair_key() -> None:
     """Sealed to the same holder, in the same place: each opens as what it is and as nothing else."""
-    center, broker = CenterSecrets.generate(), BrokerSecrets.generate()
+    center, broker = CenterSecrets.generate("center"), BrokerSecrets.generate("broker")
     state = realm(center=center, broker=broker)
     one, holder = state.topic("one"), state.entity(broker.name)
     keys = center.topic_keys(one)
@@ -172,7 +176,7 @@ def test_a_topics_key_is_no_pair_key() -> None:
 
 
 def test_only_the_owner_opens_its_pair_key_and_only_in_its_place() -> None:
-    alice, bob, center = Identity.generate("alice"), Identity.generate("bob"), CenterSecrets.generate()
+    alice, bob, center = Identity.generate("alice"), Identity.generate("bob"), CenterSecrets.generate("center")
     state = realm(alice, bob, center=center)
     keys = center.topic_keys(state.topic("one"))
     issued = keys.for_entity(state.topic("one"), state.entity("alice"), reads=True)

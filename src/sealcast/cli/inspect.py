@@ -36,7 +36,7 @@ def inspect(
     """Say what a file or directory is, check that it is whole, and say what it reveals. No key is ever shown.
 
     This knows realms, registries, key files, kept tokens, frame logs and their segments, single frames, ledgers, sealed
-    pieces, hop pieces and cursors. It needs no key: it shows what anyone who has the file can learn.
+    pieces, hop pieces, sealed filters and cursors. It needs no key: it shows what anyone who has the file can learn.
     """
     found = look(file)
     if talk.emitted({"file": str(file), **found}):
@@ -318,6 +318,26 @@ def _kept(path: Path) -> Found:
     )
 
 
+def _sealed_filter(path: Path) -> Found:
+    from sealcast.wire.limits import MAX_SEALED_FILTER_CHARACTERS
+    from sealcast.wire.searching import TAG_BYTES, SealedFilter
+
+    with path.open("rb") as file:
+        text = file.read(MAX_SEALED_FILTER_CHARACTERS + 2).decode("ascii", "replace").rstrip("\n")
+    sealed = SealedFilter.from_text(text)
+    sealed.check_points()
+    return _result(
+        "a sealed filter of a searchable topic",
+        epoch=sealed.epoch,
+        conjunctions=len(sealed.conjunctions),
+        slots=[len(conjunction) for conjunction in sealed.conjunctions],
+        labels=len(sealed.labels),
+        tags=len({label[:TAG_BYTES] for label in sealed.labels}),
+        reveals="how many alternatives, slots and labels it has, and the tags of its labels",
+        hides="what it asks for: labels are sealed with its subscriber's keys",
+    )
+
+
 def _is_kept(head: bytes) -> bool:
     """Three things, of which the first is a token: a tagged COSE_Sign1 in a byte string."""
     return head[:1] == b"\x83" and head[4:6] == b"\xd2\x84"
@@ -339,6 +359,7 @@ _FILES: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Found]], ...
     (_holds(b"sealcast-frame"), _frame),
     (_holds(b"sealcast-piece"), _piece),
     (_holds(b"sealcast-hop"), _hop_piece),
+    (_starts(b"sealed:"), _sealed_filter),
     (_starts(b"{"), _key_file),
 )
 

@@ -6,7 +6,7 @@
     130  interrupted
 
 A command's module is imported when the command runs, and Spark by the few commands that need it: `sealcast --help`
-answers at once. To add a command, write `cli/NAME.py` with a `typer.Typer` in it and a line in the table here.
+answers at once. To add a command, write `cli/NAME.py` with `talk.Commands` in it and a line in the table here.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
     "Events": {
         "pub": Command("pub:app", "publish events from stdin, one JSON object per line"),
         "sub": Command("sub:app", "open the events that a subscriber gets, one JSON object per line"),
-        "mqtt": Command("mqtt:app", "carry sealed topics over MQTT: a bridge to the log, a broker that matches"),
+        "mqtt": Command("mqtt:app", "carry sealed topics over MQTT: bridge, broker, mosquitto"),
         "replay": Command("replay:app", "replay a span of the past for a reader, under its present rights"),
         "run": Command("run:app", "run the pipeline on Spark: admit, match, group, seal, deliver"),
         "serve": Command("serve:app", "answer requests to key centers, brokers and discovery nodes"),

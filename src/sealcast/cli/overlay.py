@@ -126,6 +126,8 @@ def wanted(
     fan_out: int | None,
     padded: bool,
     sealed: str | None,
+    tag_bits: int | None = None,
+    fresh: bool = False,
 ) -> Protection:
     """What the options of `topic create` ask for; an option that the protection does not have is refused by name."""
     from sealcast.model.protection import GROUPS, PROTECTIONS, protection_of, with_setting
@@ -139,6 +141,8 @@ def wanted(
         "group": ("--group", named),
         "padded": ("--pad", padded or None),
         "sealed_attributes": ("--seal-attributes", names),
+        "tag_bits": ("--tag-bits", tag_bits),
+        "fresh": ("--fresh-trapdoors", fresh or None),
     }
     given = {setting: value for setting, (_, value) in options.items() if value is not None}
     for setting in given:

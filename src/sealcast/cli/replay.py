@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import typer
@@ -51,6 +50,5 @@ def replay(
         span = {"from": moment(first), "to": moment(last), "version": done.version}
         talk.emit(about | span | {"events": list(events)})
         return
-    for event in events:
-        sys.stdout.write(talk.line(event) + "\n")
+    talk.say_lines(events)
     talk.note(f"{done.events} events replayed for {as_!r}, by its rights of now (version {done.version})")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import re
-import sys
 from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
@@ -25,36 +24,41 @@ WAIT_SECONDS: Final = 1.0
 MAX_DELAY_US: Final = 60_000_000
 _DELAY: Final = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)")
 
+FilterOption = Annotated[
+    str | None, typer.Option(metavar="TEXT", help="Subscribe first, unless it has this filter already.")
+]
+FromOption = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="PLACE",
+        help="Instead of at the cursor: a number of deliveries (0: all), an event, a time, or end.",
+    ),
+]
+ToOption = Annotated[
+    str | None, typer.Option(metavar="TIME", help="Only what was delivered before this time; the cursor stays.")
+]
+SpacingOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="DELAY",
+        help="With --follow: hold events back for DELAY (200ms, 2s), and print them as far apart as published.",
+    ),
+]
+
 
 @app.command(epilog="""Example: sealcast sub quotes --as alice --filter "symbol = 'IBM'" --follow""")
 def sub(
     topic: Annotated[str, typer.Argument(metavar="TOPIC")],
     as_: talk.AsOption,
-    filter: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Subscribe first, unless it has this filter already.")
-    ] = None,
-    from_: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="PLACE",
-            help="Instead of at the cursor: a number of deliveries (0: all), an event, a time, or end.",
-        ),
-    ] = None,
-    to: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Only what was delivered before this time; the cursor stays.")
-    ] = None,
+    filter: FilterOption = None,
+    from_: FromOption = None,
+    to: ToOption = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Wait for more, until Ctrl-C.")] = False,
     max_: Annotated[int | None, typer.Option("--max", metavar="N", min=1, help="Stop after so many events.")] = None,
     ack: Annotated[bool, typer.Option("--ack/--no-ack", help="Move the cursor past what was printed.")] = True,
     skip: Annotated[bool, typer.Option("--skip-unopenable", help="Report what does not open, and go on.")] = False,
-    spacing: Annotated[
-        str | None,
-        typer.Option(
-            metavar="DELAY",
-            help="With --follow: hold events back for DELAY (200ms, 2s), and print them as far apart as published.",
-        ),
-    ] = None,
+    spacing: SpacingOption = None,
 ) -> None:
     """Open the events a subscriber gets, one JSON object a line, from its durable cursor on.
 
@@ -65,14 +69,9 @@ def sub(
     from sealcast.clients.realm import side_of
     from sealcast.clients.subscriber import Subscriber
 
-    if talk.given.json and follow:
-        raise typer.BadParameter("one document cannot follow: leave --json away, lines are JSON already")
-    if to is not None and follow:
-        raise typer.BadParameter("--follow has no end, --to is one: give one of them")
+    _refuse_contradictions(follow, to, spacing)
     until = None if to is None else microseconds(to, "--to")
     ack = ack and to is None  # a look at the past is no reason to skip what lies before it
-    if spacing is not None and not follow:
-        raise typer.BadParameter("spacing is for a stream: add --follow")
     delay_us = None if spacing is None else _delay_us(spacing)
     here, failed = talk.open_realm(), list[str]()
     if filter is not None:
@@ -100,6 +99,15 @@ def sub(
             _print(subscriber, follow, max_, ack)
     if failed:
         raise typer.Exit(1)
+
+
+def _refuse_contradictions(follow: bool, to: str | None, spacing: str | None) -> None:
+    if talk.given.json and follow:
+        raise typer.BadParameter("one document cannot follow: leave --json away, lines are JSON already")
+    if to is not None and follow:
+        raise typer.BadParameter("--follow has no end, --to is one: give one of them")
+    if spacing is not None and not follow:
+        raise typer.BadParameter("spacing is for a stream: add --follow")
 
 
 def describe(event: OpenedEvent) -> dict[str, object]:
@@ -149,10 +157,8 @@ def _print(subscriber: Subscriber, follow: bool, limit: int | None, ack: bool) -
         events = subscriber.poll(_share(limit, printed), WAIT_SECONDS if follow else 0.0)
         if not events and not follow:
             break
-        for event in events:
-            sys.stdout.write(talk.line(describe(event)) + "\n")
         # Written first, acknowledged second: a reader that goes away in between gets them again.
-        sys.stdout.flush()
+        talk.say_lines(map(describe, events))
         printed += len(events)
         if ack:
             subscriber.ack()
@@ -163,9 +169,7 @@ def _print_spaced(subscriber: Subscriber, delay_us: int, limit: int | None, ack:
 
     reader = SpacedReader(subscriber, JitterBuffer(delay_us), limit=limit)
     for events in reader.follow():
-        for event in events:
-            sys.stdout.write(talk.line(describe(event)) + "\n")
-        sys.stdout.flush()
+        talk.say_lines(map(describe, events))
         if ack:
             reader.ack()
 

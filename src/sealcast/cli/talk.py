@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import wraps
@@ -56,14 +56,14 @@ REALM_AND_JSON: Final = (_option("realm", Path | None, None, _REALM), *JSON_ONLY
 
 
 @dataclass
-class Given:
+class GivenOptions:
     """What the shared options of the command that runs were given as."""
 
     realm: Path | None = None
     json: bool = False
 
 
-given: Final = Given()
+given: Final = GivenOptions()
 
 
 class Commands(typer.Typer):
@@ -155,9 +155,11 @@ def emit(document: object) -> None:
     print(json.dumps(document, indent=2, ensure_ascii=False), flush=True)
 
 
-def line(document: Mapping[str, object]) -> str:
-    """One line of JSON Lines."""
-    return json.dumps(document, ensure_ascii=False, separators=(", ", ": "))
+def say_lines(documents: Iterable[Mapping[str, object]]) -> None:
+    """JSON Lines, written when this returns."""
+    for document in documents:
+        sys.stdout.write(json.dumps(document, ensure_ascii=False, separators=(", ", ": ")) + "\n")
+    sys.stdout.flush()
 
 
 def say(text: str) -> None:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sealcast.cli import epochs, overlay, owners, talk
-from sealcast.cli.times import moment, seconds
+from sealcast.cli import topic_options as options
+from sealcast.cli.times import moment
 from sealcast.errors import SchemaRejected
 
 if TYPE_CHECKING:
@@ -30,79 +31,45 @@ _SCHEMA_HELP = (
 def create(
     name: Annotated[str, typer.Argument(help="A new name.")],
     schema: Annotated[str, typer.Option(metavar="FILE", help=_SCHEMA_HELP)],
-    partitions: Annotated[int, typer.Option(help="Publishers spread over them; each one's order is kept.")] = 1,
-    protection: Annotated[
-        str,
-        typer.Option(
-            help="How much brokers may know: endpoint (all), payload (attributes), layered (nothing they can read)."
-        ),
-    ] = "endpoint",
-    access: Annotated[
-        str,
-        typer.Option(help="members: everyone enrolled may publish and subscribe; granted: only who was granted it."),
-    ] = "members",
-    center: Annotated[str, typer.Option(help="The key center that makes its keys and signs its tokens.")] = "center",
-    owner: Annotated[
-        str, typer.Option(metavar="ENTITY", help="Who else than the administrator decides about it.")
-    ] = "",
-    key_size: Annotated[str, typer.Option(metavar="BITS", help="The length of its AES keys: 128, 192 or 256.")] = "256",
-    token_hash: Annotated[
-        str, typer.Option(help="The hash that signs its tokens: sha-256, sha-384, sha-512.")
-    ] = "sha-256",
-    key_lifetime: Annotated[str, typer.Option(metavar="SPAN", help="Replace a key after this time.")] = "30d",
-    messages_per_key: Annotated[str, typer.Option(metavar="N", help="Replace a key after N messages.")] = "4294967296",
-    token_lifetime: Annotated[str, typer.Option(metavar="SPAN", help="The longest life of a token.")] = "1d",
-    grace: Annotated[str, typer.Option(metavar="SPAN", help="How long the previous epoch's frames count.")] = "5m",
-    max_skew: Annotated[str, typer.Option(metavar="SPAN", help="How far clocks may differ.")] = "5m",
-    stale_after: Annotated[str, typer.Option(metavar="SPAN", help="Older messages are refused.")] = "1d",
-    group_keys: Annotated[
-        str,
-        typer.Option(
-            metavar="ALGORITHM",
-            help="How groups of subscribers get their keys: mosaic, naive, simple, build-up, clustered, "
-            "clustered-popular or key-tree (`sealcast plan keys` says which suits a workload).",
-        ),
-    ] = "mosaic",
-    layers: Annotated[
-        int | None,
-        typer.Option(metavar="R", help="For layered: how many brokers in a row must collude to read, 2 to 16."),
-    ] = None,
-    group: Annotated[
-        str | None, typer.Option(help="For layered: secp256k1 (the fast one), modp-2048 or modp-3072.")
-    ] = None,
-    nodes: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="For layered: how many brokers to make [default: enough for its layers]."),
-    ] = None,
-    pad: Annotated[
-        bool,
-        typer.Option(
-            "--pad",
-            help="For layered: put equally many labels on every event. For payload: hide lengths in steps.",
-        ),
-    ] = False,
-    seal_attributes: Annotated[
-        str | None, typer.Option(metavar="NAMES", help="For payload: seal these attributes, too (a,b).")
-    ] = None,
-    fan_out: Annotated[int | None, typer.Option(metavar="D", help="Brokers below each of them [default: 2].")] = None,
+    partitions: options.PartitionsOption = 1,
+    protection: options.ProtectionOption = "endpoint",
+    access: options.AccessOption = "members",
+    center: options.CenterOption = "center",
+    owner: options.OwnerOption = "",
+    key_size: options.KeySizeOption = "256",
+    token_hash: options.TokenHashOption = "sha-256",
+    key_lifetime: options.KeyLifetimeOption = "30d",
+    messages_per_key: options.MessagesPerKeyOption = "4294967296",
+    token_lifetime: options.TokenLifetimeOption = "1d",
+    grace: options.GraceOption = "5m",
+    max_skew: options.MaxSkewOption = "5m",
+    stale_after: options.StaleAfterOption = "1d",
+    group_keys: options.GroupKeysOption = "mosaic",
+    layers: options.LayersOption = None,
+    group: options.GroupOption = None,
+    nodes: options.NodesOption = None,
+    pad: options.PadOption = False,
+    seal_attributes: options.SealAttributesOption = None,
+    tag_bits: options.TagBitsOption = None,
+    fresh_trapdoors: options.FreshTrapdoorsOption = False,
+    fan_out: options.FanOutOption = None,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
 
     Types are int, float, decimal, string, bool and timestamp. Bounds are inclusive. Spans of time are written 90s, 15m,
     12h, 30d, 4w or 1y. A layered topic gets a tree of brokers (`sealcast overlay show`), unless you give --nodes 0.
     """
-    from sealcast.trust.realm.parameters import KeyParameters
-
-    spans = {
-        "key_lifetime_s": (key_lifetime, "--key-lifetime"),
-        "token_lifetime_s": (token_lifetime, "--token-lifetime"),
-        "grace_s": (grace, "--grace"),
-        "max_skew_s": (max_skew, "--max-skew"),
-        "stale_after_s": (stale_after, "--stale-after"),
-    }
-    given = {"key_bits": key_size, "token_hash": token_hash, "messages_per_key": messages_per_key}
-    parameters = KeyParameters.parse(given | {name: seconds(*span) for name, span in spans.items()})
-    wanted = overlay.wanted(protection, layers, group, nodes, fan_out, pad, seal_attributes)
+    parameters = options.parameters(
+        {"key_bits": key_size, "token_hash": token_hash, "messages_per_key": messages_per_key},
+        {
+            "key_lifetime_s": (key_lifetime, "--key-lifetime"),
+            "token_lifetime_s": (token_lifetime, "--token-lifetime"),
+            "grace_s": (grace, "--grace"),
+            "max_skew_s": (max_skew, "--max-skew"),
+            "stale_after_s": (stale_after, "--stale-after"),
+        },
+    )
+    wanted = overlay.wanted(protection, layers, group, nodes, fan_out, pad, seal_attributes, tag_bits, fresh_trapdoors)
     here = talk.open_realm()
     here.create_topic(
         name,

@@ -49,10 +49,6 @@ from sealcast.trust.tokens.token import VerifiedTokens
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_EPOCH
 
-SUBSCRIBE: Final = "desk/subscribe"
-RENEW: Final = "desk/renew"
-UNSUBSCRIBE: Final = "desk/unsubscribe"
-TOPICS: Final = "desk/topics"
 DONE: Final = "desk/done"
 
 #: Live subscriptions that one entity can have on one topic by asking for them.
@@ -96,7 +92,7 @@ _TOPICS: Final = rows(MAX_IDS, text(MAX_NAME), binary(16, 16), text(MAX_NAME), n
 class Subscribe(Body):
     """The id is the subscriber's choice, so that asking twice is asking once."""
 
-    KIND = SUBSCRIBE
+    KIND = "desk/subscribe"
     topic: Name
     filter: FilterText
     id: Name
@@ -107,7 +103,7 @@ class Subscribe(Body):
 class Renew(Body):
     """A later token for subscriptions that one has."""
 
-    KIND = RENEW
+    KIND = "desk/renew"
     MAX_ITEMS = MAX_IDS + 16
     topic: Name
     ids: Names
@@ -118,7 +114,7 @@ class Renew(Body):
 class Unsubscribe(Body):
     """The end of subscriptions that one has, all of them or none."""
 
-    KIND = UNSUBSCRIBE
+    KIND = "desk/unsubscribe"
     MAX_ITEMS = MAX_IDS + 16
     ids: Names
 
@@ -127,7 +123,7 @@ class Unsubscribe(Body):
 class ListTopics(Body):
     """The secure topics, in pages: those after a name, or from the first."""
 
-    KIND = TOPICS
+    KIND = "desk/topics"
     after: NameOrNone = ""
 
 
@@ -135,7 +131,7 @@ class ListTopics(Body):
 class Topics(Body):
     """A page of secure topics, each with its name, id, key center and epoch; and whether there are more."""
 
-    KIND = TOPICS
+    KIND = "desk/topics"
     MAX_DEPTH = 3
     MAX_ITEMS = 8 * MAX_IDS
     page: Annotated[tuple[tuple[str, bytes, str, int], ...], _TOPICS]
@@ -226,7 +222,7 @@ def _topics(wanted: ListTopics, sender: Certificate, state: RealmState) -> DeskD
     names = sorted(name for name in state.topics if name > wanted.after)
     page = (state.topic(name) for name in names[:MAX_IDS])
     listed = tuple((topic.name, topic.id, topic.center, topic.epoch) for topic in page)
-    return DeskDecision(Answer(TOPICS, Topics(listed, len(names) > MAX_IDS).to_bytes()))
+    return DeskDecision(Answer(Topics.KIND, Topics(listed, len(names) > MAX_IDS).to_bytes()))
 
 
 def _let_in(

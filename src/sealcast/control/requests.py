@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 
-from sealcast.control import desk
 from sealcast.control.bodies import number_in
 from sealcast.control.center import requests
 from sealcast.control.center.requests import Authorise, Deauthorise, Register, Rotate
@@ -43,7 +42,7 @@ def register_topic(
     wanted = Register(
         name, os.urandom(requests.REGISTER_NONCE_BYTES), schema, partitions, str(access), parameters or {}
     )
-    return _number(owner.ask_center(center, requests.REGISTER, wanted.to_bytes()))
+    return _number(owner.ask_center(center, Register.KIND, wanted.to_bytes()))
 
 
 def authorise(
@@ -59,18 +58,18 @@ def authorise(
 ) -> int:
     """Rights for an entity on one's own topic; the realm's version from which on it has them."""
     wanted = Authorise(topic, entity, frozenset(rights), not_before_us, until_us, template)
-    return _number(owner.ask_center(center, requests.AUTHORISE, wanted.to_bytes()))
+    return _number(owner.ask_center(center, Authorise.KIND, wanted.to_bytes()))
 
 
 def deauthorise(owner: Correspondent, center: str, topic: str, entity: str, rights: Iterable[Right]) -> int:
     """Takes rights on one's own topic away; the realm's version from which on they are gone."""
     wanted = Deauthorise(topic, entity, frozenset(rights))
-    return _number(owner.ask_center(center, requests.DEAUTHORISE, wanted.to_bytes()))
+    return _number(owner.ask_center(center, Deauthorise.KIND, wanted.to_bytes()))
 
 
 def rotate(owner: Correspondent, center: str, topic: str, epoch: int) -> int:
     """Ends an epoch of one's own topic; the epoch that it is in then."""
-    return _number(owner.ask_center(center, requests.ROTATE, Rotate(topic, epoch).to_bytes()))
+    return _number(owner.ask_center(center, Rotate.KIND, Rotate(topic, epoch).to_bytes()))
 
 
 # --- a subscriber -------------------------------------------------------------------------------------
@@ -91,7 +90,7 @@ def subscribe(
             chosen = f"{wallet.name}-{number}"
         try:
             wanted = Subscribe(topic, filter, chosen, token)
-            wallet.correspondent.ask_broker(broker, desk.SUBSCRIBE, wanted.to_bytes())
+            wallet.correspondent.ask_broker(broker, Subscribe.KIND, wanted.to_bytes())
             return Subscription(chosen, topic, wallet.name, filter)
         except ServiceRefused as refusal:
             # Someone took that number meanwhile: the next one will do, unless it was asked for by name.
@@ -104,12 +103,12 @@ def renew_subscriptions(wallet: Wallet, topic: str, ids: Iterable[str], *, broke
     """A later token for subscriptions of one's own; the realm's version from which on they live by it."""
     token = wallet.get(topic, Right.SUBSCRIBE).token
     broker = broker or serving_broker(wallet.realm.state(), topic)
-    return _number(wallet.correspondent.ask_broker(broker, desk.RENEW, Renew(topic, tuple(ids), token).to_bytes()))
+    return _number(wallet.correspondent.ask_broker(broker, Renew.KIND, Renew(topic, tuple(ids), token).to_bytes()))
 
 
 def unsubscribe(asker: Correspondent, broker: str, ids: Iterable[str]) -> int:
     """Ends subscriptions of one's own, all or none; the realm's version from which on they are gone."""
-    return _number(asker.ask_broker(broker, desk.UNSUBSCRIBE, Unsubscribe(tuple(ids)).to_bytes()))
+    return _number(asker.ask_broker(broker, Unsubscribe.KIND, Unsubscribe(tuple(ids)).to_bytes()))
 
 
 def serving_broker(state: RealmState, topic: str) -> str:

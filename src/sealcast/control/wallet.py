@@ -147,9 +147,9 @@ class Wallet(Unpicklable, Closing):
             )
         for _ in range(_ROUNDS):
             reply = self.correspondent.ask_center(
-                center, requests.CREDENTIALS, WantCredentials(topic, right).to_bytes()
+                center, WantCredentials.KIND, WantCredentials(topic, right).to_bytes()
             )
-            if reply.message.kind != requests.CHALLENGE:
+            if reply.message.kind != Challenge.KIND:
                 return self.take(topic, right, reply.message.body)
             self._prove(center, reply.message.body)
         raise Rejected(f"center {center!r} challenges {self.name!r} again and again", hint="do the clocks agree?")
@@ -202,7 +202,7 @@ class Wallet(Unpicklable, Closing):
             raise _strange(center) from None
         signed = requests.challenged(self.realm.id, center, asked.topic, asked.nonce)
         proof = Proof(asked.topic, asked.nonce, self.identity.signer.sign(signed))
-        self.correspondent.ask_center(center, requests.PROVE, proof.to_bytes())
+        self.correspondent.ask_center(center, Proof.KIND, proof.to_bytes())
 
     def _read(self, state: RealmState, topic: str, right: Right) -> Held | None:
         """What the file holds. Whatever is wrong with it, a center can be asked."""
@@ -236,9 +236,9 @@ def fill(wallets: Sequence[Wallet], topic: str, right: Right) -> None:
             with suppress(Rejected):
                 sender = trust.verify(state.entity(wallet.name).certificate, now, state.revoked, name=wallet.name)
                 answer = center.handle(
-                    ProvenMessage(sender, ControlMessage.request(requests.CREDENTIALS, body, b"", now)), now
+                    ProvenMessage(sender, ControlMessage.request(WantCredentials.KIND, body, b"", now)), now
                 )
-                if answer.kind != requests.CHALLENGE:
+                if answer.kind != Challenge.KIND:
                     wallet.take(topic, right, answer.body)
 
 

@@ -21,15 +21,38 @@ def words_for(bits: int) -> int:
 def pairs(packed: Words) -> tuple[Indices, Indices]:
     """Every (row, bit) that is set, ordered by row, then by bit.
 
-    Only words that are not zero are unpacked: cost follows the members, not the width of the table.
+    Cost follows the members, not the width of the table.
     """
-    rows, words = np.nonzero(packed)
-    if rows.size == 0:
+    rows = np.arange(packed.shape[0])
+    bit, row = set_bits(packed, np.zeros_like(rows), rows)
+    return row, bit
+
+
+def set_bits(words: Words, base: Indices, label: Indices) -> tuple[Indices, Indices]:
+    """For every set bit of row r, by row and bit: `base[r]` + the bit's number, and `label[r]`.
+
+    First the bytes that are not zero, then their bits: most bytes are zero, and looking at a byte costs less than
+    looking at eight bits. Whatever can be worked out per byte is, for the same reason.
+    """
+    rows, width = words.shape
+    if rows == 0 or width == 0:
         return np.empty(0, np.int64), np.empty(0, np.int64)
-    values = packed[rows, words].astype("<u8", copy=False)
-    bits = np.unpackbits(values.view(np.uint8).reshape(-1, 8), axis=1, bitorder="little")
-    which, bit = np.nonzero(bits)
-    return rows[which], words[which] * 64 + bit
+    octets = np.ascontiguousarray(words, "<u8").view(np.uint8).reshape(-1)
+    found = np.flatnonzero(octets != 0)
+    row = found // (8 * width) if width & (width - 1) else found >> ((8 * width).bit_length() - 1)
+    bits = np.flatnonzero(np.unpackbits(octets.take(found), bitorder="little").view(np.bool_))
+    octet = bits >> 3
+    bits &= 7
+    # base[row] + 8 * (the byte's place in its row) + the bit's in its byte, with as much as can be done per row
+    found <<= 3
+    found += (base - np.arange(0, rows * 64 * width, 64 * width)).take(row)
+    bits += found.take(octet)
+    return bits, label.take(row).take(octet)
+
+
+def bit_of(positions: Indices) -> Words:
+    """Each position's bit within its word."""
+    return np.left_shift(np.uint64(1), (positions & 63).astype(np.uint64))
 
 
 def pack(rows: Indices, bits: Indices, n_rows: int, n_bits: int) -> Words:

@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-import re2
-
 from sealcast.errors import FilterRejected
 from sealcast.filters.limits import MAX_LIKE_LENGTH
 
@@ -77,8 +75,6 @@ class LikePattern:
     exact: bool
     #: One % at the end and nothing else: the text has to begin with `prefix`.
     only_prefix: bool
-    #: The same pattern for RE2, to be matched against the whole text.
-    re2: str = field(repr=False)
 
     def matches(self, text: str) -> bool:
         first, last = self.segments[0], self.segments[-1]
@@ -119,14 +115,12 @@ def _compiled(pattern: str, escape: str | None) -> LikePattern:
     middle = [run for run in runs[1:-1] if run]
     ends = [runs[0], *middle, runs[-1]] if len(runs) > 1 else runs
     wild = [i for i, (_, literal) in enumerate(pieces) if not literal]
-    translated = "".join(re2.escape(c) if literal else {_ONE: ".", _MANY: ".*"}[c] for c, literal in pieces)
     return LikePattern(
         segments=tuple(PatternSegment(tuple(run)) for run in ends),
         prefix="".join(c for c, _ in (pieces[: wild[0]] if wild else pieces)),
         suffix="".join(c for c, _ in pieces[wild[-1] + 1 :]) if wild else "",
         exact=not wild,
         only_prefix=len(ends) == 2 and not runs[-1] and None not in runs[0],
-        re2="(?s)" + translated,
     )
 
 

@@ -117,15 +117,6 @@ class Wishes:
     def _by_symbol(self) -> Flags:
         return np.ascontiguousarray(self.watched.T)
 
-    def filters(self) -> list[str]:
-        """The same filters as text, for attributes symbol (S0, S1, ...), price and size."""
-        texts = []
-        for watched, below, price, size in zip(self.watched, self.below, self.price, self.size, strict=True):
-            names = ", ".join(f"'S{symbol}'" for symbol in np.flatnonzero(watched))
-            least = f" AND size >= {float(size)!r}" if size else ""
-            texts.append(f"symbol IN ({names}) AND price {'<' if below else '>='} {float(price)!r}{least}")
-        return texts
-
 
 def _zipf(rng: np.random.Generator, count: int) -> NDArray[np.int64]:
     return zipf(rng, SYMBOLS, count, ZIPF)

@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from sealcast.clients.publisher import Publisher, admissible, partition_of
 from sealcast.errors import Bug, EventRejected
 from sealcast.lab import scratch
-from sealcast.lab.match_input import Asked, Given, Id, Inputs, naming
+from sealcast.lab.match_input import Asked, GivenEvent, Id, Inputs, naming
 from sealcast.model.event import Position
 from sealcast.model.protection import DEFAULT_PROTECTION, Protection, protection_of
 from sealcast.model.schema import Schema
@@ -219,7 +219,7 @@ class _Published:
                 self.refused.append(Refused(given.id, error.attribute, error.message))
 
 
-def _publish(publishers: Sequence[Publisher], events: Sequence[Given], some: range, to: _Published) -> None:
+def _publish(publishers: Sequence[Publisher], events: Sequence[GivenEvent], some: range, to: _Published) -> None:
     share = -(-len(some) // len(publishers))
     for number, publisher in enumerate(publishers):
         mine = some[number * share : (number + 1) * share]

@@ -48,7 +48,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenEvent:
     """A line of the events."""
 
     id: Id
@@ -59,7 +59,7 @@ class Given:
 class Inputs:
     schema: Schema
     subscriptions: tuple[Asked, ...]
-    events: tuple[Given, ...]
+    events: tuple[GivenEvent, ...]
     #: What the authors of filters should know: that one can never match, say.
     warnings: tuple[str, ...] = ()
 
@@ -78,11 +78,11 @@ def read(schema: Path, subscriptions: Path, events: Path) -> Inputs:
             warnings.extend(f"{asked.name}: {warned.message}" for warned in check(parse(text), about).warnings)
         return asked
 
-    def event(where: str, id: Id, body: dict[str, Any]) -> Given:
+    def event(where: str, id: Id, body: dict[str, Any]) -> GivenEvent:
         attributes = body.get("attributes")
         if not isinstance(attributes, dict):
             raise Rejected(f'{where}: event {id!r} has no attributes: a line is {{"id": ..., "attributes": {{...}}}}')
-        return Given(id, Event(attributes, _payload(f"{where}: event {id!r}", body)))
+        return GivenEvent(id, Event(attributes, _payload(f"{where}: event {id!r}", body)))
 
     asked = tuple(_lines(subscriptions, "subscription", subscription))
     given = tuple(_lines(events, "event", event))

@@ -2,9 +2,10 @@
 
 Those who have done nothing wrong read as they always do, with the client, some of their mailbox; and publish a frame
 that admission is asked about, and that no log ever sees. Whoever is compromised is played by a thief who has taken all
-it had while it was good: key file, pair keys of all epochs, tokens; from a broker the topics' keys, from a center the
-secret that they follow from. The thief obeys nothing: it tries every delivery to its victim in every file of sealed
-pieces, and publishes with what it took.
+it had while it was good: key file, the keys of all epochs that it was handed, tokens; from a broker the topics' keys,
+from a center the secrets that they follow from. The thief obeys nothing: it tries every delivery to its victim in every
+file of sealed pieces, the way that the topic's protection opens deliveries (`ClientSide.opens_with`), and publishes
+with what it took.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Final
 
@@ -27,7 +28,6 @@ from sealcast.clients.subscriber import Subscriber
 from sealcast.control.wallet import Wallet
 from sealcast.errors import CannotOpen, FrameRejected, Misuse, NotFound, Rejected, Unavailable
 from sealcast.groupkeys.interface import PairKey
-from sealcast.lab import thief
 from sealcast.lab.attacks import Insider
 from sealcast.log.port import Record
 from sealcast.log.replays import READER_SLOT
@@ -36,10 +36,11 @@ from sealcast.primitives import aead
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.endpoint.sealer import EndpointSealer
+from sealcast.protections.port import Opens, client_side
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.identity import Identity
-from sealcast.trust.keys.topic_keys import TopicKeys, at_broker
+from sealcast.trust.keys.topic_keys import EntityKeys, TopicKeys
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire import sealed
@@ -79,7 +80,8 @@ class Loot(Unpicklable):
     name: str
     roles: frozenset[Role]
     identity: Identity
-    pairs: dict[tuple[str, int], Secret] = field(default_factory=dict)
+    #: What it was handed, by topic and epoch.
+    keys: dict[tuple[str, int], EntityKeys] = field(default_factory=dict)
     tokens: dict[str, bytes] = field(default_factory=dict)
     #: Of brokers and centers: the keys of topics, by topic and epoch.
     topic_keys: dict[str, KeysOf] = field(default_factory=dict)
@@ -93,7 +95,7 @@ def steal(realm: Realm, name: str) -> Loot:
     for topic, found in state.topics.items():
         for epoch in range(1, found.topic.epoch + 1):
             if state.pair_key(topic, epoch, name) is not None:
-                loot.pairs[topic, epoch] = loot.identity.pair_key(state, topic, epoch)
+                loot.keys[topic, epoch] = loot.identity.topic_keys(state, topic, epoch)
         if Role.BROKER in who.roles:
             loot.topic_keys[topic] = partial(realm.broker(name).topic_keys, state, found.topic)
         if Role.KEY_CENTER in who.roles:
@@ -148,7 +150,7 @@ def _honest(realm: Realm, name: str, topic: str) -> AccessCell:
     loot = Loot(name, frozenset({Role.ENTITY}), identity)
     epoch = state.topic(topic).epoch
     if state.may_publish(topic, name, realm.clock()):
-        loot.pairs[topic, epoch] = identity.pair_key(state, topic, epoch)
+        loot.keys[topic, epoch] = identity.topic_keys(state, topic, epoch)
         with Wallet(realm, name, identity=identity, keep=False) as wallet:
             loot.tokens[topic] = wallet.get(topic, Right.PUBLISH, state).token
     return AccessCell(opened, opened + len(refused), _publish(realm, loot, topic))
@@ -178,17 +180,23 @@ def _pieces(directory: Path) -> Iterator[SealedPiece]:
 
 
 def _open_own(state: RealmState, loot: Loot, topic: str, broker: str, root: Path) -> tuple[int, int]:
-    """What was sealed for the victim, delivered or replayed, under the pair keys that the thief has of any epoch."""
+    """What was sealed for the victim, delivered or replayed, with the keys that the thief has of any epoch."""
     slot, opened, tried = state.slot_of(topic, loot.name), 0, 0
-    pairs = {epoch: at_broker(pair, broker) for (where, epoch), pair in loot.pairs.items() if where == topic}
+
+    def taken(epoch: int) -> EntityKeys:
+        keys = loot.keys.get((topic, epoch))
+        if keys is None:
+            raise CannotOpen(f"no key of epoch {epoch} was taken")
+        return keys
+
     for directory, place in ((root / "pieces", slot), (root / "replays" / "pieces", READER_SLOT)):
         if place is None:
             continue
-        openers = {epoch: thief.opener(state, topic, place, pair, epoch) for epoch, pair in pairs.items()}
+        opens = client_side(state.topic(topic).protection).opens_with(state, topic, broker, place, taken)
         for piece in _pieces(directory):
             for event, use in zip(*(rows.tolist() for rows in piece.rows_for(place)), strict=True):
                 # What was replayed lies there for everybody: others' attempts fail and are no deliveries of its own.
-                good = piece.epoch in openers and thief.opens(openers[piece.epoch], piece, event, use)
+                good = _opened(opens, piece, event, use)
                 opened, tried = opened + good, tried + (good or directory.parent == root)
     return opened, tried
 
@@ -196,10 +204,16 @@ def _open_own(state: RealmState, loot: Loot, topic: str, broker: str, root: Path
 def _open_with_topic_keys(
     state: RealmState, keys_of: KeysOf, topic: str, broker: str, directory: Path
 ) -> tuple[int, int]:
-    """Every event that anybody was sent, under the topic's own keys: of its position, or of the one subscriber's that
-    it is sealed for. (Bodies that are under one group's key alone are tried as well, and do not open this way.)"""
+    """Every event that anybody was sent: as a broker seals it, under the keys of its position or of its one reader; and
+    as one of its readers opens it, with the keys that a key center would hand to that reader. (Bodies that are under
+    one group's key alone are tried as well, and may not open this way.)"""
     about, names, opened, tried = state.topic(topic), list(state.slots_of(topic)), 0, 0
-    bits = about.parameters.key_bits
+    side, bits = client_side(about.protection), about.parameters.key_bits
+
+    @cache
+    def opens_as(slot: int) -> Opens:
+        return side.opens_with(state, topic, broker, slot, lambda epoch: _handed(keys_of, epoch, names[slot]))
+
     for piece in _pieces(directory):
         tried += len(piece)
         try:
@@ -212,19 +226,46 @@ def _open_with_topic_keys(
         raw = aead.nonces(piece.partition, offsets, piece.row)
         nonces = [raw[at : at + aead.NONCE_BYTES] for at in range(0, len(raw), aead.NONCE_BYTES)]
         for event, content in enumerate(sealer.content_keys(nonces)):
-            with suppress(CannotOpen):
-                if piece.wrapped[event]:
-                    key = SealingKey(Secret(content), sealer.associated_data, bits)
-                else:
-                    key = sealer.body_key(PairKey(_only_reader(piece, event)))
-                key.open(nonces[event], piece.commitment(event), piece.body(event))
-                opened += 1
+            slot, use = _a_reader(piece, event)
+            if piece.wrapped[event]:
+                key = SealingKey(Secret(content), sealer.associated_data, bits)
+            else:
+                key = sealer.body_key(PairKey(slot))
+            opened += _unsealed(key, nonces[event], piece, event) or _opened(opens_as(slot), piece, event, use)
     return opened, tried
 
 
-def _only_reader(piece: SealedPiece, event: int) -> int:
+def _a_reader(piece: SealedPiece, event: int) -> tuple[int, int]:
+    """The slot of the first reader of an event, and the use that it opens the event through."""
     at = int(np.flatnonzero(np.asarray(piece.mailbox_event) == event)[0])
-    return int(piece.slots[int(np.searchsorted(np.asarray(piece.mailbox_start), at, "right")) - 1])
+    slot = int(piece.slots[int(np.searchsorted(np.asarray(piece.mailbox_start), at, "right")) - 1])
+    events, uses = piece.rows_for(slot)
+    return slot, int(uses[events.tolist().index(event)])
+
+
+def _handed(keys_of: KeysOf, epoch: int, name: str) -> EntityKeys:
+    """What a reader of that name was handed in an epoch, made by one who has the topic's keys."""
+    try:
+        keys = keys_of(epoch)
+    except (NotFound, Misuse) as error:
+        raise CannotOpen(error.message) from None
+    return EntityKeys(keys.pair_key(name), keys.content)
+
+
+def _opened(opens: Opens, piece: SealedPiece, event: int, use: int) -> bool:
+    try:
+        opens(piece, event, use)
+    except CannotOpen:
+        return False
+    return True
+
+
+def _unsealed(key: SealingKey, nonce: bytes, piece: SealedPiece, event: int) -> bool:
+    try:
+        key.open(nonce, piece.commitment(event), piece.body(event))
+    except CannotOpen:
+        return False
+    return True
 
 
 # --- publishing ---------------------------------------------------------------------------------------
@@ -234,11 +275,11 @@ def _publish(realm: Realm, loot: Loot, topic: str) -> str:
     """Asks admission about a frame of an empty event, signed and sealed with the newest keys that were taken."""
     state = realm.state()
     about, now = state.topic(topic), time.time_ns() // 1000
-    epochs = [epoch for where, epoch in loot.pairs if where == topic]
+    epochs = [epoch for where, epoch in loot.keys if where == topic]
     serving = [name for name in state.serving(topic) if realm.paths.broker_key_of(name).exists()]
     if not epochs or not serving:
         return NO
-    taken = Insider(loot.name, loot.pairs[topic, max(epochs)], loot.identity.signer, loot.tokens.get(topic, b""))
+    taken = Insider(loot.name, loot.keys[topic, max(epochs)].pair, loot.identity.signer, loot.tokens.get(topic, b""))
     sealer = taken.sealer(replace(about, epoch=max(epochs)))
     data = sealer.seal([about.schema.parse({})], [b""], ["text/plain"], now)
     gate = gate_at(state, about, realm.broker(serving[0]))

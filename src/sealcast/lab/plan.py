@@ -32,7 +32,7 @@ from sealcast.groupkeys.interface import GrownKey, KeyPlan
 from sealcast.groupkeys.key_tree import KeyTree
 from sealcast.groupkeys.mosaic.tables import labels_of
 from sealcast.groupkeys.policies import POLICIES
-from sealcast.lab.match_input import Given, Inputs
+from sealcast.lab.match_input import GivenEvent, Inputs
 from sealcast.lab.points import run_all
 from sealcast.lab.report import Told
 from sealcast.lab.tally import portions_of, tally
@@ -133,7 +133,7 @@ def workload(inputs: Inputs, quick: bool = False) -> PlanWorkload:
     return PlanWorkload(subscribers, groups, group_of, len(given), refused, len(inputs.events) - len(given))
 
 
-def _columns(inputs: Inputs, some: Sequence[Given]) -> tuple[pa.RecordBatch, list[bytes]]:
+def _columns(inputs: Inputs, some: Sequence[GivenEvent]) -> tuple[pa.RecordBatch, list[bytes]]:
     """Events as the index reads them; those off the schema are left out, as a publisher would leave them out."""
     codec = RecordCodec(inputs.schema)
     messages, payloads = list[bytes](), list[bytes]()

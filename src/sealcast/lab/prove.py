@@ -9,21 +9,19 @@ key proves that it opens the very same event, since a body is committed to its k
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sealcast.log.mailbox import Mailbox
 from sealcast.log.piece_reader import PieceReader
-from sealcast.pipeline.failures import explain
+from sealcast.pipeline.failures import explained
 from sealcast.protections.port import DEFAULT_KEY_MEMORY, Inbox, Reader, client_side
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.state import RealmState
@@ -33,20 +31,16 @@ INBOXES: Final = 512
 Ints = NDArray[np.int64]
 _ROWS: Final = 1 << 16
 
-#: A row for each subscriber, piece and partition: where the events that it opened stand, packed as `place` does. And a
-#: row for each subscriber and piece of which not everything opened: how much, and why the first did not.
-OPENED: Final = pa.schema(
-    [
-        pa.field("subscriber", pa.int32(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("places", pa.binary(), nullable=False),
-        pa.field("unopened", pa.int64(), nullable=False),
-        pa.field("why", pa.string()),
-    ]
-)
-_DDL: Final = (
-    "subscriber INT NOT NULL, partition INT NOT NULL, places BINARY NOT NULL, unopened BIGINT NOT NULL, why STRING"
-)
+
+class OpenedRows(NamedTuple):
+    """What a subscriber opened of one piece and partition: where the events stand, packed as `place` does. Or,
+    where not everything of a piece opened: how much did not, and why the first did not."""
+
+    subscriber: int
+    partition: int
+    places: bytes
+    unopened: int = 0
+    why: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,39 +62,32 @@ def place(offset: Ints | int, row: Ints | int) -> Ints:
 def open_all(spark: SparkSession, realm: str, topic: str, subscribers: Sequence[str]) -> OpenedSample:
     """What each subscriber, by its number, opens of everything that was delivered."""
     tasks = max(1, min(len(subscribers), spark.sparkContext.defaultParallelism))
-    job = spark.range(0, tasks, 1, tasks).mapInArrow(_opening(realm, topic, subscribers, tasks), _DDL)
-    try:
-        return opened(job.toArrow())
-    except PySparkException as failure:
-        raise explain(failure) from failure
+    with explained():
+        job = spark.sparkContext.parallelize(range(tasks), tasks)
+        return opened(job.flatMap(_opening(realm, topic, subscribers, tasks)).collect())
 
 
-def opened(rows: pa.Table) -> OpenedSample:
-    """What rows of `OPENED` say."""
-    packed = [np.frombuffer(raw, "<i8") for raw in rows.column("places").to_pylist()]
-    lengths = [len(places) for places in packed]
+def opened(found: Iterable[OpenedRows]) -> OpenedSample:
+    """All of them together."""
+    rows = list(found)
+    lengths = [len(row.places) // 8 for row in rows]
     return OpenedSample(
-        subscriber=np.repeat(rows.column("subscriber").to_numpy().astype(np.int64), lengths),
-        partition=np.repeat(rows.column("partition").to_numpy().astype(np.int64), lengths),
-        place=np.concatenate(packed) if packed else np.empty(0, np.int64),
-        unopened=int(rows.column("unopened").to_numpy().sum()) if rows.num_rows else 0,
-        why=next((why for why in rows.column("why").to_pylist() if why is not None), None),
+        subscriber=np.repeat(np.array([row.subscriber for row in rows], np.int64), lengths),
+        partition=np.repeat(np.array([row.partition for row in rows], np.int64), lengths),
+        place=np.frombuffer(b"".join(row.places for row in rows), "<i8"),
+        unopened=sum(row.unopened for row in rows),
+        why=next((row.why for row in rows if row.why is not None), None),
     )
 
 
-def _opening(
-    realm: str, topic: str, subscribers: Sequence[str], tasks: int
-) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """What is captured is names and numbers."""
+def _opening(realm: str, topic: str, subscribers: Sequence[str], tasks: int) -> Callable[[int], Iterator[OpenedRows]]:
+    """What a task does; only names are in it. Keys are read where they are used."""
 
-    def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            for task in batch.column("id").to_pylist():
-                # In turn: those who stand next to each other may want much, or little.
-                mine = range(task, len(subscribers), tasks)
-                for first in range(0, len(mine), INBOXES):
-                    some = {number: subscribers[number] for number in mine[first : first + INBOXES]}
-                    yield from open_some(_realm(realm, os.getpid()), topic, some)
+    def run(task: int) -> Iterator[OpenedRows]:
+        mine = range(task, len(subscribers), tasks)
+        for first in range(0, len(mine), INBOXES):
+            some = {number: subscribers[number] for number in mine[first : first + INBOXES]}
+            yield from open_some(_realm(realm, os.getpid()), topic, some)
 
     return run
 
@@ -130,7 +117,7 @@ class _Opening:
     mailbox: Mailbox[Any]
 
 
-def open_some(realm: EntityRealm, topic: str, subscribers: dict[int, str]) -> Iterator[pa.RecordBatch]:
+def open_some(realm: EntityRealm, topic: str, subscribers: dict[int, str]) -> Iterator[OpenedRows]:
     """All that is in the mailboxes of these, in rows of `OPENED`."""
     side = client_side(realm.state().topic(topic).protection)
     at = dict[str, list[_Opening]]()
@@ -143,17 +130,15 @@ def open_some(realm: EntityRealm, topic: str, subscribers: dict[int, str]) -> It
             yield from _open_at(broker, openings[0].mailbox.reader, openings)
 
 
-def _open_at(broker: str, ledger: PieceReader[Any], openings: Sequence[_Opening]) -> Iterator[pa.RecordBatch]:
+def _open_at(broker: str, ledger: PieceReader[Any], openings: Sequence[_Opening]) -> Iterator[OpenedRows]:
     for index in range(ledger.end()):
         for number, ref in enumerate(ledger.record(index).entry.pieces):
             concerned = [one for one in openings if one.mailbox.recipient.concerns(ref)]
             if concerned:
                 piece, known = ledger.piece_of(index, number), dict[int, bytes]()
                 at = _positions(piece)
-                rows = [
-                    row for one in concerned for row in _rows(one.number, at, *one.inbox.prove(broker, piece, known))
-                ]
-                yield pa.RecordBatch.from_pylist(rows, schema=OPENED)
+                for one in concerned:
+                    yield from _rows(one.number, at, *one.inbox.prove(broker, piece, known))
 
 
 def _positions(piece: Any) -> Ints:
@@ -163,12 +148,9 @@ def _positions(piece: Any) -> Ints:
     return np.stack((found[:, 0], place(found[:, 1], found[:, 2])), axis=1)
 
 
-def _rows(
-    number: int, positions: Ints, events: Sequence[int], unopened: int, why: str | None
-) -> Iterator[dict[str, object]]:
+def _rows(number: int, positions: Ints, events: Sequence[int], unopened: int, why: str | None) -> Iterator[OpenedRows]:
     found = positions[np.asarray(events, np.int64)]
     for partition in np.unique(found[:, 0]).tolist():
-        places = found[found[:, 0] == partition, 1].astype("<i8").tobytes()
-        yield {"subscriber": number, "partition": partition, "places": places, "unopened": 0, "why": None}
+        yield OpenedRows(number, partition, found[found[:, 0] == partition, 1].astype("<i8").tobytes())
     if unopened:
-        yield {"subscriber": number, "partition": 0, "places": b"", "unopened": unopened, "why": why}
+        yield OpenedRows(number, 0, b"", unopened, why)

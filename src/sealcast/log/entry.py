@@ -118,6 +118,10 @@ class Entry:
         """Of the realm's registry, in force for the whole batch."""
         return self.end.version
 
+    def reached(self, partition: int) -> int:
+        """How far the batch and those before it consumed a partition."""
+        return self.end.partitions[partition] if partition < len(self.end.partitions) else 0
+
     def encode(self, previous: bytes) -> bytes:
         raw = cbor.encode(
             {

@@ -86,13 +86,15 @@ def write_all(fd: int, raw: bytes, position: int) -> None:
         position += written
 
 
-def replace_file(path: Path, raw: bytes) -> None:
-    """Put `raw` at `path`, whole or not at all, durably."""
+def replace_file(path: Path, raw: bytes, owner: int | None = None) -> None:
+    """Put `raw` at `path`, whole or not at all, durably. Only its owner can read it: another one by its user number."""
     with named(path, "writing"):
         fd, temporary = tempfile.mkstemp(prefix=f".{path.name[:80]}.", suffix=".tmp", dir=path.parent)
         try:
             try:
                 write_all(fd, raw, 0)
+                if owner is not None:
+                    os.fchown(fd, owner, -1)
                 sync_data(fd)
             finally:
                 os.close(fd)

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
 from sealcast.errors import Corrupt, FrameRejected, NotFound
-from sealcast.log.entry import Entry, PieceRef
+from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import Committed, LedgerReader
 from sealcast.log.pieces import Pieces
 from sealcast.model.event import Position
@@ -127,7 +127,7 @@ class PieceReader(Generic[P]):
         """Where a frame was delivered: the ledger's record, which of its pieces, and that piece; NotFound when no batch
         has taken it yet, and None where no piece of its batch covers it."""
         end = self.end()
-        index = bisect_right(range(end), offset, key=lambda i: _reached(self.record(i).entry, partition))
+        index = bisect_right(range(end), offset, key=lambda i: self.record(i).entry.reached(partition))
         if index == end:
             raise NotFound(f"frame {offset} of partition {partition} was not delivered yet, to anyone")
         for number, ref in enumerate(self.record(index).entry.pieces):
@@ -163,7 +163,3 @@ def hop_reader(
 ) -> PieceReader[HopPiece]:
     """What one broker of an overlay handed on (its `hops/`), or what a root admitted (its topic's directory)."""
     return PieceReader(directory, hops.parse, cache_bytes=cache_bytes, key=key)
-
-
-def _reached(entry: Entry, partition: int) -> int:
-    return entry.end.partitions[partition] if partition < len(entry.end.partitions) else 0

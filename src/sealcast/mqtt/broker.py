@@ -2,7 +2,7 @@
 
 amqtt hands a message on to every session whose topic filter matches, from memory, in no promised order, and says PUBACK
 before anything is stored. Its hook for filtering sees no payload. So what it does with messages is overridden, in one
-place each (docs/adr/0018-mqtt.md argues why):
+place each (docs/adr/0017-mqtt.md argues why):
 
     connecting      `stream_connected`: the first packet is read here, bounded in size and time. Another version than
                     MQTT 3.1.1 is refused by the packet that says so. Then the entity is authenticated. amqtt, which

@@ -24,7 +24,7 @@ from typing import Annotated, Final
 
 from sealcast.control.bodies import Body, Name, that
 from sealcast.control.correspondence import Correspondent, strange
-from sealcast.control.desk import DONE, TOPICS, ListTopics, More, Topics, desks_at_hand
+from sealcast.control.desk import DONE, ListTopics, More, Topics, desks_at_hand
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.embedded import RealmDiscovery, nodes
 from sealcast.control.envelopes import ProvenMessage
@@ -33,7 +33,7 @@ from sealcast.errors import FrameRejected, NotFound, Rejected, TokenRejected, Un
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.overlay import knowledge, moves
-from sealcast.overlay.knowledge import Deliver, Effect, Knowledge, Learnt, Propagate, Refuse, Source, TopicMessage
+from sealcast.overlay.knowledge import Action, Knowledge, Learnt, Source, TopicMessage
 from sealcast.overlay.memory import KnowledgeStore
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates.certificate import Role
@@ -46,14 +46,11 @@ from sealcast.trust.tokens.claims import Token
 from sealcast.trust.tokens.token import TokenGate, VerifiedTokens
 from sealcast.wire import cbor
 
-MESSAGE: Final = "peer/message"
 TAKEN: Final = "peer/taken"
 SECURE: Final = "peer/secure"
-PUBLISH: Final = "plain/publish"
 SUBSCRIBE: Final = "plain/subscribe"
 UNSUBSCRIBE: Final = "plain/unsubscribe"
 PLAIN_DONE: Final = "plain/done"
-MOVE: Final = "desk/move"
 Bytes = Annotated[bytes, that(lambda value: isinstance(value, bytes))]
 #: Of one plain topic at one broker.
 PLAIN_LOG_BYTES: Final = 64 << 20
@@ -65,7 +62,7 @@ MAX_PAGES: Final = 64
 class Forwarded(Body):
     """A message that another broker passes on."""
 
-    KIND = MESSAGE
+    KIND = "peer/message"
     topic: Bytes
     body: Bytes
     token: Bytes
@@ -75,7 +72,7 @@ class Forwarded(Body):
 class PlainPublish(Body):
     """Something to be published without a token."""
 
-    KIND = PUBLISH
+    KIND = "plain/publish"
     topic: Bytes
     body: Bytes
 
@@ -92,7 +89,7 @@ class PlainTopic(Body):
 class MoveHere(Body):
     """A topic that a subscriber wants to be served on by this broker."""
 
-    KIND = MOVE
+    KIND = "desk/move"
     topic: Name
 
 
@@ -137,7 +134,7 @@ class Node(Unpicklable, Closing):
         """Takes over the list of secure topics of the broker that it connects to; how many were news."""
         before, after = len(self.known.secure), ""
         for _ in range(MAX_PAGES):
-            reply = self._ask(through, TOPICS, ListTopics(after).to_bytes())
+            reply = self._ask(through, ListTopics.KIND, ListTopics(after).to_bytes())
             try:
                 found = Topics.from_bytes(reply.message.body)
             except FrameRejected:
@@ -148,7 +145,7 @@ class Node(Unpicklable, Closing):
             after = found.page[-1][0]
         return len(self.known.secure) - before
 
-    def publish(self, message: TopicMessage) -> tuple[Effect, ...]:
+    def publish(self, message: TopicMessage) -> tuple[Action, ...]:
         """What an entity publishes here; it goes on to the other brokers where the rules say so."""
         return self._take(message, None)
 
@@ -157,26 +154,23 @@ class Node(Unpicklable, Closing):
     def more(self) -> More:
         """For the broker's desk."""
         return {
-            MESSAGE: self._message,
-            PUBLISH: self._publish,
+            Forwarded.KIND: self._message,
+            PlainPublish.KIND: self._publish,
             SUBSCRIBE: lambda request, now: self._plain(request, knowledge.subscribe),
             UNSUBSCRIBE: lambda request, now: self._plain(request, knowledge.unsubscribe),
-            MOVE: self._move,
+            MoveHere.KIND: self._move,
         }
 
     def _message(self, request: ProvenMessage, now_us: int) -> Answer:
         if Role.BROKER not in request.sender.roles:
             raise Rejected(f"{request.sender.name!r} is no broker", hint="entities publish: plain/publish")
         sent = Forwarded.from_bytes(request.message.body)
-        effects = self._take(TopicMessage(sent.topic, sent.body, sent.token), request.sender.name)
-        told = next((effect for effect in effects if isinstance(effect, Refuse)), None)
-        return Answer(TAKEN, cbor.encode([])) if told is None else Answer(SECURE, cbor.encode([told.topic]))
+        actions = self._take(TopicMessage(sent.topic, sent.body, sent.token), request.sender.name)
+        return Answer(SECURE, cbor.encode([sent.topic])) if Action.REFUSE in actions else Answer(TAKEN, cbor.encode([]))
 
     def _publish(self, request: ProvenMessage, now_us: int) -> Answer:
         wanted = PlainPublish.from_bytes(request.message.body)
-        if any(
-            isinstance(effect, knowledge.Discard) for effect in self.publish(TopicMessage(wanted.topic, wanted.body))
-        ):
+        if Action.DISCARD in self.publish(TopicMessage(wanted.topic, wanted.body)):
             raise Rejected("this topic is secure: what has no token is discarded", hint="publish it with a token")
         return Answer(PLAIN_DONE, cbor.encode([]))
 
@@ -196,20 +190,16 @@ class Node(Unpicklable, Closing):
 
     # --- inside -------------------------------------------------------------------------------------
 
-    def _take(self, message: TopicMessage, sender: str | None) -> tuple[Effect, ...]:
+    def _take(self, message: TopicMessage, sender: str | None) -> tuple[Action, ...]:
         valid = self._valid(message.token)
-        effects = self.store.update(lambda known: knowledge.take(known, message, sender, valid))
-        for effect in effects:
-            match effect:
-                case Deliver():
-                    with EmbeddedLog(self.plain_log(message.topic)) as log:
-                        log.append([message.body])
-                        log.retain(max_bytes=PLAIN_LOG_BYTES)
-                case Propagate():
-                    self._propagate(message)
-                case _:
-                    pass
-        return effects
+        actions = self.store.update(lambda known: knowledge.take(known, message, sender, valid))
+        if Action.DELIVER in actions:
+            with EmbeddedLog(self.plain_log(message.topic)) as log:
+                log.append([message.body])
+                log.retain(max_bytes=PLAIN_LOG_BYTES)
+        if Action.PROPAGATE in actions:
+            self._propagate(message)
+        return actions
 
     def plain_log(self, topic: bytes) -> Path:
         """Where what was published on a plain topic lies."""
@@ -232,7 +222,7 @@ class Node(Unpicklable, Closing):
         body = Forwarded(message.topic, message.body, message.token).to_bytes()
         for peer in self.peers():
             try:
-                reply = self._ask(peer, MESSAGE, body)
+                reply = self._ask(peer, Forwarded.KIND, body)
             except (Unavailable, NotFound, Rejected):
                 continue
             if reply.message.kind == SECURE:

@@ -71,45 +71,18 @@ class TopicMessage:
             raise Rejected(f"a message names a topic by {TOPIC_BYTES} bytes and has at most {MAX_BODY_BYTES}")
 
 
-# --- what is to be done -------------------------------------------------------------------------------
+class Action(StrEnum):
+    """What is to be done with a message."""
 
-
-@dataclass(frozen=True, slots=True)
-class Admit:
-    """On to admission: a token alone admits nothing."""
-
-    message: TopicMessage
-
-
-@dataclass(frozen=True, slots=True)
-class Deliver:
-    """To these plain subscriptions."""
-
-    subscribers: tuple[str, ...]
-    message: TopicMessage
-
-
-@dataclass(frozen=True, slots=True)
-class Propagate:
-    """To the other brokers. They do not pass it on: only its origin does."""
-
-    message: TopicMessage
-
-
-@dataclass(frozen=True, slots=True)
-class Refuse:
-    """Tell the broker that sent it that the topic is secure, and that nothing happens without a valid token."""
-
-    broker: str
-    topic: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class Discard:
-    topic: bytes
-
-
-Effect = Admit | Deliver | Propagate | Refuse | Discard
+    #: On to admission: a token alone admits nothing.
+    ADMIT = "admit"
+    #: To the topic's plain subscriptions.
+    DELIVER = "deliver"
+    #: To the other brokers. They do not pass it on: only its origin does.
+    PROPAGATE = "propagate"
+    #: Tell the broker that sent it that the topic is secure, and that nothing happens without a valid token.
+    REFUSE = "refuse"
+    DISCARD = "discard"
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +102,7 @@ class Outcome:
     """What is known then, and what is to be done."""
 
     knowledge: Knowledge
-    effects: tuple[Effect, ...] = ()
+    actions: tuple[Action, ...] = ()
 
 
 # --- learning -----------------------------------------------------------------------------------------
@@ -173,13 +146,12 @@ def take(known: Knowledge, message: TopicMessage, sender: str | None, valid: Tok
     (`TokenGate.learn`)."""
     if valid is not None and valid.claims.topic == message.topic:
         step = learn(known, (message.topic,), Learnt(Source.TOKEN, valid.claims.issuer))
-        return replace(step, effects=(*step.effects, Admit(message)))
+        return replace(step, actions=(Action.ADMIT,))
     if message.token or known.is_secure(message.topic):
-        back = (Refuse(sender, message.topic),) if sender is not None and known.is_secure(message.topic) else ()
-        return Outcome(known, (Discard(message.topic), *back))
-    plain = known.plain.get(message.topic, ())
-    deliver = (Deliver(plain, message),) if plain else ()
-    return Outcome(known, (*deliver, *((Propagate(message),) if sender is None else ())))
+        told = sender is not None and known.is_secure(message.topic)
+        return Outcome(known, (Action.DISCARD, Action.REFUSE) if told else (Action.DISCARD,))
+    deliver = (Action.DELIVER,) if message.topic in known.plain else ()
+    return Outcome(known, deliver if sender is not None else (*deliver, Action.PROPAGATE))
 
 
 # --- subscriptions ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Final
 
 from sealcast.errors import Corrupt, FrameRejected
 from sealcast.log import files
-from sealcast.overlay.knowledge import Effect, Knowledge, Learnt, Outcome, Source
+from sealcast.overlay.knowledge import Action, Knowledge, Learnt, Outcome, Source
 from sealcast.wire import cbor
 
 FORMAT: Final = 1
@@ -42,7 +42,7 @@ class KnowledgeStore:
         except (FrameRejected, ValueError, TypeError, KeyError):
             raise self._corrupt() from None
 
-    def update(self, rule: Callable[[Knowledge], Outcome]) -> tuple[Effect, ...]:
+    def update(self, rule: Callable[[Knowledge], Outcome]) -> tuple[Action, ...]:
         """What a rule says is to be done; what it knows then is durable before this returns."""
         with files.locked(self.path.with_suffix(".lock")):
             before = self.read()
@@ -50,7 +50,7 @@ class KnowledgeStore:
             if step.knowledge != before:
                 body = cbor.encode(_encode(step.knowledge))
                 files.replace_file(self.path, body + hashlib.sha256(body).digest())
-            return step.effects
+            return step.actions
 
     def _corrupt(self) -> Corrupt:
         return Corrupt(f"{self.path} is not as it was written", hint="remove it: what it said is learnt again")

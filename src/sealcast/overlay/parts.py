@@ -10,7 +10,6 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 
 from sealcast.log.closing import Closing
-from sealcast.log.entry import Entry
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.pieces import Pieces
 from sealcast.log.port import Record
@@ -35,7 +34,7 @@ class BrokerPart(Closing):
 
     def consumed(self, records: int, partition: int) -> int:
         """Records of a partition of its log that the first so many batches took."""
-        return _reached(self.ledger.at(records - 1).entry, partition) if records else 0
+        return self.ledger.at(records - 1).entry.reached(partition) if records else 0
 
     def first_since(self, version: int, first: int = 0) -> int | None:
         """The first batch, not before number `first`, that was pinned to that version or a later one."""
@@ -65,7 +64,7 @@ class BrokerPart(Closing):
     def batch_of(self, partition: int, offset: int) -> int:
         """The batch that took, or will take, that record of its log."""
         end = self.ledger.end()
-        return bisect_right(range(end), offset, key=lambda i: _reached(self.ledger.at(i).entry, partition))
+        return bisect_right(range(end), offset, key=lambda i: self.ledger.at(i).entry.reached(partition))
 
     def admitted(self, partition: int, first: int) -> Iterator[Record]:
         """The frames of one of its own partitions, from `first` on, that were delivered and not refused as a whole."""
@@ -83,7 +82,3 @@ class BrokerPart(Closing):
     def close(self) -> None:
         self.log.close()
         self.ledger.close()
-
-
-def _reached(entry: Entry, partition: int) -> int:
-    return entry.end.partitions[partition] if partition < len(entry.end.partitions) else 0

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Final, Self
 
 from sealcast.errors import NotFound, SealcastError
+from sealcast.log.closing import Closing
 from sealcast.overlay import moves
 from sealcast.overlay.routing import Forwarder, Link
 from sealcast.trust.certificates.roles import Role
@@ -27,7 +28,7 @@ def brokers_here(realm: OpenRealm, state: RealmState, node: str | None = None) -
     return here or [FIRST_BROKER]
 
 
-class Relay:
+class Relay(Closing):
     """Forwards what these brokers admit, and ends moves that can be ended. A thread of its own while it is entered."""
 
     def __init__(self, realm: OpenRealm, brokers: Sequence[str], topics: Sequence[str] = ()) -> None:
@@ -65,6 +66,3 @@ class Relay:
         self._thread = threading.Thread(target=self._run, name="sealcast relay", daemon=True)
         self._thread.start()
         return self
-
-    def __exit__(self, kind: object, error: object, trace: object) -> None:
-        self.close()

@@ -157,12 +157,23 @@ class Records(InputPartition):
     end: int
 
 
-class EventsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
+class _Reads:
+    """What both readers do."""
+
+    def __init__(self, client: Client, begin: str) -> None:
+        self._client = client
+        self._begin = begin
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Records)
+        return _open(self._client, partition)
+
+
+class EventsStream(_Reads, DataSourceStreamReader, SupportsTriggerAvailableNow):
     """The place in the ledger is Spark's to keep, in the user's own checkpoint; the subscriber's cursor stays put."""
 
     def __init__(self, client: Client, begin: str, limit: int) -> None:
-        self._client = client
-        self._begin = begin
+        super().__init__(client, begin)
         self._limit = limit
         self._target: int | None = None
 
@@ -187,25 +198,13 @@ class EventsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         return _tasks(start["record"], end["record"])
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Records)
-        return _open(self._client, partition)
 
-
-class EventsBatch(DataSourceReader):
+class EventsBatch(_Reads, DataSourceReader):
     """Everything up to now."""
-
-    def __init__(self, client: Client, begin: str) -> None:
-        self._client = client
-        self._begin = begin
 
     def partitions(self) -> list[InputPartition]:
         tasks = _tasks(_locate(self._client, self._begin), _ledger_end(self._client))
         return [*tasks] or [Records(0, 0)]
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(partition, Records)
-        return _open(self._client, partition)
 
 
 def _tasks(first: int, end: int) -> list[Records]:

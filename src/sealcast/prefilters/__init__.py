@@ -2,7 +2,7 @@
 
 from sealcast.prefilters.catalog import FILTERS, from_bytes, sized
 from sealcast.prefilters.members import Members
-from sealcast.prefilters.port import Answers, Full, Keys, Prefilter, PrefilterRejected, Reason, keys_of
+from sealcast.prefilters.port import Answers, Full, Keys, Prefilter, PrefilterReason, PrefilterRejected, keys_of
 
 __all__ = [
     "FILTERS",
@@ -11,8 +11,8 @@ __all__ = [
     "Keys",
     "Members",
     "Prefilter",
+    "PrefilterReason",
     "PrefilterRejected",
-    "Reason",
     "from_bytes",
     "keys_of",
     "sized",

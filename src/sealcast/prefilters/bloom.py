@@ -22,8 +22,8 @@ from sealcast.prefilters.port import (
     Keys,
     Packed,
     Prefilter,
+    PrefilterReason,
     PrefilterRejected,
-    Reason,
     checked,
     checked_one,
     checked_size,
@@ -66,9 +66,13 @@ class BloomFilter(Prefilter):
     def unpacked(cls, parts: Packed) -> BloomFilter:
         hashes, items, inserted = parts.sizes
         if not (1 <= hashes <= _MAX_HASHES and 0 <= inserted <= items and 1 <= items <= MAX_ITEMS):
-            raise PrefilterRejected(Reason.SHAPE, "no Bloom filter has these numbers of hash functions and keys")
+            raise PrefilterRejected(
+                PrefilterReason.SHAPE, "no Bloom filter has these numbers of hash functions and keys"
+            )
         if not parts.body or len(parts.body) % _WORD_BYTES:
-            raise PrefilterRejected(Reason.SHAPE, f"a Bloom filter's table is not {len(parts.body):,} bytes long")
+            raise PrefilterRejected(
+                PrefilterReason.SHAPE, f"a Bloom filter's table is not {len(parts.body):,} bytes long"
+            )
         return cls(fastbloom_rs.BloomFilter.from_bytes(parts.body, hashes), items, inserted, parts.seed)
 
     def insert(self, keys: Keys) -> None:

@@ -10,7 +10,7 @@ from sealcast.errors import NotFound
 from sealcast.prefilters.bloom import BloomFilter
 from sealcast.prefilters.cuckoo import CuckooFilter
 from sealcast.prefilters.nothing import NoFilter
-from sealcast.prefilters.port import Prefilter, PrefilterRejected, Reason, unpack
+from sealcast.prefilters.port import Prefilter, PrefilterReason, PrefilterRejected, unpack
 
 FILTERS: Final[dict[str, type[NoFilter | BloomFilter | CuckooFilter]]] = {
     each.kind: each for each in (NoFilter, BloomFilter, CuckooFilter)
@@ -36,5 +36,5 @@ def from_bytes(data: bytes) -> Prefilter:
     """Reads what `to_bytes` wrote. Raises `PrefilterRejected` with the reason for anything else."""
     parts = unpack(data)
     if parts.kind not in FILTERS:
-        raise PrefilterRejected(Reason.KIND, f"there is no pre-filter of kind {parts.kind!r}")
+        raise PrefilterRejected(PrefilterReason.KIND, f"there is no pre-filter of kind {parts.kind!r}")
     return FILTERS[parts.kind].unpacked(parts)

@@ -31,8 +31,8 @@ from sealcast.prefilters.port import (
     Keys,
     Packed,
     Prefilter,
+    PrefilterReason,
     PrefilterRejected,
-    Reason,
     checked,
     checked_one,
     checked_size,
@@ -83,6 +83,7 @@ class CuckooFilter(Prefilter):
         self._lanes = Lanes(fingerprint_bits)
         self._words_each = bucket_size // self._lanes.number
         self._seed = seed
+        self._random = np.random.default_rng(seed)
         self._table: Keys = np.zeros(buckets * self._words_each, np.uint64)
 
     @classmethod
@@ -97,16 +98,19 @@ class CuckooFilter(Prefilter):
 
     @classmethod
     def unpacked(cls, parts: Packed) -> CuckooFilter:
+        buckets, bucket_size, bits = parts.sizes
         try:
-            filled = cls(*parts.sizes, parts.seed)
+            _check_shape(buckets, bucket_size, bits)
         except Misuse as error:
-            raise PrefilterRejected(Reason.SHAPE, error.message) from None
-        if len(parts.body) != filled.memory:
-            raise PrefilterRejected(Reason.SHAPE, f"the table has {len(parts.body):,} bytes, not {filled.memory:,}")
+            raise PrefilterRejected(PrefilterReason.SHAPE, error.message) from None
+        size = 8 * buckets * (bucket_size // Lanes(bits).number)
+        if len(parts.body) != size:
+            raise PrefilterRejected(PrefilterReason.SHAPE, f"the table has {len(parts.body):,} bytes, not {size:,}")
+        filled = cls(buckets, bucket_size, bits, parts.seed)
         filled._table = np.frombuffer(parts.body, "<u8").astype(np.uint64)
         lanes = filled._lanes
         if np.any(filled._table & ~np.uint64(lanes.ones * lanes.mask)):
-            raise PrefilterRejected(Reason.SHAPE, "the table has bits where there are no entries")
+            raise PrefilterRejected(PrefilterReason.SHAPE, "the table has bits where there are no entries")
         filled.entries = lanes.count(filled._table)
         return filled
 
@@ -212,12 +216,11 @@ class CuckooFilter(Prefilter):
         """
         added, before = len(fingerprints), list[Change]()
         rounds = MAX_ROUNDS if self.entries + added <= self.buckets * self.bucket_size else 0
-        random = np.random.default_rng((self._seed, self.entries))
         for _ in range(rounds):
             if not len(fingerprints):
                 self.entries += added
                 return
-            words, shifts = self._lanes_for(first, second, random)
+            words, shifts = self._lanes_for(first, second)
             mine = self._one_a_word(words)
             at, shift = words[mine], shifts[mine]
             old = self._table[at]
@@ -237,15 +240,15 @@ class CuckooFilter(Prefilter):
         for at, old in reversed(before):
             self._table[at] = old
 
-    def _lanes_for(self, first: Keys, second: Keys, random: np.random.Generator) -> tuple[Places, Keys]:
+    def _lanes_for(self, first: Keys, second: Keys) -> tuple[Places, Keys]:
         """Chooses the word and lane for each fingerprint: the first empty one, or else any."""
         words, marks = self._find(np.zeros_like(first), first, second)
         shifts = self._lanes.lowest(marks)
         full = np.flatnonzero(marks == 0)
         if len(full):
             choices = np.stack(list(self._words_of(first[full], second[full])))
-            words[full] = choices[random.integers(0, len(choices), len(full)), np.arange(len(full))]
-            shifts[full] = random.integers(0, self._lanes.number, len(full), dtype=np.uint64) * self._lanes.bits
+            words[full] = choices[self._random.integers(0, len(choices), len(full)), np.arange(len(full))]
+            shifts[full] = self._random.integers(0, self._lanes.number, len(full), dtype=np.uint64) * self._lanes.bits
         return words, shifts
 
     def _find(self, wanted: Keys, first: Keys, second: Keys) -> tuple[Places, Keys]:

@@ -80,6 +80,8 @@ class Members:
 
     def _admit(self, into: Prefilter, new: Keys) -> None:
         """Inserts keys that are not members yet, and notes whose class has a member already."""
+        if not len(new):
+            return
         held = into.may_contain(new) if into.deletes else None
         into.insert(new)
         if held is None:

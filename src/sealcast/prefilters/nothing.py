@@ -11,8 +11,8 @@ from sealcast.prefilters.port import (
     Keys,
     Packed,
     Prefilter,
+    PrefilterReason,
     PrefilterRejected,
-    Reason,
     checked,
     checked_one,
     pack,
@@ -29,7 +29,7 @@ class NoFilter(Prefilter):
     @classmethod
     def unpacked(cls, parts: Packed) -> NoFilter:
         if parts != Packed(cls.kind, 0, (0, 0, 0), b""):
-            raise PrefilterRejected(Reason.SHAPE, "a filter of kind none has neither sizes nor a body")
+            raise PrefilterRejected(PrefilterReason.SHAPE, "a filter of kind none has neither sizes nor a body")
         return cls()
 
     def insert(self, keys: Keys) -> None:

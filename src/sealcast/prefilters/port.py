@@ -46,7 +46,7 @@ class Full(Unavailable):
     code = "prefilter-full"
 
 
-class Reason(StrEnum):
+class PrefilterReason(StrEnum):
     """Why bytes are not a filter."""
 
     LENGTH = "length"
@@ -58,7 +58,7 @@ class Reason(StrEnum):
     SHAPE = "shape"
 
 
-class PrefilterRejected(ReasonedRejection[Reason]):
+class PrefilterRejected(ReasonedRejection[PrefilterReason]):
     """Bytes that are not a pre-filter of ours."""
 
     code = "prefilter"
@@ -181,22 +181,26 @@ def unpack(data: bytes) -> Packed:
     """Checks everything that all kinds have in common. The sizes are still to be checked by the kind."""
     # (1) Nothing is read beyond what is there, and nothing large is hashed.
     if not _HEAD.size + _CHECKSUM_BYTES <= len(data) <= _HEAD.size + MAX_BODY_BYTES + _CHECKSUM_BYTES:
-        raise PrefilterRejected(Reason.LENGTH, f"{len(data):,} bytes cannot be a pre-filter")
+        raise PrefilterRejected(PrefilterReason.LENGTH, f"{len(data):,} bytes cannot be a pre-filter")
     magic, version, kind, seed, first, second, third, length = _HEAD.unpack_from(data)
     # (2) It claims to be one of ours.
     if magic != _MAGIC:
-        raise PrefilterRejected(Reason.MAGIC, "these bytes do not begin like a pre-filter")
+        raise PrefilterRejected(PrefilterReason.MAGIC, "these bytes do not begin like a pre-filter")
     if version != _VERSION:
-        raise PrefilterRejected(Reason.VERSION, f"pre-filters of version {version} are unknown; this is {_VERSION}")
+        raise PrefilterRejected(
+            PrefilterReason.VERSION, f"pre-filters of version {version} are unknown; this is {_VERSION}"
+        )
     # (3) It is whole, and has nothing behind its end.
     if len(data) != _HEAD.size + length + _CHECKSUM_BYTES:
-        raise PrefilterRejected(Reason.LENGTH, f"a body of {length:,} bytes is announced, and not what follows")
+        raise PrefilterRejected(
+            PrefilterReason.LENGTH, f"a body of {length:,} bytes is announced, and not what follows"
+        )
     if _checksum(data[:-_CHECKSUM_BYTES]) != data[-_CHECKSUM_BYTES:]:
-        raise PrefilterRejected(Reason.CHECKSUM, "the pre-filter was damaged on its way")
+        raise PrefilterRejected(PrefilterReason.CHECKSUM, "the pre-filter was damaged on its way")
     # (4) There is one encoding of a name.
     name = kind.rstrip(b"\0")
     if not name.isalnum():
-        raise PrefilterRejected(Reason.KIND, "the pre-filter's kind is not a name")
+        raise PrefilterRejected(PrefilterReason.KIND, "the pre-filter's kind is not a name")
     return Packed(name.decode(), seed, (first, second, third), data[_HEAD.size : -_CHECKSUM_BYTES])
 
 

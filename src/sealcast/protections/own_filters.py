@@ -18,6 +18,8 @@ from typing import Final
 
 from sealcast.errors import Corrupt, FilterRejected, Misuse, NotFound
 from sealcast.log import files
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import FIRST_EPOCH
 from sealcast.trust.vault import keyfile
 
 KIND: Final = "sealcast interest"
@@ -93,6 +95,19 @@ class OwnFilters:
     def numbers(self) -> list[int]:
         """Of all filters, without opening one."""
         return sorted(int(path.stem) for path in self.directory.glob("*.key") if path.stem.isdigit())
+
+
+def registered_id(own: str, epoch: int) -> str:
+    """How a filter that stays with its subscriber is called in the registry, where that has a sealed one for each
+    epoch."""
+    return f"{own}.e{epoch}"
+
+
+def given_before(state: RealmState, id: str) -> bool:
+    """Whether an id was ever given in the registry, also in an epoch of a topic."""
+    epochs = range(FIRST_EPOCH, max((each.topic.epoch for each in state.topics.values()), default=0) + 1)
+    every = (id, *(registered_id(id, epoch) for epoch in epochs))
+    return any(each in state.subscription_topics for each in every)
 
 
 def keepers(wallets: Path, topic_id: bytes) -> list[str]:

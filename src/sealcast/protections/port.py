@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import astuple, dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, cast
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeAlias, cast
 
 if TYPE_CHECKING:
     from sealcast.broker.gate import Unfit
@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from sealcast.trust.deployment import Realm
     from sealcast.trust.handles import BrokerRealm, EntityRealm
     from sealcast.trust.keys.identity import Identity
+    from sealcast.trust.keys.topic_keys import EntityKeys
     from sealcast.trust.realm.state import RealmState
     from sealcast.trust.realm.topics import Topic
 
@@ -148,6 +149,12 @@ DEFAULT_KEY_MEMORY: Final = 64 << 20
 Ask = Callable[[bytes], bytes]
 
 
+#: The keys that the key center handed to somebody for one epoch; CannotOpen says why there are none.
+KeysOf: TypeAlias = "Callable[[int], EntityKeys]"
+#: Opens one delivery of a piece by its event and its handle, or raises CannotOpen.
+Opens: TypeAlias = "Callable[[Any, int, int], OpenedEvent]"
+
+
 class Proven(NamedTuple):
     """What a subscriber opened of a piece: these events; and so many it could not, the first for this reason."""
 
@@ -209,6 +216,10 @@ class ClientSide(Protocol):
 
     def key_asker(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[Ask | None]:
         """Whom the subscriber asks for keys that it has let go; None where it never has to."""
+
+    def opens_with(self, state: RealmState, topic: str, broker: str, slot: int, keys_of: KeysOf) -> Opens:
+        """What opens a slot's deliveries with these keys alone, whatever the registry says of their owner by now: for
+        trying keys that were kept or stolen."""
 
     def move(self, realm: Realm, topic: str, subscriber: str, to: str | None, *, abandon: bool = False) -> bool:
         """Another broker serves it; whether the one that it leaves still does. With `abandon`, that one is gone for

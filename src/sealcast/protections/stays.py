@@ -73,11 +73,6 @@ class Stays(Closing, Generic[P]):
         return self._mailboxes[broker]
 
     @property
-    def current(self) -> Mailbox[P]:
-        """Where it is served now."""
-        return self.mailbox(self._readable()[-1].broker)
-
-    @property
     def home(self) -> str:
         """The broker where it is, or is going."""
         return self._all()[-1].broker
@@ -87,10 +82,10 @@ class Stays(Closing, Generic[P]):
         """The one mailbox there is: for readers that keep their place themselves, as a place in one ledger."""
         stays = self._all()
         if len(stays) > 1:
-            name, before, now = self.current.recipient.name, stays[-2].broker, stays[-1].broker
+            name, (before, now) = self.mailbox(self._readable()[-1].broker).recipient.name, stays[-2:]
             raise Misuse(
-                f"{name!r} has moved from broker {before!r} to {now!r}: whoever keeps a place in one ledger, as "
-                "a stream of Spark's does, cannot follow",
+                f"{name!r} has moved from broker {before.broker!r} to {now.broker!r}: whoever keeps a place in one "
+                "ledger, as a stream of Spark's does, cannot follow",
                 hint="read with sealcast.Subscriber, or subscribe under another name at that broker",
             )
         return self.mailbox(stays[0].broker)

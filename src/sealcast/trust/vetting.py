@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from sealcast.errors import Rejected
+from sealcast.errors import FilterRejected, Rejected
 from sealcast.filters.check import check, fit
 from sealcast.filters.parse import parse
 from sealcast.filters.visible import refuse_unseen
@@ -70,7 +70,8 @@ def vet_filter(topic: Topic, text: str) -> None:
     """
     protection = topic.protection
     if len(text) > protection.max_filter_characters:
-        raise Rejected(f"a filter of topic {topic.name!r} has at most {protection.max_filter_characters} characters")
+        most = protection.max_filter_characters
+        raise FilterRejected("limit", f"a filter of topic {topic.name!r} has at most {most} characters", at=most)
     if not protection.filters_sealed:
         hidden = protection.hidden_of(topic.schema)
         refuse_unseen(fit(parse(text), topic.schema), hidden, payloads_seen=protection.payloads_seen)

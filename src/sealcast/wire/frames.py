@@ -92,6 +92,62 @@ def parse_many(frames: Sequence[bytes]) -> Frames:
     signed = at.open_string(_BYTES, limits.MAX_SIGNED_BYTES)
     at.expect(_SIGN1)
     header = at.open_string(_BYTES, limits.MAX_SIGNED_BYTES)
+    fields = _header_fields(at)
+    at.ends(header)
+    at.expect(_SIGNATURE)
+    signature = at.skip(SIGNATURE_BYTES)
+    at.ends(signed)
+    sealed = at.open_string(_BYTES, limits.MAX_FRAME_BYTES)
+    at.expect(_ENCRYPT0)
+    algorithm = at.number(3)
+    at.good &= algorithm > 0
+    at.expect(_COMMITMENT)
+    commitment = at.skip(COMMITMENT_BYTES)
+    at.expect(_NONCE + bytes(NONCE_BYTES - 8))
+    at.good &= at.big_endian() == fields.sequence
+    nonce = at.skip(8) - (NONCE_BYTES - 8)
+    ciphertext = at.open_string(_BYTES, limits.MAX_FRAME_BYTES)
+    # Both end where the frame does: so all that was read before was this frame's, and there is nothing behind it.
+    at.good &= (ciphertext[1] == at.whole) & (sealed[1] == at.whole) & (ciphertext[1] - ciphertext[0] > TAG_BYTES)
+    return Frames(
+        good=at.good,
+        token=token,
+        signed=signed,
+        header=header,
+        signature=signature,
+        commitment=commitment,
+        nonce=nonce,
+        ciphertext=ciphertext[0],
+        algorithm=algorithm,
+        sender_end=fields.sender_end,
+        publisher=fields.publisher,
+        sequence=fields.sequence,
+        count=fields.count,
+        time=fields.time,
+        schema=fields.schema,
+        epoch=fields.epoch,
+        root=fields.root,
+        token_digest=fields.token_digest,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _HeaderFields:
+    """What the signed headers say, of the fields that `Frames` names."""
+
+    sender_end: Ints
+    publisher: tuple[Ints, Ints]
+    sequence: Ints
+    count: Ints
+    time: Ints
+    schema: Ints
+    epoch: Ints
+    root: Ints
+    token_digest: Ints
+
+
+def _header_fields(at: _Cursor) -> _HeaderFields:
+    """Takes the signed headers apart, field by field."""
     at.expect(_HEADER)
     at.skip(TOPIC_BYTES)
     at.expect(b"\x02")
@@ -115,42 +171,7 @@ def parse_many(frames: Sequence[bytes]) -> Frames:
     root = at.skip(DIGEST_BYTES)
     at.expect(b"\x0a" + _DIGEST)
     token_digest = at.skip(DIGEST_BYTES)
-    at.ends(header)
-    at.expect(_SIGNATURE)
-    signature = at.skip(SIGNATURE_BYTES)
-    at.ends(signed)
-    sealed = at.open_string(_BYTES, limits.MAX_FRAME_BYTES)
-    at.expect(_ENCRYPT0)
-    algorithm = at.number(3)
-    at.good &= algorithm > 0
-    at.expect(_COMMITMENT)
-    commitment = at.skip(COMMITMENT_BYTES)
-    at.expect(_NONCE + bytes(NONCE_BYTES - 8))
-    at.good &= at.big_endian() == sequence
-    nonce = at.skip(8) - (NONCE_BYTES - 8)
-    ciphertext = at.open_string(_BYTES, limits.MAX_FRAME_BYTES)
-    # Both end where the frame does: so all that was read before was this frame's, and there is nothing behind it.
-    at.good &= (ciphertext[1] == at.whole) & (sealed[1] == at.whole) & (ciphertext[1] - ciphertext[0] > TAG_BYTES)
-    return Frames(
-        good=at.good,
-        token=token,
-        signed=signed,
-        header=header,
-        sender_end=sender_end,
-        publisher=publisher,
-        signature=signature,
-        schema=schema,
-        root=root,
-        token_digest=token_digest,
-        commitment=commitment,
-        nonce=nonce,
-        ciphertext=ciphertext[0],
-        sequence=sequence,
-        count=count,
-        time=time,
-        epoch=epoch,
-        algorithm=algorithm,
-    )
+    return _HeaderFields(sender_end, publisher, sequence, count, time, schema, epoch, root, token_digest)
 
 
 class _Cursor:

@@ -28,17 +28,8 @@ from sealcast.primitives.encoding import joined
 from sealcast.trust.realm.changes import EVERYTHING, Access, Right
 from sealcast.wire.limits import MAX_EPOCH, MAX_TEMPLATE_BYTES, MAX_TIME_MICROS, MAX_TOKEN_BYTES
 
-REGISTER: Final = "center/register"
-AUTHORISE: Final = "center/authorise"
-DEAUTHORISE: Final = "center/deauthorise"
-ROTATE: Final = "center/rotate"
-CREDENTIALS: Final = "center/credentials"
-PROVE: Final = "center/prove"
-CENTER_KINDS: Final = frozenset({REGISTER, AUTHORISE, DEAUTHORISE, ROTATE, CREDENTIALS, PROVE})
-
 REGISTERED: Final = "center/registered"
 DONE: Final = "center/done"
-CHALLENGE: Final = "center/challenge"
 
 TOPIC_ID_BYTES: Final = 16
 REGISTER_NONCE_BYTES: Final = 16
@@ -109,7 +100,7 @@ Time = natural(MAX_TIME_MICROS)
 class Register(Body):
     """A topic that its owner wants to be secure. The topic's id follows from the nonce: asking twice is asking once."""
 
-    KIND = REGISTER
+    KIND = "center/register"
     name: Name
     nonce: Annotated[bytes, binary(REGISTER_NONCE_BYTES, REGISTER_NONCE_BYTES)]
     schema: SchemaField
@@ -123,7 +114,7 @@ class Register(Body):
 class Authorise(Body):
     """Rights for an entity, for a time, for what a template admits."""
 
-    KIND = AUTHORISE
+    KIND = "center/authorise"
     topic: Name
     entity: Name
     rights: Rights
@@ -136,7 +127,7 @@ class Authorise(Body):
 class Deauthorise(Body):
     """Rights that an entity no longer has."""
 
-    KIND = DEAUTHORISE
+    KIND = "center/deauthorise"
     topic: Name
     entity: Name
     rights: Rights
@@ -146,7 +137,7 @@ class Deauthorise(Body):
 class Rotate(Body):
     """The end of an epoch. It names the epoch, so that asking twice ends one and not two."""
 
-    KIND = ROTATE
+    KIND = "center/rotate"
     topic: Name
     epoch: Epoch
 
@@ -155,7 +146,7 @@ class Rotate(Body):
 class WantCredentials(Body):
     """A token and the keys that go with it."""
 
-    KIND = CREDENTIALS
+    KIND = "center/credentials"
     topic: Name
     right: Annotated[Right, word(Right)]
 
@@ -164,7 +155,7 @@ class WantCredentials(Body):
 class Proof(Body):
     """An answer to a challenge: the nonce, signed by the key that frames are signed with."""
 
-    KIND = PROVE
+    KIND = "center/prove"
     topic: Name
     nonce: Nonce
     signature: Annotated[bytes, binary(SIGNATURE_BYTES, SIGNATURE_BYTES)]
@@ -177,7 +168,7 @@ class Proof(Body):
 class Credentials(Body):
     """A token, the epoch that it is for, and pair keys by epoch, each sealed (HPKE) to the one who asked."""
 
-    KIND = CREDENTIALS
+    KIND = "center/credentials"
     MAX_DEPTH = 3
     MAX_ITEMS = 8 + 3 * MAX_KEYS
     token: Annotated[bytes, binary(1, MAX_TOKEN_BYTES)]
@@ -192,7 +183,7 @@ class Credentials(Body):
 class Challenge(Body):
     """To be signed before a time is over."""
 
-    KIND = CHALLENGE
+    KIND = "center/challenge"
     topic: Name
     nonce: Nonce
     before_us: Annotated[int, Time]

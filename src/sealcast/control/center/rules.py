@@ -50,7 +50,7 @@ from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.certificates.certificate import Certificate
 from sealcast.trust.keys import minting
 from sealcast.trust.keys.centers import CenterSecrets
-from sealcast.trust.keys.issuing import Issuer
+from sealcast.trust.keys.issuing import Issuer, rotation_due
 from sealcast.trust.realm.changes import Access, Change, CreateTopic, Grant, RenewSubscription, Revoke, Right
 from sealcast.trust.realm.machine import apply
 from sealcast.trust.realm.parameters import KeyParameters
@@ -149,6 +149,7 @@ class Rules(Unpicklable):
                 _rule(Proof, self._prove),
             ]
         )
+        self.kinds = frozenset(self._rules)
 
     @property
     def name(self) -> str:
@@ -220,7 +221,7 @@ class Rules(Unpicklable):
         # Whoever decides anew about an entity takes back what its silence had cost it.
         missed = self._proofs(about.id, wanted.entity).missed
         known = ToRemember(about.id, wanted.entity, NOTHING_KNOWN) if missed else None
-        keys = self._issuer.missing_pair_keys(after, wanted.topic, [wanted.entity])
+        keys = self._issuer.missing_pair_keys(after, wanted.topic, [wanted.entity], now_us)
         if state.terms_of(wanted.topic, wanted.entity) == after.terms_of(wanted.topic, wanted.entity):
             return CenterDecision(_done(state.version + len(keys)), tuple(keys), known)
         renewals = self._vouched(after, self._issuer.renewals(after, wanted.topic, now_us, [wanted.entity]), now_us)
@@ -247,9 +248,9 @@ class Rules(Unpicklable):
         return CenterDecision(Answer(requests.REGISTERED, cbor.encode([about.epoch + 1])), changes)
 
     def due(self, state: RealmState, now_us: int, messages: Mapping[str, int]) -> tuple[dict[str, str], list[Change]]:
-        """Its topics whose keys are too old or have sealed too much, with the reason; and what replaces them."""
-        mine = (found.topic for found in state.topics.values() if found.topic.center == self.name)
-        due = {t.name: why for t in mine if (why := t.rotation_due(now_us, messages.get(t.name, 0))) is not None}
+        """Its topics whose keys are to be replaced, with the reason; and what replaces them."""
+        mine = [name for name, found in state.topics.items() if found.topic.center == self.name]
+        due = {name: why for name in mine if (why := rotation_due(state, name, now_us, messages.get(name, 0)))}
         return due, [change for topic in due for change in self._rotation(state, topic, now_us)]
 
     def _rotation(self, state: RealmState, topic: str, now_us: int) -> tuple[Change, ...]:
@@ -305,11 +306,11 @@ class Rules(Unpicklable):
             if record.due(every, now_us):
                 return self._challenge(about, who.name, record, now_us)
         keys = dict(_pair_keys(state, about, who.name))
-        changes = self._issuer.missing_pair_keys(state, about.name, [who.name])
+        changes = self._issuer.missing_pair_keys(state, about.name, [who.name], now_us)
         keys |= {change.epoch: change.sealed for change in changes}
         token = minting.token_for(self._secrets, state, about.name, who.name, wanted.right, now_us)
         made = Credentials(token, about.epoch, keys)
-        return CenterDecision(Answer(requests.CREDENTIALS, made.to_bytes()), tuple(changes))
+        return CenterDecision(Answer(Credentials.KIND, made.to_bytes()), tuple(changes))
 
     def _authorised(self, wanted: WantCredentials, who: Entity, state: RealmState, now_us: int) -> Topic:
         # (8)
@@ -340,7 +341,7 @@ class Rules(Unpicklable):
             refusal = _no(CenterReason.SUSPENDED, f"{entity!r} has missed {after.missed} challenges in a row")
             return CenterDecision(refusal, known=known)
         asked = Challenge(about.name, after.nonce, after.before_us)
-        return CenterDecision(Answer(requests.CHALLENGE, asked.to_bytes()), known=known)
+        return CenterDecision(Answer(Challenge.KIND, asked.to_bytes()), known=known)
 
     def _prove(self, proof: Proof, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
         if not any(state.may(right, proof.topic, who.name) for right in Right):

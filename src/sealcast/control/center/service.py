@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from sealcast.control.center.proofs import ProofRecords
-from sealcast.control.center.requests import CENTER_KINDS
 from sealcast.control.center.rules import CenterDecision, Rules
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.restrictions import Restrictions
@@ -36,10 +35,7 @@ class KeyCenter(Unpicklable):
         self._realm = realm
         self._proofs = ProofRecords(realm.paths.root / "centers" / secrets.name / "standing.sqlite")
         self._rules = Rules(secrets, realm.id, self._proofs.get)
-
-    @property
-    def kinds(self) -> frozenset[str]:
-        return CENTER_KINDS
+        self.kinds = self._rules.kinds
 
     def handle(self, request: ProvenMessage, now_us: int, /) -> Answer:
         message = request.message
@@ -55,7 +51,7 @@ class KeyCenter(Unpicklable):
         return decision.answer
 
     def rotate_due(self, now_us: int, messages: Mapping[str, int]) -> dict[str, str]:
-        """New keys for its topics whose keys are too old, or have sealed too much; the topics, with the reason."""
+        """Replaces the keys for which that is due (`issuing.rotation_due`); their topics, each with the reason."""
         if not self._rules.due(self._realm.state(), now_us, messages)[0]:
             return {}
         due: dict[str, str] = {}

@@ -39,7 +39,7 @@ from sealcast.model.schema import Schema
 from sealcast.primitives.encoding import joined
 from sealcast.trust.certificates import signed
 from sealcast.trust.certificates.certificate import Certificate, Role
-from sealcast.trust.certificates.signed import SignedReason, SignedRejected
+from sealcast.trust.certificates.signed import SignedRejected
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_TIME_MICROS
 
@@ -57,7 +57,7 @@ SKEW_US: Final = 30_000_000
 _PURPOSE: Final = b"sealcast advertisement 1"
 _LABELS: Final = (
     "id", "what", "path", "tags", "schema", "control_topic", "restrictions",
-    "sequence", "issued", "expires", "withdrawn",
+    "sequence", "issued_us", "expires_us", "withdrawn",
 )  # fmt: skip
 _FIELDS: Final = {label: number for number, label in enumerate(_LABELS, start=1)}
 
@@ -158,7 +158,7 @@ def verify(data: bytes, realm: bytes, trusted: Verify, at_us: int) -> Advertised
     try:
         proven = signed.verify(data, _bound(realm), trusted, at_us)  # (2) to (5)
     except SignedRejected as error:
-        raise _no(_SIGNED[error.reason], error.message) from error
+        raise _no(AdvertisementReason(error.reason), error.message) from error
     about = _from_cbor(proven.payload)  # (6) to (8)
     # (9), (10) In its time.
     if about.issued_us > at_us + SKEW_US:
@@ -182,11 +182,9 @@ def stored(data: bytes, certificate: Certificate) -> Advertised:
 
 def _to_cbor(about: Advertisement) -> dict[int, Any]:
     schema = None if about.schema is None else json.dumps(about.schema.to_json(), separators=(",", ":")).encode()
-    values = (
-        about.id, str(about.what), about.path, dict(about.tags), schema, about.control_topic,
-        about.restrictions.to_cbor(), about.sequence, about.issued_us, about.expires_us, about.withdrawn,
-    )  # fmt: skip
-    return dict(zip(_FIELDS.values(), values, strict=True))
+    written = {"what": str(about.what), "tags": dict(about.tags), "restrictions": about.restrictions.to_cbor()}
+    values = {name: getattr(about, name) for name in _FIELDS} | written | {"schema": schema}
+    return {number: values[name] for name, number in _FIELDS.items()}
 
 
 def _from_cbor(payload: bytes) -> Advertisement:
@@ -206,19 +204,7 @@ def _from_cbor(payload: bytes) -> Advertisement:
         restrictions = Restrictions.from_cbor(fields["restrictions"])
     except Misuse as error:
         raise _no(AdvertisementReason.RESTRICTIONS, error.message) from None
-    about = Advertisement(
-        fields["id"],
-        What(fields["what"]),
-        fields["path"],
-        fields["sequence"],
-        fields["issued"],
-        fields["expires"],
-        fields["tags"],
-        schema,
-        fields["control_topic"],
-        restrictions,
-        fields["withdrawn"],
-    )
+    about = Advertisement(**fields | {"what": What(fields["what"]), "schema": schema, "restrictions": restrictions})
     _check(about, _no)
     return about
 
@@ -267,12 +253,6 @@ def _troubles(about: Advertisement) -> list[str | None]:
 
 
 _TAG_TROUBLE: Final = f"tags and their values have 1 to {MAX_TAG_CHARACTERS} printable characters"
-_SIGNED: Final = {
-    SignedReason.FORM: AdvertisementReason.FORM,
-    SignedReason.ALGORITHM: AdvertisementReason.ALGORITHM,
-    SignedReason.CERTIFICATE: AdvertisementReason.CERTIFICATE,
-    SignedReason.SIGNATURE: AdvertisementReason.SIGNATURE,
-}
 
 
 def _is_id(value: Any) -> bool:

@@ -13,9 +13,8 @@ from typing import Final
 
 import numpy as np
 
-from sealcast.filters.bits import Words, words_for
+from sealcast.filters.bits import Words, set_bits, words_for
 from sealcast.filters.index.boxes import Ids, Side, holding
-from sealcast.filters.index.extract import set_bits
 from sealcast.filters.index.tables import Table
 from sealcast.filters.vector.axes import Axis, Places
 

@@ -14,9 +14,9 @@ import numpy as np
 import pyarrow as pa
 
 from sealcast.errors import Misuse
-from sealcast.filters.bits import Words, words_for
+from sealcast.filters.bits import Words, bit_of, words_for
+from sealcast.filters.index.boxes import Ids
 from sealcast.filters.index.core import Index
-from sealcast.filters.index.extract import Ids, bit_of
 from sealcast.filters.tree import Condition
 from sealcast.model.schema import Schema
 

@@ -16,14 +16,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from sealcast.errors import Misuse
-from sealcast.filters.bits import Words, runs, starts, words_for
+from sealcast.filters.bits import Words, bit_of, runs, set_bits, starts, words_for
 from sealcast.filters.cost import walk
 from sealcast.filters.index import plan
 from sealcast.filters.index.blocks import Blocks
 from sealcast.filters.index.boxes import Ids
 from sealcast.filters.index.compile import NO_RESIDUAL, Compiled, compiled
 from sealcast.filters.index.dense import Dense
-from sealcast.filters.index.extract import bit_of, set_bits
 from sealcast.filters.index.postings import Postings
 from sealcast.filters.tree import Condition, XPath
 from sealcast.filters.vector.axes import Axis, Places

@@ -12,9 +12,8 @@ from typing import Final
 
 import numpy as np
 
-from sealcast.filters.bits import Words, mask
+from sealcast.filters.bits import Words, bit_of, mask, set_bits
 from sealcast.filters.index.boxes import Ids, Side, holding
-from sealcast.filters.index.extract import bit_of, set_bits
 from sealcast.filters.index.tables import Table
 from sealcast.filters.vector.axes import Axis, Places
 

@@ -12,9 +12,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from sealcast.filters.bits import Words
+from sealcast.filters.bits import Words, bit_of
 from sealcast.filters.index.boxes import Ids, Side
-from sealcast.filters.index.extract import bit_of
 from sealcast.filters.index.grid import BoxGrid, Buckets
 from sealcast.filters.vector.axes import Axis, Places
 

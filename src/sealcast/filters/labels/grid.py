@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.errors import EventRejected
-from sealcast.filters.vector.intervals import INT_MAX, INT_MIN
+from sealcast.filters.vector.intervals import INT_MAX, INT_MIN, merged
 from sealcast.model import moments
 from sealcast.model.schema import MAX_NUMBER_DIGITS, Attribute, Type
 
@@ -131,7 +131,7 @@ class Grid:
     def cover(self, ranges: Iterable[tuple[int, int]]) -> list[Block]:
         """The fewest blocks that hold the places of these ranges and no other place that has a value."""
         blocks: list[Block] = []
-        for first, last in _joined(ranges):
+        for first, last in merged(ranges):
             if last == self.count - 1:
                 last = (1 << self.bits) - 1  # nothing is there
             blocks.extend(self._aligned(first, last))
@@ -145,18 +145,7 @@ class Grid:
             first += 1 << free
 
     def is_all(self, ranges: Iterable[tuple[int, int]]) -> bool:
-        return _joined(ranges) == [(0, self.count - 1)]
-
-
-def _joined(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """In order, neighbours as one: places have none between them, where values may."""
-    joined: list[tuple[int, int]] = []
-    for first, last in sorted(ranges):
-        if joined and first <= joined[-1][1] + 1:
-            joined[-1] = joined[-1][0], max(last, joined[-1][1])
-        else:
-            joined.append((first, last))
-    return joined
+        return merged(ranges) == ((0, self.count - 1),)
 
 
 def _floats(attribute: Attribute) -> Grid:

@@ -21,6 +21,7 @@ from fractions import Fraction
 from typing import Any, Final, NamedTuple
 
 from sealcast.filters.tree import Comparison, Value
+from sealcast.filters.values import KIND_OF, kind
 from sealcast.model.moments import micros
 from sealcast.model.schema import Attribute, Type
 
@@ -33,8 +34,6 @@ TOP: Final[TextKey] = (1, "", 0)
 #: int, float or TextKey, by the attribute's type. One attribute never mixes them, so that they compare.
 Key = Any
 Interval = tuple[Key, Key]
-
-NUMBERS: Final = frozenset({Type.INT, Type.FLOAT, Type.DECIMAL})
 
 
 class Ranges(NamedTuple):
@@ -131,17 +130,8 @@ def anything(attribute: Attribute) -> Ranges:
 
 def comparable(attribute: Attribute, value: Value) -> bool:
     """Whether the language compares this attribute with this constant at all; unlike kinds compare to false."""
-    match value:
-        case None:
-            return False
-        case bool():
-            return attribute.type is Type.BOOL
-        case int() | float() | Decimal():
-            return attribute.type in NUMBERS
-        case str():
-            return attribute.type is Type.STRING
-        case datetime():
-            return attribute.type is Type.TIMESTAMP and value.tzinfo is not None
+    naive = isinstance(value, datetime) and value.tzinfo is None
+    return kind(value) == KIND_OF[attribute.type] and not naive
 
 
 def comparison(attribute: Attribute, op: Comparison, value: Value) -> Ranges:

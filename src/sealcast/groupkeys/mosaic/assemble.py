@@ -23,8 +23,6 @@ from sealcast.groupkeys.mosaic.naming import Namer
 from sealcast.groupkeys.mosaic.tables import TileTables
 
 _PATTERN_BITS: Final = 16
-#: From one member in so many slots on, groups are unpacked whole.
-_DENSE: Final = 16
 
 
 class PlanKeys(Sequence[KeyRef]):
@@ -175,15 +173,9 @@ def _nearest_with_key(cover: Cover) -> Indices:
 
 
 def _members(groups: Words) -> tuple[Indices, Indices]:
-    """Where each group's members begin, and all of them in order."""
-    counts = bits.count(groups)
-    raw = np.ascontiguousarray(groups).astype("<u8", copy=False).view(np.uint8)
-    if int(counts.sum()) * _DENSE < raw.size * 8:
-        slot = bits.pairs(groups)[1]
-    else:
-        flat = np.flatnonzero(np.unpackbits(raw, axis=1, bitorder="little").view(np.bool_))
-        slot = flat - np.repeat(np.arange(groups.shape[0]) * (64 * groups.shape[1]), counts)
-    return np.concatenate(([0], np.cumsum(counts))), slot
+    """Where the members of each group begin, and who they are."""
+    group, slot = bits.pairs(groups)
+    return bits.starts(group, groups.shape[0]), slot
 
 
 def _without_tile(layout: TileLayout, groups: Words) -> Words:

@@ -1,6 +1,6 @@
 """Table 1 of paper 002: a Bloom filter beside three shapes of a cuckoo filter, all for 400,000 keys.
 
-Measured is what the paper measures: memory, and inserting and searching 50,000 keys. The paper's filters take one key
+It measures what the paper measures: memory, and inserting and searching 50,000 keys. The paper's filters take one key
 at a time and keep Python objects; ours take batches and keep arrays. So times are not compared with the printed ones,
 but the relation between the two filters is, and how memory depends on the shape. The figure shows from which batch size
 on a batch is worth its name.
@@ -74,7 +74,7 @@ def make(name: str) -> Prefilter:
 
 
 @dataclass(frozen=True, slots=True)
-class Measured:
+class MeasuredFilter:
     """CPU seconds for one key by batch size, bytes, and the shares of yeses for strangers: theory's, and counted."""
 
     insertion: Mapping[int, float]
@@ -93,7 +93,7 @@ def run(quick: bool, told: Told) -> Report:
     began = time.process_time()
     keys = keys_of(tags)
     hashing = time.process_time() - began
-    found: dict[str, Measured] = {}
+    found: dict[str, MeasuredFilter] = {}
     for done, name in enumerate(FILTERS):
         told(done, len(FILTERS))
         found[name] = measure(partial(make, name), keys, rounds)
@@ -101,7 +101,7 @@ def run(quick: bool, told: Told) -> Report:
     return report(found, hashing)
 
 
-def measure(empty: Callable[[], Prefilter], keys: Keys, rounds: int) -> Measured:
+def measure(empty: Callable[[], Prefilter], keys: Keys, rounds: int) -> MeasuredFilter:
     insertion, searching = {}, {}
     whole = empty()
     whole.insert(keys)
@@ -115,7 +115,7 @@ def measure(empty: Callable[[], Prefilter], keys: Keys, rounds: int) -> Measured
         searching[batch] = min(_seconds(whole.may_contain, batches) for _ in range(rounds)) / len(some)
     strangers = np.random.default_rng(_SEED).integers(0, 2**64, STRANGERS, dtype=np.uint64)
     hits = float(whole.may_contain(strangers).mean())
-    return Measured(insertion, searching, whole.memory, whole.false_positive_rate, hits)
+    return MeasuredFilter(insertion, searching, whole.memory, whole.false_positive_rate, hits)
 
 
 def _seconds(call: Callable[[Keys], object], batches: Sequence[Keys]) -> float:
@@ -128,7 +128,7 @@ def _seconds(call: Callable[[Keys], object], batches: Sequence[Keys]) -> float:
 # --- the report -----------------------------------------------------------------------------------------
 
 
-def report(found: Mapping[str, Measured], hashing: float) -> Report:
+def report(found: Mapping[str, MeasuredFilter], hashing: float) -> Report:
     rows = [row for name in FILTERS for row in _rows(name, found[name])]
     rows += [_relation(name, cell, found) for name in SHAPES for cell in ("insertion", "searching")]
     rows.append(_space(found))
@@ -149,7 +149,7 @@ def report(found: Mapping[str, Measured], hashing: float) -> Report:
     return Report(NAME, rows, agrees, notes, _panels(found))
 
 
-def _rows(name: str, found: Measured) -> list[Row]:
+def _rows(name: str, found: MeasuredFilter) -> list[Row]:
     printed = PRINTED.get(name)
     needed = _bloom_mib(RATES[name]) if name in RATES else MAX_ELEMENTS * FINGERPRINT_BITS / 8 / _MIB
     memory = _cells(
@@ -181,7 +181,7 @@ def _rows(name: str, found: Measured) -> list[Row]:
     return [memory, insertion, searching, rates]
 
 
-def _relation(name: str, cell: str, found: Mapping[str, Measured]) -> Row:
+def _relation(name: str, cell: str, found: Mapping[str, MeasuredFilter]) -> Row:
     """How many times faster than the Bloom filter: the paper's conclusion is "nearly 2x"."""
     ratio = getattr(found[BLOOM], cell)[ITEMS] / getattr(found[name], cell)[ITEMS]
     return _cells(
@@ -194,7 +194,7 @@ def _relation(name: str, cell: str, found: Mapping[str, Measured]) -> Row:
     )
 
 
-def _space(found: Mapping[str, Measured]) -> Row:
+def _space(found: Mapping[str, MeasuredFilter]) -> Row:
     """The paper: "the larger bucket size, the smaller space it costs"."""
     small, *_, large = SHAPES
     ratio = found[small].memory / found[large].memory
@@ -213,8 +213,8 @@ def _bloom_mib(rate: float) -> float:
     return -MAX_ELEMENTS * math.log(rate) / math.log(2) ** 2 / 8 / _MIB
 
 
-def _panels(found: Mapping[str, Measured]) -> list[Panel]:
-    def times(title: str, of: Callable[[Measured], Mapping[int, float]]) -> Panel:
+def _panels(found: Mapping[str, MeasuredFilter]) -> list[Panel]:
+    def times(title: str, of: Callable[[MeasuredFilter], Mapping[int, float]]) -> Panel:
         lines = [Curve(name, list(BATCHES), [1e9 * of(each)[b] for b in BATCHES]) for name, each in found.items()]
         return Panel(title, "keys in a batch", "CPU nanoseconds per key", lines, log_x=True, log_y=True)
 

@@ -199,12 +199,10 @@ def _naive() -> int:
 def _panels(measured: dict[CostPoint, Spent]) -> list[Panel]:
     here = {point: spent for point, spent in measured.items() if point.group == CURVE.name}
     base = [point for point in here if point == _base(point)]
-    parties: dict[str, Callable[[Spent], float]] = {
-        "publisher": lambda spent: spent.publisher,
-        "brokers": lambda spent: spent.brokers,
-        "subscribers": lambda spent: spent.subscribers,
-    }
-    who = [Curve(name, [p.layers for p in base], [of(here[p]) / EVENTS for p in base]) for name, of in parties.items()]
+    who = [
+        Curve(name, [p.layers for p in base], [getattr(here[p], name) / EVENTS for p in base])
+        for name in ("publisher", "brokers", "subscribers")
+    ]
     looks = {Look.COMPUTED: "computed"}
     return [
         Panel("powers by who computes them", "layers r", "powers an event", who),

@@ -104,9 +104,13 @@ def unopenable(
             return False
         if not piece.wrapped[event]:
             return opens(sealer.body_key(ref), event)
-        if piece.key_kind[key] == TABLE:
-            return _unmasks(sealer.secret(ref), nonces[event], piece.wrap(use), content[event])
-        return _unwraps(sealer.wrap_key(ref), nonces[event], piece.wrap(use), content[event])
+        nonce, wrap = nonces[event], piece.wrap(use)
+        try:
+            if piece.key_kind[key] == TABLE:
+                return Secret(labels.unmask(sealer.secret(ref), nonce, WRAP, wrap)) == content[event]
+            return sealer.wrap_key(ref).unwrap(nonce, wrap) == content[event]
+        except CannotOpen:
+            return False
 
     aad, bits = sealer.associated_data, sealer.key_bits
     sound = [not piece.wrapped[e] or opens(SealingKey(content[e], aad, bits), e) for e in range(len(piece))]
@@ -120,9 +124,7 @@ def unopenable(
             yield slot, here[event]
 
 
-@lru_cache(4_096)
-def _holders(ref: KeyRef) -> frozenset[int]:
-    return holders_of(ref)
+_holders = lru_cache(4_096)(holders_of)
 
 
 def groups_of(piece: SealedPiece, delivered: Delivered, expected: Expected | None) -> Callable[[int], list[int]]:
@@ -141,17 +143,3 @@ def groups_of(piece: SealedPiece, delivered: Delivered, expected: Expected | Non
         return found
 
     return group
-
-
-def _unwraps(key: SealingKey, nonce: bytes, wrapped: bytes, content: Secret) -> bool:
-    try:
-        return key.unwrap(nonce, wrapped) == content
-    except CannotOpen:
-        return False
-
-
-def _unmasks(secret: bytes, nonce: bytes, masked: bytes, content: Secret) -> bool:
-    try:
-        return Secret(labels.unmask(secret, nonce, WRAP, masked)) == content
-    except CannotOpen:
-        return False

@@ -22,6 +22,7 @@ from sealcast.primitives.aead import WRAPPED_BYTES
 from sealcast.protections.endpoint.refs import PieceKeys
 from sealcast.protections.endpoint.sealer import EndpointSealer
 from sealcast.protections.endpoint.tables import LINK
+from sealcast.protections.witness.places import Delivered
 from sealcast.wire.limits import TABLE_NAME_BYTES
 from sealcast.wire.sealed import PAIR, SealedPiece
 
@@ -144,9 +145,8 @@ class _Piece:
         self._on_the_way = cache(lambda event: self._keys.parts(groups(event)))
         self.refs: dict[int, KeyRef] = {}
         self.problems: list[str] = []
-        starts = np.asarray(piece.mailbox_start, np.int64)
-        slot = np.repeat(np.asarray(piece.slots, np.int64), starts[1:] - starts[:-1])
-        use = np.asarray(piece.mailbox_use, np.int64)
+        delivered = Delivered.of(piece)
+        slot, use = delivered.slot, delivered.use
         key = np.asarray(piece.uses, np.int64)[use]
         pairs = np.asarray(piece.key_kind)[key] == PAIR
         self._name_pairs(np.unique(key[pairs]).tolist())

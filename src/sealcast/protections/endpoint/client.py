@@ -6,18 +6,19 @@ broker's, and nobody else's keys.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
 from typing import Final
 
 from sealcast.errors import CannotOpen, KeyMissing
 from sealcast.log.replays import READER_SLOT, Replayed, Replays
 from sealcast.model.event import OpenedEvent
+from sealcast.primitives.secrets import Secret
 from sealcast.protections.endpoint.key_answers import key_requests
 from sealcast.protections.endpoint.missing import KeyAsker, MissingKeys
 from sealcast.protections.endpoint.open import Opener
 from sealcast.protections.endpoint.publish import Direct
-from sealcast.protections.port import DEFAULT_KEY_MEMORY, ClientSide, Measured, Proven, Reader
+from sealcast.protections.port import DEFAULT_KEY_MEMORY, ClientSide, KeysOf, Measured, Opens, Proven, Reader
 from sealcast.protections.proving import proven
 from sealcast.protections.registered import RegisteredInbox, RegisteredSide
 from sealcast.protections.stays import Found
@@ -26,6 +27,7 @@ from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.topic_keys import at_broker
 from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.state import RealmState
 from sealcast.wire import sealed
 from sealcast.wire.sealed import SealedPiece
 
@@ -95,10 +97,28 @@ def opener_at(
     key_memory: int = DEFAULT_KEY_MEMORY,
 ) -> Opener:
     """What opens, with an entity's own keys, what one broker sealed for a slot in one epoch."""
-    state = realm.state()
-    about, pair = state.topic(topic), at_broker(identity.pair_key(state, topic, epoch), broker)
-    verify_keys, bits = publishers_keys(realm.state), about.parameters.key_bits
-    return Opener(about.schema, about.id, epoch, slot, pair, verify_keys, bits, key_memory)
+    pair = identity.pair_key(realm.state(), topic, epoch)
+    return opener_with(realm.state, topic, broker, pair, epoch, slot, key_memory)
+
+
+def opener_with(
+    state: Callable[[], RealmState],
+    topic: str,
+    broker: str,
+    pair: Secret,
+    epoch: int,
+    slot: int,
+    key_memory: int = DEFAULT_KEY_MEMORY,
+) -> Opener:
+    """What opens, with a pair key, what one broker sealed for a slot in one epoch."""
+    about = state().topic(topic)
+    verify_keys, bits = publishers_keys(state), about.parameters.key_bits
+    return Opener(about.schema, about.id, epoch, slot, at_broker(pair, broker), verify_keys, bits, key_memory)
+
+
+def openers_with(state: RealmState, topic: str, broker: str, slot: int, keys_of: KeysOf) -> Callable[[int], Opener]:
+    """`opener_with` for each epoch, made when it is first needed and kept."""
+    return cache(lambda epoch: opener_with(lambda: state, topic, broker, keys_of(epoch).pair, epoch, slot))
 
 
 def replayed_events(realm: EntityRealm, topic: str, broker: str, replayed: Replayed) -> Iterator[OpenedEvent]:
@@ -119,6 +139,10 @@ class EndpointClient(RegisteredSide):
 
     def key_asker(self, realm: EntityRealm, topic: str, subscriber: str) -> KeyAsker:
         return KeyAsker(realm, topic, subscriber, answers=lambda broker: key_requests(realm, broker))
+
+    def opens_with(self, state: RealmState, topic: str, broker: str, slot: int, keys_of: KeysOf) -> Opens:
+        openers = openers_with(state, topic, broker, slot, keys_of)
+        return lambda piece, event, use: openers(piece.epoch).open(piece, event, use)
 
 
 _SIDE: Final = EndpointClient()

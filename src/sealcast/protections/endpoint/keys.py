@@ -58,12 +58,12 @@ def content_keys(topic_secret: Secret, nonces: Sequence[bytes]) -> list[bytes]:
 
 
 def group_secret(topic_secret: Secret, members: Sequence[int]) -> Secret:
-    return kdf.derive(topic_secret, b"group", _encode(members))
+    return kdf.derive(topic_secret, b"group", encode_slots(members))
 
 
 def group_id(topic_secret: Secret, members: Sequence[int]) -> bytes:
     """Names a group's key in 16 bytes that tell an onlooker nothing of who is in the group."""
-    return kdf.derive(topic_secret, b"group id", _encode(members), length=16).reveal()
+    return kdf.derive(topic_secret, b"group id", encode_slots(members), length=16).reveal()
 
 
 def grown_secret(stem: Secret, key_id: bytes) -> Secret:
@@ -89,5 +89,5 @@ def pair_id(slot: int) -> bytes:
     return b"pair" + slot.to_bytes(12, "big")
 
 
-def _encode(members: Sequence[int]) -> bytes:
+def encode_slots(members: Sequence[int]) -> bytes:
     return b"".join(slot.to_bytes(4, "big") for slot in members)

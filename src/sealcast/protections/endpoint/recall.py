@@ -15,19 +15,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sealcast.broker.admit import admit
 from sealcast.broker.context import gate_at
 from sealcast.broker.deliver import deliver
 from sealcast.broker.history import believe
 from sealcast.broker.rulings import received_of, rule_frames
+from sealcast.broker.tables import condition
 from sealcast.errors import Misuse
 from sealcast.filters import bits
-from sealcast.filters.check import fit
-from sealcast.filters.parse import parse
 from sealcast.filters.readers import may_open
-from sealcast.filters.tree import Condition
 from sealcast.filters.vector.evaluator import Evaluator
 from sealcast.groupkeys.naive import Naive
 from sealcast.log.entry import PieceRef
@@ -37,7 +34,6 @@ from sealcast.protections.endpoint.seal import seal
 from sealcast.protections.endpoint.sealer import sealer_of
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.trust.realm.changes import Right
-from sealcast.trust.realm.templates import Template
 from sealcast.wire import sealed as wire
 
 
@@ -49,13 +45,13 @@ def recall(topic: FramesStep, reader: str, filter: str, from_us: int, to_us: int
     about, broker = state.topic(topic.name.topic), topic.realm.broker(topic.name.broker)
     state.require(Right.SUBSCRIBE, about.name, reader, now)
     template = state.terms_of(about.name, reader)[Right.SUBSCRIBE].template
-    condition = Template.parse(template).within(fit(parse(filter), about.schema), about.schema)
+    wanted = condition(filter, template, about.schema)
     sealer = sealer_of(state, about, broker, lambda slot: reader)
     replays, refs = Replays(topic.paths.root, topic.journal_key), list[PieceRef]()
     for admitted in _admitted(topic, from_us, to_us):
-        events = _true(admitted, condition, topic)
+        true = Evaluator(admitted.columns, about.schema, admitted.payloads()).true(wanted)
         refused = [index for index, readers in admitted.readers.items() if not may_open(readers, reader)]
-        events = events[~np.isin(admitted.frame_index[events], refused)]
+        events = np.flatnonzero(true & ~np.isin(admitted.frame_index, refused))
         if events.size:
             group_of = np.zeros(events.size, np.int64)
             alone = bits.pack(np.zeros(1, np.int64), np.full(1, READER_SLOT), 1, READER_SLOT + 1)
@@ -68,11 +64,6 @@ def recall(topic: FramesStep, reader: str, filter: str, from_us: int, to_us: int
     replays.add(done)
     replays.close()
     return done
-
-
-def _true(admitted: Admitted, condition: Condition, topic: FramesStep) -> NDArray[np.int64]:
-    true = Evaluator(admitted.columns, topic.about.schema, admitted.payloads()).true(condition)
-    return np.flatnonzero(true).astype(np.int64, copy=False)
 
 
 def _admitted(topic: FramesStep, from_us: int, to_us: int) -> Iterator[Admitted]:

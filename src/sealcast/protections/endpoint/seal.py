@@ -12,7 +12,6 @@ planned otherwise, never uses a nonce for two plaintexts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -46,15 +45,15 @@ def seal(grouped: Grouped, planner: Plans, sealer: EndpointSealer) -> GroupSeale
 
     use_start, uses = _rows_of(plan.use_start, plan.uses, group_of)
     direct = np.diff(use_start) == 1
-    sealed = _seal_bodies(messages, nonces, use_start, uses, direct, keys, sealer)
-    wraps = wrap_content_keys(sealed.content_keys, nonces, use_start, uses, keys)
+    bodies, commitments, content_keys = _seal_bodies(messages, nonces, use_start, uses, direct, keys, sealer)
+    wraps = wrap_content_keys(content_keys, nonces, use_start, uses, keys)
 
     first_event = _first_event_of(group_of, grouped.groups.shape[0])
     handouts = list(map(keys.hand_out, plan.handout_slot.tolist(), plan.handout_key.tolist()))
     hidden, tables = links(plan, keys), _hand_out_tables(plan, sealer)
     outline = plan.outline if plan.table_of.size or not set(keys.kinds.tolist()) <= {PAIR, GROUP} else Outline()
     columns: HandoutColumns = {
-        "commitments": b"".join(sealed.commitments),
+        "commitments": b"".join(commitments),
         "wrapped": (~direct).astype(np.uint8),
         "key_ids": keys.ids,
         "key_kind": keys.kinds,
@@ -82,15 +81,7 @@ def seal(grouped: Grouped, planner: Plans, sealer: EndpointSealer) -> GroupSeale
     }
     members = (plan.member_start, plan.members, plan.via, np.diff(plan.use_start))
     carried = int(uses.size) + len(handouts) + len(hidden) + len(tables)
-    return GroupSealed(grouped, sealed.bodies, columns, *members, carried)
-
-
-@dataclass(frozen=True, slots=True)
-class _Bodies:
-    bodies: list[bytes]
-    commitments: list[bytes]
-    #: Of wrapped events only, by position in the batch.
-    content_keys: dict[int, bytes]
+    return GroupSealed(grouped, bodies, columns, *members, carried)
 
 
 def _seal_bodies(
@@ -101,7 +92,8 @@ def _seal_bodies(
     direct: NDArray[np.bool_],
     keys: PlannedKeys,
     sealer: EndpointSealer,
-) -> _Bodies:
+) -> tuple[list[bytes], list[bytes], dict[int, bytes]]:
+    """Bodies and commitments, by event; and the content keys of those that have one."""
     bodies = [b""] * len(messages)
     commitments = [b""] * len(messages)
     # Events under the same key go through its warm context together.
@@ -131,7 +123,7 @@ def _seal_bodies(
     for at, (i, body) in enumerate(zip(wrapped_events, fresh, strict=True)):
         bodies[i] = body
         commitments[i] = committed[32 * at : 32 * at + 32]
-    return _Bodies(bodies, commitments, dict(zip(wrapped_events, contents, strict=True)))
+    return bodies, commitments, dict(zip(wrapped_events, contents, strict=True))
 
 
 def _hand_out_tables(plan: KeyPlan, sealer: EndpointSealer) -> list[bytes]:

@@ -20,6 +20,7 @@ from sealcast.groupkeys.mosaic.tables import all_paths, labels_of, path_of
 from sealcast.primitives import kdf, labels
 from sealcast.primitives.labels import LABEL_BYTES
 from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.protections.endpoint.keys import encode_slots
 from sealcast.wire.limits import TABLE_NAME_BYTES
 
 #: Of a table in use, labels are kept to this depth: all of those of a dozen, in a quarter of a megabyte. Below it, the
@@ -32,7 +33,7 @@ LINK: Final = b"link"
 
 def table_name(topic_secret: Secret, slots: Sequence[int]) -> bytes:
     """The first 12 bytes of the ids of a table's keys; the pattern (u32, big-endian) follows."""
-    return kdf.derive(topic_secret, b"table id", _encode(slots), length=16).reveal()[:TABLE_NAME_BYTES]
+    return kdf.derive(topic_secret, b"table id", encode_slots(slots), length=16).reveal()[:TABLE_NAME_BYTES]
 
 
 def key_id(name: bytes, pattern: int) -> bytes:
@@ -75,7 +76,7 @@ class TableKeys(Unpicklable):
         return found
 
     def _root(self, slots: tuple[int, ...]) -> bytes:
-        return kdf.derive(self._topic_secret, b"table", _encode(slots)).reveal()
+        return kdf.derive(self._topic_secret, b"table", encode_slots(slots)).reveal()
 
     def _expand(self, slots: tuple[int, ...]) -> list[bytes]:
         level = labels.expand(self._root(slots), min(len(slots), MAX_WARM_STEPS))
@@ -117,7 +118,3 @@ class TablePart(Unpicklable):
 def _label_index(place: int, places: int) -> Mapping[tuple[int, int], int]:
     """Where in a part each label stands: the same for all tables of one size."""
     return {node: i for i, node in enumerate(labels_of(place, places))}
-
-
-def _encode(slots: Sequence[int]) -> bytes:
-    return b"".join(slot.to_bytes(4, "big") for slot in slots)

@@ -6,16 +6,16 @@ The content key of an epoch comes from the key center, sealed to each who may ha
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from sealcast.errors import Bug, CannotOpen
 from sealcast.model.event import OpenedEvent
-from sealcast.protections.endpoint.client import opener_at
+from sealcast.protections.endpoint.client import opener_at, openers_with
 from sealcast.protections.enveloped.open import Opener, Unseal
 from sealcast.protections.enveloped.publish import EventSealer
-from sealcast.protections.port import CheckedEvent, Measured, Messages, Proven, Reader
+from sealcast.protections.port import CheckedEvent, KeysOf, Measured, Messages, Opens, Proven, Reader
 from sealcast.protections.proving import proven
 from sealcast.protections.registered import RegisteredInbox, RegisteredSide, broker_that_serves
 from sealcast.protections.stays import Found
@@ -43,7 +43,7 @@ class EnvelopedWay(ABC):
         about, broker = state.topic(self._topic), broker_that_serves(state, self._topic, self._broker)
         if self._sealer is None or (self._sealer.schema, self._sealer.epoch) != (about.schema, epoch):
             keys = self._identity.topic_keys(state, self._topic, epoch)
-            self._sealer = self.sealer(about, epoch, keys, _content(self._identity, keys, self._topic, epoch))
+            self._sealer = self.sealer(about, epoch, keys, _content(keys, self._topic, epoch))
         return (broker,)
 
     def check(self, event: CheckedEvent) -> None:
@@ -66,6 +66,7 @@ class EnvelopedInbox(RegisteredInbox):
     def __init__(self, reader: Reader, side: EnvelopedSide) -> None:
         super().__init__(reader, side)
         self._side, self._opener = side, side.opener_for(reader.realm, reader.topic, self.identity)
+        self._unseal = cache(self._unsealing)
         #: One key an epoch, which takes no room worth counting.
         self.keys = Measured()
 
@@ -77,16 +78,12 @@ class EnvelopedInbox(RegisteredInbox):
         recipient, unseal = self.mail.mailbox(broker).recipient, self._unseal(broker)
         return proven(piece, recipient, lambda event, handle: self._opener.open(piece, event, handle, unseal))
 
-    def _unseal(self, broker: str) -> Unseal:
-        """With its own pair key: how `endpoint` seals for one reader is how brokers seal again after a compromise."""
-        reader, identity = self.reader, self.identity
-
-        def unseal(piece: SealedPiece, event: int, use: int) -> bytes:
-            slot = self._side.slot(reader.realm, reader.topic, reader.name)
-            opener = opener_at(reader.realm, reader.topic, broker, identity, piece.epoch, slot)
-            return opener.open_body(piece, event, use)
-
-        return unseal
+    def _unsealing(self, broker: str) -> Unseal:
+        """Takes off what brokers put on after a compromise, when they seal again for one reader as `endpoint` does. The
+        reader's pair key of an epoch is opened when it is first needed, and kept."""
+        reader, slot = self.reader, self._side.slot(self.reader.realm, self.reader.topic, self.reader.name)
+        openers = cache(lambda epoch: opener_at(reader.realm, reader.topic, broker, self.identity, epoch, slot))
+        return lambda piece, event, use: openers(piece.epoch).open_body(piece, event, use)
 
 
 class EnvelopedSide(RegisteredSide):
@@ -96,14 +93,20 @@ class EnvelopedSide(RegisteredSide):
 
     def opener_for(self, realm: EntityRealm, topic: str, identity: Identity) -> Opener:
         """What opens a topic's events with one entity's keys."""
+        return self._opener(realm.state, topic, lambda epoch: identity.topic_keys(realm.state(), topic, epoch))
 
-        def reading(epoch: int) -> ContentKey:
-            content = _content(identity, identity.topic_keys(realm.state(), topic, epoch), topic, epoch)
-            if not content.reads:
-                raise CannotOpen(f"{identity.name!r} could publish on topic {topic!r} in epoch {epoch}, and not read")
-            return content
+    def _opener(self, state: Callable[[], RealmState], topic: str, keys_of: KeysOf) -> Opener:
+        reading = lru_cache(lambda epoch: _reading(keys_of(epoch), topic, epoch))
+        return self.opener(state().topic(topic), publishers_keys(state), reading)
 
-        return self.opener(realm.state().topic(topic), publishers_keys(realm.state), lru_cache(reading))
+    def opens_with(self, state: RealmState, topic: str, broker: str, slot: int, keys_of: KeysOf) -> Opens:
+        opener = self._opener(lambda: state, topic, keys_of)
+        openers = openers_with(state, topic, broker, slot, keys_of)
+
+        def unseal(piece: SealedPiece, event: int, use: int) -> bytes:
+            return openers(piece.epoch).open_body(piece, event, use)
+
+        return lambda piece, event, use: opener.open(piece, event, use, unseal)
 
     def inbox(self, reader: Reader) -> EnvelopedInbox:
         return EnvelopedInbox(reader, self)
@@ -112,7 +115,14 @@ class EnvelopedSide(RegisteredSide):
         return nullcontext()
 
 
-def _content(identity: Identity, keys: EntityKeys, topic: str, epoch: int) -> ContentKey:
+def _content(keys: EntityKeys, topic: str, epoch: int) -> ContentKey:
     if keys.content is None:
-        raise CannotOpen(f"no content key of topic {topic!r} (epoch {epoch}) was issued to {identity.name!r}")
+        raise CannotOpen(f"no content key of topic {topic!r} (epoch {epoch}) was issued")
     return keys.content
+
+
+def _reading(keys: EntityKeys, topic: str, epoch: int) -> ContentKey:
+    content = _content(keys, topic, epoch)
+    if not content.reads:
+        raise CannotOpen(f"the key of topic {topic!r} that was issued (epoch {epoch}) lets one publish, and not read")
+    return content

@@ -8,8 +8,6 @@ when more than r hops are between them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from sealcast.errors import Misuse
 from sealcast.primitives.groups import Exponent, Group
 from sealcast.protections.layered.layers import Layers, shared_exponent
@@ -17,26 +15,15 @@ from sealcast.protections.layered.tree import Tree, TreeId
 from sealcast.trust.keys.layer_keys import Agreement
 
 
-def relatives(tree: Tree, name: str) -> Iterator[tuple[str, str]]:
-    """(descendant, ancestor) of every pair that a node is one of: up to r hops up, and down."""
-    if name != tree.publisher:
-        for ancestor in tree.ancestors(name)[: tree.layers]:
-            yield name, ancestor
-    level = [name]
-    for _ in range(tree.layers):
-        level = [child for at in level for child in tree.children(at)]
-        for descendant in level:
-            yield descendant, name
-
-
 def exponents_for(keys: Agreement, tree: Tree, tree_id: TreeId, group: Group) -> dict[str, Exponent]:
     """A node's keys by the other one's name. Whoever announced no key, or one that is refused, is left out."""
     domain, found = tree_id.domain(keys.topic_id), dict[str, Exponent]()
-    for descendant, ancestor in relatives(tree, keys.name):
-        other = ancestor if descendant == keys.name else descendant
-        pair = keys.pair(other)
-        if pair is not None:
-            found[other] = shared_exponent(pair, group, domain, descendant, ancestor)
+    for descendant, ancestor in tree.pairs():
+        if keys.name in (descendant, ancestor):
+            other = ancestor if descendant == keys.name else descendant
+            pair = keys.pair(other)
+            if pair is not None:
+                found[other] = shared_exponent(pair, group, domain, descendant, ancestor)
     return found
 
 

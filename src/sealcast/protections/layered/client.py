@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
-from sealcast.errors import Misuse, SealcastError
+from sealcast.errors import CannotOpen, Misuse, SealcastError
 from sealcast.filters.check import check
 from sealcast.filters.labels import label_filter
 from sealcast.filters.parse import parse
@@ -29,7 +29,7 @@ from sealcast.protections.layered.open import EventOpener
 from sealcast.protections.layered.participant import Participant
 from sealcast.protections.layered.telling import Refreshed
 from sealcast.protections.layered.together import refresh_all, subscribe_together, subscribers_here
-from sealcast.protections.port import ClientSide, FilterCost, Interest, Measured, Proven, Reader, Wanted
+from sealcast.protections.port import ClientSide, FilterCost, Interest, KeysOf, Measured, Opens, Proven, Reader, Wanted
 from sealcast.protections.proving import proven
 from sealcast.protections.stays import Found, Stays, no_subscription
 from sealcast.protections.verify import publishers_keys
@@ -121,6 +121,12 @@ class LayeredClient:
 
     def key_asker(self, realm: EntityRealm, topic: str, subscriber: str) -> AbstractContextManager[None]:
         return nullcontext()
+
+    def opens_with(self, state: RealmState, topic: str, broker: str, slot: int, keys_of: KeysOf) -> Opens:
+        def nothing(piece: object, event: int, row: int) -> OpenedEvent:
+            raise CannotOpen(f"the key center of the layered topic {topic!r} hands out no key that opens an event")
+
+        return nothing
 
     def move(self, realm: Realm, topic: str, subscriber: str, to: str | None, *, abandon: bool = False) -> bool:
         if to is None:

@@ -34,7 +34,7 @@ from sealcast.protections.layered.subscribe import FilterEncrypter
 from sealcast.protections.layered.telling import Refreshed, RightChanges, Said, Telling, tell
 from sealcast.protections.layered.told import Due, Told
 from sealcast.protections.layered.tree import TreeId
-from sealcast.protections.own_filters import MAX_FILTERS, OwnFilter
+from sealcast.protections.own_filters import MAX_FILTERS, OwnFilter, given_before
 from sealcast.protections.port import Interest
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.layer_keys import LayerKeyring, key_file, own_identity
@@ -259,12 +259,12 @@ class LayeredInterests(Closing, Unpicklable):
             if id is not None:
                 if not NAME.fullmatch(id):
                     raise Misuse(f"{id!r} is no id: letters, digits, dot, dash and underscore, at most 64")
-                if id in known or id in state.subscription_topics:
+                if id in known or given_before(state, id):
                     raise Misuse(f"subscription id {id!r} is taken", hint="leave --id away: ids are made")
                 known.add(id)
             while id is None:
                 made = f"{self.name}-{next(numbers)}"
-                if made not in taken and made not in state.subscription_topics:
+                if made not in taken and not given_before(state, made):
                     id = made
             yield id
 

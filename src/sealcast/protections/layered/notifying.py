@@ -15,7 +15,7 @@ from sealcast.errors import Misuse
 from sealcast.model.bounded import bounded
 from sealcast.primitives.algebra import group_named
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.layered.participant import Below, layering_of
+from sealcast.protections.layered.participant import OverlayBelow, layering_of
 from sealcast.protections.layered.sealing import NotificationSealer, messages
 from sealcast.protections.layered.together import refresh_all
 from sealcast.protections.port import CheckedEvent, Messages
@@ -41,7 +41,7 @@ class Notifying(Unpicklable):
             )
         self._realm, self._topic, self._identity = realm, topic, identity
         self._keyring = LayerKeyring(realm, identity)
-        self._below: Below | None = None
+        self._below: OverlayBelow | None = None
         self._subscribers: frozenset[str] = frozenset()
         self._sealer: NotificationSealer | None = None
 
@@ -49,7 +49,7 @@ class Notifying(Unpicklable):
         self._refuse_without_brokers(state)
         if self._keyring.ensure(self._topic, publishes=True):
             state = self._realm.state()
-        overlay, below = state.overlay(self._topic), Below.of(state, self._topic, self._identity.name)
+        overlay, below = state.overlay(self._topic), OverlayBelow.of(state, self._topic, self._identity.name)
         subscribers = frozenset(name for name in below.parents if name in overlay.places)
         if self._sealer is None or below != self._below or subscribers != self._subscribers:
             self._rebuild(state, below, subscribers)
@@ -95,7 +95,7 @@ class Notifying(Unpicklable):
                 hint="publish as another entity",
             )
 
-    def _rebuild(self, state: RealmState, below: Below, subscribers: frozenset[str]) -> None:
+    def _rebuild(self, state: RealmState, below: OverlayBelow, subscribers: frozenset[str]) -> None:
         about, layering = state.topic(self._topic), layering_of(state, self._topic)
         agreed = agreement_keys(self._realm, self._identity, state, self._topic)
         layers = below.keys(agreed, group_named(layering.group))
@@ -104,7 +104,7 @@ class Notifying(Unpicklable):
             raise self._nowhere(state, below)
         self._sealer = NotificationSealer(about.schema, about.id, below.tree, layers, targets, padded=layering.padded)
 
-    def _nowhere(self, state: RealmState, below: Below) -> Misuse:
+    def _nowhere(self, state: RealmState, below: OverlayBelow) -> Misuse:
         silent = [name for name in state.overlay(self._topic).parents if below.announced.get(name, b"") is None]
         if silent:
             return Misuse(

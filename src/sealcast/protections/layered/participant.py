@@ -103,7 +103,7 @@ def _shares(layers: Layers, other: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Below:
+class OverlayBelow:
     """What a publisher sees of the overlay: everyone down to r hops."""
 
     tree: TreeId
@@ -113,7 +113,7 @@ class Below:
     layers: int
 
     @classmethod
-    def of(cls, state: RealmState, topic: str, publisher: str) -> Below:
+    def of(cls, state: RealmState, topic: str, publisher: str) -> OverlayBelow:
         overlay, layering = state.overlay(topic), layering_of(state, topic)
         epoch = state.topic(topic).epoch
         parents = dict(_down(overlay, publisher, layering.layers))

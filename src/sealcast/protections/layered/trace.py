@@ -85,7 +85,8 @@ def _followed(realm: Realm, answer: WhyAnswer, found: Seen) -> WhyAnswer:
     way, last = [*reversed(overlay.path_up(home)), home], found
     for node, onwards in zip(way, [*way[1:], subscriber], strict=True):
         directory = realm.paths.topic(topic, node).hops.root
-        seen = _find(directory, id)
+        passed = (Seen(*at, event) for at in _pieces(directory) for event in range(len(at[1])))
+        seen = next((each for each in passed if each.piece.event_id(each.event) == id), None)
         if seen is None or seen.row_of(onwards) is None:
             if not (directory / "ledger").is_dir():
                 return answer.that(Verdict.WAITING, f"broker {node!r} has handed nothing on yet")
@@ -107,14 +108,6 @@ def _admitted(root: Path, position: Position) -> Seen | Rejection | None:
                 return rejection
         for event in range(len(piece)):
             if piece.position(event) == position:
-                return Seen(record, piece, event)
-    return None
-
-
-def _find(directory: Path, id: bytes) -> Seen | None:
-    for record, piece in _pieces(directory):
-        for event in range(len(piece)):
-            if piece.event_id(event) == id:
                 return Seen(record, piece, event)
     return None
 

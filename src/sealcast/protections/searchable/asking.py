@@ -27,18 +27,18 @@ Having = dict[Element, list[int]]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StatedFilter:
     """A filter with its labels re-encrypted: tag, C and check of each. Without an epoch it is true of nothing."""
 
     epoch: int | None
     conjunctions: tuple[tuple[tuple[tuple[bytes, Element, bytes], ...], ...], ...] = ()
 
 
-def asked(found: SealedFilter | None, half: Exponent | None) -> Asked:
+def asked(found: SealedFilter | None, half: Exponent | None) -> StatedFilter:
     """With the broker's half of its subscriber; a filter or a half that is missing matches nothing."""
     if found is None or half is None:
-        return Asked(None)
-    return Asked(
+        return StatedFilter(None)
+    return StatedFilter(
         found.epoch,
         tuple(tuple(tuple(_entries(slot, half)) for slot in slots) for slots in found.conjunctions),
     )
@@ -50,7 +50,7 @@ def _entries(slot: Sequence[bytes], half: Exponent) -> Iterator[tuple[bytes, Ele
             yield label[:TAG_BYTES], encrypted, check_of(label)
 
 
-def true(filters: Sequence[Asked], events: Searched, halves: BrokerHalves) -> Iterator[Ints]:
+def true(filters: Sequence[StatedFilter], events: Searched, halves: BrokerHalves) -> Iterator[Ints]:
     """Of each filter, the events that it is true of, ascending."""
     having = _having(events, halves)
     for each in filters:

@@ -1,4 +1,4 @@
-"""The blocks of a batch of events, read at once: what `searching.parse_block` does for one, on arrays.
+"""The blocks of a batch of events, read at once: what `parse_block` does for one, on arrays.
 
 Reading a block by itself costs as much as all that a broker does with a trapdoor it has seen before.
 """
@@ -26,7 +26,7 @@ from sealcast.wire.searching import (
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class Blocks:
+class TrapdoorBlocks:
     """Trapdoors of many events: trapdoor i is `trapdoor(i)`, has a tag, and belongs to an event."""
 
     data: bytes
@@ -37,7 +37,7 @@ class Blocks:
     refused: dict[int, SealedRejected] = field(default_factory=dict)
 
     @classmethod
-    def read(cls, blocks: Sequence[bytes], tag_bits: int) -> Blocks:
+    def read(cls, blocks: Sequence[bytes], tag_bits: int) -> TrapdoorBlocks:
         sizes = np.fromiter(map(len, blocks), np.int64, len(blocks))
         # Zeros behind the end, so that the head of a block that is too short can be looked at.
         data = b"".join((*blocks, bytes(BLOCK_HEAD)))

@@ -18,9 +18,9 @@ from sealcast.filters.labels import label_filter
 from sealcast.filters.parse import parse
 from sealcast.model.schema import Schema
 from sealcast.protections.enveloped.client import EnvelopedInbox, EnvelopedSide, EnvelopedWay
-from sealcast.protections.own_filters import OwnFilter, keepers
+from sealcast.protections.own_filters import OwnFilter, keepers, registered_id
 from sealcast.protections.port import ClientSide, FilterCost, Interest, Reader, Wanted
-from sealcast.protections.searchable.interests import SealedInterests, own_id, registered, registered_id
+from sealcast.protections.searchable.interests import SealedInterests, own_id, registered
 from sealcast.protections.searchable.keys import settings_of, user_keys
 from sealcast.protections.searchable.open import SearchableOpener
 from sealcast.protections.searchable.publish import SearchableSealer
@@ -171,7 +171,7 @@ class SearchableClient(EnvelopedSide):
         found = {(each.subscriber, own_id(each.id)[0]): None for each in state.subscriptions_of(topic)}
         return [Interest(id, topic, name, None, state.home_of(topic, name)) for name, id in found]
 
-    def keepers(self, realm: EntityRealm, topic: str) -> list[str]:
+    def filter_owners(self, realm: EntityRealm, topic: str) -> list[str]:
         return _keepers(realm, realm.state(), topic)
 
     def refresh_here(self, realm: EntityRealm, topic: str) -> Iterator[tuple[str, bool | SealcastError]]:

@@ -2,8 +2,12 @@
 
     entry -> slot -> conjunction -> subscription
 
-An entry is one label, re-encrypted: the key of its bucket, C and c3. Numbers are given once and in order, so that what
-came after a moment is what has a higher number. A conjunction that was removed has no subscription any more.
+An entry is one label, re-encrypted: the key of its bucket, C and c3, and the token that turned out to be of its label.
+Numbers are given once and in order, so that what came after a moment is what has a higher number, and the entries of a
+conjunction follow one another. A conjunction that was removed has no subscription any more.
+
+The first slot of a conjunction is its anchor: an event that has no label of it need not be looked at. Slots of a sealed
+filter are ordered by how many labels they have, so the anchor has the fewest, an equality rather than a range.
 """
 
 from __future__ import annotations
@@ -21,9 +25,11 @@ from sealcast.primitives.points import ELEMENT_BYTES
 _CHECK_BYTES: Final = 16
 #: In a conjunction's place for a subscription, when it was removed.
 REMOVED: Final = -1
+#: In an entry's place for a token, as long as none has claimed it.
+UNCLAIMED: Final = 0
 
 
-class Column:
+class GrowingColumn:
     """An array that grows at its end."""
 
     def __init__(self, dtype: Any) -> None:
@@ -46,13 +52,17 @@ class Column:
 
 class Entries:
     def __init__(self) -> None:
-        self.keys = Column(np.uint64)
-        self._elements = Column(f"V{ELEMENT_BYTES}")
-        self._checks = Column(f"V{_CHECK_BYTES}")
-        self.slots = Column(np.int64)
-        self.conjunctions = Column(np.int64)
-        self.needed = Column(np.int64)
-        self.subscriptions = Column(np.int64)
+        self.keys = GrowingColumn(np.uint64)
+        self._elements = GrowingColumn(f"V{ELEMENT_BYTES}")
+        self._checks = GrowingColumn(f"V{_CHECK_BYTES}")
+        self.slots = GrowingColumn(np.int64)
+        self.tokens = GrowingColumn(np.int64)
+        #: Of each entry, and of each slot.
+        self._conjunctions_of_entries = GrowingColumn(np.int64)
+        self.conjunctions = GrowingColumn(np.int64)
+        self._anchors = GrowingColumn(np.bool_)
+        self.needed = GrowingColumn(np.int64)
+        self.subscriptions = GrowingColumn(np.int64)
 
     def __len__(self) -> int:
         return self.keys.size
@@ -61,6 +71,7 @@ class Entries:
         """The numbers of its slots."""
         first = self.conjunctions.size
         self.conjunctions.extend([self.needed.size] * slots)
+        self._anchors.extend([True] + [False] * (slots - 1))
         self.needed.extend([slots])
         self.subscriptions.extend([subscription])
         return range(first, first + slots)
@@ -74,7 +85,22 @@ class Entries:
         self._elements.extend(np.frombuffer(elements, f"V{ELEMENT_BYTES}"))
         self._checks.extend(np.frombuffer(checks, f"V{_CHECK_BYTES}"))
         self.slots.extend(slots)
+        self.tokens.extend(np.full(len(keys), UNCLAIMED))
+        self._conjunctions_of_entries.extend(self.conjunctions.values[np.asarray(slots, np.int64)])
         return range(first, len(self))
+
+    def claim(self, entries: Sequence[int], token: int) -> Indices:
+        """Notes whose label these are; the anchors among their slots."""
+        self.tokens.values[entries] = token
+        slots = self.slots.values[entries]
+        anchors: Indices = slots[self._anchors.values[slots]]
+        return anchors
+
+    def of_conjunctions(self, conjunctions: Indices) -> tuple[Indices, Indices]:
+        """Where the entries of each conjunction begin, and how many they are."""
+        owners = self._conjunctions_of_entries.values
+        first = np.searchsorted(owners, conjunctions)
+        return first, np.searchsorted(owners, conjunctions, side="right") - first
 
     def sealed(self, entries: Sequence[int]) -> tuple[list[Element], list[bytes]]:
         """C and c3 of these."""
@@ -82,14 +108,14 @@ class Entries:
 
     def subscription_of(self, entries: Sequence[int]) -> Indices:
         """`REMOVED` for those that were removed."""
-        found: Indices = self.subscriptions.values[self.conjunctions.values[self.slots.values[entries]]]
+        found: Indices = self.subscriptions.values[self._conjunctions_of_entries.values[entries]]
         return found
 
     def remove(self, subscriptions: Sequence[int]) -> NDArray[np.uint64]:
         """Leaves these subscriptions without conjunctions; the keys of the entries that they had, each as often."""
         gone = np.isin(self.subscriptions.values, subscriptions)
         self.subscriptions.values[gone] = REMOVED
-        keys: NDArray[np.uint64] = self.keys.values[gone[self.conjunctions.values][self.slots.values]]
+        keys: NDArray[np.uint64] = self.keys.values[gone[self._conjunctions_of_entries.values]]
         return keys
 
     def compacted(self) -> Entries:
@@ -101,7 +127,11 @@ class Entries:
         found.needed.extend(self.needed.values[conjunctions])
         found.subscriptions.extend(self.subscriptions.values[conjunctions])
         found.conjunctions.extend((np.cumsum(conjunctions) - 1)[self.conjunctions.values[slots]])
-        found.slots.extend((np.cumsum(slots) - 1)[self.slots.values[entries]])
-        for column in ("keys", "_elements", "_checks"):
-            getattr(found, column).extend(getattr(self, column).values[entries])
+        found._anchors.extend(self._anchors.values[slots])
+        found.add(
+            self.keys.values[entries],
+            self._elements.values[entries].tobytes(),
+            self._checks.values[entries].tobytes(),
+            (np.cumsum(slots) - 1)[self.slots.values[entries]],
+        )
         return found

@@ -8,6 +8,7 @@ from sealcast.filters.labels import Labeller
 from sealcast.protections.enveloped.envelope import lengths
 from sealcast.protections.port import Explanation, Party
 from sealcast.protections.searchable.keys import settings_of
+from sealcast.protections.searchable.leaks import tag_leak
 from sealcast.trust.realm.state import RealmState
 
 _DETERMINISTIC: Final = (
@@ -85,31 +86,19 @@ def explained(state: RealmState, topic: str) -> Explanation:
         ],
         [
             _DETERMINISTIC,
-            tags(settings_of(about).tag_bits, Labeller(about.schema).most()),
+            f"{tag_leak(settings_of(about).tag_bits).summary} Fewer bits (--tag-bits) tell less, and brokers search "
+            "longer.",
+            f"Numbers of labels show. An event of this schema has up to {Labeller(about.schema).most():,}: how many "
+            "depends on its texts and on which attributes are absent.",
             "A publisher may send trapdoors that are not its event's. Then the event reaches readers who did not ask "
             "for it. It is signed, so that they know whose it is.",
             "Brokers enforce filters here, mathematics does not. Whoever may read the topic opens every event of the "
             "epoch that it gets hold of.",
             "Who loses a right is cut off by a new epoch, at once, and brokers drop their half of its key. It keeps "
-            "the keys of earlier epochs.",
+            "the keys of earlier epochs. When a right ends by its term, that epoch begins at the next upkeep.",
             lengths(about.protection.step),
             "The disk allows traffic analysis: it shows times and who gets what.",
         ],
-    )
-
-
-def tags(bits: int, labels: int) -> str:
-    """What tags of so many bits tell, on a topic whose events have up to so many labels."""
-    if not bits:
-        return (
-            "Tags have no bits. They tell brokers nothing, and every label that is seen for the first time is compared "
-            "with every registered one."
-        )
-    share = f"1 in {2**bits:,}"
-    return (
-        f"A tag is {bits} bits of a keyed hash of a label, and an event has up to {labels:,} labels. Two different "
-        f"labels share a tag with a chance of {share}. So brokers see which filters may ask for the same, also of "
-        "labels that no event ever had. Fewer bits (--tag-bits) tell less and make brokers search longer."
     )
 
 

@@ -24,7 +24,7 @@ from sealcast.log.closing import Closing
 from sealcast.log.ledger import LedgerReader
 from sealcast.model.names import NAME
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.own_filters import MAX_FILTERS, OwnFilter, OwnFilters
+from sealcast.protections.own_filters import MAX_FILTERS, OwnFilter, OwnFilters, given_before, registered_id
 from sealcast.protections.port import Interest
 from sealcast.protections.searchable.keys import user_keys
 from sealcast.trust.handles import EntityRealm
@@ -37,10 +37,6 @@ MAX_ID: Final = 52
 _ENDING: Final = ".ending"
 #: The registered ids of each subscriber of a topic.
 Registered = Mapping[str, Sequence[str]]
-
-
-def registered_id(own: str, epoch: int) -> str:
-    return f"{own}.e{epoch}"
 
 
 def own_id(registered: str) -> tuple[str, int]:
@@ -226,13 +222,11 @@ class SealedInterests(Closing, Unpicklable):
 
     def _ids(self, state: RealmState, given: Sequence[str | None], known: set[str]) -> Iterator[str]:
         """Those that were given, if they were never; else the subscriber's name and the next number that is free."""
-        epochs = range(FIRST_EPOCH, state.topic(self.topic).epoch + 1)
+        taken = set(known)
 
         def free(id: str) -> bool:
-            every = (id, *(registered_id(id, epoch) for epoch in epochs))
-            return id not in taken and not any(each in state.subscription_topics for each in every)
+            return id not in taken and not given_before(state, id)
 
-        taken = set(known)
         for id in given:
             if id is not None and (not NAME.fullmatch(id) or len(id) > MAX_ID):
                 raise Misuse(f"{id!r} is no id: letters, digits, dot, dash and underscore, at most {MAX_ID}")

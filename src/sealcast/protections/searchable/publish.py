@@ -53,13 +53,7 @@ class SearchableSealer(EventSealer):
 
     def before(self, records: Sequence[bytes]) -> Sequence[bytes]:
         labels = self._labeller.batch(self._codec.decode(records).columns)
-        wanted = [label not in self._roots for label in labels.labels]
-        made: dict[int, bytes] = {}
-        blocks = []
-        for row in range(len(records)):
-            ids = [i for i in labels.ids[labels.offsets[row] : labels.offsets[row + 1]].tolist() if wanted[i]]
-            for i in ids:
-                if i not in made:
-                    made[i] = self._trapdoor(labels.labels[i])
-            blocks.append(packed_block(made[i] for i in ids))
-        return blocks
+        trapdoor, known = self._trapdoor, labels.labels
+        wanted = [label not in self._roots for label in known]
+        runs = zip(labels.offsets[:-1].tolist(), labels.offsets[1:].tolist(), strict=True)
+        return [packed_block(trapdoor(known[i]) for i in labels.ids[a:b].tolist() if wanted[i]) for a, b in runs]

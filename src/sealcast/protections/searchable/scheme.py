@@ -92,8 +92,8 @@ class UserKeys(Unpicklable):
             return None
         first = Exponent(both, ORDER)
         # x_i1 ((r + sigma) G) as a multiple of G: the library is faster with the generator, and constant in time.
-        check = _hash(CURVE.encode(CURVE.power(self._public, r)))
-        return points.base_wire(first) + points.base_wire(first * self._half) + check
+        hidden = CURVE.encode(CURVE.power(self._public, r))
+        return points.base_wire(first) + points.base_wire(first * self._half) + check(hidden)
 
     def seal_filter(self, epoch: int, conjunctions: Iterable[Iterable[Iterable[bytes]]]) -> SealedFilter:
         """A filter: conjunctions of slots of labels (`filters.labels`), each label sealed by itself."""
@@ -148,10 +148,10 @@ def check_of(label: bytes) -> bytes:
     return label[_CHECK]
 
 
-def matches(encrypted: Element, found: Element, check: bytes) -> bool:
+def matches(encrypted: Element, found: Element, given: bytes) -> bool:
     """Whether C, with its c3, and T are of one label."""
     (difference,) = points.differences((encrypted,), found)
-    return bool(difference) and _hash(difference) == check
+    return bool(difference) and check(difference) == given
 
 
 def matching(encrypted: Sequence[Element], checks: Sequence[bytes], found: Element) -> list[int]:
@@ -159,10 +159,11 @@ def matching(encrypted: Sequence[Element], checks: Sequence[bytes], found: Eleme
     sha256, prefix, size = hashlib.sha256, _HASH, CHECK_BYTES
     return [
         number
-        for number, (difference, check) in enumerate(zip(points.differences(encrypted, found), checks, strict=True))
-        if difference and sha256(prefix + difference).digest()[:size] == check
+        for number, (difference, given) in enumerate(zip(points.differences(encrypted, found), checks, strict=True))
+        if difference and sha256(prefix + difference).digest()[:size] == given
     ]
 
 
-def _hash(point: bytes) -> bytes:
+def check(point: bytes) -> bytes:
+    """c3 of r H, as it stands on the wire."""
     return hashlib.sha256(_HASH + point).digest()[:CHECK_BYTES]

@@ -17,12 +17,12 @@ from sealcast.model.stages import Admitted
 from sealcast.protections.enveloped.audit import EnvelopedAudit
 from sealcast.protections.port import Explanation, WitnessSide
 from sealcast.protections.searchable import asking
-from sealcast.protections.searchable.asking import Asked, asked
+from sealcast.protections.searchable.asking import StatedFilter, asked
 from sealcast.protections.searchable.exposure import explained
 from sealcast.protections.searchable.halves import BrokerHalves, Searched, good_filter, refused_filters, searched
 from sealcast.protections.searchable.interests import own_id
 from sealcast.protections.witness.answer import TracedInterest
-from sealcast.protections.witness.decided import BrokerDecisions, Seen
+from sealcast.protections.witness.decided import BrokerDecisions, SeenEvent
 from sealcast.protections.witness.expected import Expectation
 from sealcast.protections.witness.frames import MAX_VERSIONS
 from sealcast.protections.witness.sides import ReadingWitness
@@ -36,7 +36,7 @@ Ints = NDArray[np.int64]
 UNKNOWN: Final = "(its subscriber's own)"
 
 
-class SealedExpectation(Expectation[tuple[Asked, BrokerHalves]]):
+class SealedExpectation(Expectation[tuple[StatedFilter, BrokerHalves]]):
     """Sealed filters are asked one by one, with the broker's halves."""
 
     @cached_property
@@ -53,11 +53,13 @@ class SealedExpectation(Expectation[tuple[Asked, BrokerHalves]]):
     def name(self, interval: ServedInterval, subscriber: str) -> Hashable:
         return interval.filter, subscriber
 
-    def filter(self, interval: ServedInterval, subscriber: str, state: RealmState) -> tuple[Asked, BrokerHalves]:
+    def filter(self, interval: ServedInterval, subscriber: str, state: RealmState) -> tuple[StatedFilter, BrokerHalves]:
         halves, found = self._halves(state.version), good_filter(interval.filter, state.topic(self._topic))
         return asked(found, None if found is None else halves.of(found.epoch, subscriber)), halves
 
-    def true(self, filters: Sequence[tuple[Asked, BrokerHalves]], admitted: Admitted, topic: Topic) -> Iterator[Ints]:
+    def true(
+        self, filters: Sequence[tuple[StatedFilter, BrokerHalves]], admitted: Admitted, topic: Topic
+    ) -> Iterator[Ints]:
         if not filters:
             return iter(())
         each, events = [found for found, _ in filters], searched(admitted)
@@ -66,7 +68,7 @@ class SealedExpectation(Expectation[tuple[Asked, BrokerHalves]]):
         return _one_by_one(each, events, filters[0][1])
 
 
-def _one_by_one(filters: Sequence[Asked], events: Searched, halves: BrokerHalves) -> Iterator[Ints]:
+def _one_by_one(filters: Sequence[StatedFilter], events: Searched, halves: BrokerHalves) -> Iterator[Ints]:
     """Every event by itself: nothing that was computed for one is used for another."""
     for each in filters:
         true = (
@@ -76,7 +78,7 @@ def _one_by_one(filters: Sequence[Asked], events: Searched, halves: BrokerHalves
         yield np.flatnonzero(np.fromiter(true, np.bool_, len(events.blocks)))
 
 
-class Audit(EnvelopedAudit):
+class SearchableAudit(EnvelopedAudit):
     expectation = SealedExpectation
 
     def before(self, body: bytes) -> int:
@@ -84,10 +86,10 @@ class Audit(EnvelopedAudit):
 
 
 class SealedDecided(BrokerDecisions):
-    audit = Audit
+    audit = SearchableAudit
 
     def interests(
-        self, state: RealmState, subscriber: str, interval: dict[str, ServedInterval], seen: Seen
+        self, state: RealmState, subscriber: str, interval: dict[str, ServedInterval], seen: SeenEvent
     ) -> tuple[TracedInterest, ...]:
         """Which of the sealed filters match, as the broker finds out. What they say, only their subscriber knows."""
         assert seen.admitted is not None
@@ -107,7 +109,7 @@ class SealedDecided(BrokerDecisions):
 
 
 class SearchableWitness(ReadingWitness):
-    audit = Audit
+    audit = SearchableAudit
     decided = SealedDecided
 
     def describe(self, realm: BrokerRealm, topic: str, broker: str, reader: PieceReader[SealedPiece]) -> dict[str, Any]:

@@ -47,7 +47,7 @@ from sealcast.wire.sealed import SealedPiece
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class SeenEvent:
     """The event as admission sees it at the pinned version."""
 
     refused: Rejection | None = None
@@ -146,7 +146,9 @@ class BrokerDecisions:
 
     # --- the decision -------------------------------------------------------------------------------
 
-    def _decide(self, answer: WhyAnswer, seen: Seen, state: RealmState, delivered: bool, time_us: int) -> WhyAnswer:
+    def _decide(
+        self, answer: WhyAnswer, seen: SeenEvent, state: RealmState, delivered: bool, time_us: int
+    ) -> WhyAnswer:
         who = answer.subscriber
         if seen.refused is not None:
             reason = seen.refused.reason
@@ -185,7 +187,7 @@ class BrokerDecisions:
         why = _unauthorised(state, who) if not authorised else _without_token(state, matches[matched[0]], time_us)
         return answer.that(Verdict.NOT_AUTHORISED, f"{_listed(matched)} matched, but {why}")
 
-    def _admit(self, committed: Committed, event: Position, piece: SealedPiece) -> Seen:
+    def _admit(self, committed: Committed, event: Position, piece: SealedPiece) -> SeenEvent:
         """The numbered checks again, for this frame, after the batches before its own."""
         again, version = self._audit, committed.entry.version
         again.resume(committed)
@@ -199,14 +201,14 @@ class BrokerDecisions:
                 (r for r in admitted.rejections if r.position.row in (-1, event.row)),
                 admitted.rejections[-1],  # of many refused events of a frame only the first are named
             )
-            return Seen(refused)
+            return SeenEvent(refused)
         one = int(at[0])
         payload = admitted.messages[one][int(admitted.payload_start[one]) :]
         about = self._realm.state(version).topic(self._topic)
         hidden = about.protection.hidden_of(about.schema)
         shown = {name: value for name, value in list(values(admitted, about.schema))[one].items() if name not in hidden}
         readers = admitted.readers.get(int(admitted.frame_index[one]), "")
-        return Seen(None, shown, payload, readers, admitted, one)
+        return SeenEvent(None, shown, payload, readers, admitted, one)
 
     def _intervals(self, state: RealmState, subscriber: str) -> dict[str, ServedInterval]:
         """Of the subscriber's subscriptions, what they were served here, and when."""
@@ -215,7 +217,7 @@ class BrokerDecisions:
         return dict(served_intervals(state, state.topic(self._topic), mine))
 
     def interests(
-        self, state: RealmState, subscriber: str, intervals: dict[str, ServedInterval], seen: Seen
+        self, state: RealmState, subscriber: str, intervals: dict[str, ServedInterval], seen: SeenEvent
     ) -> tuple[TracedInterest, ...]:
         """What each of the subscriber's filters says of the event."""
         schema: Schema = state.topic(self._topic).schema

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import cache, cached_property, lru_cache
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 from sealcast.broker.admit import admit
 from sealcast.broker.gate import Gate
 from sealcast.broker.served import ServedInterval, served_intervals
-from sealcast.filters.check import fit
+from sealcast.broker.tables import condition as condition_of
 from sealcast.filters.evaluate import evaluate
-from sealcast.filters.parse import parse
 from sealcast.filters.readers import may_open
 from sealcast.filters.tree import Condition
 from sealcast.filters.vector.evaluator import Evaluator
@@ -31,7 +30,6 @@ from sealcast.model.stages import Admitted, Ruled
 from sealcast.protections.witness.frames import MAX_VERSIONS
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.realm.machine import RealmState, Topic
-from sealcast.trust.realm.templates import Template
 
 Ints = NDArray[np.int64]
 
@@ -136,22 +134,15 @@ class Expectation(ABC, Generic[F]):
 class ReadExpectation(Expectation[Condition]):
     """Of brokers that read: filters are asked about attributes."""
 
-    def __init__(
-        self, realm: BrokerRealm, topic: str, broker: str, gate: Callable[[int], Gate], *, by_reference: bool = False
-    ) -> None:
-        super().__init__(realm, topic, broker, gate, by_reference=by_reference)
-        self._conditions: dict[tuple[bytes, str, str], Condition] = {}
+    @cached_property
+    def _condition(self) -> Callable[[str, str, Schema], Condition]:
+        return cache(condition_of)
 
     def name(self, interval: ServedInterval, subscriber: str) -> Hashable:
         return interval.filter, interval.template
 
     def filter(self, interval: ServedInterval, subscriber: str, state: RealmState) -> Condition:
-        schema = state.topic(self._topic).schema
-        name = (schema.digest, interval.filter, interval.template)
-        if name not in self._conditions:
-            wanted = fit(parse(interval.filter), schema)
-            self._conditions[name] = Template.parse(interval.template).within(wanted, schema)
-        return self._conditions[name]
+        return self._condition(interval.filter, interval.template, state.topic(self._topic).schema)
 
     def true(self, filters: Sequence[Condition], admitted: Admitted, topic: Topic) -> Iterator[Ints]:
         ask = _true_by_reference if self.by_reference else _true_vectorised

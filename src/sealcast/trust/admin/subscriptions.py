@@ -40,7 +40,7 @@ def subscribe_many(
         tokens = {name: issuer.credential(state, topic, name, now) for name in subscribers}
         adds = [AddSubscription(s.id, topic, s.subscriber, s.filter, tokens[s.subscriber]) for s in made]
         homes = () if broker is None else _homes(realm, state, topic, subscribers, broker)
-        return [*homes, *adds, *issuer.missing_pair_keys(state, topic, subscribers)]
+        return [*homes, *adds, *issuer.missing_pair_keys(state, topic, subscribers, now)]
 
     realm.registry.transact(decide)
     return made

@@ -14,6 +14,7 @@ from sealcast.model.schema import Schema
 from sealcast.trust.admin import overlays
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.admin.overlays import planted_shape
+from sealcast.trust.keys.issuing import rotation_due
 from sealcast.trust.layout import FIRST_CENTER
 from sealcast.trust.realm.changes import (
     DEFAULT_GROUP_KEYS,
@@ -124,7 +125,8 @@ def rotate_due(
     counts: Mapping[str, int] | None = None,
     topics: Iterable[str] | None = None,
 ) -> dict[str, str]:
-    """Rotates every topic whose key is too old, or has sealed too much by `counts` (messages in this epoch).
+    """Rotates every topic whose key is too old, or has sealed too much by `counts` (messages in this epoch), or is in
+    the hands of somebody whose right to read ended by its term.
 
     All topics are looked at, or those that are named. The ones that were rotated, with the reason.
     """
@@ -133,7 +135,7 @@ def rotate_due(
     def decide(state: RealmState) -> list[Change]:
         due.clear()
         for name in state.topics if topics is None else topics:
-            why = state.topic(name).rotation_due(now, (counts or {}).get(name, 0))
+            why = rotation_due(state, name, now, (counts or {}).get(name, 0))
             if why is not None:
                 due[name] = why
         return [change for name in due for change in issuer.rotation(state, name, now)]
@@ -166,7 +168,7 @@ def grant(
 
     def decide(state: RealmState) -> list[Change]:
         after = apply(state, change)
-        keys = issuer.missing_pair_keys(after, topic, [entity])
+        keys = issuer.missing_pair_keys(after, topic, [entity], now)
         if state.terms_of(topic, entity) == after.terms_of(topic, entity):
             return list(keys)
         made: list[Change] = [change, *keys, *issuer.renewals(after, topic, now, [entity])]

@@ -114,17 +114,6 @@ class Authority(Unpicklable):
         """Whom the realm believes: public, and all that is needed to verify."""
         return Trust(self.root.der, [a.der for a in self.authorities], self.realm_id)
 
-    def issue(
-        self,
-        name: str,
-        keys: PublicKeys,
-        roles: Iterable[Role],
-        at_us: int,
-        lifetime_us: int = LIFETIME_US,
-    ) -> Certificate:
-        """A certificate for an entity and its three public keys."""
-        return self.issue_many([CertificateWanted(name, keys, frozenset(roles))], at_us, lifetime_us)[0]
-
     def issue_many(
         self, wanted: Sequence[CertificateWanted], at_us: int, lifetime_us: int = LIFETIME_US
     ) -> list[Certificate]:

@@ -6,14 +6,11 @@ it (`PublishTopicKey`), so that it knows the topics it serves, in the epochs it 
 
 from __future__ import annotations
 
-from typing import Self
-
 from sealcast.errors import CannotOpen, NotFound
 from sealcast.primitives import kdf
 from sealcast.primitives.secrets import KEY_BYTES, Secret
 from sealcast.trust.keys.holder import HolderSecrets
 from sealcast.trust.keys.topic_keys import TOPIC_KEY_INFO, TopicKeys, place
-from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
 
@@ -27,10 +24,6 @@ class BrokerSecrets(HolderSecrets):
     FIELD = "journal"
     CALLED = "broker"
     ELSEWHERE = "run this where the realm was made, or copy the file there for the broker alone"
-
-    @classmethod
-    def generate(cls, name: str = FIRST_BROKER) -> Self:
-        return super().generate(name)
 
     def topic_keys(self, state: RealmState, topic: Topic, epoch: int | None = None) -> TopicKeys:
         """The keys of a topic in an epoch (the current one, unless another is named), if they were handed to it."""

@@ -6,13 +6,10 @@ also those of epochs long past. What it decides is for `key_center`; here is wha
 
 from __future__ import annotations
 
-from typing import Self
-
 from sealcast.errors import Misuse
 from sealcast.primitives import kdf
 from sealcast.trust.keys.holder import HolderSecrets
 from sealcast.trust.keys.topic_keys import TopicKeys
-from sealcast.trust.layout import FIRST_CENTER
 from sealcast.trust.realm.topics import Topic
 
 
@@ -25,10 +22,6 @@ class CenterSecrets(HolderSecrets):
     FIELD = "master"
     CALLED = "key center"
     ELSEWHERE = "run this where the realm was made, or ask the center over its topic"
-
-    @classmethod
-    def generate(cls, name: str = FIRST_CENTER) -> Self:
-        return super().generate(name)
 
     def topic_keys(self, topic: Topic, epoch: int | None = None) -> TopicKeys:
         """The keys of one of its topics in an epoch (the current one, unless another is named)."""

@@ -44,28 +44,32 @@ class Issuer(Unpicklable):
         center: CenterSecrets = self.center(topic.center)
         return center.topic_keys(topic, epoch)
 
-    def pair_keys(self, state: RealmState, topic: Topic, entities: Iterable[Entity]) -> Iterator[PublishPairKey]:
-        """For the topic's current epoch."""
+    def pair_keys(
+        self, state: RealmState, topic: Topic, entities: Iterable[Entity], at_us: int
+    ) -> Iterator[PublishPairKey]:
+        """For the topic's current epoch, and for the rights that each of them has then."""
         keys = self.keys(topic)
-        return (keys.for_entity(topic, entity, reads=_reads(state, topic, entity.name)) for entity in entities)
+        return (keys.for_entity(topic, e, reads=_key_for(state, topic, e.name, at_us) is True) for e in entities)
 
     def for_newcomer(self, state: RealmState) -> list[tuple[Topic, TopicKeys]]:
         """The keys of topics that let in everyone who is enrolled."""
         members = [t.topic for t in state.topics.values() if t.topic.access is Access.MEMBERS]
         return [(topic, self.keys(topic)) for topic in members]
 
-    def missing_pair_keys(self, state: RealmState, topic: str, names: Iterable[str]) -> list[PublishPairKey]:
+    def missing_pair_keys(
+        self, state: RealmState, topic: str, names: Iterable[str], at_us: int
+    ) -> list[PublishPairKey]:
         """For those among `names` who have none in the current epoch."""
         about = state.topic(topic)
         without = [n for n in sorted(set(names)) if state.pair_key(topic, about.epoch, n) is None]
-        return list(self.pair_keys(state, about, map(state.entity, without))) if without else []
+        return list(self.pair_keys(state, about, map(state.entity, without), at_us)) if without else []
 
     def opening(self, state: RealmState, topic: str, at_us: int) -> list[Change]:
         """What an epoch begins with: its key for the brokers that serve the topic, pair keys for all who may."""
         about = state.topic(topic)
         keys = self.keys(about)
         brokers = [keys.for_broker(about, broker) for broker in _serving(state, about)]
-        return [*brokers, *self.pair_keys(state, about, state.entitled(topic, at_us))]
+        return [*brokers, *self.pair_keys(state, about, state.entitled(topic, at_us), at_us)]
 
     def credential(self, state: RealmState, topic: str, subscriber: str, at_us: int) -> Credential:
         """A token to subscribe with, signed by the topic's center."""
@@ -107,16 +111,14 @@ class Issuer(Unpicklable):
         start = max(at_us, about.epoch_starts[-1])
         rotate = RotateTopic(topic, about.epoch + 1, start, center)
         after = apply(state, rotate)
-        return [rotate, *self.opening(after, topic, at_us), *self.renewals(after, topic, at_us)]
+        return [rotate, *self.opening(after, topic, start), *self.renewals(after, topic, at_us)]
 
     def rekeying(self, before: RealmState, after: RealmState, entity: str, at_us: int) -> list[Change]:
         """What follows from a change of an entity's rights where readers hold a key: a new epoch, at once, on topics
         of which it holds a key that is no longer the one for its rights. Elsewhere nothing does."""
         changes: list[Change] = []
         for name, found in before.topics.items():
-            holds = before.pair_key(name, found.topic.epoch, entity) is not None
-            kinds = [_key_for(state, found.topic, entity) for state in (before, after)]
-            if found.topic.protection.readers_hold_key and holds and kinds[0] != kinds[1]:
+            if found.topic.protection.readers_hold_key and _holds_another(before, after, found.topic, entity, at_us):
                 changes += self.rotation(apply_all(after, changes), name, at_us)
         return changes
 
@@ -133,13 +135,32 @@ class Issuer(Unpicklable):
         return [self.keys(about, epoch).for_broker(about, who) for epoch in lacking]
 
 
-def _reads(state: RealmState, topic: Topic, entity: str) -> bool:
-    return Right.SUBSCRIBE in state.terms_of(topic.name, entity)
+def rotation_due(state: RealmState, topic: str, now_us: int, messages: int = 0) -> str | None:
+    """Why a topic's key should be replaced, if it should: it is too old, has sealed too much, or is held, where readers
+    hold a key, by somebody whose right has ended by its term since."""
+    found = state.topic_state(topic)
+    why = found.topic.rotation_due(now_us, messages)
+    if why is not None or not found.topic.protection.readers_hold_key:
+        return why
+    ended = sum(_holds_another(state, state, found.topic, name, now_us) for name in found.terms)
+    return f"its key is held by {ended} whose right has ended" if ended else None
 
 
-def _key_for(state: RealmState, topic: Topic, entity: str) -> bool | None:
-    """Whether the key for an entity's rights reads; None when it is to have none."""
-    return _reads(state, topic, entity) if state.terms_of(topic.name, entity) else None
+def _holds_another(before: RealmState, after: RealmState, topic: Topic, entity: str, at_us: int) -> bool:
+    """Whether an entity holds a key of the epoch that is not, or not any more, the one for its rights. What it holds
+    follows from the rights that it had when the epoch began, or got since: any change of them by decision rotates."""
+    began = topic.epoch_starts[-1]
+    if before.pair_key(topic.name, topic.epoch, entity) is None:
+        return False
+    return _key_for(before, topic, entity, began) != _key_for(after, topic, entity, at_us)
+
+
+def _key_for(state: RealmState, topic: Topic, entity: str, at_us: int) -> bool | None:
+    """Which key fits the rights that an entity has then, or will have: True for one that reads, False for one that only
+    publishes, None for no key. A clock that stepped back does not go before the epoch."""
+    at = max(at_us, topic.epoch_starts[-1])
+    rights = [right for right, term in state.terms_of(topic.name, entity).items() if not term.over(at)]
+    return Right.SUBSCRIBE in rights if rights else None
 
 
 def _serving(state: RealmState, topic: Topic) -> list[Entity]:

@@ -124,6 +124,11 @@ class TopicKeys(Unpicklable):
         """What a broker's deliveries to `entity` start from: `at_broker` of its pair key."""
         return at_broker(self.pair_key(entity), broker)
 
+    @property
+    def content(self) -> ContentKey | None:
+        """The content key, which opens everyone's events; None at a broker, and where the topic has none."""
+        return None if self._content is None else ContentKey(self._content, reads=True)
+
     def content_root(self, broker: str = FIRST_BROKER) -> Secret:
         """The root of the content and group keys that a broker makes."""
         return at_broker(kdf.derive(self._key, b"content root"), broker)
@@ -136,9 +141,9 @@ class TopicKeys(Unpicklable):
         """The entity's keys, sealed to it alone: a change ready for the registry. `reads` says whether it may read."""
         at, keys = place(self.topic_id, self.epoch, entity.name), self.pair_key(entity.name).reveal()
         if topic.protection.readers_hold_key:
-            if self._content is None:
+            content = self.content
+            if content is None or self._content is None:
                 raise Misuse(f"only the center of topic {topic.name!r} hands out its content key")
-            content = ContentKey(self._content, reads=True)
             keys += (content if reads else content.for_publisher(entity.name)).to_bytes()
             if topic.protection.filters_sealed:
                 master = MasterKey.derive(self._content, place(self.topic_id, self.epoch, ""))

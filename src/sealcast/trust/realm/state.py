@@ -149,7 +149,7 @@ class RealmState:
     def entitled(self, topic: str, at_us: int) -> Iterator[Entity]:
         """Everyone who has a right on the topic now or will have one, in the order in which they came."""
         for who in self.entities.values():
-            if any(term.until_us is None or at_us < term.until_us for term in self.terms_of(topic, who.name).values()):
+            if not all(term.over(at_us) for term in self.terms_of(topic, who.name).values()):
                 yield who
 
     def slot_of(self, topic: str, subscriber: str) -> int | None:

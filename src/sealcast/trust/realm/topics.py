@@ -76,7 +76,10 @@ class Term:
     template: str = EVERYTHING
 
     def holds(self, at_us: int) -> bool:
-        return self.not_before_us <= at_us and (self.until_us is None or at_us < self.until_us)
+        return self.not_before_us <= at_us and not self.over(at_us)
+
+    def over(self, at_us: int) -> bool:
+        return self.until_us is not None and self.until_us <= at_us
 
 
 @dataclass(frozen=True, slots=True)

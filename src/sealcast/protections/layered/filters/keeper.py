@@ -34,7 +34,7 @@ from sealcast.protections.layered.filters.fold import PostCredential
 from sealcast.protections.layered.filters.kept import kept_at
 from sealcast.protections.layered.filters.posting import Pusher
 from sealcast.protections.layered.filters.posts import PostLog
-from sealcast.protections.layered.filters.records import PostRefusal, Stream
+from sealcast.protections.layered.filters.records import Stream
 from sealcast.protections.layered.filters.table import TableLog
 from sealcast.protections.layered.filters.turns import TURN_BYTES, Tables, TurnDraft
 from sealcast.trust.handles import BrokerRealm
@@ -107,26 +107,6 @@ class TableKeeper(Closing, Unpicklable):
     def version(self) -> int:
         """Of the table: how many turns have been recorded."""
         return self._log.version()
-
-    def refused(self) -> Mapping[str, int]:
-        """How many posts, and filters of posts, were refused for which reason since the beginning."""
-        with self._lock:
-            counts = self._current().fold.refused
-            return {reason: n for reason, n in counts.items() if reason != PostReason.SEEN}
-
-    def repeated(self) -> int:
-        """How many posts came again, and were ignored."""
-        with self._lock:
-            return self._current().fold.refused[PostReason.SEEN]
-
-    def refusals(self, start: int = 0) -> list[PostRefusal]:
-        """The first ones of each turn from version `start` on, in words."""
-        return [told for turn in self._log.turns(start) for told in turn.told]
-
-    def snapshot(self) -> None:
-        """Makes the next start quick, whatever has changed since the last one."""
-        with self._lock:
-            self._log.snapshot(self._current().fold, always=True)
 
     def close(self) -> None:
         self._posts.close()

@@ -14,7 +14,6 @@ after a crash. Who names no number gets one by the clock.
 from __future__ import annotations
 
 import os
-import time
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -139,25 +138,3 @@ def post_many(
         raise Misuse("there is nothing to post")
     with PostLog(realm.paths.topic(topic, to_broker).filter_posts) as log:
         log.append(made)
-
-
-def post(
-    realm: OpenRealm,
-    topic: str,
-    sender: Identity,
-    to_broker: str,
-    tree: TreeId,
-    filters: Sequence[Filter],
-    token: bytes = b"",
-    *,
-    number: int | None = None,
-    fresh: bool = False,
-) -> int:
-    """Filters for one tree, durable on return; the number of the post, or of the last one if it took several.
-
-    The same number again is the same post again, and has no second effect. With `fresh`, all that the sender asked for
-    in this tree before ends with it. Without filters it shows a newer token.
-    """
-    given = time.time_ns() // 1000 if number is None else number
-    post_many(realm, topic, sender, to_broker, [Numbered(tree, filters, given, fresh)], token)
-    return given + len(posts.batches(filters)) - 1

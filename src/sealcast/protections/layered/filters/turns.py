@@ -135,7 +135,8 @@ class TurnDraft:
         """What can be taken of a post's filters; each other one is refused by itself."""
         tree, broker, stream = self._fold.trees[number_of], self._tables.broker(number_of), proven.stream
         if proven.post.header.fresh:
-            self._renew(number_of, stream)
+            # All of it, here: what is said again at once does not go up as an end and a beginning.
+            self.withdraw(number_of, stream, at_once=True)
         changes = []
         for wanted in proven.post.filters:
             try:
@@ -151,15 +152,6 @@ class TurnDraft:
         """Bytes of tokens of a stream's rows."""
         tokens = self._fold.trees[number_of].tokens.get(stream, 0)
         return tokens * self._tables.broker(number_of).layers.group.wire_bytes
-
-    def _renew(self, number_of: int, stream: Stream) -> None:
-        """All of it, here: what is said again at once does not go up as an end and a beginning."""
-        tree = self._fold.trees[number_of]
-        rows = tree.oldest(stream, len(tree.rows.get(stream, {})))
-        for slots, path, count in rows:
-            self._change(number_of, stream, RowChange(slots, path, True), count)
-        if rows:
-            self.steps.append(Withdrew(number_of, stream, len(rows)))
 
     def _took(self, number_of: int, proven: ProvenPost, changes: list[RowChange]) -> None:
         number = proven.post.header.number
@@ -219,11 +211,11 @@ class TurnDraft:
             self._fold.credentials[subscriber] = credential
             self.steps.append(Shown(subscriber, credential.token, credential.until_us))
 
-    def withdraw(self, number_of: int, stream: Stream) -> bool:
-        """Ends what came in a stream, the oldest rows first, as many as a turn holds; whether that was all."""
+    def withdraw(self, number_of: int, stream: Stream, *, at_once: bool = False) -> bool:
+        """Ends what came in a stream, the oldest rows first, as many as a turn holds or `at_once`; was that all?"""
         tree, gone = self._fold.trees[number_of], 0
         for slots, path, count in tree.oldest(stream, len(tree.rows.get(stream, {}))):
-            if gone and self.size >= TURN_BYTES:
+            if gone and self.size >= TURN_BYTES and not at_once:
                 break
             self._change(number_of, stream, RowChange(slots, path, True), count)
             gone += 1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from sealcast.errors import Misuse, Rejected
 from sealcast.model.schema import Schema
@@ -43,20 +43,7 @@ class DraftTable(Generic[K, V]):
 
 
 class TopicTables:
-    __slots__ = (
-        "credentials",
-        "layer_keys",
-        "moves",
-        "nodes",
-        "pair_keys",
-        "places",
-        "slots",
-        "stays",
-        "subscriptions",
-        "terms",
-        "topic",
-        "topic_keys",
-    )
+    """A topic's tables, each to be written to."""
 
     def __init__(self, base: TopicState) -> None:
         self.topic = base.topic
@@ -81,20 +68,8 @@ class TopicTables:
         return Overlay(self.nodes.read, self.places.read, len(self.moves))
 
     def share(self) -> TopicState:
-        return TopicState(
-            self.topic,
-            self.terms.share(),
-            self.slots.share(),
-            self.subscriptions.share(),
-            self.credentials.share(),
-            self.topic_keys.share(),
-            self.pair_keys.share(),
-            self.stays.share(),
-            self.nodes.share(),
-            self.places.share(),
-            self.moves,
-            self.layer_keys.share(),
-        )
+        tables: dict[str, Any] = {n: table.share() for n, table in vars(self).items() if isinstance(table, DraftTable)}
+        return TopicState(self.topic, moves=self.moves, **tables)
 
 
 class Draft:

@@ -1,0 +1,54 @@
+"""A key center, a broker's halves and users, without anything around them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from sealcast.primitives.groups import Exponent
+from sealcast.primitives.halves import MasterKey, broker_half
+from sealcast.primitives.secrets import Secret
+from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.protections.searchable.search import FoundSubscriptions, Registered, SearchIndex
+from sealcast.trust.keys.topic_keys import place
+
+TOPIC_ID = bytes(16)
+
+
+class World:
+    def __init__(self, users: Iterable[str] = ("ana", "bo", "cy"), tag_bits: int = 16) -> None:
+        self.tag_bits = tag_bits
+        self.content, self.topic_key = Secret.random(), Secret.random()
+        #: Who has a half at the broker now.
+        self.users = set(users)
+
+    def master(self, epoch: int = 1) -> MasterKey:
+        return MasterKey.derive(self.content, place(TOPIC_ID, epoch, ""))
+
+    def half(self, epoch: int, user: str) -> Exponent | None:
+        return broker_half(self.topic_key, place(TOPIC_ID, epoch, user)) if user in self.users else None
+
+    def known_half(self, user: str, epoch: int = 1) -> Exponent:
+        half = self.half(epoch, user)
+        assert half is not None
+        return half
+
+    def keys(self, user: str, epoch: int = 1) -> UserKeys:
+        half = broker_half(self.topic_key, place(TOPIC_ID, epoch, user))
+        return UserKeys(self.master(epoch).part(half), self.tag_bits)
+
+    def registered(self, number: int, user: str, filters: object, epoch: int = 1) -> Registered:
+        return Registered(number, user, self.keys(user, epoch).seal_filter(epoch, filters))  # type: ignore[arg-type]
+
+    def block(self, labels: Iterable[bytes], user: str = "ana", epoch: int = 1) -> bytes:
+        return self.keys(user, epoch).block(labels)
+
+    def search(
+        self, index: SearchIndex, blocks: Sequence[bytes], user: str = "ana", epoch: int = 1
+    ) -> FoundSubscriptions:
+        return index.search([user] * len(blocks), [epoch] * len(blocks), blocks, self.half)
+
+    def matches(
+        self, index: SearchIndex, *events: Iterable[bytes], user: str = "ana", epoch: int = 1
+    ) -> list[list[int]]:
+        found = self.search(index, [self.block(labels, user, epoch) for labels in events], user, epoch)
+        return [each.tolist() for each in found.matches]
