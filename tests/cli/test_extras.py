@@ -19,7 +19,6 @@ from sealcast.errors import EXTRA_OF, Bug, MissingExtra, extras_named
 ROOT = Path(__file__).parents[2]
 #: What is imported under another name than it is installed by, or comes along with another package.
 INSTALLED_BY = {
-    "paho": "paho-mqtt",
     "google": "protobuf",
     "paho": "paho-mqtt",
     "probables": "pyprobables",
