@@ -199,8 +199,8 @@ def report(found: Times, counts: Sequence[int]) -> Report:
         "before that and helps nothing, as in the paper",
         "A4 is what brokers run: a topic that was seen costs one look-up, whatever the number of subscriptions; a "
         "topic seen first is compared with the labels of its tag only",
-        "our cuckoo filter is made for batches, and pays for that with one key at a time; in batches it is far ahead of "
-        "the paper's (nguyen/table1)",
+        "our cuckoo filter is made for batches, and pays for that with one key at a time; in batches it is far "
+        "ahead of the paper's (nguyen/table1)",
         "inside the MQTT broker, taking the message apart, its many trapdoors (one for each prefix of a text), and who "
         "may read are counted, too",
     ]
