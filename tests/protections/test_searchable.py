@@ -591,3 +591,24 @@ def test_inspect_says_what_a_sealed_filter_reveals(realm: Realm, tmp_path: Path)
     assert "tags" in found["reveals"] and "asks for" in found["hides"]
     file.write_text(mallory.filter[:-8])
     assert sealcast("inspect", file, "--json").code == 1
+
+
+def test_who_is_away_when_an_epoch_begins_gets_events_from_its_return_on(realm: Realm, tmp_path: Path) -> None:
+    """As `explain` says. Its keys and filters are elsewhere: nobody registers for it."""
+    away = tmp_path / "away"
+    away.mkdir()
+    moved = [realm.paths.entity_key("nurse"), realm.paths.root / "wallets" / "nurse"]
+    for path in moved:
+        path.rename(away / path.name)
+    realm.rotate(TOPIC)
+    publish(realm, 120)
+    assert registered(realm, "nurse") == ["nurse-1.e1"]
+    pump(realm, TOPIC)
+    for path in moved:
+        (away / path.name).rename(path)
+    assert read(realm, "nurse") == [] and registered(realm, "nurse") == ["nurse-1.e1", "nurse-1.e2"]
+    publish(realm, 130)
+    pump(realm, TOPIC)
+    assert read(realm, "nurse") == [130] and read(realm, "doctor") == [120, 130]
+    left = witness_side(Searchable()).explain(realm.state(), TOPIC).left
+    assert any("is away when an epoch begins" in each for each in left)

@@ -96,6 +96,8 @@ def explained(state: RealmState, topic: str) -> Explanation:
             "epoch that it gets hold of.",
             "Who loses a right is cut off by a new epoch, at once, and brokers drop their half of its key. It keeps "
             "the keys of earlier epochs. When a right ends by its term, that epoch begins at the next upkeep.",
+            "A sealed filter is of one epoch, and counts from the batch after it was registered. A reader that is away "
+            "when an epoch begins misses what brokers handle until it, or who has its keys, registers again.",
             lengths(about.protection.step),
             "The disk allows traffic analysis: it shows times and who gets what.",
         ],
