@@ -29,7 +29,7 @@ from typing import Any, Final
 from amqtt.adapters import BufferReader, ReaderAdapter, StreamReaderAdapter, StreamWriterAdapter, WriterAdapter
 from amqtt.broker import Broker
 from amqtt.contexts import BrokerConfig, ListenerConfig
-from amqtt.errors import AMQTTError, BrokerError, MQTTError, NoDataError
+from amqtt.errors import AMQTTError, BrokerError, MQTTError, NoDataError, ProtocolHandlerError
 from amqtt.mqtt.connack import BAD_USERNAME_PASSWORD, SERVER_UNAVAILABLE, UNACCEPTABLE_PROTOCOL_VERSION, ConnackPacket
 from amqtt.mqtt.connect import ConnectPacket
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
@@ -148,7 +148,11 @@ class Handler(BrokerProtocolHandler):  # type: ignore[misc]
         self._gone = asyncio.ensure_future(self.handle_connection_closed())
 
     async def send(self, channel: str, data: bytes, qos: int, packet_id: int | None, again: bool) -> None:
-        await self._send_packet(PublishPacket.build(channel, data, packet_id, again, qos, False))
+        try:
+            await self._send_packet(PublishPacket.build(channel, data, packet_id, again, qos, False))
+        except ProtocolHandlerError:
+            # amqtt makes this of being cancelled, as happens while a client that reads nothing is waited for.
+            raise asyncio.CancelledError from None
 
 
 class MatchingBroker(Broker):  # type: ignore[misc]
