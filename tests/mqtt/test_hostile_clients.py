@@ -6,10 +6,17 @@ import socket
 from pathlib import Path
 from random import Random
 
+from paho.mqtt.client import Client as Paho
+
 from sealcast import Event, Realm
+from sealcast.filters.labels import Labeller
 from sealcast.mqtt import channels, credentials
+from sealcast.mqtt.messages import Message
+from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.wire.searching import packed_block
 from tests.mqtt.servers import until
 from tests.mqtt.test_broker import TOPIC, Reader, Served, publish, publishing, realm_with, serving
+from tests.protections.world import SCHEMA
 
 
 def text(value: str) -> bytes:
@@ -81,3 +88,20 @@ def test_connects_of_any_bytes_do_not_end_the_broker(tmp_path: Path) -> None:
         served.process.terminate()
         _, said = served.process.communicate(timeout=30)
         assert served.process.returncode == 0 and "Traceback" not in said, said[-2000:]
+
+
+def test_more_trapdoors_than_the_schema_has_labels_go_nowhere(tmp_path: Path) -> None:
+    """Also those with tags of too many bits, and points that are none: nobody spends the broker's time on them."""
+    realm = realm_with(tmp_path / "realm", ["s0"])
+    part = realm.identity("nyse").topic_keys(realm.state(), TOPIC).search
+    assert part is not None
+    keys, most = UserKeys(part, 16), Labeller(SCHEMA).most()
+    made = [keys.trapdoor(n.to_bytes(4, "big")) for n in range(most + 1)]
+    off_curve = made[0][:5] + b"\xff" * 32 + made[0][37:]
+    with serving(realm) as served, publishing(realm, "nyse", served.port) as nyse:
+        for trapdoors in (made, [b"\xff" * 4 + made[0][4:]], [off_curve]):
+            data = Message(1, "nyse", b"header", 0, packed_block(trapdoors) + b"envelope")
+            Paho.publish(nyse, channels.events(TOPIC), data.to_bytes(), qos=1).wait_for_publish(10)
+        nyse.close()
+        counts = served.stop()
+    assert (counts["events"], counts["refused_event"]) == (0, 3)

@@ -31,7 +31,7 @@ from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import UserPart
 from sealcast.protections.frame_steps import MatchingStep
-from sealcast.protections.port import client_side, witness_side
+from sealcast.protections.port import Party, client_side, witness_side
 from sealcast.protections.searchable import scheme
 from sealcast.protections.searchable.client import opener_for
 from sealcast.protections.searchable.interests import SealedInterests, own_id
@@ -40,7 +40,16 @@ from sealcast.protections.searchable.table import SealedIndexes
 from sealcast.protections.steps import StepName
 from sealcast.trust.realm.changes import AddSubscription
 from sealcast.wire.sealed import SealedPiece
-from sealcast.wire.searching import TAG_BYTES, SealedFilter, SealedRejected, block_size, packed_block, parse_block
+from sealcast.wire.searching import (
+    FIRST_POINT,
+    SECOND_POINT,
+    TAG_BYTES,
+    SealedFilter,
+    SealedRejected,
+    block_size,
+    packed_block,
+    parse_block,
+)
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
 
@@ -289,6 +298,47 @@ def test_a_filter_of_another_user_is_of_no_use_to_who_copies_it(realm: Realm) ->
     assert read(realm, "nurse") == [120] and read(realm, "mallory") == []
 
 
+def test_who_makes_anothers_filter_its_own_gets_those_events_and_explain_says_so(realm: Realm) -> None:
+    """c1 and c3 do not depend on who sealed a label, so that a user replaces c2 and need not know what was sealed. It
+    learns no more than which events match, and all of them it may open."""
+    (theirs,) = [s for s in realm.state().subscriptions_of(TOPIC) if s.subscriber == "nurse"]
+    sealed, half = SealedFilter.from_text(theirs.filter), user_part(realm, "mallory").half
+
+    def mine(label: bytes) -> bytes:
+        first = CURVE.decode(label[FIRST_POINT])
+        return label[: FIRST_POINT.stop] + CURVE.encode(CURVE.power(first, half)) + label[SECOND_POINT.stop :]
+
+    copied = SealedFilter.of(
+        sealed.epoch, [[[mine(label) for label in slot] for slot in slots] for slots in sealed.conjunctions]
+    )
+    credential = realm.issuer().credential(realm.state(), TOPIC, "mallory", realm.clock())
+    realm.registry.apply_many([AddSubscription("copied", TOPIC, "mallory", copied.to_text(), credential)])
+    publish(realm, 90, 120)
+    pump(realm, TOPIC)
+    assert read(realm, "mallory") == read(realm, "nurse") == [120]
+    assert any("as its own" in fact for fact in reader_of(realm).learns)
+
+
+@pytest.mark.parametrize("tag_bits", [0, 16])
+def test_whoever_has_the_search_secret_reads_others_tags_and_explain_says_so(tmp_path: Path, tag_bits: int) -> None:
+    """A user with the registry, and no broker: it computes the tag of every label there is, and compares."""
+    realm = a_realm(tmp_path / "realm", tag_bits=tag_bits)
+    realm.subscribe(TOPIC, "nurse", "pulse = 77")
+    theirs = next(s for s in realm.state().subscriptions_of(TOPIC) if s.id == "nurse-2.e1")
+    (tag,) = {label[:TAG_BYTES] for label in SealedFilter.from_text(theirs.filter).labels}
+    keys, labels = UserKeys(user_part(realm, "mallory"), tag_bits), Labeller(SCHEMA).labels
+    found = [p for p in range(256) if keys.tag(labels({"ward": None, "pulse": p})[-1]) == tag]
+    assert 77 in found and (len(found) < 5 if tag_bits else len(found) == 256)
+    facts = reader_of(realm)
+    assert any("by its tag" in fact for fact in facts.learns) == bool(tag_bits)
+    assert any("open others' filters" in fact for fact in facts.cannot) == (not tag_bits)
+
+
+def reader_of(realm: Realm) -> Party:
+    parties = witness_side(Searchable()).explain(realm.state(), TOPIC).parties
+    return next(party for party in parties if party.who.startswith("a reader"))
+
+
 # --- what is refused ------------------------------------------------------------------------------------------
 
 
@@ -375,6 +425,21 @@ def test_an_event_without_a_good_block_is_refused_counted_and_harms_nothing_else
     assert read(realm, "nurse") == [130]
     refused = [r for each in witness_side(Searchable()).refusals(realm, TOPIC) for r in each]
     assert len({r["detail"] for r in refused}) >= 4 and {r["reason"] for r in refused} == {"event"}
+
+
+def test_more_trapdoors_than_the_schema_has_labels_are_refused(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would cost brokers a multiplication and a look through a bucket, whatever the event is about."""
+    from sealcast.protections.searchable import publish as module
+
+    keys, most = UserKeys(user_part(realm, "monitor"), 16), Labeller(SCHEMA).most()
+    many = [keys.trapdoor(n.to_bytes(4, "big")) for n in range(most + 1)]
+    for block in (packed_block(many), packed_block(many[1:])):
+        monkeypatch.setattr(module, "packed_block", lambda trapdoors, block=block: block)
+        publish(realm, 110)
+    counts = pump(realm, TOPIC)
+    assert (counts["admitted"], counts["rejected_event"]) == (1, 1)
+    ((refused,),) = witness_side(Searchable()).refusals(realm, TOPIC)
+    assert refused["detail"].endswith(f"at most {most} trapdoors")
 
 
 def test_a_reader_refuses_another_block_than_was_signed(realm: Realm) -> None:

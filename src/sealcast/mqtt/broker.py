@@ -38,7 +38,7 @@ from amqtt.mqtt.publish import PublishPacket
 from amqtt.session import INCOMING
 from amqtt.session import Session as Connection
 
-from sealcast.errors import FrameRejected, Misuse, Rejected, SealcastError, Unavailable
+from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.mqtt import channels
 from sealcast.mqtt.credentials import Doorkeeper
@@ -47,10 +47,10 @@ from sealcast.mqtt.live import Live
 from sealcast.mqtt.matching import LOOK_SECONDS, Matcher
 from sealcast.mqtt.messages import MAX_BYTES, Message
 from sealcast.mqtt.sessions import Listening, Session, Sessions
+from sealcast.protections.searchable.broker import unfit
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Right
-from sealcast.wire.searching import SealedRejected
 
 #: The first packet: how long it may take, and how long it may be.
 CONNECT_SECONDS: Final = 10.0
@@ -299,8 +299,9 @@ class MatchingBroker(Broker):  # type: ignore[misc]
             if message.publisher != session.user:
                 raise Rejected(f"{session.user!r} published in the name of {message.publisher!r}")
             state.require(Right.PUBLISH, topic, session.user, self._realm.clock())
-            message.block  # noqa: B018  (whether there is one)
-        except (FrameRejected, SealedRejected, Rejected) as error:
+            for _, why in unfit(state.topic(topic), [message.message[message.offset :]]):
+                raise Rejected(why)
+        except Rejected as error:
             self.refuse("event", f"an event of {session.user!r} on topic {topic!r} is refused: {error.message}")
             return None
         self.counts["events"] += 1
