@@ -18,6 +18,7 @@ from sealcast.mqtt.table import Epoch, Registered, Topic
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, broker_half
 from sealcast.primitives.secrets import Secret
+from sealcast.protections.searchable.blocks import most_trapdoors
 from sealcast.protections.searchable.scheme import UserKeys
 from sealcast.wire.searching import SealedFilter, packed_block
 
@@ -129,6 +130,7 @@ class World:
         numbers = sorted({epoch for _, epoch, _, _ in self.filters})
         return Topic(
             TOPIC,
+            most_trapdoors(SCHEMA),
             [
                 Epoch(
                     number,

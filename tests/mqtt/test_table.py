@@ -60,9 +60,9 @@ def test_a_label_is_re_encrypted_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "topic",
     [
-        Topic("no/name", []),
-        Topic(TOPIC, [Epoch(1, {"no name": World().half("x")}, [])]),
-        Topic(TOPIC, [Epoch(2, {}, [Registered("x", World().half("x"), World().keys("x").seal_filter(1, []))])]),
+        Topic("no/name", 9, []),
+        Topic(TOPIC, 9, [Epoch(1, {"no name": World().half("x")}, [])]),
+        Topic(TOPIC, 9, [Epoch(2, {}, [Registered("x", World().half("x"), World().keys("x").seal_filter(1, []))])]),
     ],
 )
 def test_what_makes_no_sense_gets_into_no_table(topic: Topic) -> None:

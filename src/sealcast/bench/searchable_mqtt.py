@@ -36,6 +36,7 @@ from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, broker_half
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.wire.limits import MAX_TRAPDOORS
 from sealcast.wire.searching import packed_block
 
 PLUGIN: Final = Path(__file__).parents[3] / "mqtt-plugin" / "build" / "sealcast_mosquitto.so"
@@ -131,7 +132,7 @@ class Fleet:
             for sensor in wanted:
                 found = label_filter(check(parse(f"sensor = {sensor}"), _SCHEMA).condition, _SCHEMA)
                 filters.append(Registered(client, half, keys.seal_filter(1, [c.slots for c in found.conjunctions])))
-        return Topic(_TOPIC, [Epoch(1, {_PUBLISHER: self._half(_PUBLISHER)}, filters)])
+        return Topic(_TOPIC, MAX_TRAPDOORS, [Epoch(1, {_PUBLISHER: self._half(_PUBLISHER)}, filters)])
 
     def message(self, sensor: int, fresh: bool) -> bytes:
         labels = self._labeller.labels({"sensor": sensor})

@@ -15,6 +15,7 @@ from sealcast.errors import Misuse
 from sealcast.model.protection import Searchable
 from sealcast.mqtt.table import Epoch, Registered, Topic
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.searchable.blocks import most_trapdoors
 from sealcast.protections.searchable.halves import BrokerHalves, good_filter
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.realm.changes import Right
@@ -81,6 +82,7 @@ class RowSource(Unpicklable):
         publishers = self._publishers(state, topic, now_us, moments)
         return Topic(
             topic.name,
+            most_trapdoors(topic.schema),
             [
                 Epoch(
                     number,

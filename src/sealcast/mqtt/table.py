@@ -52,6 +52,8 @@ class Topic:
     """A topic, with all epochs that events may still come from, or wait in for clients that are away."""
 
     name: str
+    #: Of an event, as its schema has it: a message with more is refused before anything is computed.
+    most_trapdoors: int
     epochs: Sequence[Epoch]
 
 
@@ -96,6 +98,7 @@ class Compiler:
         return b"".join(
             [
                 _name(topic.name),
+                topic.most_trapdoors.to_bytes(2, "big"),
                 _u32(len(numbers)),
                 *map(_name, numbers),
                 _u32(len(epochs)),
