@@ -634,6 +634,18 @@ def test_a_table_keeps_its_filters_while_it_is_in_use_and_the_index_drops_the_re
     assert set(indexes._numbers) == {"nurse-1.e1", "mallory-1.e1"}, "the first table is gone, and what only it had"
 
 
+def test_a_table_does_not_grow_with_the_filters_there_ever_were(realm: Realm) -> None:
+    """Every epoch registers every filter anew, under a number that was never given before."""
+    indexes = SealedIndexes(realm.broker(), realm.state().topic(TOPIC))
+    indexes._next = 1 << 40
+    state = realm.state()
+    about = state.topic(TOPIC)
+    made = indexes.at(state, about, dict(served_intervals(state, about, state.subscriptions_at(TOPIC, "broker"))))
+    assert made.numbers == {1 << 40, (1 << 40) + 1}
+    keys, labels = UserKeys(user_part(realm, "monitor"), 16), Labeller(SCHEMA).labels({"ward": "Hearts", "pulse": 9})
+    assert bits.pairs(made.search(["monitor"], [1], [keys.block(labels)]))[1].size == 1
+
+
 def test_a_broker_that_gets_an_epochs_key_later_searches_with_it_then(realm: Realm) -> None:
     realm.add_broker("second")
     state = realm.state()
