@@ -65,8 +65,8 @@ class Listener:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.client.loop_stop()  # first: a thread that ends by itself meanwhile makes Paho stumble over it
         self.client.disconnect()
-        self.client.loop_stop()
 
     def subscribe(self, topic: str, qos: int = 0) -> Listener:
         self._subscribed.clear()

@@ -172,8 +172,8 @@ def test_clients_of_ours_open_what_the_plug_in_delivers(served: Plugged, realm: 
             if name in FILTERS:
                 client.subscribe(QUOTES, qos=1)
             client.loop_start()
-            stack.callback(client.loop_stop)
             stack.callback(client.disconnect)
+            stack.callback(client.loop_stop)
         assert all(subscribed.acquire(timeout=20) for _ in FILTERS)
         for number, values in enumerate(events):
             clients["nyse"].publish(QUOTES, str(number).encode(), qos=1, attributes=values).wait_for_publish(20)

@@ -2,7 +2,7 @@
 
 amqtt hands a message on to every session whose topic filter matches, from memory, in no promised order, and says PUBACK
 before anything is stored. Its hook for filtering sees no payload. So what it does with messages is overridden, in one
-place each (docs/adr/0018-mqtt.md argues why):
+place each (docs/adr/0017-mqtt.md argues why):
 
     connecting      `stream_connected`: the first packet is read here, bounded in size and time. Another version than
                     MQTT 3.1.1 is refused by the packet that says so. Then the entity is authenticated. amqtt, which
@@ -234,13 +234,12 @@ class MatchingBroker(Broker):  # type: ignore[misc]
             await self._client_connected(listener_name, _Bounded(reader, connect.to_bytes(), self._feed.room), out)
 
     async def _first(self, reader: asyncio.StreamReader, out: WriterAdapter) -> Any | None:
-        """The CONNECT packet of somebody who may connect, with the user's name before the client's id."""
+        """The CONNECT packet of somebody who may connect, with the user's name before the client's id; None for whom
+        was told why not."""
         kind, length, raw = await _packet(reader)
-        if kind != _CONNECT:
-            return None
+        if kind != _CONNECT or length < _PROTOCOL.size:
+            raise MQTTError("the first packet is no CONNECT")
         rest = await reader.readexactly(length)
-        if len(rest) < _PROTOCOL.size:
-            return None
         _, name, version = _PROTOCOL.unpack_from(rest)
         if name != b"MQTT" or version != _VERSION_3_1_1:
             self.refuse("version", f"a client speaks version {version} of MQTT; the broker speaks 3.1.1")
@@ -356,7 +355,9 @@ class MatchingBroker(Broker):  # type: ignore[misc]
 
     def _ended(self, handler: Handler, done: asyncio.Future[None]) -> None:
         error = None if done.cancelled() else done.exception()
-        if error is not None:
+        # A connection that ends while something is sent is no trouble of the broker's. amqtt says so with errors of its
+        # own, also where the task was cancelled.
+        if error is not None and not isinstance(error, AMQTTError | ProtocolHandlerError | OSError):
             self.told(f"delivering to {handler.live.session.user!r} failed: {error}")
             self._chores.append(asyncio.ensure_future(_fail(error)))
 

@@ -322,5 +322,4 @@ class Client(Paho):
         with self._guard:
             if topic not in self._wanted:
                 self._wanted[topic] = Wanted(self.realm, topic, self.name)
-                self._held.callback(self._wanted[topic].close)
             return self._wanted[topic]
