@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import socket
+from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
+import pytest
 from paho.mqtt.client import Client as Paho
 
 from sealcast import Event, Realm
@@ -105,3 +107,77 @@ def test_more_trapdoors_than_the_schema_has_labels_go_nowhere(tmp_path: Path) ->
         nyse.close()
         counts = served.stop()
     assert (counts["events"], counts["refused_event"]) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        pytest.param(b"\x32\xff\xff\xff\x7f" + b"x" * 1_000, id="a packet of 256 MiB"),
+        pytest.param(b"\x32\xff\xff\xff\xff\xff", id="a length that never ends"),
+        pytest.param(packet(0x34, text(channels.events(TOPIC)) + b"\x00\x07" + b"event"), id="QoS 2"),
+        pytest.param(packet(0x36, text(channels.events(TOPIC)) + b"\x00\x07" + b"event"), id="QoS 3"),
+        pytest.param(packet(0x31, text(channels.events(TOPIC)) + b"retained"), id="retained"),
+        pytest.param(packet(0x32, text("sealcast/v1/+/events") + b"\x00\x07" + b"event"), id="a wildcard as a topic"),
+        pytest.param(packet(0x32, b"\xff\xff" + b"x"), id="a topic longer than its packet"),
+        pytest.param(packet(0x32, b"\x00\x02\xff\xfe\x00\x07"), id="a topic that is no text"),
+        pytest.param(packet(0x82, b"\x00\x01\x00"), id="a subscription that is cut"),
+        pytest.param(packet(0x82, b"\x00\x01" + text("\0") + b"\x07"), id="a subscription with NUL and QoS 7"),
+        pytest.param(connect_packet("idle", "again", "x"), id="a second CONNECT"),
+        pytest.param(packet(0x40, b"\x00\x63") * 50, id="acknowledgements of nothing"),
+        pytest.param(b"\xf0\x00", id="a reserved kind"),
+    ],
+)
+def test_packets_of_any_kind_do_not_end_the_broker(served: tuple[Realm, Served, Reader], sent: bytes) -> None:
+    realm, broker, reader = served
+    with connected(realm, broker, "idle") as hostile:
+        hostile.sendall(sent)
+        with publishing(realm, "nyse", broker.port) as nyse:
+            before = len(reader.got)
+            publish(nyse, [Event({"price": 3}, b"goes on")])
+            until(lambda: len(reader.got) > before)
+        assert reader.got[before:] == [("nyse", b"goes on")] and broker.process.poll() is None
+    with open(f"/proc/{broker.process.pid}/statm") as found:
+        assert int(found.read().split()[1]) * 4_096 < 512 << 20
+
+
+def test_subscriptions_that_name_more_than_one_topic_are_refused(served: tuple[Realm, Served, Reader]) -> None:
+    realm, broker, _ = served
+    asked = [
+        "#",
+        "+/+/+/+",
+        "$SYS/#",
+        "$share/g/#",
+        f"$share/g/{channels.events(TOPIC)}",
+        f"{channels.events(TOPIC)}/#",
+    ]
+    asked += ["sealcast/v1/+/events", channels.mail(TOPIC, "s0"), channels.frames(TOPIC), channels.presence("bridge")]
+    with connected(realm, broker, "idle") as hostile:
+        hostile.sendall(packet(0x82, b"\x00\x01" + b"".join(text(each) + b"\x01" for each in asked)))
+        assert hostile.recv(64) == bytes([0x90, 2 + len(asked), 0, 1]) + b"\x80" * len(asked)
+
+
+def test_a_will_goes_nowhere(served: tuple[Realm, Served, Reader]) -> None:
+    realm, broker, reader = served
+    password = credentials.password(realm.identity("idle"), realm.id, "x", realm.clock())
+    head = text("MQTT") + bytes([4, 0xC6 | 0x20]) + (60).to_bytes(2, "big") + text("x")
+    will = text(channels.events(TOPIC)) + text("last words")
+    with socket.create_connection(("127.0.0.1", broker.port), 20) as dying:
+        dying.sendall(packet(0x10, head + will + text("idle") + text(password)))
+        assert dying.recv(4)[3] == 0
+    before = len(reader.got)
+    with publishing(realm, "nyse", broker.port) as nyse:
+        publish(nyse, [Event({"price": 3}, b"goes on")])
+        until(lambda: len(reader.got) > before)
+    assert reader.got[before:] == [("nyse", b"goes on")]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Realm, Served, Reader]]:
+    realm = realm_with(tmp_path_factory.mktemp("hostile") / "realm", ["s0", "idle"])
+    with serving(realm) as broker:
+        reader = Reader(realm, "s0", broker.port, "price >= 0")
+        yield realm, broker, reader
+        reader.client.close()
+        broker.process.terminate()
+        _, said = broker.process.communicate(timeout=30)
+        assert broker.process.returncode == 0 and "Traceback" not in said, said[-2000:]
