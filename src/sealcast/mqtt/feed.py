@@ -30,8 +30,9 @@ EVENTS_PER_APPEND: Final = 1_024
 BYTES_PER_APPEND: Final = 8 << 20
 #: Of events that wait to be made durable. Beyond it, connections are not read from.
 MAX_WAITING_BYTES: Final = 32 << 20
-#: Events in memory, for sessions that keep up.
+#: Events in memory, for sessions that keep up, and their bytes: an event may have two million.
 MAX_TAIL: Final = 8_192
+MAX_TAIL_BYTES: Final = 64 << 20
 #: Events that are read and matched at a time for those that do not.
 EVENTS_PER_READ: Final = 512
 BYTES_PER_READ: Final = 8 << 20
@@ -63,7 +64,8 @@ class Feed(Closing):
         self._waiting_bytes = 0
         self._some, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
-        self._tail: deque[FeedEntry] = deque(maxlen=MAX_TAIL)
+        self._tail: deque[FeedEntry] = deque()
+        self._tail_bytes = 0
         self._end = log.end()
         self._grown = asyncio.Event()
 
@@ -111,7 +113,7 @@ class Feed(Closing):
                 if not each.durable.done():
                     each.durable.set_result(None)
             entries = [_entry(offset, each.record) for offset, each in zip(offsets, batch, strict=True)]
-            self._tail.extend(await self._work(self._matched, entries))
+            self._remember(await self._work(self._matched, entries))
             self._end = offsets.stop
             grown, self._grown = self._grown, asyncio.Event()
             grown.set()
@@ -154,6 +156,12 @@ class Feed(Closing):
         if self._waiting_bytes <= MAX_WAITING_BYTES:
             self._room.set()
         return batch
+
+    def _remember(self, entries: Sequence[FeedEntry]) -> None:
+        self._tail.extend(entries)
+        self._tail_bytes += sum(len(entry.data) for entry in entries)
+        while len(self._tail) > MAX_TAIL or self._tail_bytes > MAX_TAIL_BYTES:
+            self._tail_bytes -= len(self._tail.popleft().data)
 
     async def _work(self, task: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, task, *arguments)
