@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -36,7 +37,7 @@ from sealcast.protections.searchable import scheme
 from sealcast.protections.searchable.client import opener_for
 from sealcast.protections.searchable.interests import SealedInterests, own_id
 from sealcast.protections.searchable.scheme import UserKeys
-from sealcast.protections.searchable.table import SealedIndexes
+from sealcast.protections.searchable.table import SealedIndex, SealedIndexes
 from sealcast.protections.steps import StepName
 from sealcast.trust.realm.changes import AddSubscription
 from sealcast.wire.sealed import SealedPiece
@@ -337,6 +338,29 @@ def test_whoever_has_the_search_secret_reads_others_tags_and_explain_says_so(tmp
 def reader_of(realm: Realm) -> Party:
     parties = witness_side(Searchable()).explain(realm.state(), TOPIC).parties
     return next(party for party in parties if party.who.startswith("a reader"))
+
+
+@pytest.mark.parametrize(("lie", "found"), [("drops", "lost"), ("adds", "unexpected")])
+def test_check_finds_a_broker_that_lies_about_a_match(
+    realm: Realm, monkeypatch: pytest.MonkeyPatch, lie: str, found: str
+) -> None:
+    """By asking the sealed filters themselves, with the broker's halves. No plaintext is needed, and none is there."""
+    search = SealedIndex.search
+
+    def lying(self: SealedIndex, *asked: Any) -> bits.Words:
+        words = search(self, *asked)
+        rows, columns = bits.pairs(words)
+        wrong = np.array([0, 1]) if lie == "adds" else np.array([], np.int64)
+        rows = np.concatenate([rows[1:] if lie == "drops" else rows, np.zeros_like(wrong)])
+        columns = np.concatenate([columns[1:] if lie == "drops" else columns, wrong])
+        return bits.pack(rows, columns, len(asked[2]), 2)
+
+    publish(realm, 90)  # the doctor's, and not the nurse's
+    monkeypatch.setattr(SealedIndex, "search", lying)
+    pump(realm, TOPIC)
+    monkeypatch.undo()
+    result = sealcast("check", TOPIC, "--realm", str(realm.paths.root), "--json")
+    assert result.code == 1 and result.document[found] == 1, result.document
 
 
 # --- what is refused ------------------------------------------------------------------------------------------
