@@ -323,6 +323,8 @@ enum reason matcher_look(struct matcher *matcher, struct topic *topic, const uin
 	enum reason reason = message_parse(data, length, &message);
 	if (reason != OK)
 		return reason;
+	if (message.count > topic->most_trapdoors)
+		return TOO_MANY;
 	struct epoch *epoch = topic_epoch(topic, message.epoch);
 	if (!epoch)
 		return UNKNOWN_EPOCH;

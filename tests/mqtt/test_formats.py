@@ -14,7 +14,7 @@ from sealcast.mqtt import channels, credentials
 from sealcast.mqtt.choice import carrier_for
 from sealcast.mqtt.mail import Mail
 from sealcast.mqtt.messages import MAGIC, MAX_BYTES, Message
-from sealcast.mqtt.seen import Seen
+from sealcast.mqtt.seen import SeenEvents
 from sealcast.wire import frame, limits
 from sealcast.wire.searching import SealedRejected
 from tests.protections.world import SCHEMA, TOPIC
@@ -130,12 +130,12 @@ def test_channels() -> None:
 
 
 def test_what_was_seen_is_seen() -> None:
-    random, seen, had = Random(4), Seen(window=64, boots=3), set[int]()
+    random, seen, had = Random(4), SeenEvents(window=64, boots=3), set[int]()
     for number in [*range(200), *(random.randrange(200) for _ in range(500))]:
         assert seen.add("nyse", b"boot", number) == (number not in had)
         had.add(number)
     assert seen.add("nyse", b"other", 5) and seen.add("xetra", b"boot", 5)
-    jumps = Seen(window=64)
+    jumps = SeenEvents(window=64)
     for number, new in [(10, True), (1000, True), (937, True), (936, False), (10, False), (999, True), (999, False)]:
         assert jumps.add("nyse", b"", number) == new
     for n in range(10):
@@ -144,7 +144,7 @@ def test_what_was_seen_is_seen() -> None:
 
 
 def test_passwords(realm: Realm, tmp_path: Path) -> None:
-    keeper, ann = credentials.Doorkeeper(realm), realm.identity("ann")
+    keeper, ann = credentials.PasswordChecker(realm), realm.identity("ann")
     good = credentials.password(ann, realm.id, "id", realm.clock())
     keeper.admit("ann", "id", good)
     for name, client_id, given in [

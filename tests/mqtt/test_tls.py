@@ -18,10 +18,10 @@ from sealcast import Event
 from sealcast.errors import Unavailable
 from sealcast.mqtt import Client
 from sealcast.mqtt.bridge import Bridge
-from sealcast.mqtt.link import Link
+from sealcast.mqtt.link import MqttLink
 from tests.mqtt.servers import Mosquitto, until
 from tests.mqtt.test_bridge import in_log, realm_with
-from tests.mqtt.test_broker import Received, serving
+from tests.mqtt.test_broker import ReceivedEvent, serving
 from tests.mqtt.test_broker import realm_with as searchable_realm
 from tests.protections.world import TOPIC
 
@@ -87,7 +87,7 @@ def test_the_bridge_speaks_tls(tmp_path: Path, authority: Authority, version: st
     realm = realm_with(tmp_path / "realm")
     certificate, key = authority.issue("bridge")
     with Mosquitto(tmp_path / "server", listener=listener(authority, clients=True)) as server:
-        link = Link("127.0.0.1", server.port, "tls", version, None, None, authority.file, certificate, key)
+        link = MqttLink("127.0.0.1", server.port, "tls", version, None, None, authority.file, certificate, key)
         with Bridge(realm, link, [TOPIC]) as bridge:
             bridge.run(threading.Event(), once=True)
         nyse = Client(realm, "nyse", through="bridge")
@@ -105,11 +105,11 @@ def test_the_bridge_speaks_tls(tmp_path: Path, authority: Authority, version: st
 def test_a_server_that_is_not_the_one_meant_gets_nothing(tmp_path: Path, authority: Authority) -> None:
     realm, other = realm_with(tmp_path / "realm"), Authority(tmp_path / "other")
     with Mosquitto(tmp_path / "server", listener=listener(other, clients=False)) as server:
-        link = Link("127.0.0.1", server.port, "tls", authority=authority.file)
+        link = MqttLink("127.0.0.1", server.port, "tls", authority=authority.file)
         with pytest.raises(Unavailable, match="certificate"), Bridge(realm, link, [TOPIC]) as bridge:
             bridge.run(threading.Event(), once=True)
     with pytest.raises(Unavailable, match="TLS files"):
-        Bridge(realm, Link("127.0.0.1", 1, "tls", authority=tmp_path / "nothing.pem"), [TOPIC])
+        Bridge(realm, MqttLink("127.0.0.1", 1, "tls", authority=tmp_path / "nothing.pem"), [TOPIC])
 
 
 def test_the_broker_speaks_tls(tmp_path: Path, authority: Authority) -> None:
@@ -118,7 +118,7 @@ def test_the_broker_speaks_tls(tmp_path: Path, authority: Authority) -> None:
     with serving(realm, "--cert", str(certificate), "--key", str(key)) as served:
         got: list[bytes] = []
 
-        def take(client: Client, userdata: object, message: Received) -> None:
+        def take(client: Client, userdata: object, message: ReceivedEvent) -> None:
             got.append(message.payload)
 
         reader, nyse = Client(realm, "s0"), Client(realm, "nyse")

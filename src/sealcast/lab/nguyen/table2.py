@@ -23,8 +23,8 @@ from sealcast.clients.realm import Realm
 from sealcast.lab.report import Report, Row, Told, columns
 from sealcast.model.event import Event
 from sealcast.model.schema import Schema
-from sealcast.mqtt.direct import Direct
-from sealcast.mqtt.matching import Matcher
+from sealcast.mqtt.direct import DirectCarrier
+from sealcast.mqtt.matching import MessageMatcher
 from sealcast.prefilters import Keys, Prefilter, keys_of, sized
 from sealcast.prefilters.cuckoo import CuckooFilter
 from sealcast.primitives.groups import Exponent
@@ -65,7 +65,7 @@ _Relation = tuple[str, float | None, float, Callable[[float], bool]]
 
 
 @dataclass(frozen=True, slots=True)
-class World:
+class PaperKeys:
     """A key center's keys for one topic and epoch, of a publisher and of one who subscribes."""
 
     halves: Mapping[str, Exponent]
@@ -73,7 +73,7 @@ class World:
     reader: UserKeys
 
     @classmethod
-    def make(cls) -> World:
+    def make(cls) -> PaperKeys:
         master, topic_key = MasterKey.derive(Secret(os.urandom(KEY_BYTES)), b"table2"), Secret(os.urandom(KEY_BYTES))
         halves = {name: broker_half(topic_key, name.encode()) for name in (_PUBLISHER, _READER)}
         publisher, reader = (UserKeys(master.part(halves[name]), TAG_BITS) for name in (_PUBLISHER, _READER))
@@ -89,7 +89,7 @@ def topic(number: int) -> bytes:
 
 def run(quick: bool, told: Told) -> Report:
     rounds, more = (QUICK_ROUNDS, QUICK_MORE) if quick else (ROUNDS, MORE)
-    counts, found, world = (*SUBSCRIPTIONS, *more), dict[tuple[int, str], float](), World.make()
+    counts, found, world = (*SUBSCRIPTIONS, *more), dict[tuple[int, str], float](), PaperKeys.make()
     for done, count in enumerate(counts):
         told(done, len(counts))
         if count in SUBSCRIPTIONS:
@@ -101,7 +101,7 @@ def run(quick: bool, told: Told) -> Report:
     return report(found, counts)
 
 
-def as_printed(world: World, labels: Sequence[bytes], rounds: int) -> dict[str, float]:
+def as_printed(world: PaperKeys, labels: Sequence[bytes], rounds: int) -> dict[str, float]:
     """The paper's columns: filters over topics' tags, and the sequential comparison."""
     half = world.halves[_READER]
     read = [reference.Label.read(_READER, half, label) for label in labels]
@@ -126,7 +126,7 @@ def as_printed(world: World, labels: Sequence[bytes], rounds: int) -> dict[str, 
     return found
 
 
-def searched(world: World, count: int, rounds: int) -> dict[str, float]:
+def searched(world: PaperKeys, count: int, rounds: int) -> dict[str, float]:
     """What our index takes for a publication with one trapdoor: of no topic, of one seen first, and of one known."""
     index = SearchIndex(TAG_BITS)
     filters = (world.reader.seal_filter(_EPOCH, [[[topic(number)]]]) for number in range(count))
@@ -159,11 +159,11 @@ def inside_broker(count: int, rounds: int) -> dict[str, float]:
         realm.enrol_many([_PUBLISHER, _READER])
         wanted = [(_READER, f"topic = '{topic(number).decode()}'", None) for number in range(count)]
         realm.subscribe_many(_TOPIC, wanted)
-        with Direct(realm, _TOPIC, _PUBLISHER, FIRST_BROKER) as carrier:
+        with DirectCarrier(realm, _TOPIC, _PUBLISHER, FIRST_BROKER) as carrier:
             ((_, last),), ((_, none),) = (
                 carrier.seal(Event({"topic": topic(number).decode()}, b"payload")) for number in (count - 1, 900_000)
             )
-        matcher = Matcher(BrokerRealm(realm.paths.root), FIRST_BROKER)
+        matcher = MessageMatcher(BrokerRealm(realm.paths.root), FIRST_BROKER)
         assert matcher.users(_TOPIC, [last, none]) == [{_READER}, frozenset()]
         return {
             "MQTT broker, no match": _ms(lambda: matcher.users(_TOPIC, [none]), 10 * rounds),
