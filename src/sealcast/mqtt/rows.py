@@ -51,7 +51,7 @@ class RowSource(Unpicklable):
     def _topics(self, state: RealmState) -> Iterator[Topic]:
         for name in self._named or [name for name in state.topics if self._secrets.name in state.serving(name)]:
             topic = state.topic(name)
-            if isinstance(topic.protection, Searchable):
+            if topic.protection.filters_sealed:
                 yield topic
             elif self._named:
                 raise Misuse(
