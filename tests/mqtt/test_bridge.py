@@ -191,9 +191,9 @@ BRIDGE_PROCESS = """
 import sys, threading
 from pathlib import Path
 from sealcast.mqtt.bridge import Bridge
-from sealcast.mqtt.link import Link
+from sealcast.mqtt.link import MqttLink
 from sealcast.trust.handles import EntityRealm
-link = Link("127.0.0.1", int(sys.argv[2]), sys.argv[3], sys.argv[4])
+link = MqttLink("127.0.0.1", int(sys.argv[2]), sys.argv[3], sys.argv[4])
 Bridge(EntityRealm(Path(sys.argv[1])), link, ["quotes"], subscribers=sys.argv[5:]).run(threading.Event())
 """
 
@@ -455,6 +455,8 @@ def test_misuse_is_said(tmp_path: Path) -> None:
     for wrong, kind in [
         (lambda: client.publish(TOPIC, b"", qos=2), Misuse),
         (lambda: client.publish(TOPIC, b"", retain=True), Misuse),
+        (lambda: client.will_set(TOPIC, b"in clear"), Misuse),
+        (lambda: client.subscribe(TOPIC, 1), Misuse),  # type: ignore[arg-type]
         (lambda: client.publish("nothing", b""), NotFound),
         (lambda: client.subscribe("nothing", "price > 1"), NotFound),
         (lambda: client.subscribe(TOPIC), Misuse),

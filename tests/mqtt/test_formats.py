@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import zlib
 from pathlib import Path
 from random import Random
@@ -9,8 +10,8 @@ from random import Random
 import pytest
 
 from sealcast import Event, Realm
-from sealcast.errors import CannotOpen, FrameRejected, Misuse, Rejected
-from sealcast.mqtt import channels, credentials
+from sealcast.errors import CannotOpen, FrameRejected, Misuse, NotFound, Rejected
+from sealcast.mqtt import Client, channels, credentials
 from sealcast.mqtt.choice import carrier_for
 from sealcast.mqtt.mail import Mail
 from sealcast.mqtt.messages import MAGIC, MAX_BYTES, Message
@@ -163,3 +164,11 @@ def test_a_broker_matches_only_sealed_filters(realm: Realm) -> None:
     realm.create_topic("plain", SCHEMA)
     with pytest.raises(Misuse, match="no MQTT broker matches"):
         carrier_for(realm, "plain", "ann", "broker", "broker")
+
+
+@pytest.mark.filterwarnings("error::pytest.PytestUnraisableExceptionWarning")
+def test_a_client_of_nobody_is_refused_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    realm = Realm.create(tmp_path / "realm")
+    with pytest.raises(NotFound, match="zoe"):
+        Client(realm, "zoe")
+    gc.collect()

@@ -72,7 +72,7 @@ class ReceivedEvent:
 
 
 class Client(Paho):
-    """One entity of a realm, connected to one MQTT broker. All that Paho's client has, this one has."""
+    """One entity of a realm, connected to one MQTT broker. All that Paho's client has, this one has, but a will."""
 
     def __init__(
         self,
@@ -119,6 +119,10 @@ class Client(Paho):
         super().__init__(CallbackAPIVersion.VERSION2, chosen, userdata=userdata, protocol=protocol, **options)
         self._chosen_id = chosen
         self.username_pw_set(as_, password)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_sock"):  # else Paho's part was never made: the arguments were refused
+            super().__del__()
 
     # --- connecting -----------------------------------------------------------------------------------
 
@@ -208,6 +212,13 @@ class Client(Paho):
 
     # --- subscribing ----------------------------------------------------------------------------------
 
+    def will_set(self, *arguments: Any, **options: Any) -> None:
+        """Refused: Paho sends a will when it connects, in clear."""
+        raise Misuse(
+            "a will would go to the MQTT broker as it is: it cannot be sealed for events that are not there yet",
+            hint="publish an event when you go, or let readers miss a regular one",
+        )
+
     def subscribe(  # type: ignore[override]
         self, topic: str, filter: str | None = None, qos: int = 1
     ) -> tuple[MQTTErrorCode, int | None]:
@@ -216,6 +227,8 @@ class Client(Paho):
 
         FilterRejected says what the topic's protection can express.
         """
+        if filter is not None and not isinstance(filter, str):
+            raise Misuse(f"a filter is a text, not {filter!r}", hint='subscribe("TOPIC", "price > 3", qos=1)')
         with self._guard:
             wanted = self._wants(topic)
             if filter is not None:
