@@ -29,7 +29,18 @@ from sealcast.protections.layered.open import EventOpener
 from sealcast.protections.layered.participant import Participant
 from sealcast.protections.layered.telling import Refreshed
 from sealcast.protections.layered.together import refresh_all, subscribe_together, subscribers_here
-from sealcast.protections.port import ClientSide, FilterCost, Interest, KeysOf, Measured, Opens, Proven, Reader, Wanted
+from sealcast.protections.port import (
+    AsksOf,
+    ClientSide,
+    FilterCost,
+    Interest,
+    KeysOf,
+    Measured,
+    Opens,
+    Proven,
+    Reader,
+    Wanted,
+)
 from sealcast.protections.proving import proven
 from sealcast.protections.stays import Found, Stays, no_subscription
 from sealcast.protections.verify import publishers_keys
@@ -139,6 +150,9 @@ class LayeredClient:
 
     def vet(self, text: str, topic: Topic) -> None:
         self.cost(text, topic.schema)
+
+    def asks_of_past(self, realm: EntityRealm, topic: str, reader: str, text: str) -> AsksOf:
+        raise Misuse(f"topic {topic!r} cannot be replayed: {realm.state().topic(topic).protection.lacks['replay']}")
 
     def cost(self, text: str, schema: Schema) -> FilterCost:
         checked = check(parse(text), schema)

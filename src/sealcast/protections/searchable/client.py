@@ -20,7 +20,7 @@ from sealcast.model.schema import Schema
 from sealcast.protections.enveloped.client import EnvelopedInbox, EnvelopedSide, EnvelopedWay
 from sealcast.protections.own_filters import OwnFilter, keepers, registered_id
 from sealcast.protections.port import ClientSide, FilterCost, Interest, Reader, Wanted
-from sealcast.protections.searchable.interests import SealedInterests, own_id, registered
+from sealcast.protections.searchable.interests import SealedInterests, own_id, registered, sealed_text
 from sealcast.protections.searchable.keys import settings_of, user_keys
 from sealcast.protections.searchable.open import SearchableOpener
 from sealcast.protections.searchable.publish import SearchableSealer
@@ -124,6 +124,9 @@ class SearchableClient(EnvelopedSide):
 
     def vet(self, text: str, topic: Topic) -> None:
         self.cost(text, topic.schema)
+
+    def asked_in(self, epoch: int, about: Topic, reader: str, keys: EntityKeys, text: str) -> str:
+        return sealed_text(text, about, epoch, user_keys(keys, about, reader))
 
     def cost(self, text: str, schema: Schema) -> FilterCost:
         checked = check(parse(text), schema)
