@@ -18,6 +18,7 @@ from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.lab import drill
+from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.replays import READER_SLOT, Replays
 from sealcast.model.protection import PROTECTIONS, Searchable, protection_of
 from sealcast.model.stages import Admitted, Grouped, GroupSealed
@@ -331,3 +332,15 @@ def test_a_long_replay_says_how_to_go_on_and_loses_nothing(tmp_path: Path, prote
     assert len(rest["events"]) == 12 and rest["next"] is None
     with pytest.raises(Misuse, match="one event or more"):
         asked(realm, "nurse", asks, most=0)
+
+
+@pytest.mark.parametrize("protection", REPLAYING)
+def test_what_retention_has_removed_nobody_gets(
+    tmp_path: Path, protection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    realm = a_realm(tmp_path / "realm", protection)
+    publish(realm, 5)
+    kept = publish(realm, 5, seed=2)
+    removed, really = realm.paths.topic(TOPIC, "broker").frames(0), EmbeddedLog.start
+    monkeypatch.setattr(EmbeddedLog, "start", lambda log: 1 if log.directory == removed else really(log))
+    assert replayed(realm, "nurse", "pulse >= 0") == [event.payload for event in kept]
