@@ -44,7 +44,8 @@ int matcher_open(struct matcher *matcher)
 	matcher->generation = 1;
 	matcher->sha256 = EVP_MD_fetch(NULL, "SHA256", NULL);
 	matcher->hash = EVP_MD_CTX_new();
-	if (matcher->sha256 && matcher->hash && memo_open(&matcher->trapdoors, TRAPDOOR_KEY, sizeof(struct known), MEMO_BITS) &&
+	if (matcher->sha256 && matcher->hash &&
+	    memo_open(&matcher->trapdoors, TRAPDOOR_KEY, sizeof(struct known), MEMO_BITS) &&
 	    memo_open(&matcher->matches, MATCH_KEY, sizeof(struct list *), MEMO_BITS))
 		return 1;
 	matcher_close(matcher);
@@ -178,7 +179,8 @@ static struct list *search(struct matcher *matcher, const struct epoch *epoch, u
 	const secp256k1_context *context = secp256k1_context_static;
 	secp256k1_pubkey negated;
 	uint32_t first = first_entry(epoch, tag), end = first, slots = 0, users = 0;
-	if (!secp256k1_ec_pubkey_parse(context, &negated, token, POINT_BYTES) || !secp256k1_ec_pubkey_negate(context, &negated))
+	if (!secp256k1_ec_pubkey_parse(context, &negated, token, POINT_BYTES) ||
+	    !secp256k1_ec_pubkey_negate(context, &negated))
 		return NULL;
 	while (end < epoch->entry_count && epoch->entries[end].tag == tag)
 		end++;
@@ -206,7 +208,8 @@ static struct list *search(struct matcher *matcher, const struct epoch *epoch, u
 	return list;
 }
 
-static const struct list *find_list(struct matcher *matcher, const struct epoch *epoch, uint32_t tag, const uint8_t *token)
+static const struct list *find_list(struct matcher *matcher, const struct epoch *epoch, uint32_t tag,
+                                    const uint8_t *token)
 {
 	uint8_t key[MATCH_KEY];
 	memcpy(key, &epoch->ordinal, 4);
@@ -320,6 +323,8 @@ enum reason matcher_look(struct matcher *matcher, struct topic *topic, const uin
 	enum reason reason = message_parse(data, length, &message);
 	if (reason != OK)
 		return reason;
+	if (message.count > topic->most_trapdoors)
+		return TOO_MANY;
 	struct epoch *epoch = topic_epoch(topic, message.epoch);
 	if (!epoch)
 		return UNKNOWN_EPOCH;

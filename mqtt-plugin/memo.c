@@ -17,7 +17,8 @@ int memo_open(struct memo *memo, size_t key_bytes, size_t value_bytes, unsigned 
 	memo->marks = calloc(items, sizeof *memo->marks);
 	memo->used = calloc(items, sizeof *memo->used);
 	memo->items = calloc(items, memo->item_bytes);
-	if (memo->marks && memo->used && memo->items && getrandom(&memo->secret, sizeof memo->secret, 0) == sizeof memo->secret)
+	if (memo->marks && memo->used && memo->items &&
+	    getrandom(&memo->secret, sizeof memo->secret, 0) == sizeof memo->secret)
 		return 1;
 	memo_close(memo);
 	return 0;

@@ -9,7 +9,8 @@
  * follow at once; whenever another message is asked about, it is worked out again.
  *
  * mosquitto asks the plug-ins in the order of its configuration, its own acl_file last, and takes the first answer that
- * is not "defer". This plug-in answers for `prefix`T`/events` alone, for any T: what its table does not know is refused. */
+ * is not "defer". This plug-in answers for `prefix`T`/events` alone, for any T: what its table does not know is
+ * refused. */
 #include <mosquitto.h>
 #include <mosquitto_broker.h>
 #include <mosquitto_plugin.h>
@@ -122,7 +123,8 @@ static int refuse(struct plugin *plugin, enum reason reason)
 	return MOSQ_ERR_ACL_DENIED;
 }
 
-static int check_write(struct plugin *plugin, struct mosquitto *client, const char *name, const void *data, size_t length)
+static int check_write(struct plugin *plugin, struct mosquitto *client, const char *name, const void *data,
+                       size_t length)
 {
 	const char *user = mosquitto_client_username(client);
 	struct topic *topic = sealed_topic(plugin, name);
@@ -141,7 +143,8 @@ static int check_write(struct plugin *plugin, struct mosquitto *client, const ch
 	return reason == OK ? MOSQ_ERR_SUCCESS : refuse(plugin, reason);
 }
 
-static int check_read(struct plugin *plugin, struct mosquitto *client, const char *name, const void *data, size_t length)
+static int check_read(struct plugin *plugin, struct mosquitto *client, const char *name, const void *data,
+                      size_t length)
 {
 	const char *user = mosquitto_client_username(client);
 	struct topic *topic = sealed_topic(plugin, name);
@@ -224,9 +227,16 @@ static void close_plugin(struct plugin *plugin)
 static int read_options(struct plugin *plugin, const struct mosquitto_opt *options, int count)
 {
 	for (int i = 0; i < count; i++) {
-		char **kept = !strcmp(options[i].key, "table") ? &plugin->path : !strcmp(options[i].key, "prefix") ? &plugin->prefix : NULL;
+		const char *key = options[i].key, *why = "given twice";
+		char **kept = NULL;
+		if (!strcmp(key, "table"))
+			kept = &plugin->path;
+		else if (!strcmp(key, "prefix"))
+			kept = &plugin->prefix;
+		else
+			why = "no option";
 		if (!kept || *kept) {
-			mosquitto_log_printf(MOSQ_LOG_ERR, "sealcast: plugin_opt_%s is %s", options[i].key, kept ? "given twice" : "no option");
+			mosquitto_log_printf(MOSQ_LOG_ERR, "sealcast: plugin_opt_%s is %s", key, why);
 			return MOSQ_ERR_INVAL;
 		}
 		if (!(*kept = strdup(options[i].value)))

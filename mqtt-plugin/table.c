@@ -12,7 +12,7 @@
 static const char MAGIC[] = "SCQT1";
 #define MAGIC_BYTES (sizeof(MAGIC) - 1)
 /* The fewest bytes that one of each takes: a count that promises more than the file has left is a lie. */
-#define TOPIC_LEAST (1 + 1 + 4 + 4)
+#define TOPIC_LEAST (1 + 1 + 2 + 4 + 4)
 #define USER_LEAST (1 + 1)
 #define EPOCH_LEAST (8 + 4 + 4 + 4)
 #define HALF_SIZE (4 + SCALAR_BYTES)
@@ -207,6 +207,8 @@ static const char *read_table(struct reader *in, struct table *table)
 			return "a topic has no proper name";
 		if (i && strcmp(table->topics[i - 1].name, topic->name) >= 0)
 			return "topics are not in order";
+		if (!read_u16(in, &topic->most_trapdoors))
+			return "a topic ends too early";
 		why = read_users(in, topic);
 		if (!why)
 			why = read_epochs(in, topic, &ordinal);

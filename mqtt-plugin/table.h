@@ -3,7 +3,8 @@
  * All integers are big-endian. What is sorted is checked to be sorted, since it is searched by bisection.
  *
  *   file         "SCQT1" | u64 version | u32 topics | topic... | SHA-256 of everything before it
- *   topic        u8 length | name | u32 users | user... | u32 epochs | epoch...      (names, users, epochs ascending)
+ *   topic        u8 length | name | u16 most trapdoors of an event | u32 users | user... | u32 epochs | epoch...
+ *                                                                        (names, users, epochs ascending)
  *   user         u8 length | name
  *   epoch        u64 number | u32 halves | half... | u32 conjunctions | conjunction... | u32 entries | entry...
  *   half         u32 user | 32-byte scalar: the broker's half of a publisher's key    (users ascending)
@@ -59,6 +60,7 @@ struct epoch {
 
 struct topic {
 	char name[MAX_NAME + 1];
+	uint16_t most_trapdoors; /* that an event of the topic's schema has: who sends more has made some up */
 	uint32_t user_count, epoch_count;
 	char (*users)[MAX_NAME + 1];
 	uint64_t *user_event; /* scratch: the last event that goes to the user */

@@ -404,7 +404,7 @@ def test_refusals_say_what_to_do(realm: Realm) -> None:
             assert refused.value.kind == "inexpressible" and hint in str(refused.value.hint)
         assert interests.filters() == [] and "alice" not in realm.state().overlay("quotes").places
         interests.add("price > 1", "mine")
-        with pytest.raises(Misuse, match="taken"):
+        with pytest.raises(Misuse, match="given before"):
             interests.add("price > 2", "mine")
         with pytest.raises(NotFound, match="no subscription 'other'"):
             interests.remove(["mine", "other"])

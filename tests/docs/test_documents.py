@@ -29,6 +29,11 @@ PRINTS = {
         "taken by this realm",
         "key-center",
     ],
+    "docs/mqtt.md": [
+        "ann got fire {'zone': 'north', 'heat': 230}",
+        "bob got frost {'zone': 'south', 'heat': 3}",
+        "3 events in, 2 deliveries, 0 refused",
+    ],
     "docs/group-keys.md": ["choose ", "keys a subscriber", "different groups"],
 }
 

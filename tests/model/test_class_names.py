@@ -11,6 +11,7 @@ SRC = Path(__file__).parents[2] / "src" / "sealcast"
 
 #: Names that several modules may give, each to the same idea, with the reason.
 ACCEPTED = {
+    "Client": "sealcast.mqtt.Client stands in for Paho's class of that name; the pipeline's is for Spark's options",
     "Opener": "every protection's room has one, in its open.py, and these rooms never import each other",
     "Realm": "clients/realm.py extends the handle of trust/deployment.py, and is the one that `sealcast.Realm` names",
 }

@@ -65,8 +65,10 @@ class Listener:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        thread = self.client._thread  # Paho's `loop_stop` stumbles over a thread that ends by itself meanwhile
         self.client.disconnect()
-        self.client.loop_stop()
+        if thread is not None:
+            thread.join(PATIENCE)
 
     def subscribe(self, topic: str, qos: int = 0) -> Listener:
         self._subscribed.clear()

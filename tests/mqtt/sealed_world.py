@@ -14,10 +14,11 @@ from sealcast.filters.parse import parse
 from sealcast.filters.tree import Condition
 from sealcast.model.schema import Attribute, Schema, Type, Value
 from sealcast.mqtt.messages import Message
-from sealcast.mqtt.table import Epoch, Registered, Topic
+from sealcast.mqtt.table import TableEpoch, TableFilter, TableTopic
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, broker_half
 from sealcast.primitives.secrets import Secret
+from sealcast.protections.searchable.blocks import most_trapdoors
 from sealcast.protections.searchable.scheme import UserKeys
 from sealcast.wire.searching import SealedFilter, packed_block
 
@@ -124,17 +125,18 @@ class World:
             if name == user and of == epoch
         )
 
-    def topic(self, publishers: Sequence[str], without: Sequence[str] = ()) -> Topic:
+    def topic(self, publishers: Sequence[str], without: Sequence[str] = ()) -> TableTopic:
         """What a broker knows, but for the users that were revoked."""
         numbers = sorted({epoch for _, epoch, _, _ in self.filters})
-        return Topic(
+        return TableTopic(
             TOPIC,
+            most_trapdoors(SCHEMA),
             [
-                Epoch(
+                TableEpoch(
                     number,
                     {name: self.half(name, number) for name in publishers if name not in without},
                     [
-                        Registered(user, self.half(user, number), sealed)
+                        TableFilter(user, self.half(user, number), sealed)
                         for user, epoch, _, sealed in self.filters
                         if epoch == number and user not in without
                     ],

@@ -19,9 +19,9 @@ from paho.mqtt.enums import CallbackAPIVersion
 
 from sealcast import Event, Publisher, Realm, Subscriber
 from sealcast.errors import Misuse, NotFound, Unavailable
-from sealcast.mqtt import Client, Received, channels
+from sealcast.mqtt import Client, ReceivedEvent, channels
 from sealcast.mqtt.bridge import Bridge
-from sealcast.mqtt.link import PROTOCOLS, Link
+from sealcast.mqtt.link import PROTOCOLS, MqttLink
 from sealcast.mqtt.mail import Mail
 from sealcast.wire.frame import parse
 from tests.clients.layered_pump import pump as layered_pump
@@ -52,7 +52,7 @@ def move(realm: Realm) -> None:
 @contextmanager
 def bridging(realm: Realm, port: int, version: str = "5", *names: str, **options: Any) -> Iterator[Bridge]:
     """A bridge that works in a thread of its own."""
-    link = Link("127.0.0.1", port, options.pop("client_id", f"bridge-{time.monotonic_ns()}"), version)
+    link = MqttLink("127.0.0.1", port, options.pop("client_id", f"bridge-{time.monotonic_ns()}"), version)
     bridge = Bridge(realm, link, [TOPIC], subscribers=names, **options)
     stop = threading.Event()
     thread = threading.Thread(target=bridge.run, args=(stop,), daemon=True)
@@ -84,10 +84,10 @@ class Collected:
 
     def __init__(self, client: Client) -> None:
         self.payloads: list[bytes] = []
-        self.messages: list[Received] = []
+        self.messages: list[ReceivedEvent] = []
         client.on_message = self._take  # type: ignore[assignment]
 
-    def _take(self, client: Client, userdata: Any, message: Received) -> None:
+    def _take(self, client: Client, userdata: Any, message: ReceivedEvent) -> None:
         self.payloads.append(message.payload)
         self.messages.append(message)
 
@@ -437,18 +437,18 @@ def test_who_loses_the_right_to_read_gets_no_more_mail(tmp_path: Path, mosquitto
 def test_misuse_is_said(tmp_path: Path) -> None:
     realm = realm_with(tmp_path / "realm")
     with pytest.raises(Misuse, match="at least one topic"):
-        Bridge(realm, Link("127.0.0.1", 1, "x"), [])
+        Bridge(realm, MqttLink("127.0.0.1", 1, "x"), [])
     with pytest.raises(NotFound):
-        Bridge(realm, Link("127.0.0.1", 1, "x"), ["nothing"])
+        Bridge(realm, MqttLink("127.0.0.1", 1, "x"), ["nothing"])
     with pytest.raises(NotFound):
-        Bridge(realm, Link("127.0.0.1", 1, "x"), [TOPIC], subscribers=["nobody"])
+        Bridge(realm, MqttLink("127.0.0.1", 1, "x"), [TOPIC], subscribers=["nobody"])
     with pytest.raises(Misuse, match="3.1.1 and 5"):
-        Link("127.0.0.1", 1, "x", "4")
+        MqttLink("127.0.0.1", 1, "x", "4")
     with pytest.raises(Misuse, match="with its key"):
-        Link("127.0.0.1", 1, "x", certificate=tmp_path)
+        MqttLink("127.0.0.1", 1, "x", certificate=tmp_path)
     with (
         pytest.raises(Unavailable, match="no MQTT broker answers"),
-        Bridge(realm, Link("127.0.0.1", free_port(), "x"), [TOPIC]) as bridge,
+        Bridge(realm, MqttLink("127.0.0.1", free_port(), "x"), [TOPIC]) as bridge,
     ):
         bridge.run(threading.Event())
     client = Client(realm, "nyse", through="bridge")
@@ -473,14 +473,14 @@ def test_a_broker_that_refuses_is_told(tmp_path: Path) -> None:
         for version in VERSIONS:
             with (
                 pytest.raises(Unavailable, match="refuses the bridge"),
-                Bridge(realm, Link("127.0.0.1", server.port, "x", version), [TOPIC]) as bridge,
+                Bridge(realm, MqttLink("127.0.0.1", server.port, "x", version), [TOPIC]) as bridge,
             ):
                 bridge.run(threading.Event())
 
 
 def test_once_ends_when_nothing_is_left(tmp_path: Path, mosquitto: Mosquitto) -> None:
     realm = realm_with(tmp_path / "realm")
-    link = Link("127.0.0.1", mosquitto.port, "once")
+    link = MqttLink("127.0.0.1", mosquitto.port, "once")
     with Bridge(realm, link, [TOPIC]) as bridge:
         bridge.run(threading.Event(), once=True)
     with connected(realm, "nyse", mosquitto.port, client_id="once-nyse") as nyse:

@@ -11,13 +11,14 @@ from paho.mqtt.enums import MQTTProtocolVersion
 
 from sealcast.mqtt import channels
 from sealcast.mqtt.table import Compiler, write_table
+from sealcast.protections.searchable.blocks import most_trapdoors
 from sealcast.wire.searching import packed_block
 from tests.mqtt.clients import Listener
 from tests.mqtt.mosquitto import Mosquitto
 from tests.mqtt.plugged import CLIENTS, END, EVENTS, PUBLISHER, STRANGER, Plugged, made, numbers, truth, world_of
 from tests.mqtt.plugged import plugged as plugged
 from tests.mqtt.plugged import plugin as plugin
-from tests.mqtt.sealed_world import World, message
+from tests.mqtt.sealed_world import SCHEMA, World, message
 
 V5 = MQTTProtocolVersion.MQTTv5
 REST = (9).to_bytes(4, "big")
@@ -53,6 +54,7 @@ def forged(world: World, what: str) -> bytes:
         ),
         "offset into nowhere": message(1, PUBLISHER, b"XX" + block, REST),
         "too many trapdoors": message(1, PUBLISHER, b"SB1\xff\xff" + bytes(70 * 65535), REST),
+        "more than the schema has": message(1, PUBLISHER, made_up(world), REST),
         "twice the same": message(1, PUBLISHER, b"SB1\x00\x02" + first * 2, REST),
         "off the curve": message(1, PUBLISHER, packed_block([off_curve]), REST),
         "infinity": message(1, PUBLISHER, packed_block([first[:4] + bytes(33) + first[37:]]), REST),
@@ -62,6 +64,11 @@ def forged(world: World, what: str) -> bytes:
         "a longer name": message(1, PUBLISHER + "\0", block, REST),
         "the other point": message(1, PUBLISHER, packed_block([opposite]), REST),
     }[what]
+
+
+def made_up(world: World) -> bytes:
+    keys = world.keys(PUBLISHER)
+    return packed_block(keys.trapdoor(n.to_bytes(4, "big")) for n in range(most_trapdoors(SCHEMA) + 1))
 
 
 def _on_curve(point: bytes) -> bool:
@@ -86,6 +93,7 @@ def _on_curve(point: bytes) -> bool:
         ("offset too large", "malformed"),
         ("offset into nowhere", "malformed"),
         ("too many trapdoors", "too many trapdoors"),
+        ("more than the schema has", "too many trapdoors"),
         ("twice the same", "malformed"),
         ("off the curve", "not a point of the curve"),
         ("infinity", "not a point of the curve"),

@@ -18,7 +18,7 @@ from sealcast.errors import Misuse
 from sealcast.filters.labels import Labeller
 from sealcast.model.schema import Value
 from sealcast.mqtt import Client, channels
-from sealcast.mqtt.table import Compiler, Epoch, Registered, Topic, write_table
+from sealcast.mqtt.table import Compiler, TableEpoch, TableFilter, TableTopic, write_table
 from sealcast.protections.searchable.client import refresh_here
 from sealcast.protections.searchable.keys import user_keys
 from tests.cli.shell import sealcast, spawn
@@ -60,12 +60,14 @@ def test_a_label_is_re_encrypted_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "topic",
     [
-        Topic("no/name", []),
-        Topic(TOPIC, [Epoch(1, {"no name": World().half("x")}, [])]),
-        Topic(TOPIC, [Epoch(2, {}, [Registered("x", World().half("x"), World().keys("x").seal_filter(1, []))])]),
+        TableTopic("no/name", 9, []),
+        TableTopic(TOPIC, 9, [TableEpoch(1, {"no name": World().half("x")}, [])]),
+        TableTopic(
+            TOPIC, 9, [TableEpoch(2, {}, [TableFilter("x", World().half("x"), World().keys("x").seal_filter(1, []))])]
+        ),
     ],
 )
-def test_what_makes_no_sense_gets_into_no_table(topic: Topic) -> None:
+def test_what_makes_no_sense_gets_into_no_table(topic: TableTopic) -> None:
     with pytest.raises(Misuse):
         Compiler().compile(1, [topic])
 
@@ -172,8 +174,8 @@ def test_clients_of_ours_open_what_the_plug_in_delivers(served: Plugged, realm: 
             if name in FILTERS:
                 client.subscribe(QUOTES, qos=1)
             client.loop_start()
-            stack.callback(client.loop_stop)
             stack.callback(client.disconnect)
+            stack.callback(client.loop_stop)
         assert all(subscribed.acquire(timeout=20) for _ in FILTERS)
         for number, values in enumerate(events):
             clients["nyse"].publish(QUOTES, str(number).encode(), qos=1, attributes=values).wait_for_publish(20)

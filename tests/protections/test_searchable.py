@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,16 +32,25 @@ from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import UserPart
 from sealcast.protections.frame_steps import MatchingStep
-from sealcast.protections.port import client_side, witness_side
+from sealcast.protections.port import Party, client_side, witness_side
 from sealcast.protections.searchable import scheme
 from sealcast.protections.searchable.client import opener_for
 from sealcast.protections.searchable.interests import SealedInterests, own_id
 from sealcast.protections.searchable.scheme import UserKeys
-from sealcast.protections.searchable.table import SealedIndexes
+from sealcast.protections.searchable.table import SealedIndex, SealedIndexes
 from sealcast.protections.steps import StepName
 from sealcast.trust.realm.changes import AddSubscription
 from sealcast.wire.sealed import SealedPiece
-from sealcast.wire.searching import TAG_BYTES, SealedFilter, SealedRejected, block_size, packed_block, parse_block
+from sealcast.wire.searching import (
+    FIRST_POINT,
+    SECOND_POINT,
+    TAG_BYTES,
+    SealedFilter,
+    SealedRejected,
+    block_size,
+    packed_block,
+    parse_block,
+)
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
 
@@ -289,6 +299,70 @@ def test_a_filter_of_another_user_is_of_no_use_to_who_copies_it(realm: Realm) ->
     assert read(realm, "nurse") == [120] and read(realm, "mallory") == []
 
 
+def test_who_makes_anothers_filter_its_own_gets_those_events_and_explain_says_so(realm: Realm) -> None:
+    """c1 and c3 do not depend on who sealed a label, so that a user replaces c2 and need not know what was sealed. It
+    learns no more than which events match, and all of them it may open."""
+    (theirs,) = [s for s in realm.state().subscriptions_of(TOPIC) if s.subscriber == "nurse"]
+    sealed, half = SealedFilter.from_text(theirs.filter), user_part(realm, "mallory").half
+
+    def mine(label: bytes) -> bytes:
+        first = CURVE.decode(label[FIRST_POINT])
+        return label[: FIRST_POINT.stop] + CURVE.encode(CURVE.power(first, half)) + label[SECOND_POINT.stop :]
+
+    copied = SealedFilter.of(
+        sealed.epoch, [[[mine(label) for label in slot] for slot in slots] for slots in sealed.conjunctions]
+    )
+    credential = realm.issuer().credential(realm.state(), TOPIC, "mallory", realm.clock())
+    realm.registry.apply_many([AddSubscription("copied", TOPIC, "mallory", copied.to_text(), credential)])
+    publish(realm, 90, 120)
+    pump(realm, TOPIC)
+    assert read(realm, "mallory") == read(realm, "nurse") == [120]
+    assert any("as its own" in fact for fact in reader_of(realm).learns)
+
+
+@pytest.mark.parametrize("tag_bits", [0, 16])
+def test_whoever_has_the_search_secret_reads_others_tags_and_explain_says_so(tmp_path: Path, tag_bits: int) -> None:
+    """A user with the registry, and no broker: it computes the tag of every label there is, and compares."""
+    realm = a_realm(tmp_path / "realm", tag_bits=tag_bits)
+    realm.subscribe(TOPIC, "nurse", "pulse = 77")
+    theirs = next(s for s in realm.state().subscriptions_of(TOPIC) if s.id == "nurse-2.e1")
+    (tag,) = {label[:TAG_BYTES] for label in SealedFilter.from_text(theirs.filter).labels}
+    keys, labels = UserKeys(user_part(realm, "mallory"), tag_bits), Labeller(SCHEMA).labels
+    found = [p for p in range(256) if keys.tag(labels({"ward": None, "pulse": p})[-1]) == tag]
+    assert 77 in found and (len(found) < 5 if tag_bits else len(found) == 256)
+    facts = reader_of(realm)
+    assert any("by its tag" in fact for fact in facts.learns) == bool(tag_bits)
+    assert any("open others' filters" in fact for fact in facts.cannot) == (not tag_bits)
+
+
+def reader_of(realm: Realm) -> Party:
+    parties = witness_side(Searchable()).explain(realm.state(), TOPIC).parties
+    return next(party for party in parties if party.who.startswith("a reader"))
+
+
+@pytest.mark.parametrize(("lie", "found"), [("drops", "lost"), ("adds", "unexpected")])
+def test_check_finds_a_broker_that_lies_about_a_match(
+    realm: Realm, monkeypatch: pytest.MonkeyPatch, lie: str, found: str
+) -> None:
+    """By asking the sealed filters themselves, with the broker's halves. No plaintext is needed, and none is there."""
+    search = SealedIndex.search
+
+    def lying(self: SealedIndex, *asked: Any) -> bits.Words:
+        words = search(self, *asked)
+        rows, columns = bits.pairs(words)
+        wrong = np.array([0, 1]) if lie == "adds" else np.array([], np.int64)
+        rows = np.concatenate([rows[1:] if lie == "drops" else rows, np.zeros_like(wrong)])
+        columns = np.concatenate([columns[1:] if lie == "drops" else columns, wrong])
+        return bits.pack(rows, columns, len(asked[2]), 2)
+
+    publish(realm, 90)  # the doctor's, and not the nurse's
+    monkeypatch.setattr(SealedIndex, "search", lying)
+    pump(realm, TOPIC)
+    monkeypatch.undo()
+    result = sealcast("check", TOPIC, "--realm", str(realm.paths.root), "--json")
+    assert result.code == 1 and result.document[found] == 1, result.document
+
+
 # --- what is refused ------------------------------------------------------------------------------------------
 
 
@@ -375,6 +449,21 @@ def test_an_event_without_a_good_block_is_refused_counted_and_harms_nothing_else
     assert read(realm, "nurse") == [130]
     refused = [r for each in witness_side(Searchable()).refusals(realm, TOPIC) for r in each]
     assert len({r["detail"] for r in refused}) >= 4 and {r["reason"] for r in refused} == {"event"}
+
+
+def test_more_trapdoors_than_the_schema_has_labels_are_refused(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would cost brokers a multiplication and a look through a bucket, whatever the event is about."""
+    from sealcast.protections.searchable import publish as module
+
+    keys, most = UserKeys(user_part(realm, "monitor"), 16), Labeller(SCHEMA).most()
+    many = [keys.trapdoor(n.to_bytes(4, "big")) for n in range(most + 1)]
+    for block in (packed_block(many), packed_block(many[1:])):
+        monkeypatch.setattr(module, "packed_block", lambda trapdoors, block=block: block)
+        publish(realm, 110)
+    counts = pump(realm, TOPIC)
+    assert (counts["admitted"], counts["rejected_event"]) == (1, 1)
+    ((refused,),) = witness_side(Searchable()).refusals(realm, TOPIC)
+    assert refused["detail"].endswith(f"at most {most} trapdoors")
 
 
 def test_a_reader_refuses_another_block_than_was_signed(realm: Realm) -> None:
@@ -567,6 +656,18 @@ def test_a_table_keeps_its_filters_while_it_is_in_use_and_the_index_drops_the_re
         made = indexes.at(state, about, intervals)
         assert len(made.numbers) == 2
     assert set(indexes._numbers) == {"nurse-1.e1", "mallory-1.e1"}, "the first table is gone, and what only it had"
+
+
+def test_a_table_does_not_grow_with_the_filters_there_ever_were(realm: Realm) -> None:
+    """Every epoch registers every filter anew, under a number that was never given before."""
+    indexes = SealedIndexes(realm.broker(), realm.state().topic(TOPIC))
+    indexes._next = 1 << 40
+    state = realm.state()
+    about = state.topic(TOPIC)
+    made = indexes.at(state, about, dict(served_intervals(state, about, state.subscriptions_at(TOPIC, "broker"))))
+    assert made.numbers == {1 << 40, (1 << 40) + 1}
+    keys, labels = UserKeys(user_part(realm, "monitor"), 16), Labeller(SCHEMA).labels({"ward": "Hearts", "pulse": 9})
+    assert bits.pairs(made.search(["monitor"], [1], [keys.block(labels)]))[1].size == 1
 
 
 def test_a_broker_that_gets_an_epochs_key_later_searches_with_it_then(realm: Realm) -> None:

@@ -8,12 +8,33 @@ from random import Random
 from sealcast.filters.labels import Conjunction, LabelFilter
 from sealcast.lab.shikfa.net import Net
 from sealcast.primitives.modular import SafePrimeGroup
+from sealcast.protections.layered.messages import FilterMessage
+from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.tree import Tree
 
 #: The same algebra at a hundredth of the price, and with no security whatever.
 TOY = SafePrimeGroup("toy", 2_305_843_009_213_691_579)
 
 LABELS = [f"label {i}".encode() for i in range(8)]
+
+
+class VanishingNet(Net):
+    """A network whose leaves may go without a word. Their parents withdraw whatever came from them."""
+
+    def vanish(self, name: str) -> None:
+        parent, tree = self.tree.place(name).parent, self.tree
+        assert not tree.children(name)
+        del tree._children[tree._parents.pop(name)][name], tree._children[name]
+        for of in (self.brokers, self.wanted, self._openers):
+            of.pop(name, None)
+        if parent != tree.publisher:
+            self._send_up(parent, withdrawn(self.brokers[parent], name))
+
+
+def withdrawn(broker: RoutingNode, child: str) -> list[FilterMessage]:
+    """What goes to a broker's parent because whatever came through a child ends."""
+    gone = [(row, path, n) for row in broker.table.rows() for path, n in row.paths.items() if path[0] == child]
+    return [m for row, path, n in gone for m in broker.change(row.slots, path, remove=True, count=n)]
 
 
 def random_tree(random: Random) -> Tree:

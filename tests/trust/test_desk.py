@@ -171,6 +171,16 @@ def test_how_many_subscriptions_one_may_have(world: World, monkeypatch: pytest.M
     ask.subscribe(bob, "quotes", "price > 1")
 
 
+def test_how_long_the_filters_of_one_may_be(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them together: a few thousand of the longest would keep a broker busy for hours."""
+    monkeypatch.setattr(desks, "MAX_CHARACTERS_EACH", 3 * len("price > 1"))
+    alice, bob = world.wallet("alice"), world.wallet("bob")
+    for _ in range(3):
+        ask.subscribe(alice, "quotes", "price > 1")
+    assert refusal(lambda: ask.subscribe(alice, "quotes", "price > 1")) == ("desk", str(DeskReason.QUOTA))
+    ask.subscribe(bob, "quotes", "price > 1")
+
+
 def test_a_broker_that_has_just_come_gets_the_list_of_secure_topics(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -337,12 +337,12 @@ def delta(
 ) -> RevocationDelta:
     entries = {one: Revoked(Cause.KEY_COMPROMISE, at_us) for one in serials}
     certificate = profile.parse(_KEYS[signer])
-    return lists.sign_delta(identity(key or signer), certificate, number, link, entries, at_us)
+    return lists.sign(identity(key or signer), certificate, number, link, entries, at_us, whole=False)
 
 
 def base(number: int, link: bytes, *serials: int, signer: str = "authority 1", at_us: int = NOW) -> RevocationDelta:
     entries = {one: Revoked(Cause.KEY_COMPROMISE, at_us) for one in serials}
-    return lists.sign_base(identity(signer), profile.parse(_KEYS[signer]), number, link, entries, at_us)
+    return lists.sign(identity(signer), profile.parse(_KEYS[signer]), number, link, entries, at_us, whole=True)
 
 
 A, B, C, D = (serial(1, f"revoked {i}") for i in range(4))

@@ -36,17 +36,19 @@ def compare(data: bytes, found: Frames, at: int = 0) -> None:
 
     header = wanted.header
     assert cut(found.token) == wanted.token and cut(found.signed) == wanted.signed
-    assert cut(found.publisher) == header.publisher.encode()
-    assert cut(found.schema, 32) == header.schema and cut(found.root, 32) == header.root
-    assert cut(found.token_digest, 32) == header.token and cut(found.signature, 64) == wanted.signature
+    assert cut(found.fields.publisher) == header.publisher.encode()
+    assert cut(found.fields.schema, 32) == header.schema and cut(found.fields.root, 32) == header.root
+    assert cut(found.fields.token_digest, 32) == header.token and cut(found.signature, 64) == wanted.signature
     assert cut(found.commitment, 32) == wanted.commitment and cut(found.nonce, 12) == wanted.nonce
     assert data[int(found.ciphertext[at]) :] == wanted.ciphertext
-    numbers = [int(column[at]) for column in (found.sequence, found.count, found.time, found.epoch)]
+    numbers = [
+        int(column[at]) for column in (found.fields.sequence, found.fields.count, found.fields.time, found.fields.epoch)
+    ]
     assert numbers == [header.sequence, header.count, header.time, header.epoch]
     assert cose.AES_GCM[wanted.key_bits] == found.algorithm[at]
     raw = cut(found.header)
     assert frames.before_header(len(raw)) + raw == wanted.to_be_signed
-    sender = raw[: int(found.sender_end[at] - found.header[0][at])]
+    sender = raw[: int(found.fields.sender_end[at] - found.header[0][at])]
     assert sender.endswith(header.boot) and header.topic in sender
     protected = cose.encrypt0_protected(wanted.commitment, wanted.key_bits)
     assert frames.body_aad(protected, wanted.signed) == wanted.body_aad

@@ -271,14 +271,7 @@ CONTRADICTIONS: dict[str, dict[str, Any]] = {
     "a rejection of another piece's frame": rejection(Position(2, 98, 0)),
     "a rejection that never ends": rejection(Position(2, 99, 0), "x" * 1025),
 }
-LABEL = {
-    **{name: label for label, (name, _) in sealed._ARRAYS.items()},
-    **{name: label for label, name in sealed._RAW.items()},
-    **{name: label for label, (name, _) in sealed._INTS.items()},
-    "frames": 7,
-    "rejected": 26,
-    "counts": 27,
-}
+LABEL = {name: field.label for name, field in sealed._FORMAT.fields.items()}
 
 
 def fields() -> dict[int, Any]:
@@ -295,8 +288,7 @@ def written(name: str, value: Any) -> Any:
     if name == "rejected":
         return [[r.position.offset, r.position.row, str(r.reason), r.detail, r.events] for r in value]
     if isinstance(value, np.ndarray):
-        kind = sealed._ARRAYS[LABEL[name]][1]
-        return cbor.TaggedValue(kind, value.astype(typed.DTYPE[kind]).tobytes())
+        return sealed._FORMAT.fields[name].write(value)
     return value
 
 

@@ -91,7 +91,5 @@ def test_the_limits_are_those_of_the_code() -> None:
 def test_labels_of_a_piece_are_listed() -> None:
     section = SPEC.split("\n## 7. ")[1].split("\n## 8. ")[0]
     listed = {int(label): name for label, name in re.findall(r"^\| (\d+) \| `(\w+)` \|", section, re.M)}
-    expected = {label: name for label, (name, _) in sealed._ARRAYS.items()}
-    expected |= dict(sealed._RAW) | {label: name for label, (name, _) in sealed._INTS.items()}
-    expected |= {7: "frames", 26: "rejected", 27: "counts"}
+    expected = {field.label: name for name, field in sealed._FORMAT.fields.items()}
     assert listed == expected

@@ -53,7 +53,7 @@ def rows() -> Iterator[BenchRow]:
     yield growth_row()
 
 
-class World:
+class MatchedUsers:
     """A key center, a broker's halves, and users with their keys."""
 
     def __init__(self, subscribers: int) -> None:
@@ -78,7 +78,7 @@ class World:
 
 def match_rows(events: int = EVENTS, events_of_a0: int = EVENTS_OF_A0, rounds: int = _ROUNDS) -> Iterator[BenchRow]:
     """CPU microseconds per event, and how many times faster than A0."""
-    world, random = World(SUBSCRIPTIONS), np.random.default_rng(1)
+    world, random = MatchedUsers(SUBSCRIPTIONS), np.random.default_rng(1)
     topics = [f"topic {i}".encode() for i in range(SUBSCRIPTIONS)]
     sealed = [world.keys(user).seal_label(topic) for user, topic in zip(world.users, topics, strict=True)]
     labels = [
@@ -114,7 +114,7 @@ def match_rows(events: int = EVENTS, events_of_a0: int = EVENTS_OF_A0, rounds: i
         yield BenchRow(name, mine, other, told, other / mine, "CPU us per event")
 
 
-def _index_of(world: World, topics: Sequence[bytes]) -> SearchIndex:
+def _index_of(world: MatchedUsers, topics: Sequence[bytes]) -> SearchIndex:
     index = SearchIndex(TAG_BITS)
     index.add(
         [
@@ -126,11 +126,11 @@ def _index_of(world: World, topics: Sequence[bytes]) -> SearchIndex:
     return index
 
 
-def _a0(world: World, labels: Sequence[reference.Label], trapdoor: bytes) -> list[int]:
+def _a0(world: MatchedUsers, labels: Sequence[reference.Label], trapdoor: bytes) -> list[int]:
     return reference.a0(labels, reference.Trapdoor.read(world.halves[_PUBLISHER], trapdoor))
 
 
-def _agree(world: World, index: SearchIndex, labels: Sequence[reference.Label], blocks: Sequence[bytes]) -> None:
+def _agree(world: MatchedUsers, index: SearchIndex, labels: Sequence[reference.Label], blocks: Sequence[bytes]) -> None:
     """A way that finds something else is not measured."""
     ours = [found.tolist() for found in world.search(index, blocks).matches]
     if ours != [_a0(world, labels, block[BLOCK_HEAD:]) for block in blocks]:
@@ -142,7 +142,7 @@ def _agree(world: World, index: SearchIndex, labels: Sequence[reference.Label], 
 
 def growth_row(small: int = SMALL, large: int = LARGE, events: int = 10_000, rounds: int = _ROUNDS) -> BenchRow:
     """CPU microseconds per event with many subscriptions, and how many times as much as with few."""
-    world, random = World(1), np.random.default_rng(1)
+    world, random = MatchedUsers(1), np.random.default_rng(1)
     topics = [f"topic {i}".encode() for i in range(TOPICS)]
     reused = [packed_block([world.publisher.trapdoor(topic)]) for topic in topics]
     stream = [reused[i] for i in zipf(random, TOPICS, events, SKEW).tolist()]
@@ -164,7 +164,7 @@ def growth_row(small: int = SMALL, large: int = LARGE, events: int = 10_000, rou
     )
 
 
-def entries(world: World, topics: Sequence[bytes], which: Sequence[int]) -> Entries:
+def entries(world: MatchedUsers, topics: Sequence[bytes], which: Sequence[int]) -> Entries:
     """A subscription to one topic each, re-encrypted: the points that `SearchIndex.add` would compute, made by two
     additions each instead of four multiplications. Their r follow one another, which no subscriber's would."""
     public = world.master.public

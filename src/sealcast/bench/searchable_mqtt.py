@@ -22,7 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from sealcast.bench.mqtt_load import Clients, Server, publish_packet
+from sealcast.bench.mqtt_load import Clients, MqttServer, publish_packet
 from sealcast.bench.report import BenchRow
 from sealcast.errors import Unavailable
 from sealcast.filters.check import check
@@ -31,11 +31,12 @@ from sealcast.filters.parse import parse
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.mqtt import channels
 from sealcast.mqtt.messages import Message
-from sealcast.mqtt.table import Compiler, Epoch, Registered, Topic, write_table
+from sealcast.mqtt.table import Compiler, TableEpoch, TableFilter, TableTopic, write_table
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, broker_half
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.wire.limits import MAX_TRAPDOORS
 from sealcast.wire.searching import packed_block
 
 PLUGIN: Final = Path(__file__).parents[3] / "mqtt-plugin" / "build" / "sealcast_mosquitto.so"
@@ -67,10 +68,10 @@ def _row(name: str, fleet: Fleet, sensors: Sequence[int], qos: int, rounds: int,
         raise Unavailable("the plug-in for mosquitto is not built", hint="make mqtt-plugin")
     due = {client: sum(sensor in wanted for sensor in sensors) for client, wanted in fleet.wanted.items()}
     with ExitStack() as stack:
-        plain = stack.enter_context(Server())
+        plain = stack.enter_context(MqttServer())
         table = plain.directory / "table"
         write_table(table, Compiler().compile(1, [fleet.table()]))
-        plugged = stack.enter_context(Server(f"plugin {PLUGIN}", f"plugin_opt_table {table}"))
+        plugged = stack.enter_context(MqttServer(f"plugin {PLUGIN}", f"plugin_opt_table {table}"))
         theirs = Clients(plain, _PUBLISHER, fleet.plain_topics(), qos)
         stack.callback(theirs.close)
         ours = Clients(plugged, _PUBLISHER, {client: [channels.events(_TOPIC)] for client in fleet.wanted}, qos)
@@ -89,7 +90,7 @@ def _row(name: str, fleet: Fleet, sensors: Sequence[int], qos: int, rounds: int,
     )
 
 
-def _seconds(server: Server, clients: Clients, packets: Sequence[bytes], due: dict[str, int]) -> float:
+def _seconds(server: MqttServer, clients: Clients, packets: Sequence[bytes], due: dict[str, int]) -> float:
     before = server.cpu_seconds()
     clients.run(packets, due)
     return server.cpu_seconds() - before
@@ -124,14 +125,14 @@ class Fleet:
     def _user_keys(self, user: str) -> UserKeys:
         return UserKeys(self._master.part(self._half(user)), _TAG_BITS)
 
-    def table(self) -> Topic:
+    def table(self) -> TableTopic:
         filters = []
         for client, wanted in self.wanted.items():
             keys, half = self._user_keys(client), self._half(client)
             for sensor in wanted:
                 found = label_filter(check(parse(f"sensor = {sensor}"), _SCHEMA).condition, _SCHEMA)
-                filters.append(Registered(client, half, keys.seal_filter(1, [c.slots for c in found.conjunctions])))
-        return Topic(_TOPIC, [Epoch(1, {_PUBLISHER: self._half(_PUBLISHER)}, filters)])
+                filters.append(TableFilter(client, half, keys.seal_filter(1, [c.slots for c in found.conjunctions])))
+        return TableTopic(_TOPIC, MAX_TRAPDOORS, [TableEpoch(1, {_PUBLISHER: self._half(_PUBLISHER)}, filters)])
 
     def message(self, sensor: int, fresh: bool) -> bytes:
         labels = self._labeller.labels({"sensor": sensor})

@@ -40,7 +40,7 @@ def authenticate(received: Received, gate: Gate) -> tuple[Claims, Rulings]:
     for row in np.flatnonzero(~parsed.good).tolist():
         refused[row] = CHECK[_unreadable(received.frames[row])]
     who = _check_senders(received, parsed, gate, refused)
-    late = _untimely(parsed.time, times, gate) & (refused == 0)
+    late = _untimely(parsed.fields.time, times, gate) & (refused == 0)
     refused[late] = CHECK[Reason.TIME]
     return _claims(received, parsed, times, who, refused), _rulings(received, refused)
 
@@ -157,12 +157,12 @@ def _rows(parsed: Frames) -> zip[tuple[int, ...]]:
     columns = (
         good,
         parsed.header[0][good],
-        parsed.sender_end[good],
+        parsed.fields.sender_end[good],
         parsed.header[1][good],
         *(bound[good] for bound in parsed.token),
-        parsed.token_digest[good],
+        parsed.fields.token_digest[good],
         parsed.signature[good],
-        parsed.epoch[good],
+        parsed.fields.epoch[good],
     )
     return zip(*(column.tolist() for column in columns), strict=True)
 
@@ -180,7 +180,7 @@ def _claims(received: Received, parsed: Frames, times: Ints, who: Who, refused: 
     claims["offset"] = np.array(received.offsets, np.int64)[kept]
     claims["time"] = times[kept]
     claims["hi"], claims["lo"], claims["publisher"] = who[kept].T
-    claims["sequence"], claims["count"] = parsed.sequence[kept], parsed.count[kept]
+    claims["sequence"], claims["count"] = parsed.fields.sequence[kept], parsed.fields.count[kept]
     claims["size"] = np.fromiter(map(len, received.frames), np.int64, len(received.frames))[kept]
     return claims
 

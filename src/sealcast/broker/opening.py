@@ -63,7 +63,7 @@ def open_frames(ruled: Ruled, gate: Gate, check: Check | None = None) -> Opening
             opened.frame(row, offset, data)
         except FrameRejected as error:
             where = Position(received.partition, offset, WHOLE_FRAME)
-            events = int(parsed.count[row]) // per_event if parsed.good[row] else 0
+            events = int(parsed.fields.count[row]) // per_event if parsed.good[row] else 0
             opened.rejections.append(Rejection(where, Reason(error.reason), shortened(error.message), events))
     return opened
 
@@ -119,11 +119,11 @@ class Opening:
         self._boots: dict[bytes, _Boot] = {}
         columns = (
             parsed.header[0],
-            parsed.sender_end,
-            parsed.epoch,
-            parsed.schema,
-            parsed.count,
-            parsed.root,
+            parsed.fields.sender_end,
+            parsed.fields.epoch,
+            parsed.fields.schema,
+            parsed.fields.count,
+            parsed.fields.root,
             parsed.commitment,
             parsed.nonce,
             parsed.ciphertext,

@@ -45,12 +45,12 @@ def bridge(
     """
     from sealcast.mqtt.bridge import Bridge
     from sealcast.mqtt.counting import serve_counts
-    from sealcast.mqtt.link import Link
+    from sealcast.mqtt.link import MqttLink
     from sealcast.trust.handles import EntityRealm
 
     chosen = port if port is not None else 1883 if ca is None else 8883
     password = None if password_file is None else password_file.read_text().partition("\n")[0]
-    link = Link(host, chosen, name, protocol, user, password, ca, cert, key)
+    link = MqttLink(host, chosen, name, protocol, user, password, ca, cert, key)
     begin = time.monotonic()
     with (
         ExitStack() as held,

@@ -15,7 +15,7 @@ from sealcast.errors import Corrupt, Misuse, Unavailable
 
 if TYPE_CHECKING:
     from sealcast.mqtt.rows import RowSource
-    from sealcast.mqtt.table import Compiled, Compiler
+    from sealcast.mqtt.table import CompiledTable, Compiler
     from sealcast.trust.handles import BrokerRealm
 
 EXAMPLE: Final = "Example: sealcast mqtt table /var/lib/mosquitto/sealcast.table --watch"
@@ -74,7 +74,7 @@ class _Writer:
         late = self._until_us is not None and self._realm.clock() >= self._until_us
         return late or self._realm.state().version != self._version
 
-    def write(self) -> Compiled:
+    def write(self) -> CompiledTable:
         from sealcast.mqtt.table import write_table
 
         state = self._realm.state()
@@ -101,7 +101,7 @@ def _watch(writer: _Writer, path: Path) -> None:
             talk.warn(error.message)
 
 
-def _said(path: Path, written: Compiled) -> str:
+def _said(path: Path, written: CompiledTable) -> str:
     return (
         f"wrote {path}: version {written.version}, {written.topics} topics, {written.subscriptions} subscriptions with "
         f"{written.labels} labels"

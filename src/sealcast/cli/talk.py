@@ -194,7 +194,7 @@ def pairs(items: Sequence[tuple[str, object]]) -> None:
 
 def counted(number: int, what: str) -> str:
     """A number of things, in words: 1 key, 2 keys."""
-    return f"{number} {what}{'' if number == 1 else 's'}"
+    return f"{number:,} {what}{'' if number == 1 else 's'}"
 
 
 def console(*, stderr: bool = False) -> Console:

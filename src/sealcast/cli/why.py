@@ -111,7 +111,7 @@ def _decisions(answer: WhyAnswer) -> list[tuple[str, object]]:
     rows += [("", text) for text in answer.other_times]
     if answer.sealing is not None:
         sealing = answer.sealing
-        counts = f"{_plural(sealing.encryptions, 'encryption')}, {_plural(sealing.readers, 'reader')}"
+        counts = f"{talk.counted(sealing.encryptions, 'encryption')}, {talk.counted(sealing.readers, 'reader')}"
         rows.append(("sealed", f"{_HOW[sealing.mode]}: {counts}"))
     elif answer.authorised is not None:
         rows.append(("sealed", "for nobody"))
@@ -127,7 +127,3 @@ def _filters(answer: WhyAnswer) -> list[tuple[str, object]]:
     ]
     left = len(ordered) - shown
     return [*rows, ("", f"... and {left:,} more, none of which is true")] if left > 0 else rows
-
-
-def _plural(count: int, what: str) -> str:
-    return f"{count:,} {what}" + ("" if count == 1 else "s")

@@ -19,11 +19,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Final, Self, get_type_hints
+from typing import Annotated, Any, ClassVar, Final, Self
 
 from sealcast.control.envelopes import MAX_BODY_BYTES
 from sealcast.errors import FrameRejected
 from sealcast.wire import cbor
+from sealcast.wire.annotations import annotated
 
 MAX_NAME: Final = 64
 #: Names in one body.
@@ -49,7 +50,7 @@ class Body:
     MAX_DEPTH: ClassVar[int] = 2
 
     def to_bytes(self) -> bytes:
-        return cbor.encode([field.write(getattr(self, name)) for name, field in _fields(type(self)).items()])
+        return cbor.encode([field.write(getattr(self, name)) for name, field in annotated(type(self)).items()])
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -58,7 +59,7 @@ class Body:
         try:
             if not isinstance(values, list):
                 raise ValueError(values)
-            body = cls(*(field.read(v) for field, v in zip(_fields(cls).values(), values, strict=True)))
+            body = cls(*(field.read(v) for field, v in zip(annotated(cls).values(), values, strict=True)))
             if not body.holds():
                 raise ValueError(values)
             return body
@@ -68,16 +69,6 @@ class Body:
     def holds(self) -> bool:
         """Whether its fields go together."""
         return True
-
-
-_known: Final[dict[type[Body], dict[str, Field]]] = {}
-
-
-def _fields(body: type[Body]) -> dict[str, Field]:
-    if body not in _known:
-        hints = get_type_hints(body, include_extras=True)
-        _known[body] = {name: hint.__metadata__[0] for name, hint in hints.items() if hasattr(hint, "__metadata__")}
-    return _known[body]
 
 
 def _refused(kind: str) -> FrameRejected:

@@ -27,7 +27,7 @@ from typing import Final
 
 from sealcast.control.envelopes import MAX_ENVELOPE_BYTES
 from sealcast.errors import FrameRejected, Misuse, NotFound, Unavailable
-from sealcast.log import files
+from sealcast.log import files, queue_mark
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.wire import cbor
@@ -151,7 +151,7 @@ class ControlPlane(Closing):
         """
         if not 0 < len(data) <= MAX_ENVELOPE_BYTES:
             raise Misuse(f"an envelope has 1 to {MAX_ENVELOPE_BYTES} bytes, not {len(data)}")
-        log, taken = self._log(topic, must_exist=True), self._taken(topic)
+        log, taken = self._log(topic, must_exist=True), queue_mark.read(self._directory(topic))
         mine = self._mine.setdefault(topic, deque())
         while mine and mine[0] < taken:
             mine.popleft()
@@ -178,12 +178,7 @@ class ControlPlane(Closing):
     def take(self, topic: bytes, offset: int) -> None:
         """Its listener needs nothing before `offset` any more: there is room in the queue, and files can go."""
         log = self._log(topic, must_exist=True)
-        # Not synced: what is lost of it makes the queue seem longer, until the next turn.
-        path = self._directory(topic) / "taken"
-        staged = path.with_name(f".taken-{os.getpid()}")
-        with files.named(path, "writing"):
-            staged.write_bytes(offset.to_bytes(8, "big"))
-            staged.rename(path)
+        queue_mark.write(self._directory(topic), offset)
         # Twice the queue: posts that raced past the bound are never among what retention removes.
         log.retain(max_bytes=2 * self._max_bytes + _SEGMENT_BYTES)
 
@@ -214,15 +209,6 @@ class ControlPlane(Closing):
                 self._mine.pop(oldest, None)
         self._open.move_to_end(topic)
         return log
-
-    def _taken(self, topic: bytes) -> int:
-        path = self._directory(topic) / "taken"
-        try:
-            return int.from_bytes(path.read_bytes()[:8], "big")
-        except FileNotFoundError:
-            return 0
-        except OSError as error:
-            raise files.trouble(error, path, "reading") from error
 
     def _bytes(self, log: EmbeddedLog, taken: int, end: int) -> int:
         first = max(taken, log.start())

@@ -32,7 +32,6 @@ from sealcast.lab.attacks import Insider
 from sealcast.log.port import Record
 from sealcast.log.replays import READER_SLOT
 from sealcast.model.stages import Ruled
-from sealcast.primitives import aead
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.endpoint.sealer import EndpointSealer
@@ -222,9 +221,7 @@ def _open_with_topic_keys(
             continue
         pairs = [keys.mailbox_key(name, broker) for name in names]
         sealer = EndpointSealer(about.id, piece.epoch, keys.content_root(broker), pairs.__getitem__, bits)
-        offsets = np.array([proof.offset for proof in piece.frames], np.int64)[piece.frame_index]
-        raw = aead.nonces(piece.partition, offsets, piece.row)
-        nonces = [raw[at : at + aead.NONCE_BYTES] for at in range(0, len(raw), aead.NONCE_BYTES)]
+        nonces = piece.nonces()
         for event, content in enumerate(sealer.content_keys(nonces)):
             slot, use = _a_reader(piece, event)
             if piece.wrapped[event]:

@@ -10,10 +10,11 @@ one kind is never taken for one of another.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 from sealcast.errors import Bug, Corrupt, FrameRejected
 from sealcast.log import files
@@ -29,10 +30,23 @@ GENESIS: Final = bytes(mac.TAG_BYTES)
 MAX_NOTE_BYTES: Final = 16 << 20
 
 
-class TaggedLog(Closing, Unpicklable):
+@dataclass(frozen=True, slots=True)
+class TaggedRecord:
+    """One record: where it stands, when it was written, and the tags of the one before and of itself."""
+
+    index: int
+    time_us: int
+    previous: bytes
+    tag: bytes
+
+
+R = TypeVar("R", bound=TaggedRecord)
+
+
+class TaggedLog(Closing, Unpicklable, Generic[R], ABC):
     """A log whose records carry their broker's tag. Anyone can read it; with the journal key every tag is verified."""
 
-    def __init__(self, directory: Path, context: bytes, key: Secret | None) -> None:
+    def __init__(self, directory: Path, context: bytes, key: Secret | None = None) -> None:
         self.directory, self._context, self._key = directory, context, key
         self._log: EmbeddedLog | None = None
 
@@ -51,6 +65,27 @@ class TaggedLog(Closing, Unpicklable):
         if self._log is None and self.directory.is_dir():
             self._log = EmbeddedLog(self.directory, read_only=True)
         return self._log
+
+    @abstractmethod
+    def _parse(self, record: Record) -> R:
+        """What a record says; Corrupt when it is not one that the broker wrote."""
+
+    def _at(self, log: EmbeddedLog, index: int) -> R:
+        (record,) = log.read(index, index + 1)  # to its end, so that the next in line is found at once
+        return self._parse(record)
+
+    def _tag_before(self, log: EmbeddedLog, index: int) -> bytes:
+        return self._at(log, index - 1).tag if index else GENESIS
+
+    def _chained(self, log: EmbeddedLog, start: int, end: int | None = None) -> Iterator[R]:
+        """Records from `start` on, each verified to follow the one before."""
+        before = self._tag_before(log, start)
+        for record in log.read(start, end):
+            found = self._parse(record)
+            if found.previous != before:
+                raise Corrupt(f"{self._where(record)} does not follow record {record.offset - 1}")
+            before = found.tag
+            yield found
 
     def _sealed(self, body: bytes) -> tuple[bytes, bytes]:
         """The record of a body, and its tag."""
@@ -79,34 +114,19 @@ class TaggedLog(Closing, Unpicklable):
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
-    """One record: where it stands, when it was written, what it says, and the tags of itself and of the one before."""
+class Note(TaggedRecord):
+    """One record, with what it says."""
 
-    index: int
-    time_us: int
     body: dict[str, Any]
-    previous: bytes
-    tag: bytes
 
 
-class Annals(TaggedLog):
+class Annals(TaggedLog[Note]):
     """One topic's notes of one kind."""
-
-    def __init__(self, directory: Path, context: bytes, key: Secret | None = None) -> None:
-        super().__init__(directory, context, key)
 
     def read(self, start: int = 0) -> Iterator[Note]:
         """From number `start` on, each verified to follow the one before."""
         log = self._reading()
-        if log is None or start >= log.end():
-            return
-        before = self._tag_before(log, start)
-        for record in log.read(start):
-            note = self._parse(record)
-            if note.previous != before:
-                raise Corrupt(f"{self._where(record)} does not follow record {record.offset - 1}")
-            before = note.tag
-            yield note
+        return iter(()) if log is None or start >= log.end() else self._chained(log, start)
 
     def append(self, notes: Sequence[dict[str, Any]]) -> None:
         """Adds all of them, durable on return."""
@@ -120,12 +140,6 @@ class Annals(TaggedLog):
                 records.append(record)
             log.append(records)
 
-    def _tag_before(self, log: EmbeddedLog, index: int) -> bytes:
-        if index == 0:
-            return GENESIS
-        (record,) = log.read(index - 1, index)
-        return self._parse(record).tag
-
     def _parse(self, record: Record) -> Note:
         body, tag = self._unsealed(record, "note")
         try:
@@ -134,6 +148,6 @@ class Annals(TaggedLog):
             raise Corrupt(f"{self._where(record)} is not a note: {problem.message}") from None
         match inner:
             case {1: dict(note), 2: bytes(before)}:
-                return Note(record.offset, record.time_us, note, before, tag)
+                return Note(record.offset, record.time_us, before, tag, note)
             case _:
                 raise Corrupt(f"{self._where(record)} is not a note")

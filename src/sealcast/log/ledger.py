@@ -23,7 +23,7 @@ from typing import Final
 from sealcast.errors import Corrupt, FrameRejected, Locked, Misuse, NotFound, Unavailable
 from sealcast.log import files
 from sealcast.log.annals import GENESIS as GENESIS
-from sealcast.log.annals import TaggedLog
+from sealcast.log.annals import TaggedLog, TaggedRecord
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.offsets import PinnedOffset, check_continuity
@@ -37,15 +37,11 @@ _HOLDER_BYTES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(TaggedRecord):
     """A record of the ledger."""
 
-    index: int
-    time_us: int
     #: With the pieces that are there to be read: those committed, or those that took their place.
     entry: Entry
-    previous: bytes
-    tag: bytes
     #: How its pieces were exchanged, if they were, and which they were before.
     resealed: Resealed | None = None
     committed_pieces: tuple[PieceRef, ...] = ()
@@ -56,7 +52,7 @@ class Committed:
         return self.entry if self.resealed is None else replace(self.entry, pieces=self.committed_pieces)
 
 
-class LedgerReader(TaggedLog):
+class LedgerReader(TaggedLog[Committed]):
     """Reads a ledger. With the journal key every tag is verified, without it everything that is public is."""
 
     def __init__(self, directory: Path | str, key: Secret | None = None) -> None:
@@ -70,13 +66,7 @@ class LedgerReader(TaggedLog):
             if start:
                 raise NotFound(f"{self.directory} has no records; record {start} was asked for")
             return
-        before = self._at(log, start - 1).tag if start else GENESIS
-        for record in log.read(start, end):
-            committed = self._parse(record)
-            if committed.previous != before:
-                raise Corrupt(f"{self._where(record)} does not follow record {record.offset - 1}")
-            before = committed.tag
-            yield committed
+        yield from self._chained(log, start, end)
 
     def at(self, index: int) -> Committed:
         """One record, by its number."""
@@ -115,17 +105,13 @@ class LedgerReader(TaggedLog):
         self.reseals.close()
         super().close()
 
-    def _at(self, log: EmbeddedLog, index: int) -> Committed:
-        (record,) = log.read(index, index + 1)  # to its end, so that the next in line is found at once
-        return self._parse(record)
-
     def _parse(self, record: Record) -> Committed:
         where, (body, tag) = self._where(record), self._unsealed(record, "ledger record")
         try:
             entry, previous = Entry.decode(body)
         except (FrameRejected, Misuse) as problem:
             raise Corrupt(f"{where} is not a ledger record: {problem.message}") from None
-        committed = Committed(record.offset, record.time_us, entry, previous, tag)
+        committed = Committed(record.offset, record.time_us, previous, tag, entry)
         resealed = self.reseals.of(record.offset)
         return committed if resealed is None else _exchanged(committed, resealed, where)
 

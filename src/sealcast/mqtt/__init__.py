@@ -9,9 +9,9 @@ from sealcast.errors import extras_named
 
 if TYPE_CHECKING:
     from sealcast.mqtt.client import Client as Client
-    from sealcast.mqtt.client import Received as Received
+    from sealcast.mqtt.client import ReceivedEvent as ReceivedEvent
 
-__all__ = ["Client", "Received"]
+__all__ = ["Client", "ReceivedEvent"]
 
 
 def __getattr__(name: str) -> Any:

@@ -25,7 +25,7 @@ from sealcast.errors import Corrupt, Misuse, Unavailable
 from sealcast.log.closing import Closing
 from sealcast.mqtt import channels
 from sealcast.mqtt.inbound import Arrived, Inbound
-from sealcast.mqtt.link import Link, pace
+from sealcast.mqtt.link import MqttLink, pace
 from sealcast.mqtt.outbound import Outbound
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.layout import FIRST_BROKER
@@ -47,7 +47,7 @@ class Bridge(Closing):
     def __init__(
         self,
         realm: EntityRealm,
-        link: Link,
+        link: MqttLink,
         topics: Iterable[str],
         *,
         broker: str = FIRST_BROKER,

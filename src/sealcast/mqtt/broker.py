@@ -2,12 +2,12 @@
 
 amqtt hands a message on to every session whose topic filter matches, from memory, in no promised order, and says PUBACK
 before anything is stored. Its hook for filtering sees no payload. So what it does with messages is overridden, in one
-place each (docs/adr/0018-mqtt.md argues why):
+place each (docs/adr/0017-mqtt.md argues why):
 
     connecting      `stream_connected`: the first packet is read here, bounded in size and time. Another version than
                     MQTT 3.1.1 is refused by the packet that says so. Then the entity is authenticated. amqtt, which
                     would end an existing session before it authenticates, sees the connection only after that.
-    publishing      `Handler._handle_qos0_message_flow`, `_handle_qos1_message_flow`: into the feed; PUBACK when durable
+    publishing      `_handle_qos0_message_flow`, `_handle_qos1_message_flow`: into the feed; PUBACK when durable
     subscribing     `add_subscription`, `_del_subscription`: into the durable session
     delivering      `_client_message_loop`: `Live`, one per connection, from the feed; amqtt broadcasts nothing
 
@@ -29,7 +29,7 @@ from typing import Any, Final
 from amqtt.adapters import BufferReader, ReaderAdapter, StreamReaderAdapter, StreamWriterAdapter, WriterAdapter
 from amqtt.broker import Broker
 from amqtt.contexts import BrokerConfig, ListenerConfig
-from amqtt.errors import AMQTTError, BrokerError, MQTTError, NoDataError
+from amqtt.errors import AMQTTError, BrokerError, MQTTError, NoDataError, ProtocolHandlerError
 from amqtt.mqtt.connack import BAD_USERNAME_PASSWORD, SERVER_UNAVAILABLE, UNACCEPTABLE_PROTOCOL_VERSION, ConnackPacket
 from amqtt.mqtt.connect import ConnectPacket
 from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
@@ -38,19 +38,19 @@ from amqtt.mqtt.publish import PublishPacket
 from amqtt.session import INCOMING
 from amqtt.session import Session as Connection
 
-from sealcast.errors import FrameRejected, Misuse, Rejected, SealcastError, Unavailable
+from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.mqtt import channels
-from sealcast.mqtt.credentials import Doorkeeper
+from sealcast.mqtt.credentials import PasswordChecker
 from sealcast.mqtt.feed import Feed
 from sealcast.mqtt.live import Live
-from sealcast.mqtt.matching import LOOK_SECONDS, Matcher
+from sealcast.mqtt.matching import LOOK_SECONDS, MessageMatcher
 from sealcast.mqtt.messages import MAX_BYTES, Message
 from sealcast.mqtt.sessions import Listening, Session, Sessions
+from sealcast.protections.searchable.broker import unfit
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Right
-from sealcast.wire.searching import SealedRejected
 
 #: The first packet: how long it may take, and how long it may be.
 CONNECT_SECONDS: Final = 10.0
@@ -111,7 +111,7 @@ class _Bounded(StreamReaderAdapter):  # type: ignore[misc]
         return data
 
 
-class Handler(BrokerProtocolHandler):  # type: ignore[misc]
+class ConnectionHandler(BrokerProtocolHandler):  # type: ignore[misc]
     """One connection's packets. `hub` and `live` are set before the first one is read."""
 
     hub: MatchingBroker
@@ -148,7 +148,11 @@ class Handler(BrokerProtocolHandler):  # type: ignore[misc]
         self._gone = asyncio.ensure_future(self.handle_connection_closed())
 
     async def send(self, channel: str, data: bytes, qos: int, packet_id: int | None, again: bool) -> None:
-        await self._send_packet(PublishPacket.build(channel, data, packet_id, again, qos, False))
+        try:
+            await self._send_packet(PublishPacket.build(channel, data, packet_id, again, qos, False))
+        except ProtocolHandlerError:
+            # amqtt makes this of being cancelled, as happens while a client that reads nothing is waited for.
+            raise asyncio.CancelledError from None
 
 
 class MatchingBroker(Broker):  # type: ignore[misc]
@@ -167,11 +171,11 @@ class MatchingBroker(Broker):  # type: ignore[misc]
         super().__init__(BrokerConfig(listeners={"default": address.listener()}, plugins={}))
         directory = realm.paths.broker(broker) / "mqtt"
         self._realm, self._max_bytes, self.told = realm, max_bytes, told
-        self._matcher = Matcher(realm, broker)
-        self._doors = Doorkeeper(realm)
+        self._matcher = MessageMatcher(realm, broker)
+        self._doors = PasswordChecker(realm)
         self._feed = Feed(EmbeddedLog(directory / "log"), self._matcher)
         self._durable = Sessions(directory / "sessions")
-        self._lives: dict[str, Handler] = {}
+        self._lives: dict[str, ConnectionHandler] = {}
         self._chores: list[asyncio.Task[None]] = []
         self.counts: Counter[str] = Counter()
 
@@ -230,13 +234,12 @@ class MatchingBroker(Broker):  # type: ignore[misc]
             await self._client_connected(listener_name, _Bounded(reader, connect.to_bytes(), self._feed.room), out)
 
     async def _first(self, reader: asyncio.StreamReader, out: WriterAdapter) -> Any | None:
-        """The CONNECT packet of somebody who may connect, with the user's name before the client's id."""
+        """The CONNECT packet of somebody who may connect, with the user's name before the client's id; None for whom
+        was told why not."""
         kind, length, raw = await _packet(reader)
-        if kind != _CONNECT:
-            return None
+        if kind != _CONNECT or length < _PROTOCOL.size:
+            raise MQTTError("the first packet is no CONNECT")
         rest = await reader.readexactly(length)
-        if len(rest) < _PROTOCOL.size:
-            return None
         _, name, version = _PROTOCOL.unpack_from(rest)
         if name != b"MQTT" or version != _VERSION_3_1_1:
             self.refuse("version", f"a client speaks version {version} of MQTT; the broker speaks 3.1.1")
@@ -260,9 +263,9 @@ class MatchingBroker(Broker):  # type: ignore[misc]
 
     async def _initialize_client_session(
         self, reader: ReaderAdapter, writer: WriterAdapter, remote_address: str, remote_port: int
-    ) -> tuple[Handler, Connection]:
+    ) -> tuple[ConnectionHandler, Connection]:
         """amqtt's own session is as short as the connection. What lasts is ours."""
-        handler, connection = await Handler.init_from_connect(reader, writer, self.plugins_manager)
+        handler, connection = await ConnectionHandler.init_from_connect(reader, writer, self.plugins_manager)
         user, _, client_id = connection.client_id.partition("/")
         try:
             session, known = self._durable.open(user, client_id, clean=connection.clean_session, end=self._feed.end)
@@ -295,8 +298,9 @@ class MatchingBroker(Broker):  # type: ignore[misc]
             if message.publisher != session.user:
                 raise Rejected(f"{session.user!r} published in the name of {message.publisher!r}")
             state.require(Right.PUBLISH, topic, session.user, self._realm.clock())
-            message.block  # noqa: B018  (whether there is one)
-        except (FrameRejected, SealedRejected, Rejected) as error:
+            for _, why in unfit(state.topic(topic), [message.message[message.offset :]]):
+                raise Rejected(why)
+        except Rejected as error:
             self.refuse("event", f"an event of {session.user!r} on topic {topic!r} is refused: {error.message}")
             return None
         self.counts["events"] += 1
@@ -313,7 +317,7 @@ class MatchingBroker(Broker):  # type: ignore[misc]
         channel, qos = subscription
         topic, handler = channels.topic_of_events(channel), self._sessions.get(connection.client_id, (None, None))[1]
         await self._feed.look(now=True)
-        if topic is None or not isinstance(handler, Handler) or not self._matcher.serves(topic):
+        if topic is None or not isinstance(handler, ConnectionHandler) or not self._matcher.serves(topic):
             return _REFUSED
         session = handler.live.session
         if not self._matcher.state.may_subscribe(topic, session.user, self._realm.clock()):
@@ -325,7 +329,7 @@ class MatchingBroker(Broker):  # type: ignore[misc]
 
     def _del_subscription(self, channel: str, connection: Connection) -> int:
         topic, handler = channels.topic_of_events(channel), self._sessions.get(connection.client_id, (None, None))[1]
-        if topic is None or not isinstance(handler, Handler) or topic not in handler.live.session.topics:
+        if topic is None or not isinstance(handler, ConnectionHandler) or topic not in handler.live.session.topics:
             return 0
         del handler.live.session.topics[topic]
         self._durable.save(handler.live.session)
@@ -333,7 +337,7 @@ class MatchingBroker(Broker):  # type: ignore[misc]
 
     # --- delivering -----------------------------------------------------------------------------------
 
-    async def _client_message_loop(self, connection: Connection, handler: Handler) -> None:
+    async def _client_message_loop(self, connection: Connection, handler: ConnectionHandler) -> None:
         key = connection.client_id
         self.counts["connections"] += 1
         await self._feed.look(now=True)  # filters that were registered just now count for what waits
@@ -349,9 +353,11 @@ class MatchingBroker(Broker):  # type: ignore[misc]
             if self._sessions.get(key, (None, None))[1] is handler:
                 del self._sessions[key]
 
-    def _ended(self, handler: Handler, done: asyncio.Future[None]) -> None:
+    def _ended(self, handler: ConnectionHandler, done: asyncio.Future[None]) -> None:
         error = None if done.cancelled() else done.exception()
-        if error is not None:
+        # A connection that ends while something is sent is no trouble of the broker's. amqtt says so with errors of its
+        # own, also where the task was cancelled.
+        if error is not None and not isinstance(error, AMQTTError | ProtocolHandlerError | OSError):
             self.told(f"delivering to {handler.live.session.user!r} failed: {error}")
             self._chores.append(asyncio.ensure_future(_fail(error)))
 

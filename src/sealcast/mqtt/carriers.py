@@ -56,7 +56,7 @@ class Carrier(Protocol):
     def close(self) -> None: ...
 
 
-class Bridged(Closing, Unpicklable):
+class BridgedCarrier(Closing, Unpicklable):
     """Through a bridge, whatever protects the topic."""
 
     asks_again: ClassVar[bool] = False

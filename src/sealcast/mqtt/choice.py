@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from sealcast.errors import Misuse
-from sealcast.mqtt.carriers import Bridged, Carrier
-from sealcast.mqtt.direct import Direct
+from sealcast.mqtt.carriers import BridgedCarrier, Carrier
+from sealcast.mqtt.direct import DirectCarrier
 from sealcast.trust.handles import EntityRealm
 
 BRIDGE: Final = "bridge"
@@ -24,4 +24,4 @@ def carrier_for(realm: EntityRealm, topic: str, name: str, broker: str, through:
             hint="run a bridge (sealcast mqtt bridge), or make a topic whose protection is searchable",
         )
     direct = protection.filters_sealed if through is None else through == BROKER
-    return Direct(realm, topic, name, broker) if direct else Bridged(realm, topic, name, broker)
+    return DirectCarrier(realm, topic, name, broker) if direct else BridgedCarrier(realm, topic, name, broker)

@@ -35,7 +35,7 @@ from sealcast.mqtt import credentials
 from sealcast.mqtt.carriers import Carrier
 from sealcast.mqtt.choice import carrier_for
 from sealcast.mqtt.link import lasting
-from sealcast.mqtt.seen import Seen
+from sealcast.mqtt.seen import SeenEvents
 from sealcast.mqtt.wanted import Wanted
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.layout import FIRST_BROKER
@@ -45,7 +45,7 @@ LOOK_SECONDS: Final = 5.0
 Callback = Callable[..., None]
 
 
-class Received:
+class ReceivedEvent:
     """An event that arrived, in the shape of Paho's message: `topic`, `payload`, `qos`, `retain`, `mid`, `timestamp`;
     and what Sealcast knows beyond that."""
 
@@ -68,7 +68,7 @@ class Received:
         return self.event.publisher
 
     def __repr__(self) -> str:
-        return f"Received(topic={self.topic!r}, publisher={self.publisher!r}, sequence={self.event.sequence})"
+        return f"ReceivedEvent(topic={self.topic!r}, publisher={self.publisher!r}, sequence={self.event.sequence})"
 
 
 class Client(Paho):
@@ -106,7 +106,7 @@ class Client(Paho):
         self.trouble: SealcastError | None = None
         self.duplicates = self.unopenable = self.unwanted = 0
         self._carriers: dict[str, Carrier] = {}
-        self._seen: dict[str, Seen] = {}
+        self._seen: dict[str, SeenEvents] = {}
         self._wanted: dict[str, Wanted] = {}
         self._qos: dict[str, int] = {}
         self._guard = threading.RLock()
@@ -255,7 +255,7 @@ class Client(Paho):
     # --- what arrives -----------------------------------------------------------------------------------
 
     def _arrived(self, topic: str) -> Callback:
-        seen = self._seen.setdefault(topic, Seen())
+        seen = self._seen.setdefault(topic, SeenEvents())
 
         def arrived(client: Paho, userdata: Any, carried: MQTTMessage) -> None:
             with self._guard:
@@ -273,7 +273,7 @@ class Client(Paho):
                 else:
                     on_message: Any = self.on_message
                     if on_message is not None:
-                        on_message(self, userdata, Received(topic, opened.event, carried))
+                        on_message(self, userdata, ReceivedEvent(topic, opened.event, carried))
 
         return arrived
 
@@ -322,5 +322,4 @@ class Client(Paho):
         with self._guard:
             if topic not in self._wanted:
                 self._wanted[topic] = Wanted(self.realm, topic, self.name)
-                self._held.callback(self._wanted[topic].close)
             return self._wanted[topic]

@@ -39,7 +39,7 @@ def password(identity: Identity, realm_id: bytes, client_id: str, now_us: int) -
     return PREFIX + base64.urlsafe_b64encode(_BODY.pack(now_us, nonce, signature)).decode()
 
 
-class Doorkeeper:
+class PasswordChecker:
     """Decides for one broker who may connect. A password lets somebody in once."""
 
     def __init__(self, realm: OpenRealm) -> None:

@@ -33,7 +33,7 @@ from sealcast.wire.frame import BOOT_BYTES, Header
 from sealcast.wire.records import RecordCodec
 
 
-class Direct(Closing, Unpicklable):
+class DirectCarrier(Closing, Unpicklable):
     """One entity on one topic whose filters are sealed."""
 
     asks_again: ClassVar[bool] = True

@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from sealcast.errors import Corrupt, SealcastError
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
-from sealcast.mqtt.matching import Matcher, Users
+from sealcast.mqtt.matching import MessageMatcher, Users
 
 T = TypeVar("T")
 _HEAD: Final = struct.Struct(">4sBB")
@@ -30,14 +30,15 @@ EVENTS_PER_APPEND: Final = 1_024
 BYTES_PER_APPEND: Final = 8 << 20
 #: Of events that wait to be made durable. Beyond it, connections are not read from.
 MAX_WAITING_BYTES: Final = 32 << 20
-#: Events in memory, for sessions that keep up.
+#: Events in memory, for sessions that keep up, and their bytes: an event may have two million.
 MAX_TAIL: Final = 8_192
+MAX_TAIL_BYTES: Final = 64 << 20
 #: Events that are read and matched at a time for those that do not.
 EVENTS_PER_READ: Final = 512
 BYTES_PER_READ: Final = 8 << 20
 
 
-class Entry(NamedTuple):
+class FeedEntry(NamedTuple):
     """One event, and the users that it is for at a version of the registry."""
 
     offset: int
@@ -56,14 +57,15 @@ class _Waiting(NamedTuple):
 class Feed(Closing):
     """Used by one event loop. Files and matching are the work of one other thread."""
 
-    def __init__(self, log: EmbeddedLog, matcher: Matcher) -> None:
+    def __init__(self, log: EmbeddedLog, matcher: MessageMatcher) -> None:
         self._log, self._matcher = log, matcher
         self._thread = ThreadPoolExecutor(1, "sealcast-mqtt-feed")
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
         self._some, self._room = asyncio.Event(), asyncio.Event()
         self._room.set()
-        self._tail: deque[Entry] = deque(maxlen=MAX_TAIL)
+        self._tail: deque[FeedEntry] = deque()
+        self._tail_bytes = 0
         self._end = log.end()
         self._grown = asyncio.Event()
 
@@ -111,7 +113,7 @@ class Feed(Closing):
                 if not each.durable.done():
                     each.durable.set_result(None)
             entries = [_entry(offset, each.record) for offset, each in zip(offsets, batch, strict=True)]
-            self._tail.extend(await self._work(self._matched, entries))
+            self._remember(await self._work(self._matched, entries))
             self._end = offsets.stop
             grown, self._grown = self._grown, asyncio.Event()
             grown.set()
@@ -121,7 +123,7 @@ class Feed(Closing):
         while self._end <= offset:
             await self._grown.wait()
 
-    async def read(self, offset: int) -> Sequence[Entry]:
+    async def read(self, offset: int) -> Sequence[FeedEntry]:
         """Events from an offset on, some at a time, with the users that each is for now."""
         first = self._tail[0].offset if self._tail else self._end
         if offset < first:
@@ -155,16 +157,22 @@ class Feed(Closing):
             self._room.set()
         return batch
 
+    def _remember(self, entries: Sequence[FeedEntry]) -> None:
+        self._tail.extend(entries)
+        self._tail_bytes += sum(len(entry.data) for entry in entries)
+        while len(self._tail) > MAX_TAIL or self._tail_bytes > MAX_TAIL_BYTES:
+            self._tail_bytes -= len(self._tail.popleft().data)
+
     async def _work(self, task: Callable[..., T], *arguments: Any) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._thread, task, *arguments)
 
-    def _stored(self, offset: int) -> list[Entry]:
+    def _stored(self, offset: int) -> list[FeedEntry]:
         records = self._log.read(offset, min(self._end, offset + EVENTS_PER_READ), BYTES_PER_READ)
         return self._matched([_entry(record.offset, record.data) for record in records])
 
-    def _matched(self, entries: Sequence[Entry]) -> list[Entry]:
+    def _matched(self, entries: Sequence[FeedEntry]) -> list[FeedEntry]:
         self._matcher.look()
-        version, found = self._matcher.version, list[Entry]()
+        version, found = self._matcher.version, list[FeedEntry]()
         for topic, group in groupby(entries, key=lambda entry: entry.topic):
             some = list(group)
             users = self._matcher.users(topic, [entry.data for entry in some])
@@ -172,11 +180,11 @@ class Feed(Closing):
         return found
 
 
-def _entry(offset: int, record: bytes) -> Entry:
+def _entry(offset: int, record: bytes) -> FeedEntry:
     if len(record) < _HEAD.size:
         raise Corrupt(f"event {offset} of the MQTT broker's log is too short")
     magic, qos, length = _HEAD.unpack_from(record)
     if magic != _MAGIC:
         raise Corrupt(f"event {offset} of the MQTT broker's log is none")
     end = _HEAD.size + length
-    return Entry(offset, record[_HEAD.size : end].decode("ascii"), qos, record[end:], frozenset(), 0)
+    return FeedEntry(offset, record[_HEAD.size : end].decode("ascii"), qos, record[end:], frozenset(), 0)

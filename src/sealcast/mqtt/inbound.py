@@ -55,7 +55,7 @@ class Arrived(NamedTuple):
     acknowledge: Callable[[], None]
 
 
-class Refused(Rejected):
+class NotAppended(Rejected):
     """A message that is not appended; the reason is what it is counted by."""
 
     def __init__(self, reason: str, message: str) -> None:
@@ -109,7 +109,7 @@ class Inbound(Closing):
             digest = hashlib.sha256(arrived.data).digest()[:16]
             try:
                 where = self._where(arrived)
-            except Refused as error:
+            except NotAppended as error:
                 counts.update(("refused", f"refused_{error.reason}"))
                 refusals.append(f"a frame on {arrived.channel} is refused: {error.message}")
                 continue
@@ -154,21 +154,21 @@ class Inbound(Closing):
         try:
             found = frame.parse(arrived.data)
         except FrameRejected as error:
-            raise Refused("frame", error.message) from None
+            raise NotAppended("frame", error.message) from None
         # (2)
         named, state = channels.frames_for(arrived.channel), self._realm.state()
         if named is None or named[0] not in self._topics:
-            raise Refused("channel", "no topic that is served here has this channel")
+            raise NotAppended("channel", "no topic that is served here has this channel")
         topic, broker = named[0], named[1] or self._broker
         if broker not in state.serving(topic):
-            raise Refused("broker", f"broker {broker!r} takes no frames of topic {topic!r}")
+            raise NotAppended("broker", f"broker {broker!r} takes no frames of topic {topic!r}")
         about = state.topic(topic)
         if found.header.topic != about.id:
-            raise Refused("topic", f"it was published on another topic than {topic!r}")
+            raise NotAppended("topic", f"it was published on another topic than {topic!r}")
         # (3)
         entity = state.entities.get(found.header.publisher)
         if entity is None or not self._verify_key(entity.verify_key).verify(found.to_be_signed, found.signature):
-            raise Refused("signature", "no entity of the realm signed it")
+            raise NotAppended("signature", "no entity of the realm signed it")
         where = topic, broker, partition_of(found.header.publisher, about.partitions)
         self._open(where, found.header.publisher)
         return where

@@ -27,7 +27,7 @@ _FOR_GOOD: Final = 0xFFFF_FFFF
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class MqttLink:
     """Where an MQTT broker is, and how to connect to it."""
 
     host: str

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from sealcast.mqtt import channels
-from sealcast.mqtt.feed import Entry, Feed
+from sealcast.mqtt.feed import Feed, FeedEntry
 from sealcast.mqtt.sessions import Session
 
 #: Events that are sent and not acknowledged.
@@ -48,7 +48,7 @@ class Live:
             self._room.set()
             self._move()
 
-    async def _deliver(self, entry: Entry) -> None:
+    async def _deliver(self, entry: FeedEntry) -> None:
         session = self.session
         listening = session.topics.get(entry.topic)
         if listening is None or entry.offset < listening.since or session.user not in entry.users:

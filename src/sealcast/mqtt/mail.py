@@ -41,7 +41,7 @@ MAX_EXCERPT_BYTES: Final = 64 << 20
 _SEALED, _HOPS = range(2)
 
 
-class Post(NamedTuple):
+class PackedMail(NamedTuple):
     """What goes to a subscriber in one message, and the last delivery in it."""
 
     data: bytes
@@ -88,7 +88,7 @@ class Mail:
             yield Found(0, Stay(self.broker), Delivery(place, self.committed_us, self.piece, event, handle))
 
 
-def posts(found: Sequence[Found[Any]], recipient: Recipient[Any]) -> Iterator[Post]:
+def posts(found: Sequence[Found[Any]], recipient: Recipient[Any]) -> Iterator[PackedMail]:
     """Deliveries that follow each other in a mailbox, as messages that are full and not too long."""
     begin = 0
     while begin < len(found):
@@ -114,7 +114,7 @@ def _after(cursor: Cursor, number: int) -> Cursor:
     return Cursor(cursor.entry, cursor.piece, cursor.rank + number)
 
 
-def _post(found: Sequence[Found[Any]], recipient: Recipient[Any]) -> Post:
+def _post(found: Sequence[Found[Any]], recipient: Recipient[Any]) -> PackedMail:
     first = found[0].delivery
     excerpt = recipient.excerpt(
         first.piece, [each.delivery.event for each in found], [each.delivery.handle for each in found]
@@ -123,7 +123,7 @@ def _post(found: Sequence[Found[Any]], recipient: Recipient[Any]) -> Post:
     kind = _SEALED if isinstance(first.piece, SealedPiece) else _HOPS
     place = _PLACE.pack(cursor.entry, cursor.piece, cursor.rank, first.committed_us)
     head = _HEAD.pack(MAGIC, kind, len(broker)) + broker + place
-    return Post(head + zlib.compress(excerpt, 1), found[-1], len(found))
+    return PackedMail(head + zlib.compress(excerpt, 1), found[-1], len(found))
 
 
 def _expanded(data: bytes) -> bytes:

@@ -36,7 +36,7 @@ class _Table(NamedTuple):
     sealed: SealedIndex
 
 
-class Matcher(Unpicklable):
+class MessageMatcher(Unpicklable):
     """One broker of a realm, for all topics that it serves and whose filters are sealed. One thread looks and matches;
     what the registry said at the last look, any may ask."""
 

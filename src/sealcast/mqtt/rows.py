@@ -13,21 +13,22 @@ from dataclasses import dataclass
 from sealcast.broker.served import served_intervals
 from sealcast.errors import Misuse
 from sealcast.model.protection import Searchable
-from sealcast.mqtt.table import Epoch, Registered, Topic
+from sealcast.mqtt.table import TableEpoch, TableFilter, TableTopic
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.searchable.blocks import most_trapdoors
 from sealcast.protections.searchable.halves import BrokerHalves, good_filter
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
-from sealcast.trust.realm.topics import Topic as RealmTopic
+from sealcast.trust.realm.topics import Topic
 from sealcast.wire.searching import SealedFilter
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class TableRows:
     """What goes into a table, and the moment from which on it has to be made anew, if there is one."""
 
-    topics: Sequence[Topic]
+    topics: Sequence[TableTopic]
     until_us: int | None
 
 
@@ -40,17 +41,17 @@ class RowSource(Unpicklable):
         self._named = tuple(topics)
         self._filters: dict[str, SealedFilter | None] = {}
 
-    def at(self, state: RealmState, now_us: int) -> Rows:
+    def at(self, state: RealmState, now_us: int) -> TableRows:
         kept: dict[str, SealedFilter | None] = {}
         moments: list[int] = []
         topics = [self._topic(state, topic, now_us, kept, moments) for topic in self._topics(state)]
         self._filters = kept
-        return Rows(topics, min((at for at in moments if at > now_us), default=None))
+        return TableRows(topics, min((at for at in moments if at > now_us), default=None))
 
-    def _topics(self, state: RealmState) -> Iterator[RealmTopic]:
+    def _topics(self, state: RealmState) -> Iterator[Topic]:
         for name in self._named or [name for name in state.topics if self._secrets.name in state.serving(name)]:
             topic = state.topic(name)
-            if isinstance(topic.protection, Searchable):
+            if topic.protection.filters_sealed:
                 yield topic
             elif self._named:
                 raise Misuse(
@@ -61,13 +62,13 @@ class RowSource(Unpicklable):
     def _topic(
         self,
         state: RealmState,
-        topic: RealmTopic,
+        topic: Topic,
         now_us: int,
         kept: dict[str, SealedFilter | None],
         moments: list[int],
-    ) -> Topic:
+    ) -> TableTopic:
         halves = BrokerHalves(state, topic, self._secrets)
-        by_epoch: dict[int, list[Registered]] = {topic.epoch: []}
+        by_epoch: dict[int, list[TableFilter]] = {topic.epoch: []}
         subscriptions = state.subscriptions_at(topic.name, self._secrets.name)
         for id, interval in served_intervals(state, topic, subscriptions):
             moments += (interval.from_us, interval.until_us)
@@ -77,12 +78,13 @@ class RowSource(Unpicklable):
             user = subscriptions[id].subscriber
             half = None if found is None else halves.of(found.epoch, user)
             if found is not None and half is not None:
-                by_epoch.setdefault(found.epoch, []).append(Registered(user, half, found))
+                by_epoch.setdefault(found.epoch, []).append(TableFilter(user, half, found))
         publishers = self._publishers(state, topic, now_us, moments)
-        return Topic(
+        return TableTopic(
             topic.name,
+            most_trapdoors(topic.schema),
             [
-                Epoch(
+                TableEpoch(
                     number,
                     {name: half for name in publishers if (half := halves.of(number, name)) is not None},
                     rows,
@@ -91,7 +93,7 @@ class RowSource(Unpicklable):
             ],
         )
 
-    def _publishers(self, state: RealmState, topic: RealmTopic, now_us: int, moments: list[int]) -> list[str]:
+    def _publishers(self, state: RealmState, topic: Topic, now_us: int, moments: list[int]) -> list[str]:
         found = []
         for entity in state.entitled(topic.name, now_us):
             term = state.terms_of(topic.name, entity.name).get(Right.PUBLISH)

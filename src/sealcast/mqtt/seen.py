@@ -17,7 +17,7 @@ WINDOW: Final = 4_096
 MAX_BOOTS: Final = 16_384
 
 
-class Seen:
+class SeenEvents:
     """The events that one client had on one topic."""
 
     def __init__(self, window: int = WINDOW, boots: int = MAX_BOOTS) -> None:

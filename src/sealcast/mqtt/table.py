@@ -29,7 +29,7 @@ MAX_TABLE_BYTES: Final = 1 << 30
 _Known = dict[bytes, dict[bytes, Element | None]]
 
 
-class Registered(NamedTuple):
+class TableFilter(NamedTuple):
     """One subscription of an epoch: whose it is, the broker's half of its user's key, and the filter."""
 
     user: str
@@ -38,25 +38,27 @@ class Registered(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Epoch:
+class TableEpoch:
     """What a broker knows of one epoch of a topic."""
 
     number: int
     #: The broker's halves of those who may publish. A reader's half does its work here and stays out of the table.
     publishers: Mapping[str, Exponent]
-    subscriptions: Sequence[Registered]
+    subscriptions: Sequence[TableFilter]
 
 
 @dataclass(frozen=True, slots=True)
-class Topic:
+class TableTopic:
     """A topic, with all epochs that events may still come from, or wait in for clients that are away."""
 
     name: str
-    epochs: Sequence[Epoch]
+    #: Of an event, as its schema has it: a message with more is refused before anything is computed.
+    most_trapdoors: int
+    epochs: Sequence[TableEpoch]
 
 
 @dataclass(frozen=True, slots=True)
-class Compiled:
+class CompiledTable:
     """A table, and what is in it."""
 
     data: bytes
@@ -72,7 +74,7 @@ class Compiler:
     def __init__(self) -> None:
         self._known: _Known = {}
 
-    def compile(self, version: int, topics: Iterable[Topic]) -> Compiled:
+    def compile(self, version: int, topics: Iterable[TableTopic]) -> CompiledTable:
         """The table of these topics. `version` tells people which one is in use."""
         kept: _Known = {}
         ordered = sorted(topics, key=lambda topic: topic.name)
@@ -86,9 +88,9 @@ class Compiler:
                 hint="give some of the topics to another MQTT broker",
             )
         subscriptions = sum(len(epoch.subscriptions) for topic in ordered for epoch in topic.epochs)
-        return Compiled(data, version, len(ordered), subscriptions, sum(map(len, kept.values())))
+        return CompiledTable(data, version, len(ordered), subscriptions, sum(map(len, kept.values())))
 
-    def _topic(self, topic: Topic, kept: _Known) -> bytes:
+    def _topic(self, topic: TableTopic, kept: _Known) -> bytes:
         names = {name for epoch in topic.epochs for name in epoch.publishers}
         names |= {row.user for epoch in topic.epochs for row in epoch.subscriptions}
         numbers = {name: number for number, name in enumerate(sorted(names))}
@@ -96,6 +98,7 @@ class Compiler:
         return b"".join(
             [
                 _name(topic.name),
+                topic.most_trapdoors.to_bytes(2, "big"),
                 _u32(len(numbers)),
                 *map(_name, numbers),
                 _u32(len(epochs)),
@@ -103,7 +106,7 @@ class Compiler:
             ]
         )
 
-    def _epoch(self, epoch: Epoch, numbers: dict[str, int], kept: _Known) -> bytes:
+    def _epoch(self, epoch: TableEpoch, numbers: dict[str, int], kept: _Known) -> bytes:
         halves = sorted((numbers[name], half.packed) for name, half in epoch.publishers.items())
         conjunctions: list[bytes] = []
         entries: list[tuple[bytes, int, Element, bytes]] = []
@@ -143,7 +146,7 @@ class Compiler:
         return found
 
 
-def write_table(path: Path, table: Compiled, owner: int | None = None) -> None:
+def write_table(path: Path, table: CompiledTable, owner: int | None = None) -> None:
     """Puts a table where the plug-in finds it, whole or not at all. `owner` is the user number that mosquitto runs
     under, where that is another one than ours."""
     replace_file(path, table.data, owner)

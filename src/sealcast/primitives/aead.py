@@ -200,6 +200,12 @@ def nonce(position: Position, slot: int = 0) -> bytes:
     return number.to_bytes(NONCE_BYTES, "big")
 
 
+def each_nonce(partition: int, offsets: IntArray | Sequence[int], rows: IntArray | Sequence[int]) -> list[bytes]:
+    """The nonces of many positions of one partition, one by one."""
+    joined = nonces(partition, offsets, rows)
+    return [joined[at : at + NONCE_BYTES] for at in range(0, len(joined), NONCE_BYTES)]
+
+
 def nonces(
     partition: int,
     offsets: IntArray | Sequence[int],

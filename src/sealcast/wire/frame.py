@@ -22,7 +22,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,39 +58,23 @@ _SMALLER: Final = "publish in smaller batches"
 class Header:
     """What the publisher signs. It says which events (root), whose, for which topic and epoch, and in which order."""
 
-    topic: bytes
-    publisher: str
+    topic: Annotated[bytes, headers.byte_string(TOPIC_BYTES)]
+    publisher: Annotated[str, headers.name]
     #: Fresh random bytes for each start of the publisher: sequence numbers begin anew with it.
-    boot: bytes
+    boot: Annotated[bytes, headers.byte_string(BOOT_BYTES)]
     #: Of the first event; the others follow one by one. Never given twice under one boot, even when an append failed.
-    sequence: int
-    count: int
+    sequence: Annotated[int, headers.whole(0, limits.MAX_SEQUENCE)]
+    count: Annotated[int, headers.whole(1, limits.MAX_EVENTS_PER_FRAME)]
     #: Microseconds since 1970.
-    time: int
-    schema: bytes
-    epoch: int
-    root: bytes
+    time: Annotated[int, headers.whole(0, limits.MAX_TIME_MICROS)]
+    schema: Annotated[bytes, headers.byte_string(DIGEST_BYTES)]
+    epoch: Annotated[int, headers.whole(0, limits.MAX_EPOCH)]
+    root: Annotated[bytes, headers.byte_string(HASH_BYTES)]
     #: SHA-256 of the token that comes with it: the signature is made for this token and no other.
-    token: bytes = NO_TOKEN
+    token: Annotated[bytes, headers.byte_string(DIGEST_BYTES)] = NO_TOKEN
 
 
-_HEADERS: Final = HeaderFormat(
-    Header,
-    "a header",
-    SIGNATURE_CONTEXT,
-    {
-        "topic": headers.byte_string(TOPIC_BYTES),
-        "publisher": headers.name,
-        "boot": headers.byte_string(BOOT_BYTES),
-        "sequence": headers.whole(0, limits.MAX_SEQUENCE),
-        "count": headers.whole(1, limits.MAX_EVENTS_PER_FRAME),
-        "time": headers.whole(0, limits.MAX_TIME_MICROS),
-        "schema": headers.byte_string(DIGEST_BYTES),
-        "epoch": headers.whole(0, limits.MAX_EPOCH),
-        "root": headers.byte_string(HASH_BYTES),
-        "token": headers.byte_string(DIGEST_BYTES),
-    },
-)
+_HEADERS: Final = HeaderFormat(Header, "a header", SIGNATURE_CONTEXT)
 
 
 @dataclass(frozen=True, slots=True)

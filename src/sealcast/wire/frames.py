@@ -60,28 +60,35 @@ _WITHIN: Final = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
 
 
 @dataclass(frozen=True, slots=True)
+class HeaderFields:
+    """What the signed header of each frame says: numbers, and offsets into the frame for what is longer."""
+
+    #: Where topic, publisher and boot, with which a header begins, end: equal bytes up to there, equal sender.
+    sender_end: Ints
+    publisher: tuple[Ints, Ints]
+    sequence: Ints
+    count: Ints
+    time: Ints
+    schema: Ints
+    epoch: Ints
+    root: Ints
+    token_digest: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class Frames:
     """Where the fields of each frame stand, by offset into the frame; only `good` ones say anything."""
 
     good: Bools
     token: tuple[Ints, Ints]
     signed: tuple[Ints, Ints]
-    #: The header, and how far into it topic, publisher and boot reach: equal bytes, equal sender.
     header: tuple[Ints, Ints]
-    sender_end: Ints
-    publisher: tuple[Ints, Ints]
+    fields: HeaderFields
     signature: Ints
-    schema: Ints
-    root: Ints
-    token_digest: Ints
+    algorithm: Ints
     commitment: Ints
     nonce: Ints
     ciphertext: Ints
-    sequence: Ints
-    count: Ints
-    time: Ints
-    epoch: Ints
-    algorithm: Ints
 
 
 def parse_many(frames: Sequence[bytes]) -> Frames:
@@ -110,43 +117,11 @@ def parse_many(frames: Sequence[bytes]) -> Frames:
     # Both end where the frame does: so all that was read before was this frame's, and there is nothing behind it.
     at.good &= (ciphertext[1] == at.whole) & (sealed[1] == at.whole) & (ciphertext[1] - ciphertext[0] > TAG_BYTES)
     return Frames(
-        good=at.good,
-        token=token,
-        signed=signed,
-        header=header,
-        signature=signature,
-        commitment=commitment,
-        nonce=nonce,
-        ciphertext=ciphertext[0],
-        algorithm=algorithm,
-        sender_end=fields.sender_end,
-        publisher=fields.publisher,
-        sequence=fields.sequence,
-        count=fields.count,
-        time=fields.time,
-        schema=fields.schema,
-        epoch=fields.epoch,
-        root=fields.root,
-        token_digest=fields.token_digest,
+        at.good, token, signed, header, fields, signature, algorithm, commitment, nonce, ciphertext=ciphertext[0]
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _HeaderFields:
-    """What the signed headers say, of the fields that `Frames` names."""
-
-    sender_end: Ints
-    publisher: tuple[Ints, Ints]
-    sequence: Ints
-    count: Ints
-    time: Ints
-    schema: Ints
-    epoch: Ints
-    root: Ints
-    token_digest: Ints
-
-
-def _header_fields(at: _Cursor) -> _HeaderFields:
+def _header_fields(at: _Cursor) -> HeaderFields:
     """Takes the signed headers apart, field by field."""
     at.expect(_HEADER)
     at.skip(TOPIC_BYTES)
@@ -171,7 +146,7 @@ def _header_fields(at: _Cursor) -> _HeaderFields:
     root = at.skip(DIGEST_BYTES)
     at.expect(b"\x0a" + _DIGEST)
     token_digest = at.skip(DIGEST_BYTES)
-    return _HeaderFields(sender_end, publisher, sequence, count, time, schema, epoch, root, token_digest)
+    return HeaderFields(sender_end, publisher, sequence, count, time, schema, epoch, root, token_digest)
 
 
 class _Cursor:
@@ -268,7 +243,7 @@ def body_aad(protected: bytes, signed: bytes) -> bytes:
 
 
 def topic_of(sender: bytes) -> bytes:
-    """The topic in the first bytes of a good header (`Frames.sender_end`)."""
+    """The topic in the first bytes of a good header (`HeaderFields.sender_end`)."""
     return sender[len(_HEADER) : len(_HEADER) + TOPIC_BYTES]
 
 

@@ -1,17 +1,18 @@
-"""Signed headers: what a publisher signs of a frame, and a sender of a post. One table names and checks the fields.
+"""Signed headers: what a publisher signs of a frame, and a sender of a post. Annotations check the fields.
 
-A header on the wire is a CBOR map from the labels 1, 2, ... to its fields in the order of the table, as the payload of
-a COSE_Sign1. `HeaderFormat` writes and reads the headers of one kind; `frame` and `posts` have one each.
+A header on the wire is a CBOR map from the labels 1, 2, ... to the fields of its class in their order, as the payload
+of a COSE_Sign1. `HeaderFormat` writes and reads the headers of one kind; `frame` and `posts` have one each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
 from sealcast.errors import FrameRejected, Misuse
 from sealcast.wire import cbor, cose
+from sealcast.wire.annotations import annotated
 from sealcast.wire.limits import MAX_PUBLISHER_BYTES
 
 Header = TypeVar("Header")
@@ -57,10 +58,14 @@ class SignedHeader(Generic[Header]):
 class HeaderFormat(Generic[Header]):
     """The headers of one kind. `context` separates their signatures from whatever else an entity's key signs."""
 
-    make: Callable[..., Header]
+    make: type[Header]
     what: str
     context: bytes
-    fields: Mapping[str, Check]
+
+    @property
+    def fields(self) -> dict[str, Check]:
+        """What checks each field."""
+        return annotated(self.make)
 
     def encode(self, header: Header) -> bytes:
         fields = {name: getattr(header, name) for name in self.fields}

@@ -19,7 +19,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Final, NamedTuple
+from typing import Annotated, Final, NamedTuple
 
 import numpy as np
 
@@ -32,7 +32,7 @@ from sealcast.wire.cbor import require
 from sealcast.wire.frame import TOPIC_BYTES
 from sealcast.wire.headers import is_name
 from sealcast.wire.notifications import EVENT_BYTES, MESSAGES_PER_EVENT
-from sealcast.wire.typed import UINT32, UINT64, Array
+from sealcast.wire.typed import UINT32, UINT64, Array, array_at, own_at, raw_at, whole_at
 
 MAGIC: Final = "sealcast-hop"
 VERSION: Final = 1
@@ -59,33 +59,33 @@ def _plain(array: str) -> cached_property[list[int]]:
 class HopPiece:
     """One piece. Arrays may be of any integer type when made; parsed ones are views of the bytes they came in."""
 
-    topic: bytes
+    topic: Annotated[bytes, raw_at(1)]
     #: Whose: the broker that made it.
-    node: str
+    node: Annotated[str, own_at(2)]
     #: What the batch was pinned to: of the registry at admission, of the node's table at a hop.
-    version: int
-    partition: int
+    version: Annotated[int, whole_at(3, 2**63 - 1)]
+    partition: Annotated[int, whole_at(4, MAX_PARTITION)]
     #: Frames, or records upstream, [first_offset, end_offset) are accounted for here.
-    first_offset: int
-    end_offset: int
-    frames: tuple[FrameRef, ...]
-    frame_index: Array
+    first_offset: Annotated[int, whole_at(5, MAX_OFFSET)]
+    end_offset: Annotated[int, whole_at(6, MAX_OFFSET + 1)]
+    frames: Annotated[tuple[FrameRef, ...], own_at(7)]
+    frame_index: Annotated[Array, array_at(8, UINT32)]
     #: Which event of its frame: its core is message 2 row, and leaf 2 row is what its path proves.
-    row: Array
-    generation: Array
-    ids: Raw
-    body_start: Array
-    bodies: Raw
-    path_start: Array
-    paths: Raw
+    row: Annotated[Array, array_at(9, UINT32)]
+    generation: Annotated[Array, array_at(10, UINT32)]
+    ids: Annotated[Raw, raw_at(11)]
+    body_start: Annotated[Array, array_at(12, UINT64)]
+    bodies: Annotated[Raw, raw_at(13)]
+    path_start: Annotated[Array, array_at(14, UINT32)]
+    paths: Annotated[Raw, raw_at(15)]
     #: Ascending.
-    recipients: tuple[str, ...]
-    recipient_start: Array
-    row_event: Array
-    entry_start: Array
-    entries: Raw
-    rejected: tuple[Rejection, ...]
-    counts: Mapping[str, int]
+    recipients: Annotated[tuple[str, ...], own_at(16)]
+    recipient_start: Annotated[Array, array_at(17, UINT32)]
+    row_event: Annotated[Array, array_at(18, UINT32)]
+    entry_start: Annotated[Array, array_at(19, UINT64)]
+    entries: Annotated[Raw, raw_at(20)]
+    rejected: Annotated[tuple[Rejection, ...], own_at(21)]
+    counts: Annotated[Mapping[str, int], own_at(22)]
 
     def __len__(self) -> int:
         return len(self.frame_index)
@@ -190,33 +190,12 @@ def _ascending(events: Array, starts: Array) -> bool:
 
 # --- on the wire --------------------------------------------------------------------------------
 
-_ARRAYS: Final = {
-    8: ("frame_index", UINT32),
-    9: ("row", UINT32),
-    10: ("generation", UINT32),
-    12: ("body_start", UINT64),
-    14: ("path_start", UINT32),
-    17: ("recipient_start", UINT32),
-    18: ("row_event", UINT32),
-    19: ("entry_start", UINT64),
-}
-_RAW: Final = {1: "topic", 11: "ids", 13: "bodies", 15: "paths", 20: "entries"}
-_INTS: Final = {
-    3: ("version", 2**63 - 1),
-    4: ("partition", MAX_PARTITION),
-    5: ("first_offset", MAX_OFFSET),
-    6: ("end_offset", MAX_OFFSET + 1),
-}
 _FORMAT: Final = typed.PieceFormat(
     make=HopPiece,
     check=check,
     what="a hop piece",
     magic=MAGIC,
     version=VERSION,
-    arrays=_ARRAYS,
-    raw=_RAW,
-    ints=_INTS,
-    others={2: "node", 7: "frames", 16: "recipients", 21: "rejected", 22: "counts"},
     max_items=64
     + 4 * limits.MAX_PIECE_FRAMES
     + 7 * limits.MAX_PIECE_REJECTIONS
@@ -229,7 +208,6 @@ def encode(piece: HopPiece) -> bytes:
     """The bytes of a piece: a pure function of it. A piece that contradicts itself is a bug and is never written."""
     return _FORMAT.encode(
         piece,
-        node=piece.node,
         frames=[list(frame) for frame in piece.frames],
         recipients=list(piece.recipients),
         rejected=[[r.position.partition, *typed.rejected(r)] for r in piece.rejected],
@@ -239,7 +217,7 @@ def encode(piece: HopPiece) -> bytes:
 
 def parse(data: Raw) -> HopPiece:
     """Read a piece without copying its arrays or bodies; FrameRejected when it is none or contradicts itself."""
-    fields = _FORMAT.fields(data)
+    fields = _FORMAT.parse(data)
     fields["topic"] = bytes(fields["topic"])
     fields["node"] = _name(fields["node"])
     fields["frames"] = tuple(map(_frame, typed.listed(fields["frames"], "frames", limits.MAX_PIECE_FRAMES)))

@@ -16,7 +16,7 @@ import hashlib
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Final, NamedTuple, Protocol
+from typing import Annotated, Final, NamedTuple, Protocol
 
 from sealcast.errors import FrameRejected, Misuse
 from sealcast.model.bounded import bounded
@@ -57,39 +57,23 @@ class PostedFilter(NamedTuple):
 class PostHeader:
     """What the sender signs."""
 
-    topic: bytes
-    receiver: str
-    sender: str
+    topic: Annotated[bytes, headers.byte_string(TOPIC_BYTES)]
+    receiver: Annotated[str, headers.name]
+    sender: Annotated[str, headers.name]
     #: The tree: whose events these filters are for, and under which keys.
-    publisher: str
-    epoch: int
-    generation: int
+    publisher: Annotated[str, headers.name]
+    epoch: Annotated[int, headers.whole(0, limits.MAX_EPOCH)]
+    generation: Annotated[int, headers.whole(0, limits.MAX_GENERATION)]
     #: Grows from post to post of one sender to one receiver in one tree.
-    number: int
+    number: Annotated[int, headers.whole(0, limits.MAX_POST_NUMBER)]
     #: Whatever the sender asked for in this tree before has ended; what is in this post is all.
-    fresh: bool
+    fresh: Annotated[bool, headers.truth]
     #: SHA-256 of the body and of the token that come with it.
-    body: bytes
-    token: bytes
+    body: Annotated[bytes, headers.byte_string(DIGEST_BYTES)]
+    token: Annotated[bytes, headers.byte_string(DIGEST_BYTES)]
 
 
-_HEADERS: Final = HeaderFormat(
-    PostHeader,
-    "a post's header",
-    SIGNATURE_CONTEXT,
-    {
-        "topic": headers.byte_string(TOPIC_BYTES),
-        "receiver": headers.name,
-        "sender": headers.name,
-        "publisher": headers.name,
-        "epoch": headers.whole(0, limits.MAX_EPOCH),
-        "generation": headers.whole(0, limits.MAX_GENERATION),
-        "number": headers.whole(0, limits.MAX_POST_NUMBER),
-        "fresh": headers.truth,
-        "body": headers.byte_string(DIGEST_BYTES),
-        "token": headers.byte_string(DIGEST_BYTES),
-    },
-)
+_HEADERS: Final = HeaderFormat(PostHeader, "a post's header", SIGNATURE_CONTEXT)
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Annotated, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -34,11 +34,11 @@ from sealcast.errors import Bug
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.model.stages import FrameProof
-from sealcast.primitives.aead import COMMITMENT_BYTES, MAX_OFFSET, MAX_PARTITION, WRAPPED_BYTES
+from sealcast.primitives.aead import COMMITMENT_BYTES, MAX_OFFSET, MAX_PARTITION, WRAPPED_BYTES, each_nonce
 from sealcast.wire import cbor, limits, typed
 from sealcast.wire.consistency import check
 from sealcast.wire.mailboxes import FIELDS, Mailboxes
-from sealcast.wire.typed import UINT8, UINT32, UINT64, Array, listed, raw, whole
+from sealcast.wire.typed import UINT8, UINT32, UINT64, Array, array_at, listed, own_at, raw, raw_at, whole, whole_at
 
 __all__ = ["Array", "FrameProof", "SealedPiece", "encode", "parse"]
 
@@ -60,57 +60,62 @@ def _none() -> Array:
 class SealedPiece:
     """One piece. Arrays may be of any integer type when made; parsed ones are views of the bytes they came in."""
 
-    topic: bytes
-    epoch: int
+    topic: Annotated[bytes, raw_at(1)]
+    epoch: Annotated[int, whole_at(2, limits.MAX_EPOCH)]
     #: The registry version that the batch was pinned to.
-    version: int
-    partition: int
+    version: Annotated[int, whole_at(3, 2**63 - 1)]
+    partition: Annotated[int, whole_at(4, MAX_PARTITION)]
     #: Frames [first_offset, end_offset) of the partition are accounted for here.
-    first_offset: int
-    end_offset: int
-    frames: tuple[FrameProof, ...]
-    frame_index: Array
-    row: Array
-    body_start: Array
-    bodies: Raw
-    commitments: Raw
+    first_offset: Annotated[int, whole_at(5, MAX_OFFSET)]
+    end_offset: Annotated[int, whole_at(6, MAX_OFFSET + 1)]
+    frames: Annotated[tuple[FrameProof, ...], own_at(7)]
+    frame_index: Annotated[Array, array_at(8, UINT32)]
+    row: Annotated[Array, array_at(9, UINT32)]
+    body_start: Annotated[Array, array_at(10, UINT64)]
+    bodies: Annotated[Raw, raw_at(11)]
+    commitments: Annotated[Raw, raw_at(12)]
     #: 0: sealed under the one key used; 1: sealed under a content key, which is wrapped under each key used.
-    wrapped: Array
-    key_ids: Raw
-    key_kind: Array
-    use_start: Array
-    uses: Array
-    wraps: Raw
-    group_of: Array
-    member_start: Array
-    member_bits: Raw
-    members: Array
-    via_start: Array
-    via: Array
-    rejected: tuple[Rejection, ...]
-    counts: Mapping[str, int]
-    handout_slot: Array = field(default_factory=_none)
-    handout_key: Array = field(default_factory=_none)
-    handout_event: Array = field(default_factory=_none)
-    handouts: Raw = b""
-    link_key: Array = field(default_factory=_none)
-    link_under: Array = field(default_factory=_none)
-    link_event: Array = field(default_factory=_none)
+    wrapped: Annotated[Array, array_at(13, UINT8)]
+    key_ids: Annotated[Raw, raw_at(14)]
+    key_kind: Annotated[Array, array_at(28, UINT8)]
+    use_start: Annotated[Array, array_at(15, UINT32)]
+    uses: Annotated[Array, array_at(16, UINT32)]
+    wraps: Annotated[Raw, raw_at(17)]
+    group_of: Annotated[Array, array_at(18, UINT32)]
+    member_start: Annotated[Array, array_at(19, UINT32)]
+    member_bits: Annotated[Raw, raw_at(43)]
+    members: Annotated[Array, array_at(20, UINT32)]
+    via_start: Annotated[Array, array_at(44, UINT32)]
+    via: Annotated[Array, array_at(21, UINT32)]
+    rejected: Annotated[tuple[Rejection, ...], own_at(26)]
+    counts: Annotated[Mapping[str, int], own_at(27)]
+    handout_slot: Annotated[Array, array_at(22, UINT32)] = field(default_factory=_none)
+    handout_key: Annotated[Array, array_at(23, UINT32)] = field(default_factory=_none)
+    handout_event: Annotated[Array, array_at(24, UINT32)] = field(default_factory=_none)
+    handouts: Annotated[Raw, raw_at(25)] = b""
+    link_key: Annotated[Array, array_at(29, UINT32)] = field(default_factory=_none)
+    link_under: Annotated[Array, array_at(30, UINT32)] = field(default_factory=_none)
+    link_event: Annotated[Array, array_at(31, UINT32)] = field(default_factory=_none)
     #: 1: the key grows out of the other, which says it all; 0: it is among `links`.
-    link_grows: Array = field(default_factory=_none)
-    links: Raw = b""
-    table_slot: Array = field(default_factory=_none)
-    table_tile: Array = field(default_factory=_none)
-    table_event: Array = field(default_factory=_none)
-    table_names: Raw = b""
-    table_start: Array = field(default_factory=lambda: np.zeros(1, np.int64))
-    table_parts: Raw = b""
-    tile_size: Array = field(default_factory=_none)
-    tile_run: Array = field(default_factory=_none)
-    tile_join: Array = field(default_factory=_none)
+    link_grows: Annotated[Array, array_at(32, UINT8)] = field(default_factory=_none)
+    links: Annotated[Raw, raw_at(33)] = b""
+    table_slot: Annotated[Array, array_at(34, UINT32)] = field(default_factory=_none)
+    table_tile: Annotated[Array, array_at(35, UINT32)] = field(default_factory=_none)
+    table_event: Annotated[Array, array_at(36, UINT32)] = field(default_factory=_none)
+    table_names: Annotated[Raw, raw_at(37)] = b""
+    table_start: Annotated[Array, array_at(38, UINT64)] = field(default_factory=lambda: np.zeros(1, np.int64))
+    table_parts: Annotated[Raw, raw_at(39)] = b""
+    tile_size: Annotated[Array, array_at(40, UINT8)] = field(default_factory=_none)
+    tile_run: Annotated[Array, array_at(41, UINT32)] = field(default_factory=_none)
+    tile_join: Annotated[Array, array_at(42, UINT32)] = field(default_factory=_none)
 
     def __len__(self) -> int:
         return len(self.frame_index)
+
+    def nonces(self) -> list[bytes]:
+        """The nonce that each event's body is sealed with."""
+        offsets = np.array([proof.offset for proof in self.frames], np.int64)
+        return each_nonce(self.partition, offsets[self.frame_index], self.row)
 
     @cached_property
     def mailboxes(self) -> Mailboxes:
@@ -243,64 +248,12 @@ def run_slots(runs: Array) -> npt.NDArray[np.int64]:
 
 # --- on the wire --------------------------------------------------------------------------------
 
-#: Label, field, and the kind of array it is on the wire.
-_ARRAYS: Final = {
-    8: ("frame_index", UINT32),
-    9: ("row", UINT32),
-    10: ("body_start", UINT64),
-    13: ("wrapped", UINT8),
-    15: ("use_start", UINT32),
-    16: ("uses", UINT32),
-    18: ("group_of", UINT32),
-    19: ("member_start", UINT32),
-    20: ("members", UINT32),
-    21: ("via", UINT32),
-    22: ("handout_slot", UINT32),
-    23: ("handout_key", UINT32),
-    24: ("handout_event", UINT32),
-    28: ("key_kind", UINT8),
-    29: ("link_key", UINT32),
-    30: ("link_under", UINT32),
-    31: ("link_event", UINT32),
-    32: ("link_grows", UINT8),
-    34: ("table_slot", UINT32),
-    35: ("table_tile", UINT32),
-    36: ("table_event", UINT32),
-    38: ("table_start", UINT64),
-    40: ("tile_size", UINT8),
-    41: ("tile_run", UINT32),
-    42: ("tile_join", UINT32),
-    44: ("via_start", UINT32),
-}
-_RAW: Final = {
-    1: "topic",
-    11: "bodies",
-    12: "commitments",
-    14: "key_ids",
-    17: "wraps",
-    25: "handouts",
-    33: "links",
-    37: "table_names",
-    39: "table_parts",
-    43: "member_bits",
-}
-_INTS: Final = {
-    2: ("epoch", limits.MAX_EPOCH),
-    3: ("version", 2**63 - 1),
-    4: ("partition", MAX_PARTITION),
-    5: ("first_offset", MAX_OFFSET),
-    6: ("end_offset", MAX_OFFSET + 1),
-}
 _FORMAT: Final = typed.PieceFormat(
     make=SealedPiece,
     check=check,
     what="a sealed piece",
     magic=MAGIC,
     version=VERSION,
-    arrays=_ARRAYS,
-    raw=_RAW,
-    ints=_INTS,
-    others={7: "frames", 26: "rejected", 27: "counts"},
     max_items=128 + 5 * limits.MAX_PIECE_FRAMES + 6 * limits.MAX_PIECE_REJECTIONS + 2 * limits.MAX_COUNTS,
 )
 
@@ -317,7 +270,7 @@ def encode(piece: SealedPiece) -> bytes:
 
 def parse(data: Raw) -> SealedPiece:
     """Read a piece without copying its arrays or bodies; FrameRejected when it is none or contradicts itself."""
-    fields = _FORMAT.fields(data)
+    fields = _FORMAT.parse(data)
     fields["topic"] = bytes(fields["topic"])
     fields["frames"] = tuple(map(_frame, listed(fields["frames"], "frames", limits.MAX_PIECE_FRAMES)))
     rejections = listed(fields["rejected"], "rejected", limits.MAX_PIECE_REJECTIONS)

@@ -1,11 +1,12 @@
 """What sealed pieces and hop pieces share on the wire: their envelope, typed arrays (RFC 8746) and small parts.
 
-`PieceFormat` writes and reads the fields of a piece by tables; what no table holds, each kind of piece adds itself.
+A piece is a dataclass whose fields say in their annotations how they stand on the wire (`WireField`). `PieceFormat`
+writes and reads them by that; of the fields that are `own`, each kind of piece sees to the form itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -17,6 +18,7 @@ from sealcast.model.event import Position
 from sealcast.model.rejection import Reason, Rejection
 from sealcast.primitives.aead import MAX_OFFSET
 from sealcast.wire import cbor
+from sealcast.wire.annotations import annotated
 from sealcast.wire.limits import MAX_COUNTS, MAX_EVENTS_PER_FRAME, MAX_PIECE_BYTES
 
 #: RFC 8746: u8; u32 and u64, little-endian.
@@ -89,6 +91,38 @@ def starts(lengths: Iterable[int]) -> npt.NDArray[np.int64]:
     return np.concatenate(([0], np.cumsum(np.fromiter(lengths, np.int64), dtype=np.int64)))
 
 
+# --- pieces -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class WireField:
+    """How a field stands on the wire: its label, and how its value is written there and read, given its name."""
+
+    label: int
+    write: Callable[[Any], object]
+    read: Callable[[Any, str], Any]
+
+
+def array_at(label: int, kind: int) -> WireField:
+    """A typed array of that kind."""
+    return WireField(label, lambda values: tagged(values, kind), lambda value, name: array(value, name, kind))
+
+
+def raw_at(label: int) -> WireField:
+    """A byte string."""
+    return WireField(label, bytes, raw)
+
+
+def whole_at(label: int, most: int) -> WireField:
+    """A whole number from 0 to `most`."""
+    return WireField(label, lambda value: value, lambda value, name: whole(value, name, most))
+
+
+def own_at(label: int) -> WireField:
+    """What the kind of piece brings into its form, and out of it, itself."""
+    return WireField(label, lambda value: value, lambda value, name: value)
+
+
 Piece = TypeVar("Piece")
 
 
@@ -96,49 +130,41 @@ Piece = TypeVar("Piece")
 class PieceFormat(Generic[Piece]):
     """The bytes of one kind of piece: `[magic, version, {label: field}]`, checked as a whole by `check`."""
 
-    make: Callable[..., Piece]
+    make: type[Piece]
     check: Callable[[Piece], None]
     what: str
     magic: str
     version: int
-    #: Label, field, and the kind of array it is on the wire.
-    arrays: Mapping[int, tuple[str, int]]
-    raw: Mapping[int, str]
-    #: Label, field, and the most that it can be.
-    ints: Mapping[int, tuple[str, int]]
-    #: Label and field of what the kind of piece writes and reads itself.
-    others: Mapping[int, str]
     max_items: int
 
-    def encode(self, piece: Piece, **others: object) -> bytes:
+    @property
+    def fields(self) -> dict[str, WireField]:
+        """How each field stands on the wire."""
+        return annotated(self.make)
+
+    def encode(self, piece: Piece, **own: object) -> bytes:
         """The bytes of a piece. A piece that contradicts itself is a bug and is never written."""
         try:
             self.check(piece)
         except FrameRejected as error:
             raise Bug(f"{self.what} of our own making: {error.message}") from None
-        fields: dict[int, object] = {label: others[name] for label, name in self.others.items()}
-        fields |= {label: getattr(piece, name) for label, (name, _) in self.ints.items()}
-        fields |= {label: bytes(getattr(piece, name)) for label, name in self.raw.items()}
-        fields |= {label: tagged(getattr(piece, name), kind) for label, (name, kind) in self.arrays.items()}
-        data = cbor.encode([self.magic, self.version, fields])
+        values = {name: own[name] if name in own else getattr(piece, name) for name in self.fields}
+        written = {field.label: field.write(values[name]) for name, field in self.fields.items()}
+        data = cbor.encode([self.magic, self.version, written])
         if len(data) > MAX_PIECE_BYTES:
             raise Bug(f"{self.what} of {len(data)} bytes; {MAX_PIECE_BYTES} are allowed")
         return data
 
-    def fields(self, data: bytes | memoryview) -> dict[str, Any]:
-        """The fields by name, none of them copied. `others` are as they came: the kind of piece reads them itself."""
+    def parse(self, data: bytes | memoryview) -> dict[str, Any]:
+        """The fields by name, none of them copied. Those that are `own` are as they came."""
         outer = cbor.decode(
             data, max_bytes=MAX_PIECE_BYTES, max_depth=4, max_items=self.max_items, tags=TAGS, views=True
         )
         rest = cbor.versioned(outer, self.magic, self.version, self.what)
-        labels = {*self.arrays, *self.raw, *self.ints, *self.others}
+        labels = {field.label for field in self.fields.values()}
         if len(rest) != 1 or not isinstance(rest[0], dict) or set(rest[0]) != labels:
             raise cbor.refused(f"{self.what} has the labels 1 to {len(labels)}, each once")
-        given = rest[0]
-        found: dict[str, Any] = {name: raw(given[label], name) for label, name in self.raw.items()}
-        found |= {name: whole(given[label], name, limit) for label, (name, limit) in self.ints.items()}
-        found |= {name: array(given[label], name, kind) for label, (name, kind) in self.arrays.items()}
-        return found | {name: given[label] for label, name in self.others.items()}
+        return {name: field.read(rest[0][field.label], name) for name, field in self.fields.items()}
 
     def made(self, fields: dict[str, Any]) -> Piece:
         """The piece of all its fields, if it does not contradict itself."""

@@ -338,3 +338,20 @@ def test_a_batch_is_searched_as_each_event_alone() -> None:
         assert reasons == [together.refused[event].reason for _ in alone.refused]
         assert bool(reasons) == (event in together.refused)
     assert set(together.refused) == {7, 9, 11, 13}
+
+
+def test_what_is_kept_is_bounded_by_its_size_and_not_by_how_often_it_was_learned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A publisher that shuffles popular labels makes a new set of tokens with every event. Sets that match nothing
+    have no matches to be counted, but names of tokens."""
+    most = 4_000
+    monkeypatch.setattr(combine, "MAX_KEPT", most)
+    random, world = Random(3), World()
+    index = index_of(world, *[[[[word], [b"never"]]] for word in WORDS])
+    door = {word: world.block([word])[5:] for word in WORDS}
+    for _ in range(40):
+        sets = [random.sample(WORDS, random.randint(1, len(WORDS))) for _ in range(10)]
+        world.search(index, [packed_block(door[word] for word in words) for words in sets])
+        held = sum(len(tokens) + len(matched) for tokens, matched in index._combined._known.items())
+        assert held <= most + sum(map(len, sets))

@@ -32,7 +32,7 @@ from sealcast.lab.opyrchal.measure import cpu_seconds
 from sealcast.lab.points import run_all
 from sealcast.lab.report import Curve, Panel, Report, Row, Told
 from sealcast.primitives import aead, merkle
-from sealcast.primitives.aead import NONCE_BYTES, KeyRing, SealingKey
+from sealcast.primitives.aead import KeyRing, SealingKey
 from sealcast.primitives.comparison import Unauthenticated, Uncommitted
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
@@ -156,8 +156,7 @@ def _messages(leg: Leg) -> list[bytes]:
 
 
 def _nonces(count: int) -> list[bytes]:
-    joined = aead.nonces(0, [0] * count, list(range(count)))
-    return [joined[at : at + NONCE_BYTES] for at in range(0, len(joined), NONCE_BYTES)]
+    return aead.each_nonce(0, [0] * count, range(count))
 
 
 def _sealer(step: str, key: Secret) -> Callable[[bytes, bytes], bytes]:

@@ -119,15 +119,6 @@ class Net:
         self.tree.join(name, parent)
         self._meet(name)
 
-    def vanish(self, name: str) -> None:
-        """Removes a leaf that leaves without a word. Its parent withdraws whatever came from it."""
-        parent = self.tree.place(name).parent
-        self.tree.leave(name)
-        for of in (self.brokers, self.wanted, self._openers):
-            of.pop(name, None)
-        if parent != self.tree.publisher:
-            self._send_up(parent, self.brokers[parent].withdraw(name))
-
     def line(self, name: str) -> Path:
         """From a node to the publisher, both included."""
         return name, *self.tree.ancestors(name)

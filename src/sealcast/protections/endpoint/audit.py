@@ -20,7 +20,7 @@ from sealcast.errors import CannotOpen
 from sealcast.groupkeys.interface import KeyRef, holders_of
 from sealcast.log.entry import PieceRef
 from sealcast.log.reseals import Resealed
-from sealcast.primitives import aead, labels
+from sealcast.primitives import labels
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.endpoint.audit_keys import KeyAudit
@@ -84,9 +84,7 @@ def unopenable(
 ) -> Iterator[tuple[int, int]]:
     """(slot, place) of deliveries that the key they are to be opened through does not open to the very message that was
     published. `refs` are the keys of the piece that are what they should be (`audit_keys`)."""
-    offsets = np.array([proof.offset for proof in piece.frames], np.int64)[piece.frame_index]
-    raw = aead.nonces(piece.partition, offsets, piece.row)
-    nonces = [raw[at : at + aead.NONCE_BYTES] for at in range(0, len(raw), aead.NONCE_BYTES)]
+    nonces = piece.nonces()
     published = dict(zip(admitted_places(expected.admitted).tolist(), expected.admitted.messages, strict=True))
     content = [Secret(key) for key in sealer.content_keys(nonces)]
     here = places(piece).tolist()

@@ -40,7 +40,7 @@ def seal(grouped: Grouped, planner: Plans, sealer: EndpointSealer) -> GroupSeale
     plan = planner.plan(grouped.groups, grouped.group_of)
     keys = PlannedKeys(plan.keys, sealer)
     admitted, group_of = grouped.admitted, grouped.group_of
-    nonces = _nonces(admitted.partition, admitted.offset[grouped.events], admitted.row[grouped.events])
+    nonces = aead.each_nonce(admitted.partition, admitted.offset[grouped.events], admitted.row[grouped.events])
     messages = [admitted.messages[e] for e in grouped.events.tolist()]
 
     use_start, uses = _rows_of(plan.use_start, plan.uses, group_of)
@@ -135,11 +135,6 @@ def _hand_out_tables(plan: KeyPlan, sealer: EndpointSealer) -> list[bytes]:
         for row, part in zip(rows.tolist(), sealed, strict=True):
             parts[row] = part
     return parts
-
-
-def _nonces(partition: int, offset: Ints, row: Ints) -> list[bytes]:
-    joined = aead.nonces(partition, offset, row)
-    return [joined[at : at + aead.NONCE_BYTES] for at in range(0, len(joined), aead.NONCE_BYTES)]
 
 
 def _rows_of(start: Ints, values: Ints, rows: Ints) -> tuple[Ints, Ints]:

@@ -72,9 +72,11 @@ class Opener(Unpicklable, ABC):
             body = self._codec.decode_one(message)[1]
         except Rejected as error:
             raise CannotOpen(f"it is not of its topic's schema: {error.message}") from None
-        at = self.before(body)
+        at, position = self.before(body), Position(0, 0, 0)
+        # Every byte that came is what was signed, also those that are not needed to open it.
+        self._headers.verify(self._headers.header(signed), message, position, ())
         proof = FrameProof(0, signed, 1, *merkle.hash_messages([message]))
-        return self._opened(Position(0, 0, 0), proof, Envelope.parse(body[at:]), body[:at])
+        return self._opened(position, proof, Envelope.parse(body[at:]), body[:at])
 
     def open_envelope(self, piece: SealedPiece, event: int, envelope: Envelope, before: bytes = b"") -> OpenedEvent:
         """What `before` says to brokers is the publisher's word as much as the envelope is."""

@@ -16,31 +16,17 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from sealcast.errors import CannotOpen, Misuse, SealcastError
-from sealcast.filters.check import check
-from sealcast.filters.labels import label_filter
-from sealcast.filters.parse import parse
 from sealcast.log.mailbox import Delivery, Mailbox, hop_mailbox
 from sealcast.model.event import OpenedEvent
-from sealcast.model.schema import Schema
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.labelled import LabelledSide
 from sealcast.protections.layered.interests import LayeredInterests, homes_of
 from sealcast.protections.layered.notifying import Notifying
 from sealcast.protections.layered.open import EventOpener
 from sealcast.protections.layered.participant import Participant
 from sealcast.protections.layered.telling import Refreshed
 from sealcast.protections.layered.together import refresh_all, subscribe_together, subscribers_here
-from sealcast.protections.port import (
-    AsksOf,
-    ClientSide,
-    FilterCost,
-    Interest,
-    KeysOf,
-    Measured,
-    Opens,
-    Proven,
-    Reader,
-    Wanted,
-)
+from sealcast.protections.port import AsksOf, ClientSide, Interest, KeysOf, Measured, Opens, Proven, Reader, Wanted
 from sealcast.protections.proving import proven
 from sealcast.protections.stays import Found, Stays, no_subscription
 from sealcast.protections.verify import publishers_keys
@@ -49,7 +35,7 @@ from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.state import RealmState
-from sealcast.trust.realm.topics import Stay, Topic
+from sealcast.trust.realm.topics import Stay
 from sealcast.wire.hops import HopPiece
 
 #: How often a reader looks whether its broker has to be told something, unless the registry says so before.
@@ -119,7 +105,7 @@ def _generation(delivery: Delivery[HopPiece]) -> int:
     return delivery.piece.place(delivery.event)[2]
 
 
-class LayeredClient:
+class LayeredClient(LabelledSide):
     def way(self, realm: EntityRealm, topic: str, identity: Identity, broker: str) -> Notifying:
         return Notifying(realm, topic, identity, broker)
 
@@ -148,19 +134,8 @@ class LayeredClient:
         realm.place_subscriber(topic, subscriber, to)
         return False
 
-    def vet(self, text: str, topic: Topic) -> None:
-        self.cost(text, topic.schema)
-
     def asks_of_past(self, realm: EntityRealm, topic: str, reader: str, text: str) -> AsksOf:
         raise Misuse(f"topic {topic!r} cannot be replayed: {realm.state().topic(topic).protection.lacks['replay']}")
-
-    def cost(self, text: str, schema: Schema) -> FilterCost:
-        checked = check(parse(text), schema)
-        cost = label_filter(checked.condition, schema).cost
-        facts = {"labels": cost.labels, "conjunctions": cost.conjunctions}
-        # Labels know every value of a domain, and see more than whoever checks any filter does.
-        never = ("no value of the domain can match",) if not cost.conjunctions and not checked.warnings else ()
-        return FilterCost(facts, f"{cost.labels:,} label{'' if cost.labels == 1 else 's'}", never)
 
     def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> LayeredInterests:
         return LayeredInterests(realm, topic, subscriber)

@@ -25,8 +25,8 @@ from sealcast.filters.parse import parse
 from sealcast.filters.tree import Condition
 from sealcast.log.closing import Closing
 from sealcast.model.event import OpenedEvent
-from sealcast.model.names import NAME
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.labelled import named, new_ids
 from sealcast.protections.layered.filters.posts import Numbered, signed_posts
 from sealcast.protections.layered.own_filters import ToldFilters
 from sealcast.protections.layered.participant import Participant, layering_of, trees_now
@@ -34,7 +34,7 @@ from sealcast.protections.layered.subscribe import FilterEncrypter
 from sealcast.protections.layered.telling import Refreshed, RightChanges, Said, Telling, tell
 from sealcast.protections.layered.told import Due, Told
 from sealcast.protections.layered.tree import TreeId
-from sealcast.protections.own_filters import MAX_FILTERS, OwnFilter, given_before
+from sealcast.protections.own_filters import MAX_FILTERS, OwnFilter
 from sealcast.protections.port import Interest
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.layer_keys import LayerKeyring, key_file, own_identity
@@ -121,7 +121,7 @@ class LayeredInterests(Closing, Unpicklable):
             told, known = self._own.told(), {each.id for each in self._own.all().values()}
             if len(known) + len(wanted) > MAX_FILTERS:
                 raise Misuse(f"{self.name!r} can have {MAX_FILTERS} filters on a topic")
-            ids = list(self._ids(state, [id for _, id in wanted], known))
+            ids = list(new_ids(state, self.name, [id for _, id in wanted], known))
             for (text, _), id in zip(wanted, ids, strict=True):
                 self._own.check(id, text)
             # Numbers first: those of filters that were never written are not missed.
@@ -154,15 +154,7 @@ class LayeredInterests(Closing, Unpicklable):
         """Ends filters, all of them or none."""
         with self._own.locked():
             told = self._own.told()
-            by_id = {each.id: each for number, each in self._own.all().items() if number not in told.ending}
-            gone = []
-            for id in dict.fromkeys(ids):
-                if id not in by_id:
-                    raise NotFound(
-                        f"{self.name!r} has no subscription {id!r} on topic {self.topic!r}",
-                        hint=f"those it has: sealcast subscription list --topic {self.topic} --as {self.name}",
-                    )
-                gone.append(by_id[id])
+            gone = named(self._present(), ids, self.topic, self.name)
             self._own.save(replace(told, ending=told.ending | {each.number for each in gone}))
         self.try_refresh()
 
@@ -251,22 +243,6 @@ class LayeredInterests(Closing, Unpicklable):
             home = self.realm.place_subscriber(self.topic, self.name, broker)
         self.keyring.ensure(self.topic)
         return home
-
-    def _ids(self, state: RealmState, given: Sequence[str | None], known: set[str]) -> Iterator[str]:
-        """Those that were given, if nobody has them; else the subscriber's name and the next number that is free."""
-        taken, numbers = known | {id for id in given if id is not None}, count(1)
-        for id in given:
-            if id is not None:
-                if not NAME.fullmatch(id):
-                    raise Misuse(f"{id!r} is no id: letters, digits, dot, dash and underscore, at most 64")
-                if id in known or given_before(state, id):
-                    raise Misuse(f"subscription id {id!r} is taken", hint="leave --id away: ids are made")
-                known.add(id)
-            while id is None:
-                made = f"{self.name}-{next(numbers)}"
-                if made not in taken and not given_before(state, made):
-                    id = made
-            yield id
 
     def _due(self, told: Told, ready: dict[TreeId, FilterEncrypter], token: bytes) -> Iterator[Due]:
         if told.pending is not None:

@@ -57,11 +57,6 @@ class RoutingNode:
         moved = self.table.remove(row, path, count) if remove else self.table.add(row, path)
         return self._onwards(row, path, remove) if moved else []
 
-    def withdraw(self, child: str) -> list[FilterMessage]:
-        """A child is gone without a word: whatever came through it ends. What goes to the parent because of that."""
-        gone = [(row, path, n) for row in self.table.rows() for path, n in row.paths.items() if path[0] == child]
-        return [m for row, path, n in gone for m in self.change(row.slots, path, remove=True, count=n)]
-
     def _onwards(self, row: Conjunction, path: Path, remove: bool) -> list[FilterMessage]:
         if self.place.parent == self.place.publisher:
             return []

@@ -65,7 +65,7 @@ class TreePlace:
 
 
 class Tree:
-    """One publisher and everyone below it. It changes: nodes join, move and leave."""
+    """One publisher and everyone below it. It grows: nodes join."""
 
     def __init__(self, publisher: str, parents: Mapping[str, str], layers: int = MIN_LAYERS) -> None:
         self.publisher = publisher
@@ -90,15 +90,6 @@ class Tree:
         self._parents[name] = parent
         self._children[name] = {}
         self._children[parent][name] = None
-
-    def leave(self, name: str) -> None:
-        """Only a node that nobody is below; those below it join elsewhere first."""
-        if name not in self._parents:
-            raise NotFound(f"there is no node {name!r}")
-        if self._children[name]:
-            raise Misuse(f"{next(iter(self._children[name]))} is below {name}")
-        del self._children[self._parents.pop(name)][name]
-        del self._children[name]
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.filters.bits import Indices, runs
+from sealcast.filters.labels import Labeller
+from sealcast.model.schema import Schema
 from sealcast.wire.limits import MAX_TRAPDOORS
 from sealcast.wire.searching import (
     BLOCK_HEAD,
@@ -23,6 +26,13 @@ from sealcast.wire.searching import (
     SealedRejected,
     parse_block,
 )
+
+
+@lru_cache(256)
+def most_trapdoors(schema: Schema) -> int:
+    """The most trapdoors that an event of this schema has. A publisher that sends more has made some of them up, and
+    each would cost brokers a multiplication and a look through a bucket."""
+    return min(Labeller(schema).most(), MAX_TRAPDOORS)
 
 
 @dataclass(frozen=True, eq=False, slots=True)

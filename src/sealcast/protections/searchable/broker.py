@@ -16,6 +16,7 @@ from sealcast.protections.enveloped.hand_on import HandingOn
 from sealcast.protections.frame_steps import MatchingStep
 from sealcast.protections.past import AskedPast
 from sealcast.protections.port import BrokerSide
+from sealcast.protections.searchable.blocks import most_trapdoors
 from sealcast.protections.searchable.past import SealedPast
 from sealcast.protections.searchable.table import SealedIndexes
 from sealcast.trust.realm.changes import EVERYTHING
@@ -44,6 +45,7 @@ def _good(trapdoor: bytes) -> bool:
 
 def unfit(topic: Topic, payloads: Sequence[bytes]) -> Iterable[tuple[int, str]]:
     """Events without a block that could be searched. Reasons name rules, never values."""
+    most = most_trapdoors(topic.schema)
     for number, payload in enumerate(payloads):
         try:
             size = block_size(payload)
@@ -51,7 +53,9 @@ def unfit(topic: Topic, payloads: Sequence[bytes]) -> Iterable[tuple[int, str]]:
         except SealedRejected as error:
             yield number, error.message
             continue
-        if not all(map(_good, trapdoors)):
+        if len(trapdoors) > most:
+            yield number, f"an event of this topic has at most {most} trapdoors"
+        elif not all(map(_good, trapdoors)):
             yield number, _NO_POINT
 
 

@@ -13,13 +13,10 @@ from typing import Final
 
 from sealcast.control import wallet
 from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
-from sealcast.filters.check import check
-from sealcast.filters.labels import label_filter
-from sealcast.filters.parse import parse
-from sealcast.model.schema import Schema
 from sealcast.protections.enveloped.client import EnvelopedInbox, EnvelopedSide, EnvelopedWay
+from sealcast.protections.labelled import LabelledSide
 from sealcast.protections.own_filters import OwnFilter, keepers, registered_id
-from sealcast.protections.port import ClientSide, FilterCost, Interest, Reader, Wanted
+from sealcast.protections.port import ClientSide, Interest, Reader, Wanted
 from sealcast.protections.searchable.interests import SealedInterests, own_id, registered, sealed_text
 from sealcast.protections.searchable.keys import settings_of, user_keys
 from sealcast.protections.searchable.open import SearchableOpener
@@ -113,7 +110,7 @@ def _keepers(realm: EntityRealm, state: RealmState, topic: str) -> list[str]:
     return [name for name in found if name in state.entities and realm.paths.entity_key(name).exists()]
 
 
-class SearchableClient(EnvelopedSide):
+class SearchableClient(LabelledSide, EnvelopedSide):
     opener = SearchableOpener
 
     def way(self, realm: EntityRealm, topic: str, identity: Identity, broker: str) -> SearchableWay:
@@ -122,19 +119,8 @@ class SearchableClient(EnvelopedSide):
     def inbox(self, reader: Reader) -> SearchableInbox:
         return SearchableInbox(reader, self)
 
-    def vet(self, text: str, topic: Topic) -> None:
-        self.cost(text, topic.schema)
-
     def asked_in(self, epoch: int, about: Topic, reader: str, keys: EntityKeys, text: str) -> str:
         return sealed_text(text, about, epoch, user_keys(keys, about, reader))
-
-    def cost(self, text: str, schema: Schema) -> FilterCost:
-        checked = check(parse(text), schema)
-        cost = label_filter(checked.condition, schema).cost
-        facts = {"labels": cost.labels, "conjunctions": cost.conjunctions}
-        # Labels know every value of a domain, and see more than whoever checks any filter does.
-        never = ("no value of the domain can match",) if not cost.conjunctions and not checked.warnings else ()
-        return FilterCost(facts, f"{cost.labels:,} label{'' if cost.labels == 1 else 's'}", never)
 
     def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> SealedInterests:
         return SealedInterests(realm, topic, subscriber)

@@ -20,8 +20,10 @@ from sealcast.protections.searchable.entries import REMOVED, Entries
 #: Names the tokens of an event that match something. A token that matches more gets another number.
 Signature = tuple[int, ...]
 
-#: Matches that are kept, over all sets of tokens.
+#: Numbers that are kept, over all sets of tokens: the tokens of each, and what they match.
 MAX_KEPT: Final = 1 << 24
+#: What a set takes beside its numbers, in numbers.
+_SET: Final = 32
 #: Anchors that are followed at once: bounds what a batch of popular events takes.
 _MAX_AT_ONCE: Final = 1 << 22
 _NONE: Final = np.empty(0, np.int64)
@@ -51,7 +53,7 @@ class Combined:
         learned = dict(zip(fresh, self._counted(list(fresh.values())), strict=True))
         known = self._known
         found = [known[each] if each in known else learned[each] for each in signatures]
-        self._kept += sum(map(len, learned.values())) + len(learned)
+        self._kept += sum(_SET + len(tokens) + len(matched) for tokens, matched in learned.items())
         if self._kept > MAX_KEPT:
             self.clear()
         self._known.update(learned)

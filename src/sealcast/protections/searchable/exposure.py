@@ -22,6 +22,8 @@ def explained(state: RealmState, topic: str) -> Explanation:
     publishers = [name for name in live if state.may_publish(topic, name)]
     readers = [name for name in live if state.may_subscribe(topic, name)]
     users, brokers = sorted({*publishers, *readers}), state.serving(topic)
+    tag_bits = settings_of(about).tag_bits
+    told, untold = _by_tags(tag_bits)
     return Explanation(
         "nobody but the key center, as long as no broker colludes with anyone who may publish or read",
         [
@@ -37,10 +39,10 @@ def explained(state: RealmState, topic: str) -> Explanation:
             ),
             Party(
                 f"a publisher ({len(publishers)} may publish)",
-                ["its own events", "every event of the epoch that it gets hold of, if it may read as well"],
+                ["its own events", "every event of the epoch that it gets hold of, if it may read as well", *told],
                 [
                     "open another publisher's event, if it may only publish",
-                    "open a subscriber's filter, unless it colludes with a broker",
+                    *untold,
                     "publish in another's name: every frame is signed and checked",
                 ],
             ),
@@ -64,8 +66,11 @@ def explained(state: RealmState, topic: str) -> Explanation:
                 [
                     "the events that match one of its own filters, as the broker delivers them",
                     "every event of the epoch that it gets hold of otherwise: from a disk, a backup or a broker",
+                    "which events another's filter matches, with the registry at hand: it can register that filter "
+                    "as its own, unopened",
+                    *told,
                 ],
-                ["open events of an epoch in which it had no right to read", "open others' filters by itself"],
+                ["open events of an epoch in which it had no right to read", *untold],
             ),
             Party(
                 "whoever reads the disk, backups or the network, without secrets/, entities/ and wallets/",
@@ -86,8 +91,7 @@ def explained(state: RealmState, topic: str) -> Explanation:
         ],
         [
             _DETERMINISTIC,
-            f"{tag_leak(settings_of(about).tag_bits).summary} Fewer bits (--tag-bits) tell less, and brokers search "
-            "longer.",
+            f"{tag_leak(tag_bits).summary} Fewer bits (--tag-bits) tell less, and brokers search longer.",
             f"Numbers of labels show. An event of this schema has up to {Labeller(about.schema).most():,}: how many "
             "depends on its texts and on which attributes are absent.",
             "A publisher may send trapdoors that are not its event's. Then the event reaches readers who did not ask "
@@ -102,6 +106,16 @@ def explained(state: RealmState, topic: str) -> Explanation:
             "The disk allows traffic analysis: it shows times and who gets what.",
         ],
     )
+
+
+def _by_tags(bits: int) -> tuple[list[str], list[str]]:
+    """What someone with the search secret and without a broker learns of labels that others sealed, and cannot."""
+    if not bits:
+        return [], ["open others' filters or labels, unless it colludes with a broker"]
+    share = f"one label in {1 << bits:,}"
+    return [
+        f"what a label of others is, by its tag, where it gets hold of the registry or a log: {share} has the same tag"
+    ], []
 
 
 def _some(names: list[str]) -> str:

@@ -10,21 +10,21 @@ in all that was published in it. People see their own ids only.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from sealcast.control import requests
 from sealcast.control.desk import MAX_IDS
 from sealcast.control.wallet import Wallet
-from sealcast.errors import Misuse, NotFound, Rejected, SealcastError, Unavailable
+from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.filters.check import fit
 from sealcast.filters.labels import LabelFilter, label_filter
 from sealcast.filters.parse import parse
 from sealcast.log.closing import Closing
 from sealcast.log.ledger import LedgerReader
-from sealcast.model.names import NAME
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.own_filters import MAX_FILTERS, OwnFilter, OwnFilters, given_before, registered_id
+from sealcast.protections.labelled import named, new_ids
+from sealcast.protections.own_filters import MAX_FILTERS, OwnFilter, OwnFilters, registered_id
 from sealcast.protections.port import Interest
 from sealcast.protections.searchable.keys import user_keys
 from sealcast.protections.searchable.scheme import UserKeys
@@ -117,7 +117,7 @@ class SealedInterests(Closing, Unpicklable):
             known = {each.id for each in self._own.all().values()}
             if len(known) + len(wanted) > MAX_FILTERS:
                 raise Misuse(f"{self.name!r} can have {MAX_FILTERS} filters on a topic")
-            ids = list(self._ids(state, [id for _, id in wanted], known))
+            ids = list(new_ids(state, self.name, [id for _, id in wanted], known, MAX_ID))
             for (text, _), id in zip(wanted, ids, strict=True):
                 self._own.check(id, text)
             first = self._own.next_number()
@@ -132,15 +132,7 @@ class SealedInterests(Closing, Unpicklable):
 
     def remove(self, ids: Iterable[str]) -> None:
         with self._own.locked():
-            by_id, gone = {each.id: each for each in self.present()}, []
-            for id in dict.fromkeys(ids):
-                if id not in by_id:
-                    raise NotFound(
-                        f"{self.name!r} has no subscription {id!r} on topic {self.topic!r}",
-                        hint=f"those it has: sealcast subscription list --topic {self.topic} --as {self.name}",
-                    )
-                gone.append(by_id[id])
-            for each in gone:
+            for each in named(self.present(), ids, self.topic, self.name):
                 self._own.end(each.number)
         self.try_refresh()
 
@@ -219,27 +211,6 @@ class SealedInterests(Closing, Unpicklable):
         if self._wallet is not None:
             self._wallet.close()
             self._wallet = None
-
-    def _ids(self, state: RealmState, given: Sequence[str | None], known: set[str]) -> Iterator[str]:
-        """Those that were given, if they were never; else the subscriber's name and the next number that is free."""
-        taken = set(known)
-
-        def free(id: str) -> bool:
-            return id not in taken and not given_before(state, id)
-
-        for id in given:
-            if id is not None and (not NAME.fullmatch(id) or len(id) > MAX_ID):
-                raise Misuse(f"{id!r} is no id: letters, digits, dot, dash and underscore, at most {MAX_ID}")
-            if id is not None and not free(id):
-                raise Misuse(
-                    f"subscription id {id!r} was given before", hint="ids are never given twice: choose another"
-                )
-            number = 0
-            while id is None or not free(id):
-                number += 1
-                id = f"{self.name}-{number}"
-            taken.add(id)
-            yield id
 
 
 def sealed_text(text: str, about: Topic, epoch: int, keys: UserKeys) -> str:

@@ -13,10 +13,10 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sealcast.broker.gate import Gate
 from sealcast.model.stages import Admitted
-from sealcast.prefilters import Members, Prefilter
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.past import AskedPast, Bools
 from sealcast.protections.searchable.blocks import TrapdoorBlocks
@@ -26,8 +26,7 @@ from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.realm.machine import RealmState
 from sealcast.wire.searching import TAG_BYTES, SealedFilter
 
-#: Of tags at which the pre-filter says yes wrongly: then the batch is searched for nothing.
-_FALSE_POSITIVES: Final = 0.01
+Tags = NDArray[np.uint32]
 #: The one subscription of the index.
 _THE_READERS: Final = 0
 
@@ -76,19 +75,16 @@ class SealedPast(Unpicklable):
             self._indexed.add(epoch)
 
 
-def published_tags(blocks: list[bytes], tag_bits: int) -> Prefilter:
-    """The pre-filter over the tags of events that are kept."""
-    tags = np.unique(TrapdoorBlocks.read(blocks, tag_bits).tags).astype(np.uint64)
-    members = Members("bloom", max(1, tags.size), _FALSE_POSITIVES)
-    members.add(tags)
-    return members.filter
+def published_tags(blocks: list[bytes], tag_bits: int) -> Tags:
+    """The pub-filter: the tags of events that are kept. It is made for one look, so that nothing smaller than the set
+    itself would save anything, and the set is never wrong."""
+    return np.unique(TrapdoorBlocks.read(blocks, tag_bits).tags)
 
 
-def may_match(asked: SealedFilter, tags: Prefilter) -> bool:
+def may_match(asked: SealedFilter, tags: Tags) -> bool:
     """False only if every conjunction has a slot none of whose labels has a tag of any event."""
-    wanted = sorted({_tag(label) for label in asked.labels})
-    answers = tags.may_contain(np.array(wanted, np.uint64)).tolist()
-    there = {tag for tag, may_be in zip(wanted, answers, strict=True) if may_be}
+    wanted = np.array(sorted({_tag(label) for label in asked.labels}), np.uint32)
+    there = set(wanted[np.isin(wanted, tags)].tolist())
     return any(all(any(_tag(label) in there for label in slot) for slot in slots) for slots in asked.conjunctions)
 
 

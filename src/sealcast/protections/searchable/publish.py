@@ -18,6 +18,7 @@ from sealcast.filters.labels.naming import root
 from sealcast.model.schema import Value
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.enveloped.publish import EventSealer
+from sealcast.protections.searchable.blocks import most_trapdoors
 from sealcast.protections.searchable.scheme import UserKeys
 from sealcast.trust.realm.topics import Topic
 from sealcast.wire.limits import MAX_TRAPDOORS
@@ -49,7 +50,7 @@ class SearchableSealer(EventSealer):
         super().check(values, payload, content_type)
 
     def most_before(self, values: Mapping[str, Value]) -> int:
-        return BLOCK_HEAD + TRAPDOOR_BYTES * min(self._most, MAX_TRAPDOORS)
+        return BLOCK_HEAD + TRAPDOOR_BYTES * most_trapdoors(self._labeller.schema)
 
     def before(self, records: Sequence[bytes]) -> Sequence[bytes]:
         labels = self._labeller.batch(self._codec.decode(records).columns)

@@ -88,12 +88,12 @@ class SealedIndex(Unpicklable):
         width: int,
     ) -> None:
         self._index, self._lock, self._halves, self._width = index, lock, halves, width
-        found = dict(columns)
-        self.numbers = frozenset(found)
-        #: Of each number, its column; -1 for those that this table does not have.
-        self._columns: Ints = np.full(max(found, default=-1) + 1, -1, np.int64)
-        for number, column in found.items():
-            self._columns[number] = column
+        found = sorted(columns)
+        self.numbers = frozenset(number for number, _ in found)
+        # Numbers are never given twice, so that they grow for as long as the process lives: an array with a place for
+        # each would, too.
+        self._numbers: Ints = np.array([number for number, _ in found], np.int64)
+        self._columns: Ints = np.array([column for _, column in found], np.int64)
 
     def match(self, admitted: Admitted) -> bits.Words:
         events = searched(admitted)
@@ -105,7 +105,6 @@ class SealedIndex(Unpicklable):
         searched matches nothing."""
         with self._lock:
             rows, numbers = self._index.search(publishers, epochs, blocks, self._halves.of).pairs()
-        known = numbers < self._columns.size
-        rows, columns = rows[known], self._columns[numbers[known]]
-        mine = columns >= 0
-        return bits.pack(rows[mine], columns[mine], len(blocks), self._width)
+        places = np.searchsorted(self._numbers, numbers)
+        mine = np.isin(numbers, self._numbers)
+        return bits.pack(rows[mine], self._columns[places[mine]], len(blocks), self._width)

@@ -206,7 +206,8 @@ class Authority(Unpicklable):
             if not fresh:
                 return None
             signer, key = self._signer(number, view, at_us)
-            return lists.sign_delta(key, signer, view.number + 1, view.digest, fresh, max(at_us, view.at_us))
+            since = max(at_us, view.at_us)
+            return lists.sign(key, signer, view.number + 1, view.digest, fresh, since, whole=False)
 
         return self.lists.append(make)
 
@@ -228,7 +229,7 @@ class Authority(Unpicklable):
     def _base(self) -> RevocationDelta:
         view = self.lists.view
         signer, key = self._signer(profile.generation(self.issuing), view, view.at_us)
-        return lists.sign_base(key, signer, view.number, view.digest, view.entries, view.at_us)
+        return lists.sign(key, signer, view.number, view.digest, view.entries, view.at_us, whole=True)
 
     def _signer(self, number: int, view: RevocationView, at_us: int) -> tuple[Certificate, P256SigningKey]:
         """Who signs a list about certificates of authority `number`: itself while it counts, the root otherwise."""

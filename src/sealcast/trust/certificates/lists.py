@@ -108,50 +108,30 @@ class RevocationDelta:
 # --- bytes ----------------------------------------------------------------------------------------
 
 
-def sign_delta(
+def sign(
     signer: P256SigningKey,
     certificate: Certificate,
     number: int,
     link: bytes,
     entries: Mapping[int, Revoked],
     at_us: int,
+    *,
+    whole: bool,
 ) -> RevocationDelta:
-    """Delta `number`, which follows the one with the digest `link`."""
-    if not entries:
+    """Delta `number`, which follows the one with the digest `link`; or, if it is whole, everything revoked up to
+    `number`, whose delta has the digest `link`."""
+    if not entries and not whole:
         raise Misuse("a revocation list that revokes nothing says nothing")
-    return _sign(signer, certificate, _DELTA, number, link, at_us, entries)
-
-
-def sign_base(
-    signer: P256SigningKey,
-    certificate: Certificate,
-    number: int,
-    link: bytes,
-    entries: Mapping[int, Revoked],
-    at_us: int,
-) -> RevocationDelta:
-    """Everything revoked up to `number`, whose delta has the digest `link`."""
-    return _sign(signer, certificate, _BASE, number, link, at_us, entries)
+    kind = _BASE if whole else _DELTA
+    payload = cbor.encode(
+        {_KIND: kind, _REALM: certificate.realm, _NUMBER: number, _LINK: link, _TIME: at_us, **columns(entries)}
+    )
+    return parse(signed.sign(signer, certificate.der, payload, _BOUND))
 
 
 def signed_by(given: RevocationDelta, signer: Certificate) -> bool:
     """Whether the holder of that certificate signed this list."""
     return signed.signed_by(signer, signed.SignedParts(given.signer_der, given.payload, given.signature), _BOUND)
-
-
-def _sign(
-    signer: P256SigningKey,
-    certificate: Certificate,
-    kind: int,
-    number: int,
-    link: bytes,
-    at_us: int,
-    entries: Mapping[int, Revoked],
-) -> RevocationDelta:
-    payload = cbor.encode(
-        {_KIND: kind, _REALM: certificate.realm, _NUMBER: number, _LINK: link, _TIME: at_us, **columns(entries)}
-    )
-    return parse(signed.sign(signer, certificate.der, payload, _BOUND))
 
 
 def parse(raw: bytes) -> RevocationDelta:

@@ -13,7 +13,6 @@ after a crash. Who names no number gets one by the clock.
 
 from __future__ import annotations
 
-import os
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -21,7 +20,7 @@ from typing import Final, NamedTuple
 
 from sealcast.control.topics import Busy
 from sealcast.errors import Misuse
-from sealcast.log import files
+from sealcast.log import files, queue_mark
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.port import Record
@@ -80,22 +79,11 @@ class PostLog(Closing):
         return self._log.end()
 
     def taken(self) -> int:
-        path = self.directory / "taken"
-        try:
-            return int.from_bytes(path.read_bytes()[:8], "big")
-        except FileNotFoundError:
-            return 0
-        except OSError as error:
-            raise files.trouble(error, path, "reading") from error
+        return queue_mark.read(self.directory)
 
     def take(self, offset: int) -> None:
-        """Its keeper needs nothing before `offset` any more. Not synced: what is lost of it makes the queue seem
-        longer, until the next turn."""
-        path = self.directory / "taken"
-        staged = path.with_name(f".taken-{os.getpid()}")
-        with files.named(path, "writing"):
-            staged.write_bytes(offset.to_bytes(8, "big"))
-            staged.rename(path)
+        """Its keeper needs nothing before `offset` any more."""
+        queue_mark.write(self.directory, offset)
         self._log.retain(max_bytes=2 * self._max_bytes + _SEGMENT_BYTES)
 
     def _bytes_since(self, offset: int) -> int:
