@@ -118,7 +118,7 @@ def test_the_picture_as_svg_has_everyone_once_inside_and_apart(layered: Path) ->
 #: A command, the code of its refusal, and what it says.
 REFUSED = [
     ("topic create t --schema schema.json --layers 2", "misuse", "--layers is for layered", "--protection layered"),
-    ("topic create t --schema schema.json --pad", "misuse", "--pad is for payload or layered topics"),
+    ("topic create t --schema schema.json --pad", "misuse", "--pad is for payload or searchable or layered topics"),
     ("topic create t --schema schema.json --nodes 3", "misuse", "--nodes is for layered topics", "leave --nodes out"),
     (f"topic create t {' '.join(LAYERED)} --layers 1", "parameter", "2 to 16 layers, not 1", "hint: one layer would"),
     (f"topic create t {' '.join(LAYERED)} --layers 17", "parameter", "2 to 16 layers, not 17"),

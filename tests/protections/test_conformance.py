@@ -73,8 +73,8 @@ def test_what_each_protection_lacks_is_listed() -> None:
     """Whoever lacks something new says so here, too."""
     assert {name: sorted(kind.lacks) for name, kind in PROTECTIONS.items()} == {
         "endpoint": [],
-        "payload": ["readers", "replay"],
-        "searchable": ["readers", "replay", "templates"],
+        "payload": ["readers"],
+        "searchable": ["readers", "templates"],
         "layered": ["readers", "replay", "spark-write", "templates"],
     }
 
@@ -180,6 +180,23 @@ def test_a_lost_checkpoint_loses_nothing(world: World, spark: SparkSession) -> N
     assert totals["admitted"] == 10 and totals["rejected_replay"] == 60
     world.check()
     assert world.command("check", TOPIC, "--json").document["ok"]
+
+
+def test_what_was_published_before_one_asked_is_replayed_or_refused(world: World) -> None:
+    """mallory never subscribed. It gets what the reference evaluator says, and reading the past is on record."""
+    for text in ("price < 80", "price >= 64 AND symbol = 'A'", "symbol = 'nobody'"):
+        ask = ("replay", TOPIC, "--as", "mallory", "--from", "2020-01-01", "--filter", text)
+        if "replay" in world.protection.lacks:
+            assert world.protection.lacks["replay"] in world.command(*ask, code=1).err
+            continue
+        found = [event["payload"] for event in world.command(*ask, "--json").document["events"]]
+        assert sorted(found) == sorted(world.true_of(text)), text
+    if "replay" not in world.protection.lacks:
+        rows = world.command("audit", "--received", "--entity", "mallory", "--json").document["received"]
+        assert sum(row["replayed"] for row in rows) > 0
+        assert world.command("check", TOPIC, "--json").document["ok"]
+        world.realm.revoke(TOPIC, "mallory", [Right.SUBSCRIBE])
+        assert "may not subscribe" in world.command(*ask, code=1).err
 
 
 # --- check, why, explain, status, rejected --------------------------------------------------------------

@@ -95,6 +95,12 @@ class World:
             self._publishers[name] = Publisher(self.realm, TOPIC, as_=name)
         return self._publishers[name]
 
+    def true_of(self, text: str) -> list[str]:
+        """The payloads of all that was published and that a filter is true of, by the reference evaluator."""
+        wanted = fit(parse(text), SCHEMA)
+        found = (e for e in self.published.values() if evaluate(wanted, dict(e.attributes)) is True)
+        return [event.payload.decode() for event in found]
+
     @staticmethod
     def wanting(event: Event) -> list[str]:
         """Who wants an event, by the reference evaluator."""

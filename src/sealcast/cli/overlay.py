@@ -195,16 +195,6 @@ def require_overlay(topic: Topic) -> Protection:
     return topic.protection
 
 
-def refuse_blind(topic: Topic, what: str) -> None:
-    """For what needs a broker that reads: on some topics nobody does but publishers and subscribers."""
-    if not topic.protection.brokers_read:
-        raise Misuse(
-            f"topic {topic.name!r} is {topic.protection.name}: its brokers cannot read, and neither can whoever would "
-            f"{what}",
-            hint=f"what can be seen: sealcast status, overlay show {topic.name}, explain {topic.name}",
-        )
-
-
 def _note_generation(made: Overlay, before: int) -> None:
     if made.generation != before and not talk.given.json:
         talk.note(f"generation {made.generation} of the overlay has begun: keys and filters follow by themselves")

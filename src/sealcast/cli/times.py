@@ -14,7 +14,17 @@ _SPAN: Final = re.compile(r"(\d{1,12})([smhdwy])", re.ASCII)
 
 def moment(time_us: int) -> str:
     """A time as people and programs read it."""
-    return datetime.fromtimestamp(time_us / 1e6, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return _iso(time_us, "milliseconds")
+
+
+def exact_moment(time_us: int) -> str:
+    """A time to go on from: `microseconds` reads the same time again."""
+    return _iso(time_us, "microseconds")
+
+
+def _iso(time_us: int, precision: str) -> str:
+    when = datetime.fromtimestamp(time_us // 1_000_000, UTC).replace(microsecond=time_us % 1_000_000)
+    return when.isoformat(timespec=precision).replace("+00:00", "Z")
 
 
 def seconds(text: str, option: str) -> int:

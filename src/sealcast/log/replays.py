@@ -31,10 +31,11 @@ class Replayed:
     """One replay."""
 
     reader: str
+    #: As its reader stated it. Where brokers do not read filters: a digest of what it sealed.
     filter: str
     #: Of the reader's right, when it asked: nothing else was given to it.
     template: str
-    #: Batches committed from then until before then.
+    #: Batches committed from then until before then were looked through.
     from_us: int
     to_us: int
     #: Whose rights and keys it went by, and when.

@@ -115,7 +115,6 @@ class Payload(Protection):
     payloads_seen = False
     lacks = {  # noqa: RUF012  (a ClassVar of the base)
         "readers": "everyone who may read holds the key of every event: no publisher can narrow who opens one",
-        "replay": "its brokers cannot open past events to seal them once more",
     }
 
     #: Attributes that publishers seal with the payload.
@@ -158,7 +157,6 @@ class Searchable(Protection):
     max_filter_characters = MAX_SEALED_FILTER_CHARACTERS
     lacks = {  # noqa: RUF012  (a ClassVar of the base)
         "readers": "everyone who may read holds the key of every event: no publisher can narrow who opens one",
-        "replay": "its brokers cannot open past events to seal them once more",
         "templates": "its brokers cannot read, and so cannot tell which events a token would be for",
     }
 

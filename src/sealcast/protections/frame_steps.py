@@ -31,6 +31,7 @@ from sealcast.log.entry import slot_bits
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.offsets import PinnedOffset
 from sealcast.primitives.secrets import Secret
+from sealcast.protections.past import AskedPast, PastMatching, ReadPast
 from sealcast.protections.port import broker_side
 from sealcast.protections.steps import FRAMES, OpenStep, StepName, Task
 from sealcast.trust.handles import BrokerRealm
@@ -162,6 +163,11 @@ class MatchingStep(FramesStep):
     def indexing(self) -> Indexing:
         """How filters are compiled, for as long as this process runs the step: as a broker does that reads them."""
         return FilterIndexes(self.realm.paths.tables(self.name.topic, self.name.broker))
+
+    def past(self, state: RealmState, asked: AskedPast, template: str) -> PastMatching:
+        """How what was admitted once is matched with what a reader asks now, by its right: as a broker does that reads
+        filters."""
+        return ReadPast(asked, template)
 
     @cached_property
     def _context(self) -> Callable[[int], Context]:

@@ -151,6 +151,9 @@ Ask = Callable[[bytes], bytes]
 
 #: The keys that the key center handed to somebody for one epoch; CannotOpen says why there are none.
 KeysOf: TypeAlias = "Callable[[int], EntityKeys]"
+#: What a reader asks of the past, by epoch: its filter as brokers of the topic take filters. None for an epoch whose
+#: events it could not open.
+AsksOf: TypeAlias = "Callable[[int], str | None]"
 #: Opens one delivery of a piece by its event and its handle, or raises CannotOpen.
 Opens: TypeAlias = "Callable[[Any, int, int], OpenedEvent]"
 
@@ -227,6 +230,10 @@ class ClientSide(Protocol):
 
     def vet(self, text: str, topic: Topic) -> None:
         """FilterRejected for what is no filter of the topic's schema, and for what its protection cannot express."""
+
+    def asks_of_past(self, realm: EntityRealm, topic: str, reader: str, text: str) -> AsksOf:
+        """What a reader asks of the past with a filter, made with its own keys. FilterRejected as `vet`; Misuse where
+        brokers cannot replay."""
 
     def cost(self, text: str, schema: Schema) -> FilterCost:
         """What a filter costs that was vetted."""

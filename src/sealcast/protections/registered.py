@@ -23,7 +23,7 @@ from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.overlay import moves
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.port import FilterCost, Interest, Interests, Reader, Wanted
+from sealcast.protections.port import AsksOf, FilterCost, Interest, Interests, Reader, Wanted
 from sealcast.protections.stays import Stays, no_subscription
 from sealcast.trust.admin import subscriptions
 from sealcast.trust.deployment import Realm
@@ -109,6 +109,11 @@ class RegisteredSide:
     def vet(self, text: str, topic: Topic) -> None:
         sight = topic.protection
         refuse_unseen(fit(parse(text), topic.schema), sight.hidden_of(topic.schema), payloads_seen=sight.payloads_seen)
+
+    def asks_of_past(self, realm: EntityRealm, topic: str, reader: str, text: str) -> AsksOf:
+        """The text. Whoever may read now opens what is sealed for it now, whenever it was published."""
+        self.vet(text, realm.state().topic(topic))
+        return lambda epoch: text
 
     def cost(self, text: str, schema: Schema) -> FilterCost:
         return FilterCost({}, "")

@@ -6,12 +6,11 @@ broker's, and nobody else's keys.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import cache
 from typing import Final
 
 from sealcast.errors import CannotOpen, KeyMissing
-from sealcast.log.replays import READER_SLOT, Replayed, Replays
 from sealcast.model.event import OpenedEvent
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.endpoint.key_answers import key_requests
@@ -26,9 +25,7 @@ from sealcast.protections.verify import publishers_keys
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.topic_keys import at_broker
-from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
-from sealcast.wire import sealed
 from sealcast.wire.sealed import SealedPiece
 
 
@@ -119,15 +116,6 @@ def opener_with(
 def openers_with(state: RealmState, topic: str, broker: str, slot: int, keys_of: KeysOf) -> Callable[[int], Opener]:
     """`opener_with` for each epoch, made when it is first needed and kept."""
     return cache(lambda epoch: opener_with(lambda: state, topic, broker, keys_of(epoch).pair, epoch, slot))
-
-
-def replayed_events(realm: EntityRealm, topic: str, broker: str, replayed: Replayed) -> Iterator[OpenedEvent]:
-    """What a replay holds for its reader, in the order in which it was committed. Reading obeys the rights of now."""
-    realm.state().require(Right.SUBSCRIBE, topic, replayed.reader, realm.clock())
-    opener = opener_at(realm, topic, broker, realm.identity(replayed.reader), replayed.epoch, READER_SLOT)
-    pieces = Replays(realm.paths.topic(topic, broker).root).pieces
-    for ref in replayed.pieces:
-        yield from opener.open_rows(sealed.parse(pieces.read(ref.name, ref.digest)))
 
 
 class EndpointClient(RegisteredSide):

@@ -15,7 +15,7 @@ from sealcast.model.event import OpenedEvent
 from sealcast.protections.endpoint.client import opener_at, openers_with
 from sealcast.protections.enveloped.open import Opener, Unseal
 from sealcast.protections.enveloped.publish import EventSealer
-from sealcast.protections.port import CheckedEvent, KeysOf, Measured, Messages, Opens, Proven, Reader
+from sealcast.protections.port import AsksOf, CheckedEvent, KeysOf, Measured, Messages, Opens, Proven, Reader
 from sealcast.protections.proving import proven
 from sealcast.protections.registered import RegisteredInbox, RegisteredSide, broker_that_serves
 from sealcast.protections.stays import Found
@@ -107,6 +107,26 @@ class EnvelopedSide(RegisteredSide):
             return openers(piece.epoch).open_body(piece, event, use)
 
         return lambda piece, event, use: opener.open(piece, event, use, unseal)
+
+    def asks_of_past(self, realm: EntityRealm, topic: str, reader: str, text: str) -> AsksOf:
+        """In the epochs whose content key the reader holds: what publishers sealed in others it could not open."""
+        identity = realm.identity(reader)
+        self.vet(text, realm.state().topic(topic))
+
+        def asks(epoch: int) -> str | None:
+            state = realm.state()
+            if state.pair_key(topic, epoch, reader) is None:
+                return None
+            keys = identity.topic_keys(state, topic, epoch)
+            if keys.content is None or not keys.content.reads:
+                return None
+            return self.asked_in(epoch, state.topic(topic), reader, keys, text)
+
+        return asks
+
+    def asked_in(self, epoch: int, about: Topic, reader: str, keys: EntityKeys, text: str) -> str:
+        """A filter as brokers take it in an epoch: as it is, where they read filters."""
+        return text
 
     def inbox(self, reader: Reader) -> EnvelopedInbox:
         return EnvelopedInbox(reader, self)

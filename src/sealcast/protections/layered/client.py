@@ -26,7 +26,7 @@ from sealcast.protections.layered.open import EventOpener
 from sealcast.protections.layered.participant import Participant
 from sealcast.protections.layered.telling import Refreshed
 from sealcast.protections.layered.together import refresh_all, subscribe_together, subscribers_here
-from sealcast.protections.port import ClientSide, Interest, KeysOf, Measured, Opens, Proven, Reader, Wanted
+from sealcast.protections.port import AsksOf, ClientSide, Interest, KeysOf, Measured, Opens, Proven, Reader, Wanted
 from sealcast.protections.proving import proven
 from sealcast.protections.stays import Found, Stays, no_subscription
 from sealcast.protections.verify import publishers_keys
@@ -133,6 +133,9 @@ class LayeredClient(LabelledSide):
             )
         realm.place_subscriber(topic, subscriber, to)
         return False
+
+    def asks_of_past(self, realm: EntityRealm, topic: str, reader: str, text: str) -> AsksOf:
+        raise Misuse(f"topic {topic!r} cannot be replayed: {realm.state().topic(topic).protection.lacks['replay']}")
 
     def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> LayeredInterests:
         return LayeredInterests(realm, topic, subscriber)

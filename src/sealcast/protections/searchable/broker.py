@@ -10,13 +10,16 @@ from functools import lru_cache
 from typing import Final
 
 from sealcast.broker.tables import Indexing
-from sealcast.errors import Rejected
+from sealcast.errors import Bug, Rejected
 from sealcast.primitives import points
 from sealcast.protections.enveloped.hand_on import HandingOn
 from sealcast.protections.frame_steps import MatchingStep
+from sealcast.protections.past import AskedPast
 from sealcast.protections.port import BrokerSide
 from sealcast.protections.searchable.blocks import most_trapdoors
+from sealcast.protections.searchable.past import SealedPast
 from sealcast.protections.searchable.table import SealedIndexes
+from sealcast.trust.realm.changes import EVERYTHING
 from sealcast.trust.realm.machine import RealmState, Topic
 from sealcast.wire.searching import (
     TAG_BYTES,
@@ -64,6 +67,11 @@ class SearchableStep(MatchingStep):
 
     def sealing(self, state: RealmState, topic: Topic) -> HandingOn:
         return HandingOn(block_size)
+
+    def past(self, state: RealmState, asked: AskedPast, template: str) -> SealedPast:
+        if template != EVERYTHING:
+            raise Bug(f"a right to read {asked.topic.name!r} is for some events, and its brokers cannot tell which")
+        return SealedPast(asked, state, self.secrets)
 
 
 BROKER: Final = BrokerSide((SearchableStep,), joining="sealcast topic serve {topic} {broker}", unfit=unfit)

@@ -17,7 +17,7 @@ from sealcast.protections.enveloped.client import EnvelopedInbox, EnvelopedSide,
 from sealcast.protections.labelled import LabelledSide
 from sealcast.protections.own_filters import OwnFilter, keepers, registered_id
 from sealcast.protections.port import ClientSide, Interest, Reader, Wanted
-from sealcast.protections.searchable.interests import SealedInterests, own_id, registered
+from sealcast.protections.searchable.interests import SealedInterests, own_id, registered, sealed_text
 from sealcast.protections.searchable.keys import settings_of, user_keys
 from sealcast.protections.searchable.open import SearchableOpener
 from sealcast.protections.searchable.publish import SearchableSealer
@@ -118,6 +118,9 @@ class SearchableClient(LabelledSide, EnvelopedSide):
 
     def inbox(self, reader: Reader) -> SearchableInbox:
         return SearchableInbox(reader, self)
+
+    def asked_in(self, epoch: int, about: Topic, reader: str, keys: EntityKeys, text: str) -> str:
+        return sealed_text(text, about, epoch, user_keys(keys, about, reader))
 
     def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> SealedInterests:
         return SealedInterests(realm, topic, subscriber)

@@ -14,10 +14,10 @@ from sealcast.errors import NotFound, Rejected
 from sealcast.model.stages import Admitted
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.past import Sender, senders
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.realm.machine import RealmState, Topic
-from sealcast.wire import frame
 from sealcast.wire.searching import SealedFilter, SealedRejected, block_size
 
 
@@ -46,13 +46,6 @@ def _keys(state: RealmState, topic: Topic, secrets: BrokerSecrets, epoch: int) -
         return None
 
 
-class Sender(NamedTuple):
-    """Who sealed an event's labels, and with the keys of which epoch."""
-
-    epoch: int
-    publisher: str
-
-
 class Searched(NamedTuple):
     """The events of a batch as brokers search them."""
 
@@ -62,13 +55,7 @@ class Searched(NamedTuple):
 
 def searched(admitted: Admitted) -> Searched:
     """Whose events these are, as their publishers signed, and their blocks. Admission has checked both."""
-    headers = [frame.parse_signed(proof.signed).header for proof in admitted.frames]
-    senders = [Sender(header.epoch, header.publisher) for header in headers]
-    payloads = admitted.payloads()
-    return Searched(
-        [senders[index] for index in admitted.frame_index.tolist()],
-        [payload[: block_size(payload)] for payload in payloads],
-    )
+    return Searched(senders(admitted), [payload[: block_size(payload)] for payload in admitted.payloads()])
 
 
 def good_filter(text: str, topic: Topic) -> SealedFilter | None:

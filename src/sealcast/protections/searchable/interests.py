@@ -27,6 +27,7 @@ from sealcast.protections.labelled import named, new_ids
 from sealcast.protections.own_filters import MAX_FILTERS, OwnFilter, OwnFilters, registered_id
 from sealcast.protections.port import Interest
 from sealcast.protections.searchable.keys import user_keys
+from sealcast.protections.searchable.scheme import UserKeys
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
@@ -141,8 +142,7 @@ class SealedInterests(Closing, Unpicklable):
         """Filters as the registry takes them in this epoch."""
         about = state.topic(self.topic)
         keys = user_keys(self.identity.topic_keys(state, self.topic), about, self.name)
-        labels = (_labels(each.text, about) for each in filters)
-        return [keys.seal_filter(about.epoch, [c.slots for c in each.conjunctions]).to_text() for each in labels]
+        return [sealed_text(each.text, about, about.epoch, keys) for each in filters]
 
     def try_refresh(self) -> int | None:
         """`refresh`; what keeps it from being done now is `trouble`, and no reason to lose anything."""
@@ -211,6 +211,12 @@ class SealedInterests(Closing, Unpicklable):
         if self._wallet is not None:
             self._wallet.close()
             self._wallet = None
+
+
+def sealed_text(text: str, about: Topic, epoch: int, keys: UserKeys) -> str:
+    """A filter as brokers take it in an epoch, with its owner's keys of that epoch."""
+    conjunctions = _labels(text, about).conjunctions
+    return keys.seal_filter(epoch, [each.slots for each in conjunctions]).to_text()
 
 
 def _labels(text: str, about: Topic) -> LabelFilter:
