@@ -109,6 +109,22 @@ def realm(tmp_path: Path) -> Realm:
     return a_realm(tmp_path / "realm")
 
 
+def test_filters_of_the_last_epoch_leave_room_for_those_of_this_one(
+    realm: Realm, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sealcast.control.desk.MAX_SUBSCRIPTIONS_EACH", 3)
+    monkeypatch.setattr("sealcast.protections.searchable.interests.MAX_SUBSCRIPTIONS_EACH", 4)
+    with client_side(Searchable()).interests(realm, TOPIC, "nurse") as interests:
+        interests.add("pulse > 101")
+        interests.add("pulse > 102")
+        realm.rotate(TOPIC)
+        interests.refresh()
+        assert len(registered(realm, "nurse")) == 6
+        with pytest.raises(Rejected, match="which is all it may"):
+            interests.add("pulse > 103")
+        assert len(interests.filters()) == 3
+
+
 # --- content ----------------------------------------------------------------------------------------------
 
 

@@ -48,11 +48,14 @@ from sealcast.trust.tokens.reasons import TokenReason, refused
 from sealcast.trust.tokens.token import VerifiedTokens
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_EPOCH
+from sealcast.wire.searching import SealedFilter
 
 DONE: Final = "desk/done"
 
 #: Live subscriptions that one entity can have on one topic by asking for them.
 MAX_SUBSCRIPTIONS_EACH: Final = 4_096
+#: Epochs of a topic whose filters are sealed in which one entity can have as many: what is over is ended by its owner.
+MAX_EPOCHS_EACH: Final = 4
 #: The characters of all their filters. A sealed label has 115, and costs a broker a multiplication in every new table:
 #: so these are 290,000 labels, or a quarter of a minute. Without it, one entity could ask for an hour.
 MAX_CHARACTERS_EACH: Final = 32 << 20
@@ -188,14 +191,17 @@ def _subscribe(
             raise _no(DeskReason.TAKEN, f"subscription id {wanted.id!r} was given before", "ids are never given twice")
         return DeskDecision(_done(state.version))
     found = state.topic_state(about.name)
-    sizes = [len(each.filter) for each in found.subscriptions.values() if each.subscriber == sender.name]
-    if len(sizes) >= MAX_SUBSCRIPTIONS_EACH:
+    own = [each.filter for each in found.subscriptions.values() if each.subscriber == sender.name]
+    # A sealed filter is registered anew in every epoch, while that of the one before is still asked.
+    sealed = about.protection.filters_sealed
+    counted = [text for text in own if SealedFilter.epoch_in(text) == about.epoch] if sealed else own
+    if len(counted) >= MAX_SUBSCRIPTIONS_EACH or len(own) >= MAX_EPOCHS_EACH * MAX_SUBSCRIPTIONS_EACH:
         raise _no(
             DeskReason.QUOTA,
             f"{sender.name!r} has {MAX_SUBSCRIPTIONS_EACH} subscriptions on topic {about.name!r}, which is all it may",
             "join some of them by OR, or end some",
         )
-    if sum(sizes) + len(wanted.filter) > MAX_CHARACTERS_EACH:
+    if sum(map(len, counted)) + len(wanted.filter) > MAX_CHARACTERS_EACH:
         raise _no(
             DeskReason.QUOTA,
             f"the filters of {sender.name!r} on topic {about.name!r} would have more than {MAX_CHARACTERS_EACH} "

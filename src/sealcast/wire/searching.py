@@ -133,6 +133,19 @@ class SealedFilter:
         _check_heads(found.labels, tag_bits)
         return found
 
+    @staticmethod
+    def epoch_in(text: str) -> int:
+        """The epoch that the head of a text states; SealedRejected if it has no such head."""
+        head = len(FILTER_MAGIC) + 8
+        begin = text[len(TEXT_PREFIX) : len(TEXT_PREFIX) + 4 * -(-head // 3)]
+        try:
+            data = urlsafe_b64decode(begin)
+        except binascii.Error:
+            data = b""
+        if not data.startswith(FILTER_MAGIC) or len(data) < head:
+            raise SealedRejected(SealedReason.MAGIC, "this is no sealed filter: it does not begin as one")
+        return int.from_bytes(data[len(FILTER_MAGIC) : head], "big")
+
     @classmethod
     def from_text(cls, text: str, tag_bits: int = MAX_TAG_BITS) -> SealedFilter:
         _within("the text of a sealed filter", len(text), MAX_SEALED_FILTER_CHARACTERS)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from sealcast.control import requests
-from sealcast.control.desk import MAX_IDS
+from sealcast.control.desk import MAX_IDS, MAX_SUBSCRIPTIONS_EACH
 from sealcast.control.wallet import Wallet
 from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.filters.check import fit
@@ -24,7 +24,7 @@ from sealcast.log.closing import Closing
 from sealcast.log.ledger import LedgerReader
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.labelled import named, new_ids
-from sealcast.protections.own_filters import MAX_FILTERS, OwnFilter, OwnFilters, registered_id
+from sealcast.protections.own_filters import OwnFilter, OwnFilters, registered_id
 from sealcast.protections.port import Interest
 from sealcast.protections.searchable.keys import user_keys
 from sealcast.protections.searchable.scheme import UserKeys
@@ -115,8 +115,8 @@ class SealedInterests(Closing, Unpicklable):
             _labels(text, state.topic(self.topic))
         with self._own.locked():
             known = {each.id for each in self._own.all().values()}
-            if len(known) + len(wanted) > MAX_FILTERS:
-                raise Misuse(f"{self.name!r} can have {MAX_FILTERS} filters on a topic")
+            if len(known) + len(wanted) > MAX_SUBSCRIPTIONS_EACH:
+                raise Misuse(f"{self.name!r} can have {MAX_SUBSCRIPTIONS_EACH} filters on a topic")
             ids = list(new_ids(state, self.name, [id for _, id in wanted], known, MAX_ID))
             for (text, _), id in zip(wanted, ids, strict=True):
                 self._own.check(id, text)
