@@ -28,3 +28,32 @@ def test_nor_in_a_bound_or_a_step() -> None:
 def test_what_fits_still_does() -> None:
     assert Attribute("x", Type.DECIMAL).parse("1.500000000000000000000000000000000000") == Decimal("1.5")
     assert Attribute("x", Type.DECIMAL, step=Decimal("0.10")).scale == 1
+
+
+@pytest.mark.parametrize("kind", [Type.FLOAT, Type.DECIMAL, Type.TIMESTAMP])
+@pytest.mark.parametrize("step", ["1e-390", "1e-61", "1e61", "1e390"])
+def test_a_step_beyond_all_values_is_refused(kind: Type, step: str) -> None:
+    with pytest.raises(SchemaRejected, match="a step is between"):
+        Attribute("x", kind, step=Decimal(step))
+
+
+@pytest.mark.parametrize("value", [1.7976931348623157e308, -1.7976931348623157e308, 5e-324, 0.3, 0.0])
+@pytest.mark.parametrize("step", ["1e-60", "0.1", "7e59"])
+@pytest.mark.parametrize("start", [None, -1.5e308, 5e-324])
+def test_every_float_is_judged_at_every_step(value: float, step: str, start: float | None) -> None:
+    attribute = Attribute("x", Type.FLOAT, min=start, step=Decimal(step))
+    try:
+        assert attribute.parse(value) == value
+    except EventRejected as error:
+        assert "off the grid" in error.message or "below the minimum" in error.message
+
+
+def test_a_step_finer_than_a_microsecond_is_refused() -> None:
+    with pytest.raises(SchemaRejected, match="microseconds"):
+        Attribute("t", Type.TIMESTAMP, step=Decimal("0.0005"))
+
+
+@pytest.mark.parametrize("kind", ["decimal", "int", "float", "timestamp"])
+def test_a_truth_value_is_no_bound(kind: str) -> None:
+    with pytest.raises(SchemaRejected, match="True"):
+        Attribute.from_json({"name": "x", "type": kind, "min": True})

@@ -35,6 +35,9 @@ MAX_ATTRIBUTES: Final = 128
 MAX_NAME_LENGTH: Final = 128
 MAX_STRING_LENGTH: Final = 65_535
 MAX_DECIMAL_SCALE: Final = 18
+#: Steps lie between these: with any float, they leave fewer digits than numbers are computed with.
+_TINY: Final = Decimal("1e-60")
+_HUGE: Final = Decimal("1e60")
 #: Digits kept of a decimal whose schema names neither step nor domain: 10**-6, up to +-9.2 * 10**12.
 DEFAULT_DECIMAL_SCALE: Final = 6
 #: More digits than any admissible value has: bounds what parsing a hostile number can cost.
@@ -91,6 +94,12 @@ class Attribute:
             )
         if self.type is Type.INT and self.step is not None and self.step != self.step.to_integral_value():
             raise SchemaRejected(f"attribute {self.name!r}: the step of an int is a whole number, not {self.step}")
+        if self.step is not None and not _TINY <= self.step <= _HUGE:
+            raise SchemaRejected(f"attribute {self.name!r}: a step is between {_TINY} and {_HUGE}, not {self.step}")
+        if self.type is Type.TIMESTAMP and self.step is not None and self.step * 1000 % 1:
+            raise SchemaRejected(
+                f"attribute {self.name!r}: a step of {self.step} ms is no whole number of microseconds"
+            )
         if self.type is Type.BOOL and (self.min is not None or self.max is not None):
             raise SchemaRejected(f"attribute {self.name!r}: a bool has no bounds")
         object.__setattr__(self, "scale", self._choose_scale())
@@ -107,7 +116,10 @@ class Attribute:
     def _choose_scale(self) -> int:
         if self.type is not Type.DECIMAL:
             return 0
-        bounds = [_decimal(b, self.name) for b in (self.min, self.max) if b is not None]
+        try:
+            bounds = [_decimal(b, self.name) for b in (self.min, self.max) if b is not None]
+        except EventRejected as error:
+            raise SchemaRejected(f"a bound of {error.message}") from None
         least = max(map(_digits_after_point, [*bounds, Decimal(0) if self.step is None else self.step]))
         scale = max(least, DEFAULT_DECIMAL_SCALE) if self.step is None else least
         largest = max(map(abs, bounds), default=Decimal(0))
