@@ -184,3 +184,17 @@ def test_views_share_the_input() -> None:
 def test_what_has_no_place_is_not_written(value: object) -> None:
     with pytest.raises(Misuse):
         cbor.encode(value)
+
+
+@pytest.mark.parametrize("version", [2, 65_535])
+def test_another_release_is_told_by_its_version(version: int) -> None:
+    with pytest.raises(FrameRejected, match=f"of version {version}; this release reads version 1") as caught:
+        cbor.versioned(["SC", version, b""], "SC", 1, "a thing")
+    assert caught.value.reason == "version"
+
+
+@pytest.mark.parametrize("version", [True, -1, 65_536, 1 << 60, "1" * 1_000_000, b"\0" * 1_000_000, [[]] * 9, None])
+def test_what_is_no_version_is_not_quoted(version: object) -> None:
+    with pytest.raises(FrameRejected, match="its version is no number") as caught:
+        cbor.versioned(["SC", version, b""], "SC", 1, "a thing")
+    assert len(caught.value.message) < 100

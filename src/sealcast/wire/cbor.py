@@ -18,6 +18,8 @@ from sealcast.wire.limits import MAX_CBOR_DEPTH, MAX_CBOR_ITEMS, MAX_FRAME_BYTES
 
 _UNSIGNED, _NEGATIVE, _BYTES, _TEXT, _ARRAY, _MAP, _TAG, _SIMPLE = range(8)
 _SIMPLE_VALUES: Final = {20: False, 21: True, 22: None}
+#: The greatest version of a format that is quoted in a refusal.
+MAX_VERSION: Final = 65_535
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +146,12 @@ def versioned(outer: object, magic: str, version: int, what: str) -> list[Any]:
     """What follows `[magic, version, ...`; FrameRejected (`version`) for another release's."""
     if not isinstance(outer, list) or len(outer) < 2 or outer[0] != magic:
         raise refused(f"not {what}")
-    if outer[1] != version or isinstance(outer[1], bool):
-        raise FrameRejected("version", f"{what} of version {outer[1]!r}; this release reads version {version}")
+    found = outer[1]
+    # It is quoted only if it can be one: whoever wrote the bytes has no say in how long the refusal is.
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found <= MAX_VERSION:
+        raise refused(f"not {what}: its version is no number up to {MAX_VERSION}")
+    if found != version:
+        raise FrameRejected("version", f"{what} of version {found}; this release reads version {version}")
     return outer[2:]
 
 
