@@ -93,10 +93,10 @@ def test_the_overlay_is_drawn_as_the_page_shows_it() -> None:
 AFTER_THE_WALK = """
 from sealcast import Realm, Subscriber
 from sealcast.pipeline.session import session
-from sealcast.protections.layered.interests import Interests
+from sealcast.protections.layered.interests import LayeredInterests
 
 realm = Realm("market")
-with Interests(realm, "quotes", "bob") as interests, Subscriber(realm, "quotes", as_="bob", from_="0") as bob:
+with LayeredInterests(realm, "quotes", "bob") as interests, Subscriber(realm, "quotes", as_="bob", from_="0") as bob:
     print(interests.cost("price > 100 AND symbol LIKE 'A%'").labels > 1)
     for event in bob:
         print(event.payload, interests.matching(event))

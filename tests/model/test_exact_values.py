@@ -48,11 +48,6 @@ def test_every_float_is_judged_at_every_step(value: float, step: str, start: flo
         assert "off the grid" in error.message or "below the minimum" in error.message
 
 
-def test_a_step_finer_than_a_microsecond_is_refused() -> None:
-    with pytest.raises(SchemaRejected, match="microseconds"):
-        Attribute("t", Type.TIMESTAMP, step=Decimal("0.0005"))
-
-
 @pytest.mark.parametrize("kind", ["decimal", "int", "float", "timestamp"])
 def test_a_truth_value_is_no_bound(kind: str) -> None:
     with pytest.raises(SchemaRejected, match="True"):

@@ -85,7 +85,7 @@ def lives(field: Field) -> Iterator[Lives]:
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("field", ["endpoint", "searchable"], indirect=True)
+@pytest.mark.parametrize("field", ["endpoint", pytest.param("searchable", marks=pytest.mark.soak)], indirect=True)
 def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(field: Field, lives: Lives) -> None:
     """A run that dies at its first step, one that dies at its second, and so on, until one lives to its end."""
     step, committed = 0, list[int]()

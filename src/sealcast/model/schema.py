@@ -96,10 +96,6 @@ class Attribute:
             raise SchemaRejected(f"attribute {self.name!r}: the step of an int is a whole number, not {self.step}")
         if self.step is not None and not _TINY <= self.step <= _HUGE:
             raise SchemaRejected(f"attribute {self.name!r}: a step is between {_TINY} and {_HUGE}, not {self.step}")
-        if self.type is Type.TIMESTAMP and self.step is not None and self.step * 1000 % 1:
-            raise SchemaRejected(
-                f"attribute {self.name!r}: a step of {self.step} ms is no whole number of microseconds"
-            )
         if self.type is Type.BOOL and (self.min is not None or self.max is not None):
             raise SchemaRejected(f"attribute {self.name!r}: a bool has no bounds")
         object.__setattr__(self, "scale", self._choose_scale())
