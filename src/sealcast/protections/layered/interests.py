@@ -65,7 +65,8 @@ class LayeredInterests(Closing, Unpicklable):
         self._schema, self._topic_id = about.schema, about.id
         self._own = own_filters(realm, state, topic, name)
         self.participant = Participant(realm, topic, self._identity)
-        self._wallet: Wallet | None = None
+        #: Its tokens.
+        self.wallet = Wallet(realm, name, identity=self._identity)
         self._compiled = lru_cache(MAX_COMPILED)(self._compile)
         #: The filters as of the last look: events are many, and filters change seldom.
         self._live: list[OwnFilter] | None = None
@@ -218,17 +219,8 @@ class LayeredInterests(Closing, Unpicklable):
         """Its agreement keys."""
         return LayerKeyring(self.realm, self._identity)
 
-    @property
-    def wallet(self) -> Wallet:
-        """Its tokens."""
-        if self._wallet is None:
-            self._wallet = Wallet(self.realm, self.name, identity=self._identity)
-        return self._wallet
-
     def close(self) -> None:
-        if self._wallet is not None:
-            self._wallet.close()
-            self._wallet = None
+        self.wallet.close()
 
     # --- inside ---------------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from sealcast.protections.port import Explanation, Party
 from sealcast.protections.searchable.keys import settings_of
 from sealcast.protections.searchable.leaks import tag_leak
 from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import Topic
 
 _DETERMINISTIC: Final = (
     "Brokers compute the same value from every trapdoor of a label. So they see how often each label of an epoch "
@@ -23,89 +24,106 @@ def explained(state: RealmState, topic: str) -> Explanation:
     readers = [name for name in live if state.may_subscribe(topic, name)]
     users, brokers = sorted({*publishers, *readers}), state.serving(topic)
     tag_bits = settings_of(about).tag_bits
-    told, untold = _by_tags(tag_bits)
+    here = f"{' or '.join(brokers)} with one of {_some(users)}" if brokers and users else ""
     return Explanation(
         "nobody but the key center, as long as no broker colludes with anyone who may publish or read",
-        [
-            Party(
-                "a broker together with any one who may publish or read",
-                [
-                    "the master exponent of the epoch, because the two halves add up to it, and the search secret",
-                    "every filter of the epoch, by testing labels; and every label of every event",
-                    "every event of the epoch, if that one may read",
-                ],
-                ["anything of an epoch in which that one had no key"],
-                f"{' or '.join(brokers)} with one of {_some(users)}" if brokers and users else "",
-            ),
-            Party(
-                f"a publisher ({len(publishers)} may publish)",
-                ["its own events", "every event of the epoch that it gets hold of, if it may read as well", *told],
-                [
-                    "open another publisher's event, if it may only publish",
-                    *untold,
-                    "publish in another's name: every frame is signed and checked",
-                ],
-            ),
-            Party(
-                "a broker",
-                [
-                    "which registered filters an event matches, and so who gets it",
-                    "which events share labels, and how often each label comes",
-                    "the tag of every label, as far as it goes",
-                    "how many labels an event has; how many alternatives, slots and labels a filter has",
-                    "publishers' names, times, and the lengths of what they sealed",
-                ],
-                [
-                    "read an attribute, a payload or a filter: it has neither the content key nor the search secret",
-                    "test a guess of a label: labels are hashed under a secret that brokers do not have",
-                    "forge or alter an event: subscribers verify the publisher's signature themselves",
-                ],
-            ),
-            Party(
-                f"a reader ({len(readers)} may read)",
-                [
-                    "the events that match one of its own filters, as the broker delivers them",
-                    "every event of the epoch that it gets hold of otherwise: from a disk, a backup or a broker",
-                    "which events another's filter matches, with the registry at hand: it can register that filter "
-                    "as its own, unopened",
-                    *told,
-                ],
-                ["open events of an epoch in which it had no right to read", *untold],
-            ),
-            Party(
-                "whoever reads the disk, backups or the network, without secrets/, entities/ and wallets/",
-                [
-                    "publishers' names, times, lengths, counts, and which subscriber gets which event (by number)",
-                    "the registry: names, public keys, rights, and sealed filters with their tags",
-                ],
-                [
-                    "read attributes, payloads or filters",
-                    "alter anything unnoticed: frames are signed, the ledger is chained",
-                ],
-            ),
-            Party(
-                "the key center",
-                ["every event and every filter that it gets hold of: it makes all keys"],
-                ["publish in another's name"],
-            ),
-        ],
-        [
-            _DETERMINISTIC,
-            f"{tag_leak(tag_bits).summary} Fewer bits (--tag-bits) tell less, and brokers search longer.",
-            f"Numbers of labels show. An event of this schema has up to {Labeller(about.schema).most():,}: how many "
-            "depends on its texts and on which attributes are absent.",
-            "A publisher may send trapdoors that are not its event's. Then the event reaches readers who did not ask "
-            "for it. It is signed, so that they know whose it is.",
-            "Brokers enforce filters here, mathematics does not. Whoever may read the topic opens every event of the "
-            "epoch that it gets hold of.",
-            "Who loses a right is cut off by a new epoch, at once, and brokers drop their half of its key. It keeps "
-            "the keys of earlier epochs. When a right ends by its term, that epoch begins at the next upkeep.",
-            "A sealed filter is of one epoch, and counts from the batch after it was registered. A reader that is away "
-            "when an epoch begins misses what brokers handle until it, or who has its keys, registers again.",
-            lengths(about.protection.step),
-            "The disk allows traffic analysis: it shows times and who gets what.",
-        ],
+        [_coalition(here), *_users(len(publishers), len(readers), tag_bits), *_others()],
+        _left(about, tag_bits),
     )
+
+
+def _coalition(here: str) -> Party:
+    return Party(
+        "a broker together with any one who may publish or read",
+        [
+            "the master exponent of the epoch, because the two halves add up to it, and the search secret",
+            "every filter of the epoch, by testing labels; and every label of every event",
+            "every event of the epoch, if that one may read",
+        ],
+        ["anything of an epoch in which that one had no key"],
+        here,
+    )
+
+
+def _users(publishers: int, readers: int, tag_bits: int) -> list[Party]:
+    told, untold = _by_tags(tag_bits)
+    return [
+        Party(
+            f"a publisher ({publishers} may publish)",
+            ["its own events", "every event of the epoch that it gets hold of, if it may read as well", *told],
+            [
+                "open another publisher's event, if it may only publish",
+                *untold,
+                "publish in another's name: every frame is signed and checked",
+            ],
+        ),
+        Party(
+            f"a reader ({readers} may read)",
+            [
+                "the events that match one of its own filters, as the broker delivers them",
+                "every event of the epoch that it gets hold of otherwise: from a disk, a backup or a broker",
+                "which events another's filter matches, with the registry at hand: it can register that filter "
+                "as its own, unopened",
+                *told,
+            ],
+            ["open events of an epoch in which it had no right to read", *untold],
+        ),
+    ]
+
+
+def _others() -> list[Party]:
+    return [
+        Party(
+            "a broker",
+            [
+                "which registered filters an event matches, and so who gets it",
+                "which events share labels, and how often each label comes",
+                "the tag of every label, as far as it goes",
+                "how many labels an event has; how many alternatives, slots and labels a filter has",
+                "publishers' names, times, and the lengths of what they sealed",
+            ],
+            [
+                "read an attribute, a payload or a filter: it has neither the content key nor the search secret",
+                "test a guess of a label: labels are hashed under a secret that brokers do not have",
+                "forge or alter an event: subscribers verify the publisher's signature themselves",
+            ],
+        ),
+        Party(
+            "whoever reads the disk, backups or the network, without secrets/, entities/ and wallets/",
+            [
+                "publishers' names, times, lengths, counts, and which subscriber gets which event (by number)",
+                "the registry: names, public keys, rights, and sealed filters with their tags",
+            ],
+            [
+                "read attributes, payloads or filters",
+                "alter anything unnoticed: frames are signed, the ledger is chained",
+            ],
+        ),
+        Party(
+            "the key center",
+            ["every event and every filter that it gets hold of: it makes all keys"],
+            ["publish in another's name"],
+        ),
+    ]
+
+
+def _left(about: Topic, tag_bits: int) -> list[str]:
+    return [
+        _DETERMINISTIC,
+        f"{tag_leak(tag_bits).summary} Fewer bits (--tag-bits) tell less, and brokers search longer.",
+        f"Numbers of labels show. An event of this schema has up to {Labeller(about.schema).most():,}: how many "
+        "depends on its texts and on which attributes are absent.",
+        "A publisher may send trapdoors that are not its event's. Then the event reaches readers who did not ask "
+        "for it. It is signed, so that they know whose it is.",
+        "Brokers enforce filters here, mathematics does not. Whoever may read the topic opens every event of the "
+        "epoch that it gets hold of.",
+        "Who loses a right is cut off by a new epoch, at once, and brokers drop their half of its key. It keeps "
+        "the keys of earlier epochs. When a right ends by its term, that epoch begins at the next upkeep.",
+        "A sealed filter is of one epoch, and counts from the batch after it was registered. A reader that is away "
+        "when an epoch begins misses what brokers handle until it, or who has its keys, registers again.",
+        lengths(about.protection.step),
+        "The disk allows traffic analysis: it shows times and who gets what.",
+    ]
 
 
 def _by_tags(bits: int) -> tuple[list[str], list[str]]:

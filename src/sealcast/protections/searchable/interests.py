@@ -79,7 +79,8 @@ class SealedInterests(Closing, Unpicklable):
         self.realm, self.topic, self.name = realm, topic, name
         self.identity = realm.identity(name)
         self._own = SealedFilters(realm.paths.root / "wallets", name, realm.state().topic(topic).id)
-        self._wallet: Wallet | None = None
+        #: Its tokens.
+        self.wallet = Wallet(realm, name, identity=self.identity)
         #: Why the last attempt to register came to nothing, if it did; it is made again.
         self.trouble: SealcastError | None = None
 
@@ -200,17 +201,8 @@ class SealedInterests(Closing, Unpicklable):
         serving = [stay.broker for stay in state.stays_of(self.topic, self.name) if stay.until is None]
         return all(_settled(self.realm, self.topic, broker) > ended for broker in serving)
 
-    @property
-    def wallet(self) -> Wallet:
-        """Its tokens."""
-        if self._wallet is None:
-            self._wallet = Wallet(self.realm, self.name, identity=self.identity)
-        return self._wallet
-
     def close(self) -> None:
-        if self._wallet is not None:
-            self._wallet.close()
-            self._wallet = None
+        self.wallet.close()
 
 
 def sealed_text(text: str, about: Topic, epoch: int, keys: UserKeys) -> str:
