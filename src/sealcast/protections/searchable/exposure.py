@@ -40,7 +40,7 @@ def _coalition(here: str) -> Party:
             "every filter of the epoch, by testing labels; and every label of every event",
             "every event of the epoch, if that one may read",
         ],
-        ["anything of an epoch in which that one had no key"],
+        ["open anything of an epoch in which that one had no key"],
         here,
     )
 
