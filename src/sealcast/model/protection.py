@@ -175,7 +175,7 @@ class Searchable(Protection):
             raise ParameterRejected(
                 "tag_bits",
                 f"a tag has 0 to {MAX_TAG_BITS} bits, not {self.tag_bits}",
-                hint="fewer bits tell brokers less and make them search longer; 16 is the default, and tells nearly everything that tags can",
+                hint="fewer bits tell brokers less and make them search longer; the default is 16",
             )
         for name in ("padded", "fresh"):
             if not isinstance(getattr(self, name), bool):
