@@ -37,7 +37,7 @@ class Fast(Pairing):
     """BLS12-381 as mcl computes it."""
 
     name: ClassVar[str] = "fast"
-    powers: ClassVar[bool] = True
+    powers: bool = True
 
     def __init__(self) -> None:
         self.g1 = cast(G1, pymcl.g1)

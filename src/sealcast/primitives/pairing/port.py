@@ -55,7 +55,7 @@ class Pairing(ABC):
 
     name: ClassVar[str]
     #: Whether it can raise a GT element to a power. Otherwise a point is multiplied before it is paired.
-    powers: ClassVar[bool]
+    powers: bool
 
     #: The generators.
     g1: G1

@@ -16,7 +16,7 @@ class Portable(Pairing):
     """BLS12-381 as arkworks computes it."""
 
     name: ClassVar[str] = "portable"
-    powers: ClassVar[bool] = False
+    powers: bool = False
 
     def __init__(self) -> None:
         self.g1 = cast(G1, G1Point())

@@ -76,7 +76,9 @@ class _Unverified(NamedTuple):
     """Opened, but for one signature in the name of credentials, which is left to be verified with others."""
 
     content: OpenedContent
-    claim: SignatureClaim | None
+    claim: SignatureClaim
+    #: A session certificate, which others will repeat.
+    lasting: bool
 
 
 class Opener(Unpicklable):
@@ -98,13 +100,11 @@ class Opener(Unpicklable):
     def open_many(self, sealed: Sequence[bytes]) -> list[OpenedContent | AttributeRejected]:
         """Each event opened, or why not. Signatures are verified in one batch, and in halves where it fails."""
         found = [self._unverified(one) for one in sealed]
-        claims = {
-            one.claim: None for one in found if isinstance(one, _Unverified) and one.claim and not self._knows(one.claim)
-        }
-        waiting = list(claims)
-        bad = {waiting[number] for number in forged(self._parameters, waiting)}
-        for claim in waiting:
-            if claim not in bad:
+        waiting = {one.claim: one.lasting for one in found if isinstance(one, _Unverified)}
+        claims = [claim for claim in waiting if claim not in self._verified]
+        bad = {claims[number] for number in forged(self._parameters, claims)}
+        for claim in claims:
+            if waiting[claim] and claim not in bad:
                 self._remember(self._verified, claim, None)
         return [self._settled(one, bad) for one in found]
 
@@ -146,7 +146,9 @@ class Opener(Unpicklable):
         _check_cover(event.header, signed)
         publisher = {one.attribute: one.label for one in signed}
         return _Unverified(
-            OpenedContent(payload, publisher, opened.own, opened.subscription), SignatureClaim(epoch, message, signed)
+            OpenedContent(payload, publisher, opened.own, opened.subscription),
+            SignatureClaim(epoch, message, signed),
+            lasting=isinstance(proof, LeafProof),
         )
 
     def _opened_header(self, event: SealedAttributeEvent) -> _OpenedHeader:
@@ -211,9 +213,6 @@ class Opener(Unpicklable):
             raise AttributeRejected(AttributeReason.SIGNATURE, "an event is not in the frame that was signed")
 
     # --- memory -----------------------------------------------------------------------------------------------------
-
-    def _knows(self, claim: SignatureClaim) -> bool:
-        return claim in self._verified
 
     @staticmethod
     def _remember(memory: OrderedDict[_K, _V], key: _K, value: _V) -> None:
