@@ -44,17 +44,11 @@ class Fast(Pairing):
         self.g2 = cast(G2, pymcl.g2)
 
     def _read1(self, data: bytes) -> G1:
-        try:
-            point: Any = pymcl.G1.deserialize(_x1(data))
-        except ValueError:
-            raise refused(G1_BYTES, "is not on the curve, or not in the subgroup") from None
+        point = _member(pymcl.G1, _x1(data), G1_BYTES)
         return cast(G1, point if (_y1(point) > _HALF) == bool(data[0] & LARGER) else -point)
 
     def _read2(self, data: bytes) -> G2:
-        try:
-            point: Any = pymcl.G2.deserialize(_x1(data[G1_BYTES:]) + _x1(data[:G1_BYTES]))
-        except ValueError:
-            raise refused(G2_BYTES, "is not on the curve, or not in the subgroup") from None
+        point = _member(pymcl.G2, _x1(data[G1_BYTES:]) + _x1(data[:G1_BYTES]), G2_BYTES)
         return cast(G2, point if _larger2(*_coordinates(point)[2:]) == bool(data[0] & LARGER) else -point)
 
     def encode1(self, point: G1) -> bytes:
@@ -101,6 +95,17 @@ class Fast(Pairing):
 
 def _scalar(k: int) -> Any:
     return pymcl.Fr.deserialize(k.to_bytes(SCALAR_BYTES, "little"))
+
+
+def _member(group: Any, data: bytes, size: int) -> Any:
+    """mcl checks the curve and the subgroup; zeros are the identity to it, and x = 0 is no member's in either group."""
+    try:
+        point = group.deserialize(data)
+    except ValueError:
+        point = None
+    if point is None or point.is_zero():
+        raise refused(size, "is not on the curve, or not in the subgroup")
+    return point
 
 
 def _x1(data: bytes) -> bytes:
