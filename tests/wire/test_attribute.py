@@ -134,20 +134,20 @@ def test_a_tag_is_found_at_its_place_only() -> None:
 @given(st.data())
 def test_whatever_is_altered_in_an_event_is_refused(data: st.DataObject) -> None:
     """Any byte of an event, anywhere: it is refused, with one of the reasons, and never opened to something else."""
-    world, sealed, opener = _shared()
+    sealed, opener = _shared()
     at = data.draw(st.integers(0, len(sealed) - 1))
     changed = altered(sealed, at, bytes((sealed[at] ^ data.draw(st.integers(1, 255)),)))
     (found,) = opener.open_many([changed])
     assert isinstance(found, AttributeRejected)
 
 
-_SHARED: list[tuple[World, bytes, Opener]] = []
+_SHARED: list[tuple[bytes, Opener]] = []
 
 
-def _shared() -> tuple[World, bytes, Opener]:
+def _shared() -> tuple[bytes, Opener]:
     if not _SHARED:
         world = World("fast")
-        _SHARED.append((world, world.seal(heat="101"), world.opener(heat="1")))
+        _SHARED.append((world.seal(heat="101"), world.opener(heat="1")))
     return _SHARED[0]
 
 

@@ -190,7 +190,7 @@ def test_f6_the_papers_signature_tells_guesses_of_the_message(paper: Paper, anon
         assert not any(part in sealed for part in (one.s1, one.s2, one.s3, one.s1[1:], one.s2[1:]))
 
 
-# --- F7: labels that combine --------------------------------------------------------------------------------------------
+# --- F7: labels that combine ------------------------------------------------------------------------------------------
 
 
 def bits_of(credential: bytes, size: int) -> list[int]:
@@ -226,7 +226,7 @@ def test_f7_more_labels_are_refused(anonymous: World) -> None:
         anonymous.sealer().seal([scheme.OutgoingEvent({"heat": labels}, b"")])
 
 
-# --- F8 to F10: what peers see ------------------------------------------------------------------------------------------
+# --- F8 to F10: what peers see ----------------------------------------------------------------------------------------
 
 
 def test_f8_a_parent_that_cannot_open_still_tells_what_its_child_wants(anonymous: World) -> None:
