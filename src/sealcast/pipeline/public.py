@@ -366,8 +366,7 @@ def _publish(client: Client, messages: Sequence[WriterCommitMessage | None], bat
     if not staged:
         return
     with Publisher(client.realm, client.topic, client.entity) as publisher:
-        frames = publisher.realm.paths.topic(client.topic).frames(publisher.partition)
-        with EmbeddedLog(frames) as log:
+        with EmbeddedLog(publisher.directory) as log:
             outbox = _outbox(publisher.realm, client.topic, sealed[0].query)
             outbox.publish(batch, staged, log)
 

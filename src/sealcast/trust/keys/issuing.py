@@ -125,6 +125,11 @@ class Issuer(Unpicklable):
     def service(self, state: RealmState, topic: str, broker: str) -> list[Change]:
         """What a broker that is to serve the topic lacks: the keys of this epoch, and of the one that has its grace."""
         about, who = state.topic(topic), state.entity(broker)
+        if about.protection.peers:
+            raise Misuse(
+                f"topic {topic!r} has no brokers: its publishers and subscribers carry it themselves",
+                hint="run their peers: sealcast peer run",
+            )
         if about.protection.overlay and broker not in state.overlay(topic).roots:
             raise Misuse(
                 f"broker {broker!r} is no root of topic {topic!r}, which is layered: the others get no keys of it",
@@ -167,8 +172,10 @@ def _serving(state: RealmState, topic: Topic) -> list[Entity]:
     """The brokers that served the topic's last epoch; all there are when this is its first.
 
     Of a layered topic, those that take its frames in, whatever they did before. Whoever routes what it cannot read is
-    handed no keys of other topics unasked.
+    handed no keys of other topics unasked. Where peers carry events themselves, there are none.
     """
+    if topic.protection.peers:
+        return []
     brokers = state.holders(Role.BROKER)
     if topic.protection.overlay:
         roots = state.overlay(topic.name).roots
