@@ -16,6 +16,8 @@ Then, numbered, the first failure wins, each with its own reason:
     13 late        it was answered too late
     14 proof       not signed by the key that frames are signed with
 
+Protections whose keys are asked for add rules, with checks of their own (15 and on).
+
 "No such topic" and "not yours" are the same words: who has no right on a topic does not learn from its center that it
 exists. Every request can be asked twice and is done once: a topic's id follows from its registration, a rotation names
 the epoch that it ends, rights are what they are.
@@ -82,6 +84,9 @@ class CenterReason(StrEnum):
     CHALLENGE = "challenge"
     LATE = "late"
     PROOF = "proof"
+    PROTECTION = "protection"
+    EPOCH = "epoch"
+    SUBSCRIPTION = "subscription"
 
 
 class CenterRejected(ReasonedRejection[CenterReason]):
