@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from functools import cache, cached_property
+from functools import cache
 from typing import Final, NamedTuple
 
-from sealcast.broker.context import gate_with
+from sealcast.broker.context import by_version, gate_with
 from sealcast.broker.gate import Gate, bounds_of
 from sealcast.broker.history import History
 from sealcast.broker.opening import Opening, open_frames, refused_events
@@ -46,18 +46,65 @@ class OutgoingBatch(NamedTuple):
     rejected: Sequence[Rejection]
 
 
+class OutgoingFrames(Closing, Unpicklable):
+    """What the frames of one publisher's log hold, checked. Batches are asked for in the log's order."""
+
+    def __init__(self, realm: EntityRealm, topic: str, name: str, *, read_only: bool = False) -> None:
+        """NotFound where the publisher's keys are not on this machine."""
+        self.realm, self.topic, self.name = realm, topic, name
+        self.identity = realm.identity(name)
+        self.number = realm.state().entity_number(name)
+        self.log = realm.outbox(topic, name, read_only=read_only)
+        self.bounds = bounds_of(realm.state().topic(topic))
+        self._gate = by_version(self._gate_at)
+        self._tokens = VerifiedTokens()
+
+    def received(self, first: int, most: int) -> Received:
+        """Frames from `first` on: at most so many, and as many as memory should hold."""
+        return next(gathered(self.number, self.log.partition(0).read(first, first + most)))
+
+    def settled(self, end: int, now_us: int) -> int:
+        """Everything from `end` on came at this time or later."""
+        log, settled = self.log.partition(0), max(0, now_us - SETTLING_US)
+        return min(settled, next(iter(log.read(end, end + 1))).time_us) if end < log.end() else settled
+
+    def judged(
+        self, received: Received, windows: Windows, version: int, settled_us: int
+    ) -> tuple[list[CarriedEvent], list[Rejection]]:
+        """The events of these frames, and what was refused of them, by the registry of that version. The windows are
+        those after them."""
+        gate, end = self._gate(version), received.offsets[-1] + 1
+        codes = rule_frames(windows, self.log, [(self.number, received.offsets[0], end)], gate, settled_us)
+        opened = open_frames(Ruled(received, codes[self.number]), gate)
+        data = dict(zip(received.offsets, received.frames, strict=True))
+        events, rejected = _carried(opened, self.number, data)
+        return events, [*opened.rejections, *rejected]
+
+    def close(self) -> None:
+        self.log.close()
+
+    def _gate_at(self, version: int) -> Gate:
+        state = self.realm.state(version)
+        own = cache(lambda epoch: self.identity.topic_keys(state, self.topic, epoch).pair)
+
+        def pair_key(publisher: str, epoch: int) -> Secret:
+            if publisher != self.name:
+                raise FrameRejected(Reason.PUBLISHER, f"{publisher} published this, and the log is {self.name}'s")
+            return own(epoch)
+
+        return gate_with(state, state.topic(self.topic), pair_key, self._tokens)
+
+
 class PublisherPeer(Closing, Unpicklable):
     """One publisher's log on one topic, on its way out. Close it."""
 
     def __init__(self, realm: EntityRealm, topic: str, name: str) -> None:
         """NotFound where the publisher's keys are not on this machine."""
-        self.realm, self.topic, self.name = realm, topic, name
-        self._identity = realm.identity(name)
-        self._number = realm.state().entity_number(name)
-        about = realm.state().topic(topic)
-        self._log = realm.outbox(topic, name)
-        self._account = PeerLedger(realm.paths.topic(topic, name).sent, self._identity, about.id)
-        self._tokens = VerifiedTokens()
+        self.name, self._realm = name, realm
+        self._frames = OutgoingFrames(realm, topic, name)
+        paths, about = realm.paths.topic(topic, name), realm.state().topic(topic)
+        self._account = PeerLedger(paths.sent, self._frames.identity, about.id)
+        self._windows: Windows | None = None
         #: How far the windows have gone.
         self._ruled = self._account.taken
 
@@ -67,19 +114,23 @@ class PublisherPeer(Closing, Unpicklable):
 
     def waiting(self) -> int:
         """Frames that did not go out yet."""
-        return max(0, self._log.partition(0).end() - self._account.taken)
+        return max(0, self._frames.log.partition(0).end() - self._account.taken)
 
     def batches(self) -> Iterator[OutgoingBatch]:
         """What did not go out yet, in order. A batch counts once it was `sent`: the next one comes after that."""
         while self.waiting():
             first = self._account.taken
-            if first != self._ruled:
-                # What was ruled on did not go out: the windows are those of the account again.
-                self.__dict__.pop("_windows", None)
-            records = self._log.partition(0).read(first, first + FRAMES_AT_A_TIME)
-            received = next(gathered(self._number, records))
+            if self._windows is None or first != self._ruled:
+                # At first, and when what was ruled on did not go out: the windows are those of the account.
+                account, frames = self._account, self._frames
+                history = History(account.ledger, account.pieces, frames.log, frames.bounds, peer_pieces.parse)
+                self._windows = history.windows(account.ledger.end())
+            received = self._frames.received(first, FRAMES_AT_A_TIME)
             self._ruled = received.offsets[-1] + 1
-            yield self._batch(received)
+            now, version = self._realm.clock(), self._realm.registry.version()
+            settled = max(self._frames.settled(self._ruled, now), self._account.reached.settled_us)
+            events, rejected = self._frames.judged(received, self._windows, version, settled)
+            yield OutgoingBatch(len(received.offsets), (version, now, settled), events, rejected)
 
     def sent(self, batch: OutgoingBatch) -> Mapping[str, int]:
         """It was handed to everyone who is to get it: durable, and not again. What was counted."""
@@ -88,41 +139,7 @@ class PublisherPeer(Closing, Unpicklable):
 
     def close(self) -> None:
         self._account.close()
-        self._log.close()
-
-    # --- inside -----------------------------------------------------------------------------------------------------
-
-    @cached_property
-    def _windows(self) -> Windows:
-        about = self.realm.state().topic(self.topic)
-        account = self._account
-        history = History(account.ledger, account.pieces, self._log, bounds_of(about), peer_pieces.parse)
-        return history.windows(account.ledger.end())
-
-    def _batch(self, received: Received) -> OutgoingBatch:
-        version = self.realm.registry.version()
-        gate = self._gate(version)
-        log, end = self._log.partition(0), received.offsets[-1] + 1
-        settled = self.realm.clock() - SETTLING_US
-        if end < log.end():
-            settled = min(settled, next(iter(log.read(end, end + 1))).time_us)
-        span = (self._number, received.offsets[0], end)
-        codes = rule_frames(self._windows, self._log, [span], gate, settled)
-        opened = open_frames(Ruled(received, codes[self._number]), gate)
-        events, rejected = _carried(opened, self._number, dict(zip(received.offsets, received.frames, strict=True)))
-        pinned = (version, self.realm.clock(), max(0, settled))
-        return OutgoingBatch(len(received.offsets), pinned, events, [*opened.rejections, *rejected])
-
-    def _gate(self, version: int) -> Gate:
-        state = self.realm.state(version)
-        own = cache(lambda epoch: self._identity.topic_keys(state, self.topic, epoch).pair)
-
-        def pair_key(publisher: str, epoch: int) -> Secret:
-            if publisher != self.name:
-                raise FrameRejected(Reason.PUBLISHER, f"{publisher} published this, and the log is {self.name}'s")
-            return own(epoch)
-
-        return gate_with(state, state.topic(self.topic), pair_key, self._tokens)
+        self._frames.close()
 
 
 def _carried(
