@@ -1,1 +1,1 @@
-"""The `attribute` protection: peers carry what only matching credentials open. README.md says more."""
+"""The attribute protection: no broker at all (paper 003). The scheme is in `scheme`."""
