@@ -293,7 +293,7 @@ class Attribute(Protection):
 
 #: A new protection is a class above, a line here, and a room in protections/.
 PROTECTIONS: Final[Mapping[str, type[Protection]]] = {
-    kind.name: kind for kind in (Endpoint, Payload, Searchable, Layered)
+    kind.name: kind for kind in (Endpoint, Payload, Searchable, Layered, Attribute)
 }
 DEFAULT_PROTECTION: Final = Endpoint()
 

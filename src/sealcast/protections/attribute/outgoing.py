@@ -61,7 +61,8 @@ class OutgoingFrames(Closing, Unpicklable):
 
     def received(self, first: int, most: int) -> Received:
         """Frames from `first` on: at most so many, and as many as memory should hold."""
-        return next(gathered(self.number, self.log.partition(0).read(first, first + most)))
+        log = self.log.partition(0)
+        return next(gathered(self.number, log.read(first, min(first + most, log.end()))))
 
     def settled(self, end: int, now_us: int) -> int:
         """Everything from `end` on came at this time or later."""
