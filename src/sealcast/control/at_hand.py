@@ -15,11 +15,9 @@ from sealcast.control.serving import AtHand
 from sealcast.trust.handles import OpenRealm
 
 
-def services_at_hand(
-    realm: OpenRealm, more: MoreOf | None = None, center_more: MoreRules = nothing_more
-) -> AtHand:
-    """For a `Correspondent`. `more` are further kinds of request that a broker of that name answers, `center_more` those
-    of key centers."""
+def services_at_hand(realm: OpenRealm, more: MoreOf | None = None, center_more: MoreRules = nothing_more) -> AtHand:
+    """For a `Correspondent`. `more` are further kinds of request that a broker of that name answers, `center_more`
+    those of key centers."""
     desks = desks_at_hand(realm, more)
 
     def open_service(what: What, name: str) -> Service | None:

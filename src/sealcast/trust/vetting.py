@@ -67,8 +67,8 @@ def vet_filter(topic: Topic, text: str) -> None:
     """FilterRejected, with position and suggestion, unless `text` is a filter that the topic's brokers can evaluate.
 
     Where filters are sealed, a sealed one of the current epoch is (SealedRejected says why another is not), and no
-    other: who sends a text by mistake learns it before anybody could read it there. Where filters are for the key center
-    alone, the registry has the same words in place of each.
+    other: who sends a text by mistake learns it before anybody could read it there. Where filters are for the key
+    center alone, the registry has the same words in place of each.
     """
     protection = topic.protection
     if protection.peers:

@@ -53,7 +53,17 @@ class CarriedEvent:
     def to_bytes(self) -> bytes:
         at = self.position
         data = cbor.encode(
-            [MAGIC, VERSION, self.token, self.signed, at.partition, at.offset, at.row, b"".join(self.path), self.message]
+            [
+                MAGIC,
+                VERSION,
+                self.token,
+                self.signed,
+                at.partition,
+                at.offset,
+                at.row,
+                b"".join(self.path),
+                self.message,
+            ]
         )
         if len(data) > MAX_CARRIED_BYTES:
             raise Misuse(f"a carried event has at most {MAX_CARRIED_BYTES} bytes, not {len(data)}")
@@ -65,7 +75,9 @@ class CarriedEvent:
         match cbor.decode(data, max_bytes=MAX_CARRIED_BYTES, max_depth=1, max_items=16):
             case [str(magic), int(version), bytes(token), bytes(signed), partition, offset, row, bytes(path), bytes(m)]:
                 cbor.require((magic, version) == (MAGIC, VERSION), "no carried event of this version")
-                cbor.require(len(token) <= limits.MAX_TOKEN_BYTES, f"a token has at most {limits.MAX_TOKEN_BYTES} bytes")
+                cbor.require(
+                    len(token) <= limits.MAX_TOKEN_BYTES, f"a token has at most {limits.MAX_TOKEN_BYTES} bytes"
+                )
                 cbor.require(0 < len(signed) <= limits.MAX_SIGNED_BYTES, "a carried event has a signed header")
                 cbor.require(not len(path) % HASH_BYTES, f"a path is of hashes of {HASH_BYTES} bytes")
                 cbor.require(len(path) <= MAX_PATH * HASH_BYTES, f"a path has at most {MAX_PATH} hashes")

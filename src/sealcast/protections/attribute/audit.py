@@ -191,4 +191,3 @@ class PeersAudit:
         for at, opened in had.items():
             if not any(evaluate(each, dict(opened.attributes)) is True for each in wanted):
                 self.report.gap(f"{name} has no filter any more that event {at} matches")
-

@@ -5,7 +5,7 @@ answered its challenge (11). Then
 
     15 protection    the topic is protected in another way: it has no such keys
     16 epoch         of an epoch that is neither the topic's nor the one before it, or in which one had no right
-    17 form          the filter is none of the topic's schema, labels cannot express it, or its keys would not fit an answer
+    17 form          the filter is none of the schema, labels cannot express it, or its keys would fit no answer
     18 subscription  the id was given to somebody else, or more are asked for than one may have
 
 The master secret of a topic is made of a seed that follows from the center's own secret, as topic keys are. So whoever
@@ -45,7 +45,7 @@ from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 from sealcast.wire import cbor
 from sealcast.wire.attribute import Profile, TagKind
 
-#: Labels of one subscription, over all of its alternatives. A key has some 250 bytes for each, and an answer is bounded.
+#: Labels of one subscription, over all of its alternatives: a key has some 250 bytes for each, and answers are bounded.
 MAX_KEY_LABELS: Final = 3_072
 #: Topics whose master secrets are kept ready: making one takes some hundred multiplications.
 _READY: Final = 16
@@ -88,9 +88,7 @@ class CredentialIssuer(Unpicklable):
         add = self._registration(wanted, about, who, state, now_us)
         master, public = self._master(about)
         space = EventSpace(about.schema)
-        keys = tuple(
-            master.subscription_key(wanted.epoch, placed(space, labels)).to_bytes() for labels in alternatives
-        )
+        keys = tuple(master.subscription_key(wanted.epoch, placed(space, labels)).to_bytes() for labels in alternatives)
         made = Subscribing(wanted.id, wanted.epoch, public.to_bytes(), keys)
         return CenterDecision(Answer(Subscribing.KIND, made.to_bytes()), add)
 
@@ -111,7 +109,9 @@ class CredentialIssuer(Unpicklable):
         about = self._center.authorised(name, right, who, state, now_us)
         # (15)
         if not is_attribute(about):
-            raise no(CenterReason.PROTECTION, f"topic {name!r} is protected by `{about.protection}`: it has no such keys")
+            raise no(
+                CenterReason.PROTECTION, f"topic {name!r} is protected by `{about.protection}`: it has no such keys"
+            )
         return about
 
     def _registration(

@@ -1,8 +1,8 @@
 """The client side of `attribute`: publishers seal into logs of their own, subscribers read inboxes of their own.
 
-    event  ── publish ──> the publisher's own log           peers carry it from there (`carry`)
-    filter ── interests ──> the key center, which knows it and answers with keys
-    inbox  ── open ──> OpenedEvent
+event  ── publish ──> the publisher's own log           peers carry it from there (`carry`)
+filter ── interests ──> the key center, which knows it and answers with keys
+inbox  ── open ──> OpenedEvent
 """
 
 from __future__ import annotations

@@ -34,8 +34,8 @@ def explained(state: RealmState, topic: str) -> Explanation:
         _disk(anonymous),
     ]
     return Explanation(
-        f"the key center {about.center!r}, which makes all keys. There is no broker. Peers are trusted with nothing but "
-        "carrying what they cannot open: one that does not do that withholds events, and can do nothing worse",
+        f"the key center {about.center!r}, which makes all keys. There is no broker. Peers are trusted with nothing "
+        "but carrying what they cannot open: one that does not withholds events, and can do nothing worse",
         parties,
         _left(about, space.positions, anonymous),
         _coalitions(trees, len(readers)),
@@ -139,8 +139,8 @@ def _coalitions(trees: int, readers: int) -> Sequence[Party]:
                 "with fewer of them, the credentials that those know",
             ],
             ["open an event that none of them opens alone"],
-            f"d is {trees} here, one for each attribute tree. {SPLIT} is 1, unless a subscriber splits its credentials: "
-            f"then {trees} parents are enough",
+            f"d is {trees} here, one for each attribute tree. {SPLIT} is 1 unless a subscriber splits its credentials, "
+            f"and then {trees} parents are enough",
         ),
         Party(
             "any number of subscribers",
@@ -179,11 +179,11 @@ def _left(about: Topic, positions: int, anonymous: bool) -> list[str]:
         "texts show. The length of the payload does.",
         "Who loses a right is cut off by a new epoch, which begins at once. It keeps the keys of earlier epochs, and "
         "what it was sent. When a right ends by its term, that epoch begins at the next upkeep.",
-        f"An epoch lasts {_span(about.parameters.key_lifetime_s)}. A peer that is away when an epoch begins asks for its "
-        "keys when it is back, for this epoch and the one before.",
-        "Peers judge a publisher's token and epoch by the time that it states, within the bounds of the topic's clocks, "
-        "and its right by the registry of now. What was published just before a right ended may be refused by who gets "
-        "it later.",
+        f"An epoch lasts {_span(about.parameters.key_lifetime_s)}. A peer that is away when an epoch begins asks for "
+        "its keys when it is back, for this epoch and the one before.",
+        "Peers judge a publisher's token and epoch by the time that it states, within the bounds of the topic's "
+        "clocks, and its right by the registry of now. What was published just before a right ended may be refused by "
+        "who gets it later.",
         "An event goes to every peer on its way as it is. Whoever watches several links can follow it.",
         "Exponentiations take a time that depends on their secrets. Timing them takes access to the peer's machine.",
         "The key center can enrol no one. Whoever runs the authority can, and can grant itself rights.",

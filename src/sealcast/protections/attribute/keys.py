@@ -46,8 +46,6 @@ from sealcast.trust.realm.changes import Right
 #: A key that seals one file in its life may have a fixed nonce.
 _NONCE: Final = bytes(NONCE_BYTES)
 _MAX_FILE_BYTES: Final = 2 << 20
-#: A center asks for one proof and then answers.
-_ROUNDS: Final = 2
 B = TypeVar("B", bound=Body)
 
 
@@ -118,14 +116,13 @@ class KeyRing(Closing, Unpicklable):
         """The answer's body. Who asks for keys has a token: where a challenge is due, that one answers it."""
         self.wallet.get(self._topic, right)
         about = self._realm.state().topic(self._topic)
-        for _ in range(_ROUNDS):
-            reply = self.wallet.correspondent.ask_center(about.center, asked.KIND, asked.to_bytes())
-            if reply.message.kind == asked.KIND:
-                return reply.message.body
-            if reply.message.kind != Challenge.KIND:
-                break
+        reply = self.wallet.correspondent.ask_center(about.center, asked.KIND, asked.to_bytes())
+        if reply.message.kind == Challenge.KIND:
             self.wallet.ask(self._topic, right)
-        raise strange(reply)
+            reply = self.wallet.correspondent.ask_center(about.center, asked.KIND, asked.to_bytes())
+        if reply.message.kind != asked.KIND:
+            raise strange(reply)
+        return reply.message.body
 
     def _keep(self, path: Path, given: B) -> B:
         files.make_directory(path.parent)

@@ -1,7 +1,7 @@
 """open: an event of the inbox -> OpenedEvent, with the keys of one's own subscriptions.
 
-(1) the frame's header is its publisher's, signed, for this topic, and the event is a leaf of the tree that it commits to
-    (`verify`); the event was sealed in the epoch that the header states;
+(1) the frame's header is its publisher's, signed, for this topic; the event is a leaf of the tree that it commits to
+    (`verify`), and was sealed in the epoch that the header states;
 (2) one of the subscriptions has a credential for each part of the event, and the keys open it (`scheme.open`);
 (3) who signed the frame made what is inside, for this topic (`publish`);
 (4) the record inside is one of the topic's schema, and its values are those of the labels: of those that opened it, so
@@ -27,7 +27,6 @@ from sealcast.protections.attribute.publish import inside_record
 from sealcast.protections.attribute.scheme import Opener, PublicParameters, SubscriptionKey
 from sealcast.protections.verify import SignedHeaders, opened_event, publishers_keys
 from sealcast.trust.realm.state import RealmState
-from sealcast.trust.realm.topics import Topic
 from sealcast.wire.attribute import AttributeReason, AttributeRejected, SealedAttributeEvent
 from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.records import RecordCodec
@@ -91,4 +90,3 @@ class AttributeOpener(Unpicklable):
         held = self._keys(epoch)
         keys = [SubscriptionKey.parse(key) for each in held for key in each.keys]
         return Opener(PublicParameters.from_bytes(held[0].parameters), keys) if held else None
-

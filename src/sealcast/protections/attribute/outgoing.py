@@ -143,9 +143,7 @@ class PublisherPeer(Closing, Unpicklable):
         self._frames.close()
 
 
-def _carried(
-    opened: Opening, number: int, frames: Mapping[int, bytes]
-) -> tuple[list[CarriedEvent], list[Rejection]]:
+def _carried(opened: Opening, number: int, frames: Mapping[int, bytes]) -> tuple[list[CarriedEvent], list[Rejection]]:
     """The events of opened frames, and those that have not the shape of one."""
     (frame_index, row), refused, events = opened.placed(), dict[int, tuple[Reason, str]](), list[CarriedEvent]()
     tokens = {proof.offset: frame.parse(frames[proof.offset]).token for proof in opened.proofs}

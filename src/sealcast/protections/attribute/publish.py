@@ -1,4 +1,4 @@
-"""publish: Event -> message. Each event is sealed once, for whoever has a key that fits, before it leaves its publisher.
+"""publish: Event -> message. Each event is sealed once, for whoever has a key that fits, before it leaves home.
 
     inside  = topic's id (16) | u8 size | publisher's name (UTF-8) | the event's record
     message = the sealed event (`wire.attribute`): ciphertexts for every label of the event, and inside under their key

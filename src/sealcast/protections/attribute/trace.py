@@ -36,7 +36,9 @@ def why(realm: Realm, topic: str, position: Position, subscriber: str) -> WhyAns
     """How far an event came on its way to a subscriber, and why."""
     state = realm.state()
     publisher = state.entity_numbered(position.partition)
-    answer = WhyAnswer(topic, position, subscriber, because=f"it is in the log of {publisher!r}, whose peer did not run")
+    answer = WhyAnswer(
+        topic, position, subscriber, because=f"it is in the log of {publisher!r}, whose peer did not run"
+    )
     paths = realm.paths.topic(topic, publisher)
     if not paths.frames_root.is_dir():
         return answer.that(Verdict.UNKNOWN, f"the log of {publisher!r} is not here")

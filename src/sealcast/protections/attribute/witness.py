@@ -1,7 +1,7 @@
 """The witness side of `attribute`: there is no ledger of a broker, so peers' own logs are all that there is.
 
-What is public is read by anyone who has the files. Whether events open, their subscriber's keys say: where those are not
-here, it is not judged, and said so.
+What is public is read by anyone who has the files. Whether events open, their subscriber's keys say: where those are
+not here, it is not judged, and said so.
 """
 
 from __future__ import annotations
