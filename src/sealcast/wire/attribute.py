@@ -1,4 +1,4 @@
-"""The bytes of the attribute protection: an event's header and body. Numbers are big-endian; keys are in `attribute_keys`.
+"""The bytes of an attribute topic's events: header and body. Numbers are big-endian; keys are in `attribute_keys`.
 
     sealed event = header | u16 size | session | body
     header       = "AH1" | profile, a letter | tags, a letter | epoch u64 | id (16) | CT2 | u8 attributes | attributes
@@ -22,6 +22,7 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from itertools import pairwise
 from operator import lt
 from typing import Final, NamedTuple
 
@@ -217,7 +218,9 @@ class SealedAttributeEvent:
         """AttributeRejected for bytes that are none. No point is looked at."""
         most = MAX_ATTRIBUTE_HEADER_BYTES + MAX_ATTRIBUTE_SESSION_BYTES + MAX_MESSAGE_BYTES
         if len(data) > most:
-            raise AttributeRejected(AttributeReason.OVERSIZE, f"a sealed event has {len(data)} bytes; {most} is the most")
+            raise AttributeRejected(
+                AttributeReason.OVERSIZE, f"a sealed event has {len(data)} bytes; {most} is the most"
+            )
         header, at = EventHeader.read(data)
         session, at = _session(data, at)
         body = data[at:]
@@ -239,8 +242,8 @@ def packed_body(number: int, commitment: bytes, ciphertext: bytes) -> bytes:
 class LeafProof(NamedTuple):
     """Where an event stands in a frame that was signed as a whole, and the signature of its root."""
 
-    index: int
-    count: int
+    leaf: int
+    leaves: int
     root: bytes
     signature: bytes
     path: bytes
@@ -254,8 +257,8 @@ def packed_content(proof: bytes | LeafProof, payload: bytes) -> bytes:
     """What CT3 hides: a proof of origin, which is signed credentials or a place in a signed frame, and the payload."""
     if isinstance(proof, bytes):
         return _BOUND + len(proof).to_bytes(2, "big") + proof + payload
-    index, count, root, signature, path = proof
-    return _PROOF.pack(_FRAMED, index, count, root, signature, len(path) // HASH_BYTES) + path + payload
+    leaf, leaves, root, signature, path = proof
+    return _PROOF.pack(_FRAMED, leaf, leaves, root, signature, len(path) // HASH_BYTES) + path + payload
 
 
 def parse_content(data: bytes) -> tuple[bytes | LeafProof, bytes]:
@@ -265,9 +268,9 @@ def parse_content(data: bytes) -> tuple[bytes | LeafProof, bytes]:
         end = 3 + int.from_bytes(data[1:3], "big")
         proof = data[3:end]
     elif data[:1] == _FRAMED and len(data) >= _PROOF.size:
-        _, index, count, root, signature, hashes = _PROOF.unpack_from(data)
+        _, leaf, leaves, root, signature, hashes = _PROOF.unpack_from(data)
         end = _PROOF.size + hashes * HASH_BYTES
-        proof = LeafProof(index, count, root, signature, data[_PROOF.size : end])
+        proof = LeafProof(leaf, leaves, root, signature, data[_PROOF.size : end])
     else:
         raise AttributeRejected(AttributeReason.MALFORMED, "an event's content begins with no proof that exists")
     if len(data) < end:
@@ -299,7 +302,7 @@ def _apart(joined: bytes, size: int) -> list[bytes]:
 def _ascending(tags: bytes) -> bool:
     # Equal neighbours are allowed: refusing them would tell a repeated label, and two of 2^128 never meet by chance.
     parts = _apart(tags, ROUTING_TAG_BYTES)
-    return all(one <= other for one, other in zip(parts, parts[1:], strict=False))
+    return all(one <= other for one, other in pairwise(parts))
 
 
 class _Reader:

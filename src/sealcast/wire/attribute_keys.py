@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Final, NamedTuple, TypeVar
 
 from sealcast.errors import FrameRejected
@@ -294,7 +295,7 @@ def _signed(value: object) -> Signed:
         for attribute, label, s1, s2, s3 in items
     )
     names = [one.attribute.encode() for one in found]
-    if not found or any(one >= other for one, other in zip(names, names[1:], strict=False)):
+    if not found or any(one >= other for one, other in pairwise(names)):
         raise cbor.refused("signed attributes ascend, and there is at least one")
     return found
 

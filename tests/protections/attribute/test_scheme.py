@@ -140,15 +140,22 @@ def test_a_session_signs_a_frame_at_once(world: World) -> None:
 
 def test_signatures_of_many_events_are_verified_at_once(world: World) -> None:
     sealed = world.sealer(SealOptions(pseudonym=True)).seal([event(b"%d" % i) for i in range(4)])
-    other = AttributeSealer(world.parameters, scheme.setup(
-        world.parameters.profile, world.parameters.tags, world.pairing
-    ).publisher_key(EPOCH, {name: [b"|"] for name in ATTRIBUTES}))
+    other = AttributeSealer(
+        world.parameters,
+        scheme.setup(world.parameters.profile, world.parameters.tags, world.pairing).publisher_key(
+            EPOCH, {name: [b"|"] for name in ATTRIBUTES}
+        ),
+    )
     if world.publisher_key.routing is not None:  # a stranger who learned the routing key
         other._key = PublisherKey(EPOCH, world.publisher_key.routing, other._key.credentials)
     sealed.insert(2, other.seal([event(b"forged")])[0])
     found = world.opener().open_many(sealed)
     assert [one.reason if isinstance(one, AttributeRejected) else one.payload for one in found] == [
-        b"0", b"1", AttributeReason.SIGNATURE, b"2", b"3",
+        b"0",
+        b"1",
+        AttributeReason.SIGNATURE,
+        b"2",
+        b"3",
     ]
 
 
@@ -177,7 +184,7 @@ def test_keys_and_parameters_survive_their_bytes(world: World) -> None:
     assert EventHeader.parse(header.raw) == header
 
 
-@pytest.mark.parametrize(("profile", "tags"), itertools.product(PROFILES, TAGS), ids="-".join)
+@pytest.mark.parametrize(("profile", "tags"), list(itertools.product(PROFILES, TAGS)), ids="-".join)
 def test_both_libraries_speak_to_each_other(profile: Profile, tags: TagKind) -> None:
     """The master's bytes give the same parameters and tokens in both, and each opens what the other sealed."""
     fast = World("fast", profile, tags)

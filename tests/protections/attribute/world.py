@@ -44,9 +44,7 @@ def event(payload: bytes = b"payload", **values: str) -> OutgoingEvent:
 class World:
     """A key server, with one publisher that may publish everything."""
 
-    def __init__(
-        self, pairing: str | Pairing, profile: Profile = Profile.A, tags: TagKind = TagKind.KEYED
-    ) -> None:
+    def __init__(self, pairing: str | Pairing, profile: Profile = Profile.A, tags: TagKind = TagKind.KEYED) -> None:
         self.pairing = named(pairing) if isinstance(pairing, str) else pairing
         self.master: MasterSecret = scheme.setup(profile, tags, self.pairing)
         self.parameters = self.master.public()

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from sealcast.primitives.pairing.port import G1, G2, Pairing, Target
 
 
-class Counted(Pairing):
+class CountedPairing(Pairing):
     """Another pairing, and how often each of its operations ran."""
 
     name = "counted"

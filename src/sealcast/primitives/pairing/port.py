@@ -4,13 +4,13 @@
 
 Groups are written additively here, as libraries do: `times1(point, k)` is what the scheme's papers write as g^k.
 
-**Bytes.** Points travel compressed and big-endian, as Zcash's specification of the curve has them: 48 bytes in G1, 96 in
-G2, and in the first byte a bit for "compressed", one for "infinity" and one for the larger y. GT elements never travel:
-`target_bytes` is what keys are derived from, 576 bytes, the same from both libraries.
+**Bytes.** Points travel compressed and big-endian, as Zcash's specification of the curve has them: 48 bytes in G1, 96
+in G2, and in the first byte a bit for "compressed", one for "infinity" and one for the larger y. GT elements never
+travel: `target_bytes` is what keys are derived from, 576 bytes, the same from both libraries.
 
 **Checks.** `decode1` and `decode2` are the only ways in. They refuse, in this order, another length, flags that no
-encoder writes, infinity, coordinates beyond the field, points off the curve, and points outside the subgroup of order q.
-So whatever is a `G1` or `G2` in this program is a member and not the identity, unless we computed it ourselves.
+encoder writes, infinity, coordinates beyond the field, points off the curve, and points outside the subgroup of order
+q. So whatever is a `G1` or `G2` in this program is a member and not the identity, unless we computed it ourselves.
 
 Time depends on exponents in both libraries. Whoever could measure that shares the process's machine.
 """

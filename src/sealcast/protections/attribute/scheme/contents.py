@@ -1,11 +1,11 @@
-"""What publishers and subscribers agree on beside the equations: how an event's key, nonces and signed messages are made.
+"""What publishers and subscribers agree on beside the equations: how keys, nonces and signed messages are made.
 
-    key of a header      SealingKey(derive(extract(Y^b), "header", the header))     it commits to its key, and to the header
-    nonce                u32 purpose | u64 number           events under one header are numbered from 0; purpose 1: session
-    signed, event        "event", header, number, payload   each with its length
-    signed, session      "session", verify key
-    leaf of a frame      SHA-256(0x00 | SHA-256(header) | number u64 | payload)
-    signed, frame        "sealcast/attribute/1 frame" | epoch u64 | leaves u32 | root
+key of a header      SealingKey(derive(extract(Y^b), "header", the header))     it commits to its key, and to the header
+nonce                u32 purpose | u64 number           events under one header are numbered from 0; purpose 1: session
+signed, event        "event", header, number, payload   each with its length
+signed, session      "session", verify key
+leaf of a frame      SHA-256(0x00 | SHA-256(header) | number u64 | payload)
+signed, frame        "sealcast/attribute/1 frame" | epoch u64 | leaves u32 | root
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
     CT2 = b h      CT_i = b_i g      CT_ij = b_i W_ij      the event's key comes from Y^b
     Y^b = e(CT2, Pr4) / prod_i e(CT_i, Pr1_i) * prod_i e(CT_ij, Pr2_i)                               (the paper's eq. 1)
 
-    Pr1 = z gamma + t w      Pr2 = t      Pr4 = z (gamma + alpha) / phi         (logarithms; gamma for each subscription)
+    Pr1 = z gamma + t w      Pr2 = t      Pr4 = z (gamma + alpha) / phi        (logarithms; gamma for each subscription)
 
 Whoever lacks one of the Pr_i, or takes them from two subscriptions, is left with a factor of gamma b_i.
 

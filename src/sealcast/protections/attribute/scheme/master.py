@@ -77,7 +77,9 @@ class MasterSecret(Unpicklable):
         try:
             profile, tags = Profile(chr(data[3])), TagKind(chr(data[4]))
         except ValueError:
-            raise AttributeRejected(AttributeReason.PROFILE, "a master secret of a profile that does not exist") from None
+            raise AttributeRejected(
+                AttributeReason.PROFILE, "a master secret of a profile that does not exist"
+            ) from None
         return cls(profile, tags, Secret(data[5:]), pairing)
 
     @cached_property

@@ -170,7 +170,9 @@ class Opener(Unpicklable):
             target = parameters.equations.decapsulate(header.second, key.bond, own)
             labels = {one.attribute: one.label for one in chosen}
             return _OpenedHeader(contents.header_key(target, header.raw), number, labels)
-        raise AttributeRejected(AttributeReason.MISMATCH, "no subscription has a label of each of the event's attributes")
+        raise AttributeRejected(
+            AttributeReason.MISMATCH, "no subscription has a label of each of the event's attributes"
+        )
 
     def _matching(self, key: SubscriptionKey, header: EventHeader) -> list[SubscriptionCredential] | None:
         """A credential for each attribute, by the tags; None if one has none."""
@@ -198,7 +200,7 @@ class Opener(Unpicklable):
             raise AttributeRejected(AttributeReason.KEY, f"a session certificate: {error.message}") from None
 
     def _check_frame(self, certificate: SessionCertificate, epoch: int, proof: LeafProof, leaf: bytes) -> None:
-        message = contents.frame_message(epoch, proof.count, proof.root)
+        message = contents.frame_message(epoch, proof.leaves, proof.root)
         signed = (certificate.verify_key, message, proof.signature)
         if signed not in self._verified:
             try:
@@ -209,7 +211,7 @@ class Opener(Unpicklable):
                 raise AttributeRejected(AttributeReason.SIGNATURE, "a frame is not signed with its session's key")
             self._remember(self._verified, signed, None)
         path = [proof.path[at : at + HASH_BYTES] for at in range(0, len(proof.path), HASH_BYTES)]
-        if not merkle.verify(proof.root, leaf, proof.index, proof.count, path):
+        if not merkle.verify(proof.root, leaf, proof.leaf, proof.leaves, path):
             raise AttributeRejected(AttributeReason.SIGNATURE, "an event is not in the frame that was signed")
 
     # --- memory -----------------------------------------------------------------------------------------------------

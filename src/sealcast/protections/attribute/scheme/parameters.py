@@ -56,4 +56,3 @@ class PublicParameters:
     def _publisher_point(self, epoch: int, attribute: str, label: bytes) -> G1:
         """W of a publisher's credential."""
         return self.pairing.hash1(credential_string(label, attribute, PUB, epoch), TAG_W)
-

@@ -6,8 +6,8 @@
     CT'_ij = H4(e(hr, H3(Pu))^b_i)
 
 Why a guess cannot be tested: e(CT_ij, G) = e(W(guess), CT_i) needs CT_i, or W(guess), in G2. CT_i is in G1, and the u_k
-have no image in G2 but in the key server's memory (the idea of Ducas, CT-RSA 2010). This is argued, not proved: it rests
-on DDH in G1.
+have no image in G2 but in the key server's memory (the idea of Ducas, CT-RSA 2010). This is argued, not proved: it
+rests on DDH in G1.
 
 Why `y` may be public: no element of G2 has b in its logarithm, so that y pairs with nothing to alpha z b; and in any
 equation between pairings, terms with y have no b, so that they say nothing about a ciphertext. Its image in G2 would

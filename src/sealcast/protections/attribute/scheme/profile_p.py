@@ -4,7 +4,9 @@
     public   h = phi G   hr = phi_r G   y = alpha G   in G2;   g2 in G1, hashed, so that nobody knows its logarithm
     Y = e(g2, y)     W(s) = RFC 9380
     Pr1 = gamma g2 + t W(Pu)   Pr2 = t G   Pr3 = phi_r H3(Pu)   Pr4 = ((gamma + alpha) / phi) g2
-    CT'_ij = H4(e(H3(Pu), hr)^b_i)       phi_r is ours: with phi, as printed, CT2 opens all tags of events of one attribute
+    CT'_ij = H4(e(H3(Pu), hr)^b_i)
+
+phi_r is ours. With phi, as printed, CT2 opens all tags of an event of one attribute.
 
 What it gives away: e(CT_ij, G) = e(W(guess), CT_i) tells everybody whether an event has a label. Whoever can list the
 values of an attribute reads it. Profile A closes this.
@@ -60,9 +62,7 @@ class PaperEquations(Equations):
             first = read_point(pairing.decode2, "CT_i", one.ct_first)
             labels.setdefault(one.second, []).append(read_point(pairing.decode1, "CT_ij", one.ct_label))
             pairs.append((pairing.minus1(self.own1(one.first)), first))
-        pairs += [
-            (pairing.sum1(points), self.own2(second)) for second, points in labels.items()
-        ]
+        pairs += [(pairing.sum1(points), self.own2(second)) for second, points in labels.items()]
         return pairing.target_bytes(pairing.product(pairs))
 
     def _hashed(self, credential: bytes) -> G1:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import os
 import secrets
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
 
 from sealcast.errors import CannotOpen, Misuse
 from sealcast.primitives import kdf

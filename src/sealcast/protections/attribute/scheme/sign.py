@@ -67,9 +67,7 @@ def sign(
             s2 = pairing.plus2(s2, pairing.times2(pairing.g2, t))
         s3 = pairing.times2(pairing.g2, r)
         made.append(
-            SignedCredential(
-                one.attribute, one.label, pairing.encode1(s1), pairing.encode2(s2), pairing.encode2(s3)
-            )
+            SignedCredential(one.attribute, one.label, pairing.encode1(s1), pairing.encode2(s2), pairing.encode2(s3))
         )
     return tuple(made)
 
@@ -97,9 +95,7 @@ def verify(parameters: PublicParameters, claims: Sequence[SignatureClaim]) -> bo
             labels[one.s2][1].append(_times1(parameters, point, delta))
             third = read_point(pairing.decode2, "S3", one.s3)
             thirds.append(third if delta == 1 else pairing.times2(third, delta))
-        messages.append(
-            (_message_point(parameters, claim.epoch, claim.message, credentials), pairing.sum2(thirds))
-        )
+        messages.append((_message_point(parameters, claim.epoch, claim.message, credentials), pairing.sum2(thirds)))
     if not firsts:
         raise Misuse("no signature is no proof")
     return pairing.balanced(

@@ -4,7 +4,7 @@
     paper   tag = H4(e(H3(Pu), hr)^b_i)                token = Pr3 = phi_r H3(Pu)               tag = H4(e(CT_i, Pr3))
 
 Keyed tags take a hash where the paper's take a pairing, and a holder of a token cannot test a guess of its label. Their
-price: publishers hold the routing key of the epoch, so that every publisher can tell which labels events of others have.
+price: publishers hold the routing key of the epoch, so that every publisher can tell which labels others' events have.
 Whoever holds one of the paper's tokens tells its label by pairing it with a guess, as with every public-key tag.
 """
 
