@@ -116,9 +116,7 @@ class IdealCredentials:
     def ask(self, seat: int) -> SeatRequest:
         self._asked += 1
         place = self.places[seat]
-        request = _signed(
-            "request", self.name, place.plan.attribute, str(self.epoch), str(self._asked), place.label
-        )
+        request = _signed("request", self.name, place.plan.attribute, str(self.epoch), str(self._asked), place.label)
         return SeatRequest(request, _connection_key(request))
 
     def open_request(self, seat: int, request: bytes, origin: PeerId) -> Secret | None:

@@ -115,7 +115,10 @@ class Simulation:
         peer = self.peers[name]
         peer.started = self.now
         advertisement = ideal_advertisement(name)
-        self._run(name, lambda: peer.node.join(contacts, self.now, away=away, advertisement=advertisement))
+        had = tuple(peer.delivered)
+        self._run(
+            name, lambda: peer.node.join(contacts, self.now, away=away, delivered=had, advertisement=advertisement)
+        )
 
     def publish(self, name: PeerId, event: bytes, attributes: int = 0) -> None:
         """Seals, which takes its time, and publishes."""
@@ -288,9 +291,7 @@ class Simulation:
                     roots.add(address)
         return [seat for seat in up if not self._reaches(seat, up, roots)]
 
-    def _reaches(
-        self, seat: SeatAddress, up: dict[SeatAddress, SeatAddress | None], roots: set[SeatAddress]
-    ) -> bool:
+    def _reaches(self, seat: SeatAddress, up: dict[SeatAddress, SeatAddress | None], roots: set[SeatAddress]) -> bool:
         passed = set[SeatAddress]()
         at: SeatAddress | None = seat
         while at is not None and at in up and at not in passed:

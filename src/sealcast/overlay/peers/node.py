@@ -1,13 +1,13 @@
 """One peer of one topic: a state machine without input or output of its own (port.py says how it is driven).
 
-    searching   a seat of ours needs a parent                 placing   others search, and we may have a place
-    pulses      heartbeats                                    passing   events
+searching   a seat of ours needs a parent                 placing   others search, and we may have a place
+pulses      heartbeats                                    passing   events
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from sealcast.errors import Misuse
@@ -93,14 +93,17 @@ class PeerNode:
         now: float,
         *,
         away: float | None = None,
+        delivered: Iterable[bytes] = (),
         advertisement: bytes | None = None,
     ) -> list[PeerEffect]:
         """Takes the seats that the credentials name, and leaves those that they name no more.
 
-        `away` is for how long this peer heard nothing before it was started, if it was here before.
+        A peer that was here before says for how long it heard nothing (`away`), and the ids of the events that were
+        `delivered` to it last, so that none is delivered again.
         """
         core = self._core
         core.now = now
+        self._passing.delivered_before(delivered)
         self._searching.know([each for each in contacts if each != core.name])
         for number in [each for each in core.seats if each not in core.credentials.seats]:
             self._leave_seat(core.seats.pop(number))

@@ -9,6 +9,7 @@ more that loses most deliveries, since a parent that matches on one attribute ne
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Final
 
 from sealcast.errors import Rejected, Unavailable
@@ -42,8 +43,16 @@ class Passing:
         #: Publishers that have announced themselves here, and their advertisements.
         self._publishers: OrderedDict[PeerId, None] = OrderedDict()
         self._advertisement: bytes | None = None
+        #: What was delivered before this start. Such events are still kept and passed on: others may need them.
+        self._delivered: OrderedDict[bytes, None] = OrderedDict()
         #: What each rendezvous has not confirmed yet, in the order of publishing.
         self._unconfirmed: dict[PeerId, OrderedDict[bytes, bytes]] = {each: OrderedDict() for each in core.rendezvous}
+
+    def delivered_before(self, ids: Iterable[bytes]) -> None:
+        for id in ids:
+            self._delivered[id] = None
+            if len(self._delivered) > self._core.settings.seen_events:
+                self._delivered.popitem(last=False)
 
     # --- a publisher ----------------------------------------------------------------------------
 
@@ -156,7 +165,7 @@ class Passing:
             core.counts["false positives"] += 1
             return True
         core.recent.keep(id, event, core.now)
-        if core.credentials.wants(event):
+        if id not in self._delivered and core.credentials.wants(event):
             core.effects.append(Deliver(id, event))
         self._pass_on(matched, event, sender)
         return True
@@ -223,14 +232,13 @@ class Passing:
 
     def _note_reach(self, seat: Seat, body: Inventory) -> None:
         """Keeps from when on this seat knows everything, and says so if something may be missing."""
-        core, reach, away = self._core, body.reach / 1000, seat.asked
-        if away is None:
-            seat.complete_since = core.now - min(reach, core.settings.history_seconds)
-            return
+        core, reach, away = self._core, body.reach / 1000, seat.away or 0.0
         unknown = max(0.0, away - reach)
-        if unknown > 0 or body.lost or seat.complete_since is None:
+        if seat.complete_since is None:
+            seat.complete_since = core.now - min(reach, max(away, core.settings.history_seconds))
+        elif unknown > 0 or body.lost:
             seat.complete_since = core.now - min(reach, away)
-        if unknown > 0 or body.lost:
+        if unknown > 0 or (body.lost and seat.away is not None):
             core.effects.append(Missed(seat.number, seat.plan.attribute, unknown, body.lost))
 
     def on_fetch(self, sender: PeerId, message: PeerMessage, body: Fetch) -> None:

@@ -87,9 +87,7 @@ class Placing:
             del self._seen[next(iter(self._seen))]
         return True
 
-    def _place(
-        self, seat: Seat, origin: SeatAddress, sender: PeerId, came: SeatAddress | None, body: Search
-    ) -> None:
+    def _place(self, seat: Seat, origin: SeatAddress, sender: PeerId, came: SeatAddress | None, body: Search) -> None:
         core = self._core
         try:
             key = core.credentials.open_request(seat.number, body.request, body.origin)
@@ -136,9 +134,7 @@ class Placing:
         busy = any(each.displaces for each in seat.reservations.values())
         return bool(seat.children) and not busy and self._core.room(seat, overflow=True)
 
-    def _offer(
-        self, seat: Seat, origin: SeatAddress, search: bytes, key: Secret, *, displaces: bool = False
-    ) -> None:
+    def _offer(self, seat: Seat, origin: SeatAddress, search: bytes, key: Secret, *, displaces: bool = False) -> None:
         core = self._core
         until = core.now + core.settings.offer_seconds
         seat.reservations[search] = Reservation(origin, key, until, displaces)

@@ -115,9 +115,10 @@ class Seat:
     complete_since: float | None = None
     #: When it last knew that nothing was missing; None before its first link.
     last_complete: float | None = None
-    #: A new parent has not said yet what it has; and events that it has and that were asked for.
+    #: Whether the parent has said what it has; how long the seat was away before (None: it was never here); and which
+    #: events were asked for.
     greeted: bool = True
-    asked: float | None = None
+    away: float | None = None
     fetching: set[bytes] = field(default_factory=set)
 
     @property
