@@ -139,7 +139,7 @@ class Decline:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """The sender does not cover the searching seat: if that one covers the sender, they change places under `parent`."""
+    """The sender does not cover the searching seat. If that one covers the sender, they change places."""
 
     search: Annotated[bytes, _search]
     #: The sender's own search, which the newcomer's offer answers.
@@ -237,6 +237,11 @@ class Reprove:
     token: Annotated[bytes, _token]
 
 
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A rendezvous does not know the sender of an event as a publisher: it shall announce itself first."""
+
+
 PeerBody: TypeAlias = (
     Search
     | Offer
@@ -254,6 +259,7 @@ PeerBody: TypeAlias = (
     | Inventory
     | Fetch
     | Reprove
+    | Unknown
 )
 #: `kind` on the wire. A number is never given to another message.
 KINDS: Final[dict[int, type[PeerBody]]] = {
@@ -273,6 +279,7 @@ KINDS: Final[dict[int, type[PeerBody]]] = {
     14: Inventory,
     15: Fetch,
     16: Reprove,
+    17: Unknown,
 }
 _KIND_OF: Final = {made: kind for kind, made in KINDS.items()}
 
@@ -319,13 +326,12 @@ def parse(data: bytes) -> PeerMessage:
             raise cbor.refused("not a message between peers")
     _check_envelope(topic, source, target)
     require(isinstance(kind, int) and not isinstance(kind, bool) and kind in KINDS, "an unknown kind of message")
-    made = KINDS[kind]
-    values = [_tuples(value) for value in fields]
+    made, values = KINDS[kind], [_tuples(value) for value in fields]
     _checked(made, values)
     return PeerMessage(topic, source, target, made(*values))
 
 
-def _tuples(value: object) -> object:
+def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 

@@ -1,8 +1,8 @@
 """Many peers on a virtual clock: a discrete-event simulation that runs the real nodes.
 
-Only time and the network are simulated. Messages take a delay that belongs to the pair of peers, so that each link keeps
-its order; a peer handles one message at a time, and one that has cryptography to do is busy for as long as that takes
-(`costs`). With `wire`, every message is written to bytes and read again.
+Only time and the network are simulated. Messages take a delay that belongs to the pair of peers, so that each link
+keeps its order. A peer handles one message at a time, and is busy for as long as its cryptography takes (`costs`). With
+`wire`, every message is written to bytes and read again.
 """
 
 from __future__ import annotations

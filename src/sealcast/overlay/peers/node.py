@@ -7,8 +7,8 @@ pulses      heartbeats                                    passing   events
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from sealcast.errors import Misuse
 from sealcast.overlay.peers.core import PeerCore
@@ -38,6 +38,7 @@ from sealcast.wire.peers import (
     Inventory,
     Offer,
     PartingReason,
+    PeerBody,
     PeerMessage,
     Pulse,
     Replace,
@@ -45,6 +46,7 @@ from sealcast.wire.peers import (
     Search,
     Swap,
     Taken,
+    Unknown,
     Unlink,
     event_id,
 )
@@ -84,6 +86,28 @@ class PeerNode:
         self._passing = Passing(self._core)
         self._placing = Placing(self._core, self._passing, self._pulses)
         self._woken: float | None = None
+        passing, placing, searching, pulses = self._passing, self._placing, self._searching, self._pulses
+        self._for_peers: dict[type[PeerBody], Callable[[PeerId, PeerMessage, Any], None]] = {
+            Search: placing.on_search,
+            Announce: passing.on_announce,
+            Inject: passing.on_inject,
+            Taken: passing.on_taken,
+            Unknown: passing.on_unknown,
+            Carry: passing.on_carry,
+        }
+        self._for_seats: dict[type[PeerBody], Callable[[Seat, SeatAddress, Any], None]] = {
+            Offer: searching.on_offer,
+            Accept: placing.on_accept,
+            Decline: placing.on_decline,
+            Swap: searching.on_swap,
+            Replace: placing.on_replace,
+            Reprove: placing.on_reprove,
+            Pulse: pulses.on_pulse,
+            Alive: pulses.on_alive,
+            Inventory: passing.on_inventory,
+            Fetch: passing.on_fetch,
+            Unlink: self._on_unlink,
+        }
 
     # --- what the process asks for --------------------------------------------------------------
 
@@ -219,48 +243,24 @@ class PeerNode:
     # --- inside ---------------------------------------------------------------------------------
 
     def _dispatch(self, sender: PeerId, message: PeerMessage) -> None:
-        match message.body:
-            case Carry() as body:
-                self._passing.on_carry(sender, message, body)
-            case Pulse() as body:
-                self._pulses.on_pulse(sender, message, body)
-            case Alive():
-                self._pulses.on_alive(sender, message)
-            case Search() as body:
-                self._placing.on_search(sender, message, body)
-            case Offer() as body:
-                self._searching.on_offer(sender, message, body)
-            case Accept() as body:
-                self._placing.on_accept(sender, message, body)
-            case Decline() as body:
-                self._placing.on_decline(sender, message, body)
-            case Swap() as body:
-                self._searching.on_swap(sender, message, body)
-            case Replace() as body:
-                self._placing.on_replace(sender, message, body)
-            case Reprove() as body:
-                self._placing.on_reprove(sender, message, body)
-            case Inventory() as body:
-                self._passing.on_inventory(sender, message, body)
-            case Fetch() as body:
-                self._passing.on_fetch(sender, message, body)
-            case Inject() as body:
-                self._passing.on_inject(sender, body)
-            case Taken() as body:
-                self._passing.on_taken(sender, body.event)
-            case Announce() as body:
-                self._passing.on_announce(sender, body)
-            case Unlink() as body:
-                self._on_unlink(sender, message, body)
-
-    def _on_unlink(self, sender: PeerId, message: PeerMessage, body: Unlink) -> None:
-        core = self._core
+        """Gives a message to the part that handles it: with both seats if it goes from seat to seat."""
+        core, body = self._core, message.body
+        for_peer = self._for_peers.get(type(body))
+        if for_peer is not None:
+            for_peer(sender, message, body)
+            return
         if message.source is None or message.target is None:
-            self._passing.unknown_publisher(sender)
+            core.strike(sender, "a message between seats names both of them")
             return
         seat, other = core.seats.get(message.target), SeatAddress(sender, message.source)
-        if seat is None:
-            return
+        if seat is not None:
+            self._for_seats[type(body)](seat, other, body)
+        elif isinstance(body, Offer):
+            core.send(sender, message.target, message.source, Decline(body.search))
+        elif not isinstance(body, Decline | Unlink):
+            core.send(sender, message.target, message.source, Unlink(PartingReason.UNKNOWN))
+
+    def _on_unlink(self, seat: Seat, other: SeatAddress, body: Unlink) -> None:
         seat.children.pop(other, None)
         if seat.parent == other:
             seat.displaced = body.reason == PartingReason.DISPLACED
@@ -306,9 +306,9 @@ class PeerNode:
                 del seat.children[child]
             for search in [key for key, held in seat.reservations.items() if held.origin.peer == peer]:
                 del seat.reservations[search]
-            if seat.pending is not None and seat.pending.parent.peer == peer:
-                self._searching.failed(seat)
-            elif seat.round is not None and seat.round.contact == peer and not seat.round.fallback:
+            chosen = seat.pending is not None and seat.pending.parent.peer == peer
+            asked = seat.round is not None and seat.round.contact == peer and not seat.round.fallback
+            if chosen or (asked and seat.pending is None):
                 self._searching.failed(seat)
             if seat.parent is not None and seat.parent.peer == peer:
                 self._searching.lost(seat)

@@ -26,6 +26,7 @@ from sealcast.wire.peers import (
     PartingReason,
     PeerMessage,
     Taken,
+    Unknown,
     Unlink,
     event_id,
 )
@@ -75,10 +76,10 @@ class Passing:
         self._again_later()
         return id
 
-    def on_taken(self, sender: PeerId, id: bytes) -> None:
+    def on_taken(self, sender: PeerId, message: PeerMessage, body: Taken) -> None:
         waiting = self._unconfirmed.get(sender)
-        if waiting is not None and waiting.pop(id, None) is not None:
-            self._core.effects.append(Confirmed(id, sender))
+        if waiting is not None and waiting.pop(body.event, None) is not None:
+            self._core.effects.append(Confirmed(body.event, sender))
 
     def publish_again(self) -> None:
         """Gives each rendezvous the oldest events that it has not confirmed."""
@@ -90,10 +91,10 @@ class Passing:
         if any(self._unconfirmed.values()):
             self._again_later()
 
-    def unknown_publisher(self, rendezvous: PeerId) -> None:
-        """A rendezvous has forgotten this publisher, or was started anew."""
-        if self._unconfirmed.get(rendezvous):
-            self._core.timers.set(("publish", 0), self._core.now)
+    def on_unknown(self, sender: PeerId, message: PeerMessage, body: Unknown) -> None:
+        """A rendezvous has forgotten this publisher, or was started anew: it learns of it with the next retry."""
+        if self._unconfirmed.get(sender):
+            self._announce(sender)
 
     def _again_later(self) -> None:
         pause = self._core.settings.search_seconds * self._core.rng.uniform(1.0, 2.0)
@@ -105,7 +106,7 @@ class Passing:
 
     # --- a rendezvous ---------------------------------------------------------------------------
 
-    def on_announce(self, sender: PeerId, body: Announce) -> None:
+    def on_announce(self, sender: PeerId, message: PeerMessage, body: Announce) -> None:
         core = self._core
         if not self._has_roots():
             return
@@ -119,10 +120,10 @@ class Passing:
         if len(self._publishers) > MAX_PUBLISHERS:
             self._publishers.popitem(last=False)
 
-    def on_inject(self, sender: PeerId, body: Inject) -> None:
+    def on_inject(self, sender: PeerId, message: PeerMessage, body: Inject) -> None:
         core = self._core
         if not self._has_roots() or sender not in self._publishers:
-            core.send(sender, None, None, Unlink(PartingReason.UNKNOWN))
+            core.send(sender, None, None, Unknown())
         elif self.take(body.event, sender):
             core.send(sender, None, None, Taken(event_id(body.event)))
 
@@ -133,17 +134,11 @@ class Passing:
 
     def on_carry(self, sender: PeerId, message: PeerMessage, body: Carry) -> None:
         core = self._core
-        parents = {
-            each.peer
-            for seat in core.seats.values()
-            for each in (seat.parent, seat.former, seat.pending and seat.pending.parent)
-            if each is not None
-        }
-        if sender not in parents:
-            if message.source is not None and message.target is not None:
-                core.send(sender, message.target, message.source, Unlink(PartingReason.UNKNOWN))
-            return
-        self.take(body.event, sender)
+        # For whichever seat it was meant: a peer gets an event once, for all of its seats.
+        if any(sender in seat.upstream() for seat in core.seats.values()):
+            self.take(body.event, sender)
+        elif message.source is not None and message.target is not None:
+            core.send(sender, message.target, message.source, Unlink(PartingReason.UNKNOWN))
 
     def take(self, event: bytes, sender: PeerId) -> bool:
         """Handles an event once: delivers it here if it is wanted, and passes it on. False if it was refused."""
@@ -212,10 +207,9 @@ class Passing:
         reach = 0 if since is None else milliseconds(self._core.now - since)
         self._core.reply(seat, child, Inventory(events, reach, lost))
 
-    def on_inventory(self, sender: PeerId, message: PeerMessage, body: Inventory) -> None:
+    def on_inventory(self, seat: Seat, parent: SeatAddress, body: Inventory) -> None:
         core = self._core
-        seat = None if message.target is None else core.seats.get(message.target)
-        if seat is None or message.source is None or seat.parent != SeatAddress(sender, message.source):
+        if seat.parent != parent:
             return
         if seat.greeted:
             # The second one answers a fetch: what was asked for and is not here by now, is gone.
@@ -228,7 +222,7 @@ class Passing:
         wanted = tuple(dict.fromkeys(id for id in body.events if not core.recent.seen(id)))
         if wanted:
             seat.fetching = set(wanted)
-            core.reply(seat, seat.parent, Fetch(wanted))
+            core.reply(seat, parent, Fetch(wanted))
 
     def _note_reach(self, seat: Seat, body: Inventory) -> None:
         """Keeps from when on this seat knows everything, and says so if something may be missing."""
@@ -241,12 +235,8 @@ class Passing:
         if unknown > 0 or (body.lost and seat.away is not None):
             core.effects.append(Missed(seat.number, seat.plan.attribute, unknown, body.lost))
 
-    def on_fetch(self, sender: PeerId, message: PeerMessage, body: Fetch) -> None:
+    def on_fetch(self, seat: Seat, child: SeatAddress, body: Fetch) -> None:
         core = self._core
-        seat = None if message.target is None else core.seats.get(message.target)
-        if seat is None or message.source is None:
-            return
-        child = SeatAddress(sender, message.source)
         link = seat.children.get(child)
         if link is None:
             core.reply(seat, child, Unlink(PartingReason.UNKNOWN))

@@ -172,10 +172,7 @@ class Placing:
 
     # --- answers to offers ----------------------------------------------------------------------
 
-    def on_accept(self, sender: PeerId, message: PeerMessage, body: Accept) -> None:
-        seat, child = self._ends(sender, message)
-        if seat is None or child is None:
-            return
+    def on_accept(self, seat: Seat, child: SeatAddress, body: Accept) -> None:
         held = seat.reservations.get(body.search)
         if held is None or held.origin != child or not seat.rooted:
             self._core.reply(seat, child, Unlink(PartingReason.UNKNOWN))
@@ -187,20 +184,14 @@ class Placing:
             self._displace(seat, child)
         self.link(seat, child, body.token, body.away / 1000)
 
-    def on_decline(self, sender: PeerId, message: PeerMessage, body: Decline) -> None:
-        seat, child = self._ends(sender, message)
-        if seat is None or child is None:
-            return
+    def on_decline(self, seat: Seat, child: SeatAddress, body: Decline) -> None:
         held = seat.reservations.get(body.search)
         if held is not None and held.origin == child:
             del seat.reservations[body.search]
 
-    def on_replace(self, sender: PeerId, message: PeerMessage, body: Replace) -> None:
+    def on_replace(self, seat: Seat, newcomer: SeatAddress, body: Replace) -> None:
         """A newcomer that this seat covers takes the place of one of its children, which will be the newcomer's."""
         core = self._core
-        seat, newcomer = self._ends(sender, message)
-        if seat is None or newcomer is None:
-            return
         origin, key = seat.covered.pop(body.search, (None, None))
         leaves = SeatAddress(body.child, body.child_seat)
         known = key is not None and origin == newcomer and leaves in seat.children and seat.rooted
@@ -211,21 +202,18 @@ class Placing:
             core.counts["swaps"] += 1
             self.link(seat, newcomer, body.token, body.away / 1000)
 
-    def on_reprove(self, sender: PeerId, message: PeerMessage, body: Reprove) -> None:
+    def on_reprove(self, seat: Seat, child: SeatAddress, body: Reprove) -> None:
         """A child shows in a new epoch that it is still covered."""
         core = self._core
-        seat, child = self._ends(sender, message)
-        if seat is None or child is None:
-            return
         link = seat.children.get(child)
         if link is None:
             core.reply(seat, child, Unlink(PartingReason.UNKNOWN))
             return
         try:
-            key = core.credentials.open_request(seat.number, body.request, sender)
+            key = core.credentials.open_request(seat.number, body.request, child.peer)
             core.credentials.check_token(seat.plan.attribute, body.token)
         except Rejected as error:
-            core.strike(sender, error.message)
+            core.strike(child.peer, error.message)
             key = None
         if key is None:
             self.part(seat, child, PartingReason.REFUSED)
@@ -275,14 +263,3 @@ class Placing:
         if seat.reservations:
             until = min(held.until for held in seat.reservations.values())
             self._core.timers.set(("reservations", seat.number), until)
-
-    def _ends(self, sender: PeerId, message: PeerMessage) -> tuple[Seat | None, SeatAddress | None]:
-        """Both ends of a message between seats."""
-        core = self._core
-        if message.source is None or message.target is None:
-            core.strike(sender, "a message between seats names both of them")
-            return None, None
-        seat = core.seats.get(message.target)
-        if seat is None:
-            core.send(sender, message.target, message.source, Unlink(PartingReason.UNKNOWN))
-        return seat, SeatAddress(sender, message.source)

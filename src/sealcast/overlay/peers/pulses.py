@@ -11,11 +11,11 @@ from __future__ import annotations
 from typing import Final
 
 from sealcast.overlay.peers.core import PeerCore
-from sealcast.overlay.peers.port import PeerId, SeatAddress
-from sealcast.overlay.peers.seat import Heartbeat, Seat
+from sealcast.overlay.peers.port import SeatAddress
 from sealcast.overlay.peers.searching import Searching
+from sealcast.overlay.peers.seat import Heartbeat, Seat
 from sealcast.wire import limits
-from sealcast.wire.peers import Alive, PartingReason, PeerMessage, Pulse, Unlink
+from sealcast.wire.peers import Alive, PartingReason, Pulse, Unlink
 
 #: A root gives extra pulses for seats that search with a tree below them, but not more often than this.
 LEAST_SECONDS: Final = 0.2
@@ -62,15 +62,8 @@ class Pulses:
 
     # --- at everybody ---------------------------------------------------------------------------
 
-    def on_pulse(self, sender: PeerId, message: PeerMessage, body: Pulse) -> None:
+    def on_pulse(self, seat: Seat, parent: SeatAddress, body: Pulse) -> None:
         core = self._core
-        if message.source is None or message.target is None:
-            core.strike(sender, "a pulse goes from seat to seat")
-            return
-        seat, parent = core.seats.get(message.target), SeatAddress(sender, message.source)
-        if seat is None:
-            core.send(sender, message.target, message.source, Unlink(PartingReason.UNKNOWN))
-            return
         fresh = seat.pending is not None and seat.pending.parent == parent
         if fresh:
             self._searching.linked(seat)
@@ -88,17 +81,12 @@ class Pulses:
         core.timers.set(("silent", seat.number), core.now + self._patience(depth))
         self._pass_down(seat)
 
-    def on_alive(self, sender: PeerId, message: PeerMessage) -> None:
-        core = self._core
-        if message.source is None or message.target is None:
-            core.strike(sender, "an answer to a pulse goes from seat to seat")
-            return
-        seat = core.seats.get(message.target)
-        child = None if seat is None else seat.children.get(SeatAddress(sender, message.source))
-        if child is None:
-            core.send(sender, message.target, message.source, Unlink(PartingReason.UNKNOWN))
+    def on_alive(self, seat: Seat, child: SeatAddress, body: Alive) -> None:
+        link = seat.children.get(child)
+        if link is None:
+            self._core.reply(seat, child, Unlink(PartingReason.UNKNOWN))
         else:
-            child.heard = core.now
+            link.heard = self._core.now
 
     def pass_to(self, seat: Seat, child: SeatAddress) -> None:
         """Gives a new child the newest pulse: from then on it is linked."""

@@ -21,7 +21,6 @@ from sealcast.wire.peers import (
     Decline,
     Offer,
     PartingReason,
-    PeerMessage,
     Replace,
     Reprove,
     Search,
@@ -31,7 +30,7 @@ from sealcast.wire.peers import (
 )
 
 #: The steps of a search: its urgency, and whether it begins at a rendezvous rather than at any peer that is known.
-LADDER: Final = (
+LADDER: Final[tuple[tuple[Urgency, bool], ...]] = (
     (Urgency.FREE, False),
     (Urgency.FREE, True),
     (Urgency.DISPLACE, False),
@@ -159,17 +158,13 @@ class Searching:
 
     # --- offers ---------------------------------------------------------------------------------
 
-    def on_offer(self, sender: PeerId, message: PeerMessage, body: Offer) -> None:
+    def on_offer(self, seat: Seat, acceptor: SeatAddress, body: Offer) -> None:
         core = self._core
-        if message.source is None or message.target is None:
-            core.strike(sender, "an offer goes from seat to seat")
-            return
-        acceptor, seat = SeatAddress(sender, message.source), core.seats.get(message.target)
-        key = None if seat is None else self._expected(seat, acceptor, body.search)
-        if seat is None or key is None:
-            core.send(sender, message.target, message.source, Decline(body.search))
+        key = self._expected(seat, acceptor, body.search)
+        if key is None:
+            core.reply(seat, acceptor, Decline(body.search))
         elif not proves(body.proof, key, OFFER, body.search, acceptor):
-            core.strike(sender, "an offer without the key of the request")
+            core.strike(acceptor.peer, "an offer without the key of the request")
         elif seat.proof is not None and seat.proof.search == body.search:
             seat.proof = None
             core.timers.cancel(("proof", seat.number))
@@ -229,22 +224,18 @@ class Searching:
 
     # --- swaps ----------------------------------------------------------------------------------
 
-    def on_swap(self, sender: PeerId, message: PeerMessage, body: Swap) -> None:
+    def on_swap(self, seat: Seat, leaves: SeatAddress, body: Swap) -> None:
         """A seat that does not cover this one offers its place: it is taken if this one covers that seat."""
         core = self._core
-        if message.source is None or message.target is None:
-            core.strike(sender, "a swap goes from seat to seat")
-            return
-        seat, leaves = core.seats.get(message.target), SeatAddress(sender, message.source)
-        if seat is None or seat.pending is not None or not core.room(seat):
+        if seat.pending is not None or not core.room(seat):
             return
         round, parent = seat.round, SeatAddress(body.parent, body.parent_seat)
         if round is None or round.search != body.search or self._weak(seat, parent.peer):
             return
         try:
-            key = core.credentials.open_request(seat.number, body.request, sender)
+            key = core.credentials.open_request(seat.number, body.request, leaves.peer)
         except Rejected as error:
-            core.strike(sender, error.message)
+            core.strike(leaves.peer, error.message)
             return
         core.counts["requests opened"] += 1
         if key is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from dataclasses import dataclass, field
 
-from sealcast.overlay.peers.port import SeatAddress, SeatPlan
+from sealcast.overlay.peers.port import PeerId, SeatAddress, SeatPlan
 from sealcast.primitives.secrets import Secret
 from sealcast.wire.peers import Urgency
 
@@ -125,3 +125,8 @@ class Seat:
     def rooted(self) -> bool:
         """Whether events come here: only such a seat takes children."""
         return self.plan.root or self.parent is not None
+
+    def upstream(self) -> set[PeerId]:
+        """Peers from which events may come: parents that are, that were, and that will be."""
+        coming = None if self.pending is None else self.pending.parent
+        return {each.peer for each in (self.parent, self.former, coming) if each is not None}
