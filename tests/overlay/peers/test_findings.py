@@ -7,7 +7,7 @@ import random
 import pytest
 
 from sealcast.errors import Bug
-from sealcast.lab.tariq.ideal import IdealCredentials, ideal_event
+from sealcast.lab.tariq.ideal import IdealCredentials
 from sealcast.lab.tariq.simulate import Simulation
 from sealcast.overlay.peers import searching
 from sealcast.overlay.peers.core import OFFER, proof, proves
@@ -50,7 +50,7 @@ def test_f8_passing_on_what_one_can_decrypt_loses_most_deliveries(
         IdealCredentials, "matches", lambda self, seat, event: real(self, seat, event) and self.wants(event)
     )
     got, missing = lost(attributes)
-    assert missing / (got + missing) > 0.5, "forward iff it decrypts, as the paper says"
+    assert missing / (got + missing) > 0.7, "forward iff it decrypts, as the paper says: about three quarters are lost"
 
 
 def test_f8_with_one_attribute_both_rules_are_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,11 +140,3 @@ def test_f11_ours_ends_with_everybody_in_a_place() -> None:
     assert (net.total("displaced"), net.total("searches")) == (displaced, searches), "nothing moves any more"
     net.check_forest()
 
-
-def test_a_joined_peer_is_a_credential() -> None:
-    """The crowd's events are events for real nodes, too: the ideal form is checked like any other."""
-    event = ideal_event("publisher", 1, {"a": "0101"})
-    credentials = IdealCredentials("x")
-    credentials.check_event(event)
-    credentials.subscribe({"a": ("01",)})
-    assert credentials.wants(event)
