@@ -114,3 +114,6 @@ MAX_PEER_DEPTH: Final = 65_535
 MAX_PEER_MILLISECONDS: Final = 7 * 24 * 3600 * 1000
 MAX_INVENTORY_EVENTS: Final = 4_096
 MAX_PULSE: Final = 2**63 - 1
+#: A record of a peer's own log, and the entries in it.
+MAX_PEER_LOG_BYTES: Final = 4 << 20
+MAX_PEER_LOG_ENTRIES: Final = 2_048
