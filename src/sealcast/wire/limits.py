@@ -112,6 +112,8 @@ MAX_PEER_HOPS: Final = 255
 MAX_PEER_DEPTH: Final = 65_535
 #: A week: who was away for longer is away for a week.
 MAX_PEER_MILLISECONDS: Final = 7 * 24 * 3600 * 1000
+#: Roots whose pulses a seat remembers.
+MAX_PEER_ROOTS: Final = 8
 MAX_INVENTORY_EVENTS: Final = 4_096
 MAX_PULSE: Final = 2**63 - 1
 #: A record of a peer's own log, and the entries in it.

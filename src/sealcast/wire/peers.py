@@ -68,7 +68,20 @@ def _event_ids(value: object) -> str | None:
     return None if fits else f"is at most {limits.MAX_INVENTORY_EVENTS} ids of {EVENT_ID_BYTES} bytes"
 
 
+def _heard(value: object) -> str | None:
+    fits = (
+        isinstance(value, tuple)
+        and len(value) <= limits.MAX_PEER_ROOTS
+        and all(
+            isinstance(each, tuple) and len(each) == 2 and headers.is_name(each[0]) and _pulse(each[1]) is None
+            for each in value
+        )
+    )
+    return None if fits else f"is at most {limits.MAX_PEER_ROOTS} pairs of a root and a number"
+
+
 _search = headers.byte_string(SEARCH_BYTES)
+_pulse = headers.whole(0, limits.MAX_PULSE)
 _proof = headers.byte_string(PROOF_BYTES)
 _seat = headers.whole(0, limits.MAX_PEER_SEAT)
 _request = byte_limit(limits.MAX_PEER_REQUEST_BYTES, 1)
@@ -91,6 +104,8 @@ class Search:
     attribute: Annotated[str, headers.name]
     request: Annotated[bytes, _request]
     urgency: Annotated[int, headers.whole(0, max(Urgency))]
+    #: The newest pulse of each root that the seat has passed to children: who has no newer one may be below it.
+    heard: Annotated[tuple[tuple[str, int], ...], _heard]
     hops: Annotated[int, headers.whole(0, limits.MAX_PEER_HOPS)]
 
 
@@ -124,7 +139,7 @@ class Decline:
 
 @dataclass(frozen=True, slots=True)
 class Swap:
-    """The sender does not cover the searching seat: if that one covers the sender, they change places under `parent`."""
+    """The sender does not cover the searching seat. If that one covers the sender, they change places."""
 
     search: Annotated[bytes, _search]
     #: The sender's own search, which the newcomer's offer answers.
@@ -151,7 +166,7 @@ class Pulse:
     """The root's heartbeat on its way down. Without a newer one, a seat knows that it is cut off, or in a circle."""
 
     root: Annotated[str, headers.name]
-    number: Annotated[int, headers.whole(0, limits.MAX_PULSE)]
+    number: Annotated[int, _pulse]
     depth: Annotated[int, headers.whole(0, limits.MAX_PEER_DEPTH)]
 
 
@@ -200,8 +215,10 @@ class Inventory:
     """What a parent still has of the time in which its child was away."""
 
     events: Annotated[tuple[bytes, ...], _event_ids]
-    #: Events of that time that the parent has let go, or never had: they are lost to this child. 0 if none.
-    lost: Annotated[int, headers.whole(0, limits.MAX_PULSE)]
+    #: How far back the parent itself has seen everything.
+    reach: Annotated[int, _milliseconds]
+    #: Events of the time asked for that the parent has let go. They may have been for the child.
+    lost: Annotated[int, _pulse]
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,6 +235,11 @@ class Reprove:
     search: Annotated[bytes, _search]
     request: Annotated[bytes, _request]
     token: Annotated[bytes, _token]
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """A rendezvous does not know the sender of an event as a publisher: it shall announce itself first."""
 
 
 PeerBody: TypeAlias = (
@@ -237,6 +259,7 @@ PeerBody: TypeAlias = (
     | Inventory
     | Fetch
     | Reprove
+    | Unknown
 )
 #: `kind` on the wire. A number is never given to another message.
 KINDS: Final[dict[int, type[PeerBody]]] = {
@@ -256,6 +279,7 @@ KINDS: Final[dict[int, type[PeerBody]]] = {
     14: Inventory,
     15: Fetch,
     16: Reprove,
+    17: Unknown,
 }
 _KIND_OF: Final = {made: kind for kind, made in KINDS.items()}
 
@@ -293,7 +317,7 @@ def encode(message: PeerMessage) -> bytes:
 def parse(data: bytes) -> PeerMessage:
     """Takes a message apart; FrameRejected (`frame` or `version`) when it is none."""
     outer = cbor.decode(
-        data, max_bytes=limits.MAX_PEER_MESSAGE_BYTES, max_depth=3, max_items=limits.MAX_INVENTORY_EVENTS + 32
+        data, max_bytes=limits.MAX_PEER_MESSAGE_BYTES, max_depth=4, max_items=limits.MAX_INVENTORY_EVENTS + 32
     )
     match cbor.versioned(outer, MAGIC, VERSION, "a message between peers"):
         case [topic, kind, source, target, list(fields)]:
@@ -302,10 +326,13 @@ def parse(data: bytes) -> PeerMessage:
             raise cbor.refused("not a message between peers")
     _check_envelope(topic, source, target)
     require(isinstance(kind, int) and not isinstance(kind, bool) and kind in KINDS, "an unknown kind of message")
-    made = KINDS[kind]
-    values = [tuple(value) if isinstance(value, list) else value for value in fields]
+    made, values = KINDS[kind], [_tuples(value) for value in fields]
     _checked(made, values)
     return PeerMessage(topic, source, target, made(*values))
+
+
+def _tuples(value: Any) -> Any:
+    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _check_envelope(topic: object, source: object, target: object) -> None:

@@ -74,10 +74,12 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class Missed:
-    """While this seat was away its parents let so many events go which it might have wanted; at least so many."""
+    """A seat was away for longer than its parent can make up for: so many seconds of which nothing is known, and so
+    many events that the parent has let go and that may have been wanted."""
 
     seat: int
     attribute: str
+    seconds: float
     events: int
 
 
@@ -207,8 +209,10 @@ class PeerSettings:
     kept_events: int = 4_096
     kept_bytes: int = 64 << 20
     kept_seconds: float = 900.0
-    #: A child that reconnects is offered what came so long before it was last heard of, too.
+    #: A child that reconnects is offered what came so long before it was last heard of, too; a newcomer gets the events
+    #: of so many seconds, so that it can help others.
     slack_seconds: float = 10.0
+    history_seconds: float = 60.0
     #: Ids of events, and of searches, that are remembered.
     seen_events: int = 65_536
     seen_searches: int = 16_384
