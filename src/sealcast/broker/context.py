@@ -17,6 +17,7 @@ from sealcast.broker.replay import identify
 from sealcast.broker.tables import SubscriptionTable
 from sealcast.model.stages import Grouped, GroupSealed
 from sealcast.primitives.aead import SealingKey
+from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.frames import associated_data, frame_key
@@ -79,12 +80,24 @@ def gate_at(
     tokens: VerifiedTokens | None = None,
     unfit: Unfit | None = None,
 ) -> Gate:
-    """What admission needs to know at one version; `unfit` is the word of the topic's protection on payloads."""
+    """What admission at a broker needs to know at one version; `unfit` is the word of the topic's protection on
+    payloads."""
     topic_keys = cache(lambda epoch: broker.topic_keys(state, topic, epoch))
+    return gate_with(state, topic, lambda name, epoch: topic_keys(epoch).pair_key(name), tokens, unfit)
+
+
+def gate_with(
+    state: RealmState,
+    topic: Topic,
+    pair_key: Callable[[str, int], Secret],
+    tokens: VerifiedTokens | None = None,
+    unfit: Unfit | None = None,
+) -> Gate:
+    """The same for whoever has the keys that frames are sealed under, by publisher and epoch."""
 
     def key_of(name: str, epoch: int, boot: bytes) -> SealingKey:
-        pair = topic_keys(epoch).pair_key(name)
-        return frame_key(pair, boot, associated_data(topic.id, epoch), topic.parameters.key_bits)
+        aad = associated_data(topic.id, epoch)
+        return frame_key(pair_key(name, epoch), boot, aad, topic.parameters.key_bits)
 
     return Gate(
         state=state,

@@ -13,6 +13,7 @@ from sealcast.errors import FilterRejected, Rejected
 from sealcast.filters.check import check, fit
 from sealcast.filters.parse import parse
 from sealcast.filters.visible import refuse_unseen
+from sealcast.model.protection import OWN_FILTER
 from sealcast.model.schema import Schema
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.certificates import certificate as certificates
@@ -69,9 +70,19 @@ def vet_filter(topic: Topic, text: str) -> None:
     """FilterRejected, with position and suggestion, unless `text` is a filter that the topic's brokers can evaluate.
 
     Where filters are sealed, a sealed one of the current epoch is (SealedRejected says why another is not), and no
-    other: who sends a text by mistake learns it before anybody could read it there.
+    other: who sends a text by mistake learns it before anybody could read it there. Where filters are for the key
+    center alone, the registry has the same words in place of each.
     """
     protection = topic.protection
+    if protection.peers:
+        if text != OWN_FILTER:
+            raise FilterRejected(
+                "inexpressible",
+                f"filters of topic {topic.name!r} go to its key center alone, never into the registry",
+                at=0,
+                hint=f"subscribe as the entity itself: sealcast subscription add {topic.name} --as ENTITY --filter ...",
+            )
+        return
     if len(text) > protection.max_filter_characters:
         most = protection.max_filter_characters
         raise FilterRejected("limit", f"a filter of topic {topic.name!r} has at most {most} characters", at=most)

@@ -96,6 +96,27 @@ MAX_SEALED_FILTER_CHARACTERS: Final = 512 << 10
 #: Of one event.
 MAX_TRAPDOORS: Final = 8_192
 
+# --- the attribute protection -----------------------------------------------------------------
+
+#: Attributes of a header, one tree of peers each: an attribute of the schema may take two.
+MAX_ATTRIBUTE_TREES: Final = 255
+#: Labels of one attribute of an event. Beyond half the length of the Waters hash, some other label's point is likely a
+#: combination of theirs, and whoever holds it could open the event.
+MAX_ATTRIBUTE_POSITIONS: Final = 128
+MAX_ATTRIBUTE_HEADER_BYTES: Final = 1 << 20
+#: A session certificate under the header's key.
+MAX_ATTRIBUTE_SESSION_BYTES: Final = (1 << 16) - 1
+#: A key of a subscription or a publisher.
+MAX_ATTRIBUTE_KEY_BYTES: Final = 4 << 20
+#: Labels of a key, all attributes together.
+MAX_ATTRIBUTE_KEY_LABELS: Final = 4_096
+#: A label as it stands in a key: an attribute's name and a text of the greatest length.
+MAX_ATTRIBUTE_LABEL_BYTES: Final = 1 << 17
+#: The public parameters of a topic.
+MAX_ATTRIBUTE_PARAMETERS_BYTES: Final = 1 << 15
+#: A connection request.
+MAX_CONNECTION_REQUEST_BYTES: Final = 8_192
+
 # --- messages between peers -------------------------------------------------------------------
 
 #: A sealed event with what proves its publisher: twice the largest message, as its header has many labels.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Final, NamedTuple
 
 from sealcast.errors import NotFound, Rejected
@@ -204,6 +205,16 @@ class RealmState:
         """The brokers that have the topic's current key, in the order in which they came; not those revoked."""
         epoch = self.topic(topic).epoch
         return [b.name for b in self.holders(Role.BROKER) if self.topic_key(topic, epoch, b.name) is not None]
+
+    def entity_number(self, name: str) -> int:
+        """Entities are numbered in the order in which they came; no number is given again."""
+        return list(self.entities).index(self.entity(name).name)
+
+    def entity_numbered(self, number: int) -> str:
+        """The entity of a number; NotFound when there are not so many."""
+        if not 0 <= number < len(self.entities):
+            raise NotFound(f"the realm has {len(self.entities)} entities: none has number {number}")
+        return next(islice(self.entities, number, None))
 
     def broker_number(self, name: str) -> int:
         """Brokers are numbered in the order in which they came; the numbers of those revoked are not given again."""
