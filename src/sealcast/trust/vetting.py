@@ -19,11 +19,12 @@ from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates import lists
 from sealcast.trust.certificates.certificate import Certificate
-from sealcast.trust.keys import layer_announcements
+from sealcast.trust.keys import layer_announcements, peer_addresses
 from sealcast.trust.realm.changes import (
     AddAuthority,
     AddSubscription,
     AnnounceLayerKey,
+    AnnouncePeer,
     Change,
     Credential,
     EnrolEntity,
@@ -59,6 +60,8 @@ def vet(fold: Fold, change: Change, at_us: int) -> None:
             _vet_list(fold, change)
         case AnnounceLayerKey():
             _vet_layer_key(fold, change, at_us)
+        case AnnouncePeer():
+            _vet_peer(fold, change, at_us)
         case FoundRealm() | AddAuthority():
             gates.trust_of(fold.founding)
 
@@ -174,6 +177,19 @@ def _vet_layer_key(fold: Fold, change: AnnounceLayerKey, at_us: int) -> None:
     about = layer_announcements.About(realm, fold.topic(change.topic).id, change.epoch, change.entity)
     trust = None if fold.founding is None else gates.trust_of(fold.founding)
     layer_announcements.judge(change.announcement, about, fold.entity(change.entity), trust, fold.revoked, at_us)
+
+
+# --- peers --------------------------------------------------------------------------------------------
+
+
+def _vet_peer(fold: Fold, change: AnnouncePeer, at_us: int) -> None:
+    """PeerAddressRejected, with its reason, unless the entity signed this address and counts now."""
+    if fold.founding is None:
+        raise Rejected("peers prove who they are with certificates, and this realm has none")
+    who, realm, trust = fold.entity(change.entity), fold.founding.id, gates.trust_of(fold.founding)
+    peer_addresses.judge(change.announcement, realm, who, trust, fold.revoked, at_us)
+    if peer_addresses.read(change.announcement, realm, who.name)[1] != change.sequence:
+        raise Rejected(f"the address of {who.name!r} has another sequence number than is said of it")
 
 
 # --- tokens -------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Final
+from typing import Final, NamedTuple
 
 from sealcast.errors import NotFound, Rejected
 from sealcast.model.subscription import Subscription
@@ -53,6 +53,13 @@ class Entity:
         return Role.ENTITY in self.roles
 
 
+class AnnouncedPeer(NamedTuple):
+    """Where an entity's peer is reached, signed by it: `peer_addresses` verifies and reads it."""
+
+    announcement: bytes
+    sequence: int
+
+
 @dataclass(frozen=True, slots=True)
 class RealmState:
     """The realm after `version` changes."""
@@ -68,6 +75,8 @@ class RealmState:
     revoked: RevocationView = NOTHING_REVOKED
     #: The signed lists that say so, by number.
     revocation_lists: Mapping[int, bytes] = field(default_factory=dict)
+    #: Where peers are reached, as each announced it last.
+    peers: Mapping[str, AnnouncedPeer] = field(default_factory=dict)
 
     # --- look-ups that say what is wrong ----------------------------------------------------------
 
