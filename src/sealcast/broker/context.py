@@ -109,5 +109,6 @@ def gate_with(
         verify_key=lru_cache(MAX_VERIFY_KEYS)(lambda name: VerifyKey(state.entity(name).verify_key)),
         bounds=bounds_of(topic),
         identify=lru_cache(MAX_FRAME_KEYS)(identify),
+        holds_key=lambda epoch: state.topic_key(topic.name, epoch, broker.name) is not None,
         unfit=unfit,
     )

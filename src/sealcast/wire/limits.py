@@ -53,6 +53,8 @@ MAX_POST_NUMBER: Final = 2**63 - 1
 MAX_CBOR_DEPTH: Final = 8
 #: Items in one document, counted whether or not they nest: bounds what a small input can make us allocate.
 MAX_CBOR_ITEMS: Final = 1 << 20
+#: Items of a signed header or a sealed body around its bytes. They are read before anything is verified.
+MAX_COSE_ITEMS: Final = 16
 
 # --- sealed pieces ----------------------------------------------------------------------------
 

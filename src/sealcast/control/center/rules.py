@@ -8,7 +8,7 @@ Then, numbered, the first failure wins, each with its own reason:
      2 sender      nobody of that name is enrolled with these keys, or it was revoked
     register                                                owner's requests
      3 parameter   a parameter that cannot be; it is named     7 owner       there is no such topic, or it is not yours
-     4 center      another center manages that topic        credentials
+     4 center      your topic, which another center manages credentials
      5 taken       the name is someone else's topic            8 right       there is no such topic, or not for you
      6 quota       the owner has registered too many           9 elsewhere   another center manages it
     prove                                                     10 term        your right has not begun, or has ended
@@ -218,8 +218,8 @@ class Rules(Unpicklable):
         return CenterDecision(_registered(after.topic(wanted.name)), changes)
 
     def _check_taken(self, wanted: CreateTopic, topic: Topic) -> None:
-        # (4) one topic, one center, whoever asks
-        if topic.center != self.name:
+        # (4) one topic, one center; who manages a topic of somebody else's is nothing that its name gives away
+        if topic.center != self.name and topic.owner == wanted.owner:
             raise no(
                 CenterReason.CENTER,
                 f"topic {topic.name!r} is managed by another key center",

@@ -98,7 +98,7 @@ def create_topic(
 def serve(realm: Handle, topic: str, broker: str) -> RealmState:
     """Hands a broker the keys it needs to serve a topic."""
     issuer = realm.issuer()
-    return realm.registry.transact(lambda state: issuer.service(state, topic, broker))
+    return realm.registry.transact(lambda state: issuer.service(state, topic, broker, realm.clock()))
 
 
 # --- epochs -------------------------------------------------------------------------------------

@@ -122,8 +122,9 @@ class Issuer(Unpicklable):
                 changes += self.rotation(apply_all(after, changes), name, at_us)
         return changes
 
-    def service(self, state: RealmState, topic: str, broker: str) -> list[Change]:
-        """What a broker that is to serve the topic lacks: the keys of this epoch, and of the one that has its grace."""
+    def service(self, state: RealmState, topic: str, broker: str, at_us: int) -> list[Change]:
+        """What a broker that is to serve the topic lacks: the keys of this epoch, of the one before, and of all others
+        that have their grace, as far as the topic's center has them."""
         about, who = state.topic(topic), state.entity(broker)
         if about.protection.peers:
             raise Misuse(
@@ -135,8 +136,9 @@ class Issuer(Unpicklable):
                 f"broker {broker!r} is no root of topic {topic!r}, which is layered: the others get no keys of it",
                 hint=f"as a root it gets them: sealcast overlay add {topic} {broker}",
             )
-        epochs = range(max(FIRST_EPOCH, about.center_since, about.epoch - 1), about.epoch + 1)
-        lacking = [epoch for epoch in epochs if state.topic_key(topic, epoch, broker) is None]
+        known = range(max(FIRST_EPOCH, about.center_since), about.epoch + 1)
+        wanted = [epoch for epoch in known if epoch == about.epoch - 1 or about.epoch_admissible(epoch, at_us)]
+        lacking = [epoch for epoch in wanted if state.topic_key(topic, epoch, broker) is None]
         return [self.keys(about, epoch).for_broker(about, who) for epoch in lacking]
 
 

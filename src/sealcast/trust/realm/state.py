@@ -69,6 +69,8 @@ class RealmState:
     topics: Mapping[str, TopicState] = field(default_factory=dict)
     #: The topic of every subscription id that was ever given; None once it was removed. Ids are not given twice.
     subscription_topics: Mapping[str, str | None] = field(default_factory=dict)
+    #: Whose the removed ones were.
+    ended_subscriptions: Mapping[str, str] = field(default_factory=dict)
     #: Whom the realm believes; None before it was founded.
     founding: FoundRealm | None = None
     #: Which certificates count no more.
