@@ -150,7 +150,10 @@ class SubscriberPeer(Closing, Unpicklable):
         def nobody(publisher: str, epoch: int) -> Secret:
             raise Bug("a subscriber's peer opens no frames")
 
-        return gate_with(state, state.topic(self.topic), nobody, self._tokens)
+        def holds_key(epoch: int) -> bool:
+            return state.pair_key(self.topic, epoch, self.name) is not None
+
+        return gate_with(state, state.topic(self.topic), nobody, holds_key, self._tokens)
 
     def _kept(self, key: Secret) -> Iterator[bytes]:
         """The numbers of events in the inbox that could come again: the others are too old to be taken."""
