@@ -31,8 +31,9 @@ from sealcast.wire.attribute import (
     LeafProof,
     SealedAttribute,
     SealedAttributeEvent,
+    bound_content,
+    framed_contents,
     packed_body,
-    packed_content,
     packed_head,
     parse_content,
 )
@@ -225,10 +226,10 @@ def test_master_secrets_are_read_as_they_are_written() -> None:
 
 
 def test_contents_are_read_as_they_are_written() -> None:
-    proof = LeafProof(3, 5, bytes(32), bytes(64), bytes(96))
-    for one in (proof, b"signed"):
-        data = packed_content(one, b"payload")
-        assert parse_content(data) == (one, b"payload")
+    third = framed_contents(bytes(32), bytes(64), [bytes(96)] * 5, [b"payload"] * 5)[3]
+    proofs = {bound_content(b"signed", b"payload"): b"signed", third: LeafProof(3, 5, bytes(32), bytes(64), bytes(96))}
+    for data, proof in proofs.items():
+        assert parse_content(data) == (proof, b"payload")
         assert refused(parse_content, data[: len(data) - len(b"payload") - 1]) in (
             AttributeReason.TRUNCATED,
             AttributeReason.MALFORMED,

@@ -253,16 +253,22 @@ _PROOF: Final = struct.Struct(f">cII{HASH_BYTES}s{SIGNATURE_BYTES}sB")
 _BOUND, _FRAMED = b"\x01", b"\x02"
 
 
-def packed_content(proof: bytes | LeafProof, payload: bytes) -> bytes:
-    """What CT3 hides: a proof of origin, which is signed credentials or a place in a signed frame, and the payload."""
-    if isinstance(proof, bytes):
-        return _BOUND + len(proof).to_bytes(2, "big") + proof + payload
-    leaf, leaves, root, signature, path = proof
-    return _PROOF.pack(_FRAMED, leaf, leaves, root, signature, len(path) // HASH_BYTES) + path + payload
+def bound_content(signed: bytes, payload: bytes) -> bytes:
+    """What CT3 hides where an event is signed by itself: signed credentials, and the payload."""
+    return _BOUND + len(signed).to_bytes(2, "big") + signed + payload
+
+
+def framed_contents(root: bytes, signature: bytes, paths: Sequence[bytes], payloads: Sequence[bytes]) -> list[bytes]:
+    """What CT3 hides where a frame is signed as a whole: of each event its place in the tree, and the payload."""
+    shared = len(paths).to_bytes(4, "big") + root + signature
+    return [
+        _FRAMED + leaf.to_bytes(4, "big") + shared + (len(path) // HASH_BYTES).to_bytes(1, "big") + path + payload
+        for leaf, (path, payload) in enumerate(zip(paths, payloads, strict=True))
+    ]
 
 
 def parse_content(data: bytes) -> tuple[bytes | LeafProof, bytes]:
-    """AttributeRejected for what `packed_content` never makes."""
+    """AttributeRejected for what neither of these makes."""
     proof: bytes | LeafProof
     if data[:1] == _BOUND and len(data) >= 3:
         end = 3 + int.from_bytes(data[1:3], "big")

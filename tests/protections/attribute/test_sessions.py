@@ -20,8 +20,8 @@ from sealcast.protections.attribute.scheme import (
 from sealcast.wire.attribute import (
     LeafProof,
     SealedAttributeEvent,
+    framed_contents,
     packed_body,
-    packed_content,
     packed_head,
     parse_content,
 )
@@ -51,7 +51,10 @@ def resealed(world: World, sealed: bytes, proof: LeafProof, payload: bytes, cert
     opener, event = world.opener(), SealedAttributeEvent.parse(sealed)
     key = opener._opened_header(event).key
     session = event.session if certificate is None else key.seal(contents.SESSION_NONCE, certificate)
-    body = key.seal(contents.event_nonce(event.number), packed_content(proof, payload))
+    # One leaf's content, whatever its number and that of the leaves.
+    (content,) = framed_contents(proof.root, proof.signature, [proof.path], [payload])
+    content = content[:1] + proof.leaf.to_bytes(4, "big") + proof.leaves.to_bytes(4, "big") + content[9:]
+    body = key.seal(contents.event_nonce(event.number), content)
     return packed_head(event.header.raw, session) + packed_body(event.number, key.commitment, body)
 
 
@@ -120,7 +123,7 @@ def test_parts_of_two_events_do_not_combine(world: World, frame: list[bytes]) ->
 
 
 def test_a_publisher_without_credentials_is_refused(world: World) -> None:
-    """It knows all that is public, and the routing key. Its credentials are another key server's, or another epoch's."""
+    """It knows what is public, and the routing key. Its credentials are another key server's or another epoch's."""
     foreign = scheme.setup(world.parameters.profile, pairing=world.pairing)
     names = {name: [b"|"] for name in ATTRIBUTES}
     for credentials in (foreign.publisher_key(EPOCH, names), world.master.publisher_key(EPOCH - 1, names)):
