@@ -110,7 +110,7 @@ def test_headers_that_are_none_are_refused(sealed: bytes) -> None:
 def test_tags_out_of_order_are_refused(sealed: bytes) -> None:
     header = SealedAttributeEvent.parse(sealed).header
     one = header.attributes[0]
-    turned = replace(one, tags=one.tags[16:] + one.tags[:16])
+    turned = one._replace(tags=one.tags[16:] + one.tags[:16])
     assert turned.tags != one.tags
     raw = header.raw.replace(one.tags, turned.tags)
     assert refused(EventHeader.parse, raw) is AttributeReason.ORDER

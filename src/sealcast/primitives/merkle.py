@@ -103,7 +103,7 @@ def joined_paths(nodes: bytes, count: int) -> list[bytes]:
 @lru_cache(maxsize=16)
 def _siblings(count: int) -> list[Callable[[list[bytes]], tuple[bytes, ...]]]:
     """What picks each leaf's path out of the nodes of a tree of so many leaves."""
-    found = []
+    found: list[Callable[[list[bytes]], tuple[bytes, ...]]] = []
     for leaf in range(count):
         at, start, siblings = leaf, 0, []
         for width in _levels(count)[:-1]:

@@ -258,7 +258,7 @@ def test_f9_the_place_of_a_tag_tells_no_position(anonymous: World, literal: Worl
             if world is anonymous:
                 own = keyed_tag(token.token, header.id)
             else:
-                own = world.parameters.equations.expected_tag(token.token, found.first)
+                (own,) = world.parameters.equations.expected_tags([token.token], found.first)
             places.add(found.tags.index(own) // ROUTING_TAG_BYTES)
         assert len(places) > 1
 

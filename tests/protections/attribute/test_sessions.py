@@ -49,7 +49,7 @@ def reason(world: World, sealed: bytes) -> AttributeReason | None:
 def resealed(world: World, sealed: bytes, proof: LeafProof, payload: bytes, certificate: bytes | None = None) -> bytes:
     """The event with another content, by whoever can open it: a subscriber that forges what it read."""
     opener, event = world.opener(), SealedAttributeEvent.parse(sealed)
-    key = opener._opened_header(event).key
+    key = opener.opened_header(event).key
     session = event.session if certificate is None else key.seal(contents.SESSION_NONCE, certificate)
     # One leaf's content, whatever its number and that of the leaves.
     (content,) = framed_contents(proof.root, proof.signature, [proof.path], [payload])
@@ -60,7 +60,7 @@ def resealed(world: World, sealed: bytes, proof: LeafProof, payload: bytes, cert
 
 def opened(world: World, sealed: bytes) -> tuple[LeafProof, bytes, SessionCertificate]:
     event = SealedAttributeEvent.parse(sealed)
-    header = world.opener()._opened_header(event)
+    header = world.opener().opened_header(event)
     content = header.key.open(contents.event_nonce(event.number), event.commitment, event.ciphertext)
     proof, payload = parse_content(content)
     assert isinstance(proof, LeafProof)

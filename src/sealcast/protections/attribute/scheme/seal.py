@@ -136,7 +136,7 @@ class AttributeSealer(Unpicklable):
     def _header(self, labels: Labels) -> _OpenHeader:
         if not self._options.reuse:
             self.misses += 1
-            return self._new_header(labels)
+            return self.new_header(labels)
         known = (*labels, *map(tuple, labels.values()))
         found = self._headers.get(known)
         if found is not None:
@@ -144,12 +144,13 @@ class AttributeSealer(Unpicklable):
             self._headers.move_to_end(known)
             return found
         self.misses += 1
-        found = self._headers[known] = self._new_header(labels)
+        found = self._headers[known] = self.new_header(labels)
         if len(self._headers) > self._options.reuse:
             self._headers.popitem(last=False)
         return found
 
-    def _new_header(self, labels: Labels) -> _OpenHeader:
+    def new_header(self, labels: Labels) -> _OpenHeader:
+        """A header for events with these labels; Misuse where the publisher's credentials do not cover them."""
         credentials = tuple(self._covering(name, by_position) for name, by_position in labels.items())
         parameters, epoch, id = self._parameters, self._key.epoch, os.urandom(ID_BYTES)
         second, made, target = parameters.equations.encapsulate(epoch, labels)
