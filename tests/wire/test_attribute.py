@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
-from sealcast.primitives.pairing import named
+from sealcast.primitives.pairing import best
 from sealcast.primitives.pairing.counted import CountedPairing
 from sealcast.protections.attribute import scheme
 from sealcast.protections.attribute.scheme import (
@@ -47,7 +47,7 @@ _AT = len(MAGIC)
 
 @pytest.fixture(scope="module", params=PROFILES)
 def world(request: pytest.FixtureRequest) -> World:
-    return World("fast", request.param)
+    return World(best(), request.param)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ _SHARED: list[tuple[bytes, Opener]] = []
 
 def _shared() -> tuple[bytes, Opener]:
     if not _SHARED:
-        world = World("fast")
+        world = World(best())
         _SHARED.append((world.seal(heat="101"), world.opener(heat="1")))
     return _SHARED[0]
 
@@ -218,7 +218,7 @@ def test_documents_that_are_none_are_refused(world: World) -> None:
 
 
 def test_master_secrets_are_read_as_they_are_written() -> None:
-    data = scheme.setup(pairing=named("fast")).to_bytes()
+    data = scheme.setup().to_bytes()
     assert MasterSecret.from_bytes(data).to_bytes() == data
     assert refused(MasterSecret.from_bytes, data + b"\0") is AttributeReason.MAGIC
     assert refused(MasterSecret.from_bytes, data[:-1]) is AttributeReason.MAGIC
