@@ -108,6 +108,7 @@ def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(fiel
 
 
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("field", ["endpoint", pytest.param("searchable", marks=pytest.mark.soak)], indirect=True)
 def test_twenty_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path) -> None:
     dice, log, began, drivers = random.Random(20), tmp_path / "drivers.log", 0.0, list[Driver]()
     with _publishing(field):
@@ -133,6 +134,7 @@ def test_twenty_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Pa
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("field", ["endpoint", pytest.param("searchable", marks=pytest.mark.soak)], indirect=True)
 def test_kills_around_the_commit(field: Field, tmp_path: Path) -> None:
     """The windows that matter most, hit for certain: staged and not in the ledger, in the ledger and not in Spark."""
     log = tmp_path / "drivers.log"
