@@ -15,7 +15,7 @@ from sealcast.control import wallet
 from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.protections.enveloped.client import EnvelopedInbox, EnvelopedSide, EnvelopedWay
 from sealcast.protections.labelled import LabelledSide
-from sealcast.protections.own_filters import OwnFilter, keepers, registered_id
+from sealcast.protections.own_filters import OwnFilter, keepers
 from sealcast.protections.port import ClientSide, Interest, Reader, Wanted
 from sealcast.protections.searchable.interests import SealedInterests, own_id, registered, sealed_text
 from sealcast.protections.searchable.keys import settings_of, user_keys
@@ -139,10 +139,8 @@ class SearchableClient(LabelledSide, EnvelopedSide):
                 for name, interests in everyone.items():
                     state.require(Right.SUBSCRIBE, topic, name, realm.clock())
                     kept[name] = interests.keep(by_name[name], state)
-                    texts = interests.sealed(state, kept[name])
-                    epoch = state.topic(topic).epoch
-                    pairs = zip(kept[name], texts, strict=True)
-                    rows += [(name, text, registered_id(own.id, epoch)) for own, text in pairs]
+                    fresh = interests.unregistered(state, kept[name])
+                    rows += [(name, text, id) for id, text in interests.sealed(state, fresh)]
                 subscriptions.subscribe_many(realm, topic, rows, broker=broker)
             except BaseException:
                 for name, filters in kept.items():
