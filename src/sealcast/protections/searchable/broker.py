@@ -105,7 +105,10 @@ class SearchableStep(MatchingStep):
 
     def _new(self, before: int, now: int) -> Mapping[str, Subscription]:
         """The filters that came between two versions and are owed what is retained."""
-        if before >= now or self.about.protection.retention is None or not any(self.committed().partitions):
+        end = self._earlier.end()
+        if before >= now or self.about.protection.retention is None or not end:
+            return {}
+        if not any(self._earlier.record(end - 1).entry.end.partitions):
             return {}
         if self._last_new is None or self._last_new[0] != (before, now):
             states = self.realm.state(before), self.realm.state(now)
