@@ -393,10 +393,9 @@ def test_a_filter_of_an_epoch_long_ago_or_to_come_is_refused(realm: Realm) -> No
         realm.rotate(TOPIC)
     state = realm.state()
     credential = realm.issuer().credential(state, TOPIC, "nurse", realm.clock())
-    keys = user_keys(realm.identity("nurse").topic_keys(state, TOPIC), state.topic(TOPIC), "nurse")
-    taken = []
+    given, taken = realm.identity("nurse").topic_keys(state, TOPIC), list[int]()
     for epoch in range(8):
-        text = keys.seal_filter(epoch, [[[b"label"]]]).to_text() if epoch else ""
+        text = user_keys(given, state.topic(TOPIC), epoch, "nurse").seal_filter([[[b"label"]]]).to_text()
         try:
             realm.registry.apply_many([AddSubscription(f"f{epoch}", TOPIC, "nurse", text, credential)])
             taken.append(epoch)

@@ -12,7 +12,7 @@ from sealcast.broker.served import ServedInterval
 from sealcast.model.stages import Admitted
 from sealcast.protections.searchable import asking
 from sealcast.protections.searchable.asking import StatedFilter, asked
-from sealcast.protections.searchable.halves import BrokerHalves, Searched, good_filter, searched
+from sealcast.protections.searchable.halves import BrokerHalves, Searched, searched
 from sealcast.protections.searchable.late_audit import LateAudit
 from sealcast.protections.witness.expected import Expectation
 from sealcast.protections.witness.frames import MAX_VERSIONS
@@ -40,8 +40,8 @@ class SealedExpectation(Expectation[tuple[StatedFilter, BrokerHalves]]):
         return interval.filter, subscriber
 
     def filter(self, interval: ServedInterval, subscriber: str, state: RealmState) -> tuple[StatedFilter, BrokerHalves]:
-        halves, found = self._halves(state.version), good_filter(interval.filter, state.topic(self._topic))
-        return asked(found, None if found is None else halves.of(found.epoch, subscriber)), halves
+        halves = self._halves(state.version)
+        return asked(interval.filter, subscriber, state.topic(self._topic), halves), halves
 
     def true(
         self, filters: Sequence[tuple[StatedFilter, BrokerHalves]], admitted: Admitted, topic: Topic

@@ -14,7 +14,7 @@ from sealcast.model.subscription import Subscription
 from sealcast.protections.searchable import asking
 from sealcast.protections.searchable.asking import asked
 from sealcast.protections.searchable.audit import SearchableAudit
-from sealcast.protections.searchable.halves import BrokerHalves, Searched, good_filter, searched
+from sealcast.protections.searchable.halves import BrokerHalves, Searched, searched
 from sealcast.protections.searchable.interests import own_id
 from sealcast.protections.searchable.retained import new_filters, retained
 from sealcast.protections.witness.answer import Hop, TracedInterest, Verdict, WhyAnswer
@@ -52,9 +52,8 @@ class SealedDecided(BrokerDecisions):
         one = Searched(events.senders[only], events.blocks[only])
         halves, publishers = BrokerHalves(now, about, secrets), BrokerHalves(then, then.topic(self._topic), secrets)
         for id, each in intervals.items():
-            found = good_filter(each.filter, about)
-            half = None if found is None else halves.of(found.epoch, subscriber)
-            result = bool(next(asking.true([asked(found, half)], one, publishers)).size)
+            stated = asked(each.filter, subscriber, about, halves)
+            result = bool(next(asking.true([stated], one, publishers)).size)
             part = ExplainedPart(UNKNOWN, 0, len(UNKNOWN), result, True, (), ())
             yield TracedInterest(own_id(id)[0], UNKNOWN, part)
 

@@ -170,9 +170,9 @@ class SealedInterests(Closing, Unpicklable):
     def sealed(self, state: RealmState, wanted: Iterable[tuple[OwnFilter, int]]) -> Iterator[tuple[str, str]]:
         """Filters as the registry takes them in an epoch, each with its id there."""
         about = state.topic(self.topic)
-        keys_of = cache(lambda e: user_keys(self.identity.topic_keys(state, self.topic, e), about, self.name))
+        keys_of = cache(lambda e: user_keys(self.identity.topic_keys(state, self.topic, e), about, e, self.name))
         for own, epoch in wanted:
-            yield registered_id(own.id, epoch), sealed_text(own.text, about, epoch, keys_of(epoch))
+            yield registered_id(own.id, epoch), sealed_text(own.text, about, keys_of(epoch))
 
     def try_refresh(self) -> int | None:
         """`refresh`; what keeps it from being done now is `trouble`, and no reason to lose anything."""
@@ -244,10 +244,10 @@ class SealedInterests(Closing, Unpicklable):
         self.wallet.close()
 
 
-def sealed_text(text: str, about: Topic, epoch: int, keys: UserKeys) -> str:
+def sealed_text(text: str, about: Topic, keys: UserKeys) -> str:
     """A filter as brokers take it in an epoch, with its owner's keys of that epoch."""
     conjunctions = _labels(text, about).conjunctions
-    return keys.seal_filter(epoch, [each.slots for each in conjunctions]).to_text()
+    return keys.seal_filter([each.slots for each in conjunctions]).to_text()
 
 
 def _labels(text: str, about: Topic) -> LabelFilter:

@@ -79,7 +79,7 @@ class LateFilters(Unpicklable):
         secrets: BrokerSecrets,
         time_us: int,
     ) -> None:
-        self.tag_bits = topic.protection.tag_bits_shown
+        self.tag_bits, self._topic_id = topic.protection.tag_bits_shown, topic.id
         self._halves = BrokerHalves(state, topic, secrets)
         slots = state.slots_of(topic.name)
         self.slots: Ints = np.array([slots[each.subscriber] for each in subscriptions.values()], np.int64)
@@ -110,7 +110,7 @@ class LateFilters(Unpicklable):
     @cached_property
     def _index(self) -> SearchIndex:
         """Made when the first event may match: every label costs a multiplication."""
-        index = SearchIndex(self.tag_bits)
+        index = SearchIndex(self._topic_id, self.tag_bits)
         index.add(self._rows, self._halves.of)  # what it refuses matches nothing, and `status` counts it
         return index
 

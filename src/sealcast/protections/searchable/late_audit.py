@@ -23,7 +23,7 @@ from sealcast.model.subscription import Subscription
 from sealcast.protections.enveloped.audit import EnvelopedAudit
 from sealcast.protections.searchable import asking
 from sealcast.protections.searchable.asking import StatedFilter, asked
-from sealcast.protections.searchable.halves import BrokerHalves, good_filter, searched
+from sealcast.protections.searchable.halves import BrokerHalves, searched
 from sealcast.protections.searchable.late import HadBefore, LateFilters, PubFilters, tags_of
 from sealcast.protections.searchable.late_batch import had_before, kept_frames, late_refs
 from sealcast.protections.searchable.retained import RetainedPiece, new_filters, retained
@@ -52,9 +52,8 @@ class _Asked:
         halves = BrokerHalves(state, about, secrets)
         self.stated, self.slots = list[StatedFilter](), list[int]()
         for id, each in served_intervals(state, about, new):
-            found = good_filter(each.filter, about) if each.holds(time_us) else None
-            if found is not None:
-                self.stated.append(asked(found, halves.of(found.epoch, new[id].subscriber)))
+            if each.holds(time_us):
+                self.stated.append(asked(each.filter, new[id].subscriber, about, halves))
                 self.slots.append(slots[new[id].subscriber])
 
 
