@@ -86,7 +86,8 @@ class Field:
         """The next of those who come later, if there is one."""
         if self.later:
             name = self.later.pop(0)
-            self.realm.subscribe(TOPIC, name, self.filters[name])
+            side = client_side(self.realm.state().topic(TOPIC).protection)
+            side.subscribe_many(self.realm, TOPIC, [(name, self.filters[name], None)])
 
     def publish(self, name: str, count: int, size: int = 24) -> None:
         """One frame of `count` events, durable on return."""

@@ -21,7 +21,7 @@ from sealcast.lab import drill
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.piece_reader import sealed_reader
-from sealcast.model.protection import Retention, Searchable, from_json, to_json
+from sealcast.model.protection import PROTECTIONS, Retention, Searchable, from_json, protection_of, to_json
 from sealcast.protections.port import client_side, witness_side
 from sealcast.protections.searchable import late_batch
 from sealcast.protections.searchable.interests import own_id
@@ -470,6 +470,33 @@ def test_check_finds_a_broker_that_lies_about_late_deliveries(realm: Realm, lie:
     pump(realm, TOPIC, tamper_late=lie)
     told = audit(realm).as_json()
     assert not told["ok"] and [name for name in ("lost", "unexpected") if told[name]] == found, told["problems"]
+
+
+def test_check_finds_altered_late_deliveries_that_were_sealed_for_their_reader(realm: Realm) -> None:
+    publish(realm, 120, 90)
+    pump(realm, TOPIC)
+    realm.rotate(TOPIC)
+    realm.subscribe(TOPIC, "nurse", "pulse > 100")
+    pump(realm, TOPIC, tamper_late=_altered)
+    told = audit(realm).as_json()
+    assert (told["lost"], told["unexpected"], told["duplicated"]) == (1, 0, 0), told["problems"]
+
+
+@pytest.mark.parametrize(
+    "protection", [n for n, kind in PROTECTIONS.items() if kind.readers_hold_key and not kind.peers]
+)
+def test_check_has_nothing_to_say_of_what_was_sealed_again_after_a_compromise(tmp_path: Path, protection: str) -> None:
+    realm = Realm.create(tmp_path / "realm")
+    realm.create_topic(TOPIC, SCHEMA, protection=protection)
+    realm.enrol_many(["monitor", "second", "nurse", "doctor", "porter"])
+    for name in ("nurse", "doctor", "porter"):
+        realm.subscribe(TOPIC, name, "pulse > 100")
+    publish(realm, 120, 130, 90)
+    pump(realm, TOPIC)
+    drill.drill(realm, "nurse")
+    (each,) = witness_side(protection_of(protection)).audits(realm, TOPIC, by_reference=False)
+    report = each.run(lambda done: None)
+    assert report.ok and report.deliveries == 4, report.problems
 
 
 def test_check_finds_what_a_broker_delivers_late_for_the_second_time(
