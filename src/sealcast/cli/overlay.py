@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -128,6 +128,7 @@ def wanted(
     sealed: str | None,
     tag_bits: int | None = None,
     fresh: bool = False,
+    retained: Mapping[str, int] | None = None,
 ) -> Protection:
     """What the options of `topic create` ask for; an option that the protection does not have is refused by name."""
     from sealcast.model.protection import GROUPS, PROTECTIONS, protection_of, with_setting
@@ -143,6 +144,7 @@ def wanted(
         "sealed_attributes": ("--seal-attributes", names),
         "tag_bits": ("--tag-bits", tag_bits),
         "fresh": ("--fresh-trapdoors", fresh or None),
+        **{setting: ("--retain", value) for setting, value in (retained or {}).items()},
     }
     given = {setting: value for setting, (_, value) in options.items() if value is not None}
     for setting in given:

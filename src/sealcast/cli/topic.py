@@ -52,6 +52,7 @@ def create(
     seal_attributes: options.SealAttributesOption = None,
     tag_bits: options.TagBitsOption = None,
     fresh_trapdoors: options.FreshTrapdoorsOption = False,
+    retain: options.RetainOption = None,
     fan_out: options.FanOutOption = None,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
@@ -69,7 +70,10 @@ def create(
             "stale_after_s": (stale_after, "--stale-after"),
         },
     )
-    wanted = overlay.wanted(protection, layers, group, nodes, fan_out, pad, seal_attributes, tag_bits, fresh_trapdoors)
+    settings = options.retained(retain)
+    wanted = overlay.wanted(
+        protection, layers, group, nodes, fan_out, pad, seal_attributes, tag_bits, fresh_trapdoors, settings
+    )
     here = talk.open_realm()
     here.create_topic(
         name,
