@@ -23,7 +23,7 @@ from sealcast.log.piece_reader import PieceReader, peer_reader
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.protections.attribute.carry import publishers_here
 from sealcast.protections.attribute.interests import CredentialInterests
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.ledger import journal_key
 from sealcast.protections.attribute.open import AttributeOpener, NotOurs
 from sealcast.protections.attribute.outgoing import OutgoingFrames
@@ -117,7 +117,7 @@ class PeersAudit:
         identity, about = self._realm.identity(name), self._realm.state().topic(self._topic)
         paths, key = self._realm.paths.topic(self._topic, name), journal_key(identity, about.id)
         with (
-            closing(KeyRing(self._realm, self._topic, identity)) as ring,
+            closing(CredentialRing(self._realm, self._topic, identity)) as ring,
             closing(peer_reader(paths.root, key=key)) as reader,
         ):
             opener = AttributeOpener.of(self._realm.state, self._topic, ring)
@@ -183,7 +183,7 @@ class PeersAudit:
         has = any(each.subscriber == name for each in state.subscriptions_of(self._topic))
         return has and state.may_subscribe(self._topic, name)
 
-    def _asked(self, name: str, ring: KeyRing, had: dict[Position, OpenedEvent]) -> None:
+    def _asked(self, name: str, ring: CredentialRing, had: dict[Position, OpenedEvent]) -> None:
         """The reference evaluator on what was received, by the filters that the subscriber has now."""
         schema = self._realm.state().topic(self._topic).schema
         with CredentialInterests(self._realm, self._topic, name, ring) as interests:

@@ -49,7 +49,7 @@ _MAX_FILE_BYTES: Final = 2 << 20
 B = TypeVar("B", bound=Body)
 
 
-class KeyRing(Closing, Unpicklable):
+class CredentialRing(Closing, Unpicklable):
     """One entity's keys on one topic. Close it: it may have a topic open on which it hears answers."""
 
     def __init__(self, realm: EntityRealm, topic: str, identity: Identity) -> None:
