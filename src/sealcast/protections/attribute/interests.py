@@ -168,4 +168,4 @@ class CredentialInterests(Closing, Unpicklable):
             self._ring.close()
 
     def _interest(self, own: OwnFilter, said: tuple[str, ...] = ()) -> Interest:
-        return Interest(own.id, self.topic, self.name, own.text, self.name, said)
+        return Interest(own.id, self.topic, self.name, own.text, None, said)

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -43,9 +44,12 @@ from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.changes import Right
 
+_MAGIC: Final = b"SCR1"
 #: A key that seals one file in its life may have a fixed nonce.
 _NONCE: Final = bytes(NONCE_BYTES)
 _MAX_FILE_BYTES: Final = 2 << 20
+#: Of a file: its mark, the seed of its key, the key's commitment, and the rest.
+_BOUNDS: Final = (0, 4, 4 + KEY_BYTES, 4 + KEY_BYTES + COMMITMENT_BYTES, _MAX_FILE_BYTES)
 B = TypeVar("B", bound=Body)
 
 
@@ -128,7 +132,7 @@ class CredentialRing(Closing, Unpicklable):
         files.make_directory(path.parent)
         seed = os.urandom(KEY_BYTES)
         key = self._key(seed, path.name)
-        files.replace_file(path, seed + key.commitment + key.seal(_NONCE, given.to_bytes()))
+        files.replace_file(path, _MAGIC + seed + key.commitment + key.seal(_NONCE, given.to_bytes()))
         self._opened[path] = given
         return given
 
@@ -139,9 +143,11 @@ class CredentialRing(Closing, Unpicklable):
             return known
         with suppress(FileNotFoundError):
             data = path.read_bytes() if path.stat().st_size <= _MAX_FILE_BYTES else b""
-            start = KEY_BYTES + COMMITMENT_BYTES
+            magic, seed, commitment, sealed = (data[a:b] for a, b in pairwise(_BOUNDS))
             try:
-                inside = self._key(data[:KEY_BYTES], path.name).open(_NONCE, data[KEY_BYTES:start], data[start:])
+                if magic != _MAGIC:
+                    raise CannotOpen("another kind of file")
+                inside = self._key(seed, path.name).open(_NONCE, commitment, sealed)
                 found = kind.from_bytes(inside)
             except (CannotOpen, FrameRejected, Misuse):
                 raise Corrupt(
