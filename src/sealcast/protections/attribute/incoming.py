@@ -68,7 +68,7 @@ class SubscriberPeer(Closing, Unpicklable):
         identity, about = realm.identity(name), realm.state().topic(topic)
         self._inbox = PeerLedger(realm.paths.topic(topic, name), identity, about.id)
         self._ring = CredentialRing(realm, topic, identity)
-        self._opener = AttributeOpener.of(realm.state, topic, self._ring)
+        self._opener = AttributeOpener.of(realm.state, topic, self._ring, live=True)
         self._gate = by_version(self._gate_at)
         self._tokens = VerifiedTokens()
         self._seen = set(self._kept(journal_key(identity, about.id)))

@@ -146,7 +146,7 @@ class CredentialInterests(Closing, Unpicklable):
             if live:
                 self._ring.unsubscribe(live)
             for each in gone:
-                self._ring.forget(each.number)
+                self._ring.retire(each.number)
                 self._own.forget(each.number)
             done += len(gone)
             if not state.may_subscribe(self.topic, self.name, self.realm.clock()):

@@ -3,6 +3,7 @@
     REALM/wallets/NAME/credentials/<topic's id>/
         E.publishing          what it publishes with in epoch E
         E.N.subscribing       what its own filter number N opens events with in epoch E
+        N.over                that filter N is over: what came for it before can still be read
 
 An answer of the center comes in an envelope that is sealed to who asked, and is written down under a key of its own
 that follows from its owner's receiving key, as key files are: read by anybody else it says nothing, and altered it does
@@ -83,7 +84,7 @@ class CredentialRing(Closing, Unpicklable):
         return self._keep(self._subscribing(own.number, epoch), Subscribing.from_bytes(body))
 
     def unsubscribe(self, ids: Iterable[str]) -> None:
-        """Subscriptions end. Their keys are of use until their epoch is over, and are forgotten by `forget`."""
+        """Subscriptions end in the registry; `retire` ends what is taken in for them."""
         state = self._realm.state()
         asked = EndSubscribing(self._topic, tuple(ids))
         self.wallet.correspondent.ask_center(state.topic(self._topic).center, asked.KIND, asked.to_bytes())
@@ -91,27 +92,31 @@ class CredentialRing(Closing, Unpicklable):
     def has(self, number: int, epoch: int) -> bool:
         return self._subscribing(number, epoch).exists()
 
-    def forget(self, number: int) -> None:
-        """The keys of one of its filters, in every epoch."""
-        for path in self._directory.glob(f"*.{number}.subscribing"):
-            path.unlink(missing_ok=True)
-            self._opened.pop(path, None)
+    def retire(self, number: int) -> None:
+        """The keys of a filter that is over: they open what came before, and nothing more is taken in for them."""
+        if any(self._directory.glob(f"*.{number}.subscribing")):
+            (self._directory / f"{number}.over").touch()
 
-    def subscribing(self, epoch: int) -> Iterator[Subscribing]:
-        """All that it opens events of an epoch with, filter by filter."""
-        for path in sorted(self._directory.glob(f"{epoch}.*.subscribing")):
+    def subscribing(self, epoch: int, *, live: bool = False) -> Iterator[Subscribing]:
+        """All that it opens events of an epoch with, filter by filter; with `live`, of filters that are not over."""
+        for path in self._of(epoch, live):
             held = self._read(path, Subscribing)
             if held is not None:
                 yield held
 
-    def stamp(self, epoch: int) -> frozenset[str]:
+    def stamp(self, epoch: int, *, live: bool = False) -> tuple[str, ...]:
         """Which keys of an epoch there are: another stamp, other keys."""
-        return frozenset(path.name for path in self._directory.glob(f"{epoch}.*.subscribing"))
+        return tuple(path.name for path in self._of(epoch, live))
 
     def close(self) -> None:
         self.wallet.close()
 
     # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _of(self, epoch: int, live: bool) -> list[Path]:
+        over = {path.stem for path in self._directory.glob("*.over")} if live else set[str]()
+        found = sorted(self._directory.glob(f"{epoch}.*.subscribing"))
+        return [path for path in found if path.name.split(".")[1] not in over]
 
     def _subscribing(self, number: int, epoch: int) -> Path:
         return self._directory / f"{epoch}.{number}.subscribing"

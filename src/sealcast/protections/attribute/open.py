@@ -55,9 +55,16 @@ class AttributeOpener(Unpicklable):
         self._opener = lru_cache(_READY)(self._made)
 
     @classmethod
-    def of(cls, state: Callable[[], RealmState], topic: str, ring: CredentialRing) -> AttributeOpener:
-        """By the keys of a ring, also those that come later."""
-        return cls(state, topic, lambda epoch: list(ring.subscribing(epoch)), ring.stamp)
+    def of(
+        cls, state: Callable[[], RealmState], topic: str, ring: CredentialRing, *, live: bool = False
+    ) -> AttributeOpener:
+        """By the keys of a ring, also those that come later; with `live`, by those of filters that are not over."""
+        return cls(
+            state,
+            topic,
+            lambda epoch: list(ring.subscribing(epoch, live=live)),
+            lambda epoch: ring.stamp(epoch, live=live),
+        )
 
     def open(self, event: CarriedEvent) -> OpenedEvent:
         """CannotOpen says why not."""
