@@ -135,7 +135,7 @@ def test_what_a_publisher_may_not_publish_is_found_out_after_opening() -> None:
     space = topic.space
     may = space.advertisement(condition("ward LIKE 'a%'"))
     honest, lie = SCHEMA.parse({"ward": "a1"}), SCHEMA.parse({"ward": "b1"})
-    # Its own credential stands at a position where ciphertexts for b1 have another label: the sealer takes it as covered.
+    # Its own credential in the place of another label of b1: so its own sealer takes the event as covered.
     labels = dict(space.event(lie))
     ward = list(labels["ward"])
     ward[space.position("ward", may["ward"][0])] = may["ward"][0]
