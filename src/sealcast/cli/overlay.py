@@ -128,6 +128,8 @@ def wanted(
     sealed: str | None,
     tag_bits: int | None = None,
     fresh: bool = False,
+    profile: str | None = None,
+    epoch: str | None = None,
 ) -> Protection:
     """What the options of `topic create` ask for; an option that the protection does not have is refused by name."""
     from sealcast.model.protection import GROUPS, PROTECTIONS, protection_of, with_setting
@@ -143,6 +145,7 @@ def wanted(
         "sealed_attributes": ("--seal-attributes", names),
         "tag_bits": ("--tag-bits", tag_bits),
         "fresh": ("--fresh-trapdoors", fresh or None),
+        "profile": ("--profile", None if profile is None else profile.upper()),
     }
     given = {setting: value for setting, (_, value) in options.items() if value is not None}
     for setting in given:
@@ -153,6 +156,8 @@ def wanted(
     for option, value in (("--nodes", nodes), ("--fan-out", fan_out)):
         if value is not None and not asked.overlay:
             raise _not_for(option, protection, [kind.name for kind in PROTECTIONS.values() if kind.overlay])
+    if epoch is not None and not asked.peers:
+        raise _not_for("--epoch", protection, [kind.name for kind in PROTECTIONS.values() if kind.peers])
     return asked
 
 

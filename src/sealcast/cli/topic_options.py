@@ -17,7 +17,7 @@ ProtectionOption = Annotated[
     str,
     typer.Option(
         help="How much brokers may know: endpoint (all), payload (attributes), searchable (which filters an event "
-        "matches), layered (nothing they can read)."
+        "matches), layered (nothing they can read), attribute (no brokers: peers)."
     ),
 ]
 AccessOption = Annotated[
@@ -71,6 +71,13 @@ TagBitsOption = Annotated[
 ]
 FreshTrapdoorsOption = Annotated[
     bool, typer.Option("--fresh-trapdoors", help="For searchable: make new trapdoors for every event.")
+]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(metavar="A|P", help="For attribute: A hides values and subscriptions from guesses [default]; P not."),
+]
+EpochOption = Annotated[
+    str | None, typer.Option(metavar="SPAN", help="For attribute: how long an epoch lasts, as --key-lifetime.")
 ]
 FanOutOption = Annotated[int | None, typer.Option(metavar="D", help="Brokers below each of them [default: 2].")]
 
