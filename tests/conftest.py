@@ -50,6 +50,8 @@ HEAVY = (
     "groupkeys/test_plans.py",
     "log/test_damage.py",
     "mqtt/",
+    "overlay/peers/test_churn.py",
+    "overlay/peers/test_findings.py",
     "overlay/test_scenarios.py",
     "prefilters/test_members.py",
     "protections/searchable/test_truth.py",
