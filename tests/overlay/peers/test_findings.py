@@ -139,4 +139,3 @@ def test_f11_ours_ends_with_everybody_in_a_place() -> None:
     net.run(1200)
     assert (net.total("displaced"), net.total("searches")) == (displaced, searches), "nothing moves any more"
     net.check_forest()
-
