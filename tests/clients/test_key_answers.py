@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 
@@ -86,6 +87,8 @@ def test_nobody_passes_on_anothers_request(crowd: Crowd) -> None:
     assert f"the key request is {first!r}'s, and {second!r} sent it" in ask(second, data)
     forged = hers.signed(realm.identity(second).signer)
     assert "not signed by" in ask(second, forged)
+    nobodys = replace(hers, entity="nobody").signed(realm.identity(second).signer)
+    assert ask(second, nobodys).replace("nobody", first) == ask(second, forged), "who is enrolled is not said"
     elsewhere = KeyRequest(first, bytes(16), 1, 0, events, False, now).signed(realm.identity(first).signer)
     assert "no such topic" in ask(first, elsewhere)
     assert "malformed" in ask(first, b"nothing")

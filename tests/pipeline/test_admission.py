@@ -21,7 +21,7 @@ from sealcast.broker.authenticate import authenticate, check_one
 from sealcast.broker.gate import CHECK, EARLIER, REASON, Gate
 from sealcast.broker.quota import Quota
 from sealcast.broker.replay import Windows
-from sealcast.errors import FrameRejected
+from sealcast.errors import FrameRejected, NotFound
 from sealcast.lab.attacks import RATES, Cast, Insider, attacks, outdated
 from sealcast.model import Reason, Schema
 from sealcast.model.stages import Admitted, Received, Ruled
@@ -31,7 +31,8 @@ from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.minting import claims_for
-from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.changes import Change, Right
+from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.templates import Template
 from sealcast.trust.tokens.token import mint
 from sealcast.wire.records import RecordCodec
@@ -122,13 +123,13 @@ class Open:
             return None if refusal is not None and refusal.reason is wanted else refusal
 
         self.patch.setattr(Gate, "_verify", verify)
-        named = Gate._refuses_by_name
+        named = Gate.refuses_by_name
 
         def by_name(gate: Gate, *about: Any) -> Any:
             refusal = named(gate, *about)
             return None if refusal is not None and refusal.reason is wanted else refusal
 
-        self.patch.setattr(Gate, "_refuses_by_name", by_name)
+        self.patch.setattr(Gate, "refuses_by_name", by_name)
         return self.gate
 
     def without(self, reason: Reason) -> Gate:
@@ -148,6 +149,7 @@ class Open:
                 self.patch.setattr(type(gate.codec), "decode_joined", _decode_kindly(gate.codec))
             case Reason.EPOCH:
                 self.patch.setattr(type(gate.topic), "epoch_admissible", lambda *about: True)
+                return replace(gate, holds_key=lambda epoch: True)
             case _:
                 return self.token_checks(reason)
         return gate
@@ -307,6 +309,60 @@ def test_a_token_counts_by_the_logs_clock(world: World) -> None:
         result = admitted([data], late, now=at)
         assert bool(result.messages) is good
         assert good or {r.reason for r in result.rejections} == {Reason.TOKEN_TIME}
+
+
+def late_broker(realm: Realm, *epochs: int) -> Callable[[int], Gate]:
+    """A broker that joined after the topic's key was replaced, and was handed the keys of these epochs alone."""
+    realm.add_broker("late")
+    issuer = realm.issuer()
+
+    def handed(state: RealmState) -> list[Change]:
+        about, who = state.topic(TOPIC), state.entity("late")
+        return [issuer.keys(about, epoch).for_broker(about, who) for epoch in epochs]
+
+    realm.registry.transact(handed)
+    return EndpointStep(StepName(str(realm.paths.root), TOPIC, "late")).gate
+
+
+def test_a_grace_epoch_whose_key_this_broker_lacks_is_refused_and_stops_nothing(tmp_path: Path) -> None:
+    realm = Realm.create(tmp_path / "realm")
+    realm.create_topic(TOPIC, SCHEMA)
+    realm.enrol_many(["ann"])
+    codec, now = RecordCodec(SCHEMA), time.time_ns() // 1000
+
+    def frame() -> bytes:
+        return Insider.of(realm, TOPIC, "ann").sealer(realm.state().topic(TOPIC)).seal_messages(messages, now)
+
+    messages = codec.encode([dict.fromkeys(SCHEMA.names)], [b"x"])
+    poison = frame()
+    realm.rotate(TOPIC)
+    honest = frame()
+    gate = late_broker(realm, 2)(realm.registry.version())
+    result = admitted([honest, poison, frame()], gate, now=now)
+    assert [(r.position.offset, r.reason) for r in result.rejections] == [(1, Reason.EPOCH)]
+    assert "whose key this broker was not handed" in result.rejections[0].detail
+    assert len(result.messages) == 2
+    with pytest.raises(FrameRejected, match="was not handed") as refused:
+        check_one(poison, now, gate)
+    assert refused.value.reason == Reason.EPOCH
+    # On a gate that does not ask, one frame ends the batch, and every batch after it.
+    with pytest.raises(NotFound, match="was not handed the key"):
+        admitted([honest, poison], replace(gate, holds_key=lambda epoch: True), now=now)
+
+
+def test_without_the_key_of_the_present_epoch_nothing_is_refused_for_good(tmp_path: Path) -> None:
+    """A broker that cannot work must not turn honest frames away: they are there when it can."""
+    realm = Realm.create(tmp_path / "realm")
+    realm.create_topic(TOPIC, SCHEMA)
+    realm.enrol_many(["ann"])
+    now = time.time_ns() // 1000
+    ann, about = Insider.of(realm, TOPIC, "ann"), realm.state().topic(TOPIC)
+    data = ann.sealer(about).seal_messages(RecordCodec(SCHEMA).encode([dict.fromkeys(SCHEMA.names)], [b"x"]), now)
+    gate = late_broker(realm)
+    with pytest.raises(NotFound, match="was not handed the key"):
+        admitted([data], gate(realm.registry.version()), now=now)
+    realm.serve(TOPIC, "late")
+    assert len(admitted([data], gate(realm.registry.version()), now=now).messages) == 1
 
 
 def test_tags_are_asked_of_every_event(world: World) -> None:

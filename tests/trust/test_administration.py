@@ -129,6 +129,26 @@ def test_more_centers_brokers_and_nodes(realm: Realm) -> None:
         realm.create_topic("nowhere", SCHEMA, center="alice")
 
 
+def test_a_broker_that_comes_late_gets_every_epoch_that_has_its_grace(realm: Realm, clock: Clock) -> None:
+    for _ in range(3):
+        realm.rotate("quotes")
+    realm.add_broker("late", ["quotes"])
+    late = realm.broker("late")
+
+    def epochs(state: RealmState) -> list[int]:
+        return [epoch for epoch in range(1, 9) if state.topic_key("quotes", epoch, "late") is not None]
+
+    state = realm.state()
+    assert epochs(state) == [1, 2, 3, 4]
+    for epoch in epochs(state):
+        ours = realm.broker().topic_keys(state, state.topic("quotes"), epoch)
+        assert late.topic_keys(state, state.topic("quotes"), epoch).pair_key("alice") == ours.pair_key("alice")
+    realm.add_broker("later")
+    clock.now += (realm.state().topic("quotes").parameters.grace_s + 1) * SECOND
+    state = realm.serve("quotes", "later")
+    assert [epoch for epoch in range(1, 5) if state.topic_key("quotes", epoch, "later") is not None] == [3, 4]
+
+
 # --- epochs -------------------------------------------------------------------------------------------------
 
 

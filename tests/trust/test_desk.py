@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,12 @@ from sealcast.control.desk import DeskReason, ListTopics, Renew, Subscribe, Topi
 from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer, ServiceRefused
 from sealcast.control.wallet import Wallet
-from sealcast.errors import Rejected, Unavailable
+from sealcast.errors import Rejected, TokenRejected, Unavailable
+from sealcast.primitives.p256 import P256SigningKey
 from sealcast.trust.keys.broker import BrokerSecrets
-from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.changes import Access, Right
+from sealcast.trust.tokens import gates
+from sealcast.trust.tokens import token as tokens
 from sealcast.trust.tokens.token import TokenReason
 from sealcast.wire import cbor
 from tests.trust.center_world import SCHEMA, SECOND, World
@@ -77,6 +81,60 @@ def test_bad_tokens_get_an_error_back_with_the_reason(world: World) -> None:
         assert refusal(lambda w=wallet, t=token, n=topic: subscribe(w, t, topic=n)) == ("token", str(reason))
     assert world.realm.state().version == version
     subscribe(alice, good)
+
+
+def told(act: Callable[[], object], name: str) -> tuple[str, str, str, str | None]:
+    """All that a refusal says, but for the name that was asked about."""
+    with pytest.raises(ServiceRefused) as caught:
+        act()
+    error = caught.value
+    return error.service_code, error.reason, error.message.replace(name, "NAME"), error.hint
+
+
+def test_a_topic_that_does_not_exist_is_refused_as_one_that_is_closed(world: World) -> None:
+    """Whatever token a stranger shows, and whatever it costs to refuse it: the checks are the same, in number too."""
+    world.realm.create_topic("closed", SCHEMA, access=Access.GRANTED)
+    mallory = world.wallet("mallory")
+    good = mallory.get("quotes", Right.SUBSCRIBE).token
+    claims = tokens.parse(good).claims
+    signer = P256SigningKey.generate()
+    made = {
+        "none": b"",
+        "noise": b"noise",
+        "of another topic": good,
+        "of another realm": tokens.mint(signer, replace(claims, realm=bytes(16)), "sha-256"),
+        "signed by herself": tokens.mint(signer, replace(claims, topic=bytes(16)), "sha-256"),
+    }
+    for story, token in made.items():
+        answers = set()
+        for topic in ("closed", "absent"):
+            answers.add(told(lambda token=token, topic=topic: subscribe(mallory, token, topic=topic), topic))  # type: ignore[misc]
+            answers.add(
+                told(lambda token=token, topic=topic: mallory.correspondent.ask_broker(  # type: ignore[misc]
+                    "broker", Renew.KIND, Renew(topic, ("any",), token).to_bytes()), topic)
+            )  # fmt: skip
+        assert len(answers) == 1, story
+    gate = gates.gate_of(world.realm.state())
+    for topic in ("closed", "absent"):
+        before = gate.tokens.verifications
+        with pytest.raises(TokenRejected):
+            if topic == "closed":
+                about = world.realm.state().topic(topic)
+                gate.verify(good, about, world.now, Right.SUBSCRIBE, claims.holder_key, holder="mallory")
+            raise gate.refusal(good, topic)
+        assert gate.tokens.verifications == before, "neither verifies a signature"
+
+
+def test_a_subscription_that_ended_is_its_owners_alone(world: World) -> None:
+    alice, mallory = world.wallet("alice"), world.wallet("mallory")
+    subscribe(alice, alice.get("quotes", Right.SUBSCRIBE).token)
+    ask.unsubscribe(alice.correspondent, "broker", ["mine"])
+    assert ask.unsubscribe(alice.correspondent, "broker", ["mine"]) == world.realm.state().version
+    answers = {
+        told(lambda id=id: ask.unsubscribe(mallory.correspondent, "broker", [id]), id)  # type: ignore[misc]
+        for id in ("mine", "never")
+    }
+    assert len(answers) == 1, "ended, and never there, are the same to others"
 
 
 def test_a_token_serves_in_its_time_and_epoch(world: World) -> None:

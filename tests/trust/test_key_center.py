@@ -138,11 +138,14 @@ def test_bad_parameters_are_refused_by_name(world: World, parameter: str, value:
 
 def test_one_topic_has_one_center(world: World, owner: Correspondent) -> None:
     world.realm.add_center("center-2")
-    for asker in (owner, world.asker("mallory")):
-        with refused(CenterReason.CENTER):
-            ask.register_topic(asker, "orders", SCHEMA, center="center-2")
-    with refused(CenterReason.TAKEN):
-        ask.register_topic(world.asker("mallory"), "orders", SCHEMA)
+    with refused(CenterReason.CENTER):
+        ask.register_topic(owner, "orders", SCHEMA, center="center-2")
+    told = set()
+    for center in ("center", "center-2"):
+        with refused(CenterReason.TAKEN) as refusal:
+            ask.register_topic(world.asker("mallory"), "orders", SCHEMA, center=center)
+        told.add(refusal.caught.value.message)
+    assert len(told) == 1, "which center manages somebody else's topic is not said"
     with refused(CenterReason.TAKEN):
         ask.register_topic(owner, "orders", SCHEMA, parameters={"key_bits": 128})
     assert ask.register_topic(owner, "others", SCHEMA, center="center-2") == 1
@@ -257,6 +260,11 @@ def test_who_may_not_gets_nothing_and_does_not_learn_what_exists(world: World, o
             credentials(mallory, topic)
         told.append(refusal.caught.value.message.replace(topic, "TOPIC"))
     assert told[0] == told[1]
+    ask.register_topic(mallory, "own", SCHEMA)
+    for name in ("alic", "zzz"):
+        with pytest.raises(ServiceRefused, match=f"there is no entity '{name}'") as caught:
+            ask.authorise(mallory, "center", "own", name, BOTH)
+        assert caught.value.hint is None, "no name that is nearly the same"
     ask.authorise(owner, "center", "orders", "mallory", [Right.PUBLISH])
     with refused(CenterReason.RIGHT):
         credentials(mallory, "orders", Right.SUBSCRIBE)

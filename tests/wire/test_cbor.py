@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 from contextlib import suppress
+from pathlib import Path
 
 import cbor2
 import pytest
@@ -198,3 +200,14 @@ def test_what_is_no_version_is_not_quoted(version: object) -> None:
     with pytest.raises(FrameRejected, match="its version is no number") as caught:
         cbor.versioned(["SC", version, b""], "SC", 1, "a thing")
     assert len(caught.value.message) < 100
+
+
+def test_everyone_who_reads_says_how_many_items_there_may_be() -> None:
+    """Items cost more than bytes do. A reader that does not say how many it wants reads as many as a stranger sends."""
+    found = 0
+    for path in (Path(__file__).parents[2] / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "cbor.decode":
+                found += 1
+                assert "max_items" in {keyword.arg for keyword in node.keywords}, f"{path}:{node.lineno}"
+    assert found > 20

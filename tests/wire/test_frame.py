@@ -175,6 +175,33 @@ def test_other_shapes_are_no_frames(shape: object) -> None:
     assert refusal(cbor.encode(shape)) == "frame"
 
 
+def crowded(items: int) -> bytes:
+    """A frame that nobody signed, and whose sealed part is as many items as fit."""
+    outer = cbor.decode(DATA, max_depth=1)
+    sealed = cbor.TaggedValue(cose.TAG_ENCRYPT0, [b"", {}, [0] * items])
+    return cbor.encode([*outer[:4], cbor.encode(sealed)])
+
+
+def test_a_million_items_are_refused_before_they_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    data, seen = crowded(1_000_000), 0
+    really = cbor._Reader.item
+
+    def item(reader: cbor._Reader, depth: int) -> object:
+        nonlocal seen
+        seen += 1
+        return really(reader, depth)
+
+    monkeypatch.setattr(cbor._Reader, "item", item)
+    with pytest.raises(FrameRejected):
+        frame.parse(data)
+    assert seen < 64
+    # A reader that takes what the format as a whole allows reads them all.
+    monkeypatch.setattr(cose, "MAX_COSE_ITEMS", limits.MAX_CBOR_ITEMS)
+    with pytest.raises(FrameRejected):
+        frame.parse(data)
+    assert seen > 1_000_000
+
+
 def test_an_oversized_frame_is_refused_unread() -> None:
     with pytest.raises(FrameRejected, match="at most"):
         frame.parse(DATA + bytes(limits.MAX_FRAME_BYTES))

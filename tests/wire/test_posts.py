@@ -14,7 +14,7 @@ from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey, VerifyKey
 from sealcast.protections.layered import messages
 from sealcast.protections.layered.tree import MAX_LAYERS
-from sealcast.wire import limits, posts
+from sealcast.wire import cbor, limits, posts
 from sealcast.wire.posts import PostedFilter
 from tests.vectors import make_posts as made
 
@@ -49,6 +49,15 @@ def test_vectors(name: str) -> None:
         assert key.verify(post.to_be_signed, post.signature)
         again = SigningKey(Secret(bytes.fromhex(VECTORS["seed"]))).sign(posts.to_be_signed(post.header))
         assert posts.encode(post.header, again, posts.encode_body(post.filters), post.token) == data
+
+
+def test_items_that_are_no_tokens_are_refused_before_they_are_read() -> None:
+    body = cbor.encode([[[[0] * 1_000_000], ["a"], False]])
+    with pytest.raises(FrameRejected, match="a length beyond the end"):
+        posts._parse_body(body)
+    most = limits.MAX_FILTER_TOKENS
+    slots = messages.arranged([[n.to_bytes(33, "big") for n in range(most)]])
+    assert len(posts._parse_body(posts.encode_body([PostedFilter(slots, ("a",), False)]))) == 1
 
 
 @given(st.lists(filters, max_size=5), st.booleans(), st.integers(0, limits.MAX_POST_NUMBER))

@@ -57,9 +57,8 @@ def check_one(data: bytes, time_us: int, gate: Gate) -> Frame:
     refusal = gate.refuses_publisher(header.publisher, received.token, header.token, time_us)
     if refusal is not None and refusal.reason is not Reason.EPOCH:
         raise FrameRejected(*refusal)
-    # (12) sealed in the topic's epoch, or one that ended no longer than the grace before the log took this
-    if not gate.topic.epoch_admissible(header.epoch, time_us):
-        raise FrameRejected(Reason.EPOCH, f"sealed for epoch {header.epoch}, the topic is in {gate.topic.epoch}")
+    # (12)
+    refusal = gate.refuses_epoch(header.epoch, time_us) or refusal
     if refusal is not None:
         raise FrameRejected(*refusal)
     # (13) from here on the header is the publisher's word
@@ -146,10 +145,8 @@ def _number(sender: _Sender, token: bytes, named: bytes, time_us: int, epoch: in
     """The number of the first check, 3 to 12, that a frame fails; 0 when it fails none of them."""
     if not sender.ours:
         return CHECK[Reason.TOPIC]
-    refusal = gate.refuses_publisher(sender.publisher, token, named, time_us)
-    if refusal is not None:
-        return CHECK[refusal.reason]
-    return 0 if gate.topic.epoch_admissible(epoch, time_us) else CHECK[Reason.EPOCH]
+    refusal = gate.refuses_publisher(sender.publisher, token, named, time_us) or gate.refuses_epoch(epoch, time_us)
+    return 0 if refusal is None else CHECK[refusal.reason]
 
 
 def _rows(parsed: Frames) -> zip[tuple[int, ...]]:

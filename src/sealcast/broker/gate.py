@@ -84,6 +84,8 @@ class Gate:
     bounds: ReplayBounds
     #: How a boot of a publisher is called in claims (`replay.identify`), remembered.
     identify: Callable[[str, bytes], tuple[int, int, int]]
+    #: Whether this broker was handed the topic's key of an epoch, by the registry at this version.
+    holds_key: Callable[[int], bool]
     #: What the topic's protection asks of payloads, if it does.
     unfit: Unfit | None = None
     _known: dict[tuple[bytes, bytes, str, int], GateRefusal | None] = field(default_factory=dict)
@@ -91,8 +93,18 @@ class Gate:
     def refuses_publisher(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> GateRefusal | None:
         """Checks 4 to 11 for a frame of that publisher, appended at that time, whose header names a token by `digest`:
         the first that fails."""
-        found = [self.refuses_token(publisher, token, digest, time_us), self._refuses_by_name(publisher, time_us)]
+        found = [self.refuses_token(publisher, token, digest, time_us), self.refuses_by_name(publisher, time_us)]
         return min((refusal for refusal in found if refusal), key=lambda r: CHECK[r.reason], default=None)
+
+    def refuses_epoch(self, epoch: int, time_us: int) -> GateRefusal | None:
+        """Check 12 for a frame that was sealed in that epoch and appended at that time: it is the topic's, or one that
+        ended no longer than the grace before, and whose key this broker has."""
+        if not self.topic.epoch_admissible(epoch, time_us):
+            return GateRefusal(Reason.EPOCH, f"sealed for epoch {epoch}, the topic is in {self.topic.epoch}")
+        # A broker without the key of the present epoch can do nothing at all, and no frame is to blame for it.
+        if epoch != self.topic.epoch and not self.holds_key(epoch):
+            return GateRefusal(Reason.EPOCH, f"sealed for epoch {epoch}, whose key this broker was not handed")
+        return None
 
     def term(self, publisher: str) -> Term | None:
         """When that publisher may publish here by the realm's word; None for never."""
@@ -133,7 +145,7 @@ class Gate:
             return GateRefusal(Reason(TokenReason(error.reason).step), error.message)
         return None
 
-    def _refuses_by_name(self, publisher: str, time_us: int) -> GateRefusal | None:
+    def refuses_by_name(self, publisher: str, time_us: int) -> GateRefusal | None:
         """What the realm has decided since the token was signed."""
         entity = self.state.entities.get(publisher)
         if entity is None:

@@ -13,6 +13,7 @@ from sealcast.cli import talk
 from sealcast.cli.maintain import upkeep
 
 if TYPE_CHECKING:
+    from sealcast.errors import SealcastError
     from sealcast.pipeline.metrics import FinishedBatch
 
 app = talk.Commands()
@@ -38,9 +39,11 @@ def run(
     """Run the pipeline: admit, match, group, seal, deliver, until Ctrl-C, or with --once until all is done.
 
     Subscriptions, rights and revocations that change meanwhile count from the next batch on. A run that was killed
-    continues where it stopped: nothing is lost, and nothing is delivered twice. A broker forwards what it admits to
-    the other brokers that have subscribers; an event that two brokers handle counts twice. On a layered topic, events
-    go from broker to broker, one hop per batch.
+    continues where it stopped: nothing is lost, and nothing is delivered twice. If one of several topics fails, the
+    others go on; it is tried again after a while, and `sealcast status` shows why it failed.
+
+    A broker forwards what it admits to the other brokers that have subscribers; an event that two brokers handle counts
+    twice. On a layered topic, events go from broker to broker, one hop per batch.
 
     With --node, only that broker's own keys are opened. Run `sealcast maintain` elsewhere to renew what falls due.
     """
@@ -66,7 +69,15 @@ def run(
         if not once:
             talk.note("running; Ctrl-C stops in good order")
         totals = run_pipeline(
-            here, topics or (), once=once, spark=spark, every=every, metrics=metrics, on_batch=shown.batch, node=node
+            here,
+            topics or (),
+            once=once,
+            spark=spark,
+            every=every,
+            metrics=metrics,
+            on_batch=shown.batch,
+            on_failure=shown.failure,
+            node=node,
         )
     shown.end()
     document = {**totals, "batches": shown.batches, "seconds": round(time.monotonic() - begin, 3)}
@@ -97,6 +108,10 @@ class _Shown:
             sys.stderr.flush()
         else:
             talk.note(text)
+
+    def failure(self, topic: str, error: SealcastError, seconds: float) -> None:
+        hint = "" if error.hint is None else f" ({error.hint})"
+        talk.note(f"topic {topic!r} failed: {error.message}{hint}; trying again in {seconds:,.0f} s")
 
     def end(self) -> None:
         if self._live and self.batches:

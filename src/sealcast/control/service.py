@@ -366,7 +366,9 @@ class ServiceRefused(Rejected):
 
 def _refusal(error: SealcastError) -> Answer:
     reason = str(getattr(error, "reason", ""))
-    words = [error.code, reason, error.message[:_MAX_WORDS], (error.hint or "")[:_MAX_WORDS]]
+    # The hint of a name that is not found is the nearest one that is: for whoever may see all names.
+    hint = "" if isinstance(error, NotFound) else error.hint or ""
+    words = [error.code, reason, error.message[:_MAX_WORDS], hint[:_MAX_WORDS]]
     return Answer(REFUSED, cbor.encode(words))
 
 

@@ -24,6 +24,7 @@ from sealcast.log.port import Record
 from sealcast.primitives import mac
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.wire import cbor
+from sealcast.wire.limits import MAX_CBOR_ITEMS
 
 #: What the first record has in place of its predecessor's tag.
 GENESIS: Final = bytes(mac.TAG_BYTES)
@@ -98,7 +99,7 @@ class TaggedLog(Closing, Unpicklable, Generic[R], ABC):
         """The body of a record, and its tag; Corrupt when it is not one that the broker wrote."""
         where = self._where(record)
         try:
-            outer = cbor.decode(record.data, max_bytes=len(record.data))
+            outer = cbor.decode(record.data, max_bytes=len(record.data), max_items=MAX_CBOR_ITEMS)
         except FrameRejected as problem:
             raise Corrupt(f"{where} is not a {what}: {problem.message}") from None
         match outer:
@@ -143,7 +144,7 @@ class Annals(TaggedLog[Note]):
     def _parse(self, record: Record) -> Note:
         body, tag = self._unsealed(record, "note")
         try:
-            inner = cbor.decode(body, max_bytes=MAX_NOTE_BYTES)
+            inner = cbor.decode(body, max_bytes=MAX_NOTE_BYTES, max_items=MAX_CBOR_ITEMS)
         except FrameRejected as problem:
             raise Corrupt(f"{self._where(record)} is not a note: {problem.message}") from None
         match inner:

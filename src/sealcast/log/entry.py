@@ -11,7 +11,7 @@ from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import DIGEST_BYTES, StagedPiece
 from sealcast.primitives.mac import TAG_BYTES
 from sealcast.wire import cbor
-from sealcast.wire.limits import MAX_COUNTS
+from sealcast.wire.limits import MAX_CBOR_ITEMS, MAX_COUNTS
 
 if TYPE_CHECKING:
     from sealcast.wire.sealed import SealedPiece
@@ -144,7 +144,7 @@ class Entry:
     @classmethod
     def decode(cls, raw: bytes) -> tuple[Entry, bytes]:
         """The entry and the tag of the record before; Misuse or FrameRejected when these bytes are no entry."""
-        body: Any = cbor.decode(raw, max_bytes=MAX_ENTRY_BYTES)
+        body: Any = cbor.decode(raw, max_bytes=MAX_ENTRY_BYTES, max_items=MAX_CBOR_ITEMS)
         if not isinstance(body, dict) or body.keys() != _KEYS or body["v"] != FORMAT:
             raise Misuse(f"not an entry of format {FORMAT}")
         pieces, counts, previous = body["pieces"], body["counts"], body["previous"]

@@ -182,10 +182,12 @@ class Node(Unpicklable, Closing):
     def _move(self, request: ProvenMessage, now_us: int) -> Answer:
         """A subscriber comes to this broker, by its own signed word."""
         topic, state = MoveHere.from_bytes(request.message.body).topic, self._realm.state()
-        if topic not in state.topics:
-            raise Rejected(f"there is no topic {topic!r}")
-        if state.home_of(topic, request.sender.name) != self.name:
-            state = moves.move(self._realm, topic, request.sender.name, self.name)
+        who = request.sender.name
+        # Whether there is such a topic is not for those to learn who have nothing on it.
+        if topic not in state.topics or state.slot_of(topic, who) is None:
+            raise Rejected(f"{who!r} has no subscription on topic {topic!r}")
+        if state.home_of(topic, who) != self.name:
+            state = moves.move(self._realm, topic, who, self.name)
         return Answer(DONE, cbor.encode([state.version]))
 
     # --- inside -------------------------------------------------------------------------------------

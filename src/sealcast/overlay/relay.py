@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Self
 
-from sealcast.errors import NotFound, SealcastError
+from sealcast.errors import NotFound, SealcastError, Unavailable
+from sealcast.log import failing
 from sealcast.log.closing import Closing
+from sealcast.log.failing import FailureNote
 from sealcast.overlay import moves
 from sealcast.overlay.routing import Forwarder, Link
 from sealcast.trust.certificates.roles import Role
@@ -16,6 +20,8 @@ from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.state import RealmState
 
 IDLE_SECONDS: Final = 0.1
+#: After a turn that failed.
+FAILED_SECONDS: Final = 5.0
 
 
 def brokers_here(realm: OpenRealm, state: RealmState, node: str | None = None) -> list[str]:
@@ -34,26 +40,46 @@ class Relay(Closing):
     def __init__(self, realm: OpenRealm, brokers: Sequence[str], topics: Sequence[str] = ()) -> None:
         self._realm = realm
         self._forwarders = [Forwarder(realm, broker, topics) for broker in brokers]
+        #: Since when links have failed of which there is a note.
+        self._noted: dict[Link, FailureNote] = {}
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
-        #: What ended the thread before it was asked to.
+        #: What went wrong in its last turn.
         self.failure: SealcastError | None = None
 
     def once(self) -> dict[Link, int]:
-        """Frames that went over each link."""
+        """Frames that went over each link. All are tried before what went wrong with one is raised."""
         sent: dict[Link, int] = {}
         for forwarder in self._forwarders:
             sent |= forwarder.once()
         moves.settle(self._realm)
+        failures = {link: error for forwarder in self._forwarders for link, error in forwarder.failures.items()}
+        self._note(failures)
+        for error in failures.values():
+            raise error
         return sent
 
+    def _note(self, failures: Mapping[Link, SealcastError]) -> None:
+        """For `sealcast status`. A note that cannot be written changes nothing of what it would say."""
+        now, topics = time.time_ns() // 1000, self._realm.paths
+        for link, error in failures.items():
+            before = self._noted.get(link)
+            since, times = (now, 0) if before is None else (before.since_us, before.attempts)
+            step = f"to-{link.destination}"
+            self._noted[link] = note = FailureNote(step, since, now, times + 1, error.message, error.hint or "")
+            with suppress(Unavailable):
+                failing.write(topics.topic(link.topic, link.origin).root, note)
+        for link in self._noted.keys() - failures.keys():
+            with suppress(Unavailable):
+                failing.clear(topics.topic(link.topic, link.origin).root, self._noted.pop(link).step)
+
     def _run(self) -> None:
-        try:
-            while not self._stop.is_set():
-                if not any(self.once().values()):
-                    self._stop.wait(IDLE_SECONDS)
-        except SealcastError as error:
-            self.failure = error
+        while not self._stop.is_set():
+            try:
+                pause, self.failure = (0.0 if any(self.once().values()) else IDLE_SECONDS), None
+            except SealcastError as error:
+                pause, self.failure = FAILED_SECONDS, error
+            self._stop.wait(pause)
 
     def close(self) -> None:
         self._stop.set()

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Final
 
-from sealcast.errors import Misuse
+from sealcast.errors import Misuse, SealcastError
 from sealcast.log.closing import Closing
 from sealcast.log.forwarded import BrokerTopic, ForwardedLog
 from sealcast.model.bounded import bounded
@@ -75,13 +75,21 @@ class Forwarder(Closing):
         self._reached: dict[tuple[Link, int], int] = {}
         self._links: dict[Link, int] = {}
         self._version = -1
+        #: Links that failed when they were last tried, and why. One that fails keeps no other from forwarding.
+        self.failures: dict[Link, SealcastError] = {}
 
     def once(self) -> dict[Link, int]:
         """Forwards what there is; how many frames went over each link."""
         state = self._realm.state()
         if state.version != self._version:
             self._links, self._version = links(state, self._origin, self._topics), state.version
-        return {link: self._forward(link, version) for link, version in self._links.items()}
+        sent, self.failures = dict[Link, int](), {}
+        for link, version in self._links.items():
+            try:
+                sent[link] = self._forward(link, version)
+            except SealcastError as error:
+                self.failures[link] = error
+        return sent
 
     def _forward(self, link: Link, version: int) -> int:
         part, sent = self._part(link.topic), 0

@@ -1,5 +1,8 @@
 """What a running pipeline tells about itself: counters for Prometheus, from Spark's own progress reports.
 
+Reports are fetched from Spark (pipeline/attempts.py). A listener would be told of them sooner, but py4j calls listeners
+through a port of this process that obeys whoever connects to it.
+
 Names follow OpenTelemetry's habits (what is counted, its unit, `total`). Nothing is ever labelled by topic, entity or
 subscriber: a metrics page is read by more people than may know who talks to whom.
 """
@@ -8,19 +11,13 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
-from pyspark.sql.streaming.listener import (
-    QueryIdleEvent,
-    QueryProgressEvent,
-    QueryStartedEvent,
-    QueryTerminatedEvent,
-    StreamingQueryListener,
-)
+from pyspark.sql.streaming.listener import StreamingQueryProgress
 
 from sealcast.broker.columns import COUNTS, REJECTED
 from sealcast.broker.metrics_page import MetricsPage, serve
@@ -53,7 +50,7 @@ class FinishedBatch:
 
 
 class Metrics:
-    """The metrics of one process. `listener()` feeds them, `serve()` shows them."""
+    """The metrics of one process. A pipeline feeds them, `serve()` shows them."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
@@ -101,53 +98,25 @@ class Metrics:
         """A sample, for tests and `status`."""
         return self.registry.get_sample_value(name, labels) or 0.0
 
-    def listener(self, on_batch: Callable[[FinishedBatch], None] | None = None) -> StreamingQueryListener:
-        """What Spark calls with its progress; `on_batch` hears of every batch, too."""
-        return _Listener(self, on_batch)
-
     def serve(self, port: int) -> MetricsPage:
         return serve(self.registry, port)
 
 
-class _Listener(StreamingQueryListener):
-    """Called on a thread of py4j's, for every query of the session: others' queries observe nothing of ours."""
-
-    def __init__(self, metrics: Metrics, on_batch: Callable[[FinishedBatch], None] | None) -> None:
-        self._metrics = metrics
-        self._on_batch = on_batch
-        self._ours: set[str] = set()
-
-    def onQueryStarted(self, event: QueryStartedEvent) -> None:
-        if (event.name or "").startswith(f"{OBSERVED}:"):
-            self._ours.add(str(event.runId))
-            self._metrics.started()
-
-    def onQueryProgress(self, event: QueryProgressEvent) -> None:
-        progress = event.progress
-        if str(progress.runId) not in self._ours or OBSERVED not in progress.observedMetrics:
-            return
-        counted = progress.observedMetrics[OBSERVED].asDict()
-        source = progress.sources[0]
-        end = json.loads(source.endOffset)
-        batch = FinishedBatch(
-            query=str(progress.runId),
-            number=progress.batchId,
-            counts={name: int(value or 0) for name, value in counted.items()},
-            seconds=progress.durationMs.get("triggerExecution", 0) / 1000,
-            backlog=_backlog(end, source.latestOffset),
-            version=end.get("version", 0),  # a hop is pinned to tables, not to the registry
-        )
-        self._metrics.record(batch)
-        if self._on_batch is not None:
-            self._on_batch(batch)
-
-    def onQueryIdle(self, event: QueryIdleEvent) -> None:
-        pass
-
-    def onQueryTerminated(self, event: QueryTerminatedEvent) -> None:
-        if str(event.runId) in self._ours:
-            self._ours.discard(str(event.runId))
-            self._metrics.ended(str(event.runId), event.exception is not None)
+def finished(progress: StreamingQueryProgress) -> FinishedBatch | None:
+    """A batch, from Spark's report of it; None where the report is of none."""
+    if OBSERVED not in progress.observedMetrics:
+        return None
+    counted = progress.observedMetrics[OBSERVED].asDict()
+    source = progress.sources[0]
+    end = json.loads(source.endOffset)
+    return FinishedBatch(
+        query=str(progress.runId),
+        number=progress.batchId,
+        counts={name: int(value or 0) for name, value in counted.items()},
+        seconds=progress.durationMs.get("triggerExecution", 0) / 1000,
+        backlog=_backlog(end, source.latestOffset),
+        version=end.get("version", 0),  # a hop is pinned to tables, not to the registry
+    )
 
 
 def _backlog(end: Mapping[str, Any], latest: str | None) -> int:

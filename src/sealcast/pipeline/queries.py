@@ -11,7 +11,7 @@ import signal
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -24,11 +24,13 @@ from pyspark.sql.streaming.query import StreamingQuery
 
 from sealcast.broker.columns import COUNTS, PIECES, REJECTED, ddl
 from sealcast.broker.replay import Windows
+from sealcast.errors import Bug, SealcastError
 from sealcast.log.closing import Closing
 from sealcast.overlay.relay import Relay
 from sealcast.pipeline import replay
-from sealcast.pipeline.checkpoints import drop_foreign, initial_windows
-from sealcast.pipeline.failures import explain, explained, living_jvm
+from sealcast.pipeline.attempts import Attempts
+from sealcast.pipeline.checkpoints import initial_windows
+from sealcast.pipeline.failures import living_jvm
 from sealcast.pipeline.metrics import OBSERVED, FinishedBatch, Metrics
 from sealcast.pipeline.session import cores, is_local
 from sealcast.pipeline.sources import FRAME_LIMITS, RECORD_LIMITS
@@ -36,8 +38,6 @@ from sealcast.protections.frame_steps import FramesStep, kernel
 from sealcast.protections.steps import OpenStep, StepName
 from sealcast.trust.layout import FIRST_BROKER
 
-#: How long a stop waits for the micro-batch at hand. What it interrupts is done again at the next start.
-STOP_SECONDS: Final = 30.0
 _POLL_SECONDS: Final = 0.05
 
 
@@ -55,6 +55,8 @@ class Options(TypedDict, total=False):
     every: str | None
     metrics: Metrics | None
     on_batch: Callable[[FinishedBatch], None] | None
+    #: Told of a topic that failed, why, and in how many seconds it is tried again.
+    on_failure: Callable[[str, SealcastError, float], None] | None
     #: One broker; all whose keys are here, without.
     node: str | None
 
@@ -106,7 +108,11 @@ def parallelism(spark: SparkSession) -> dict[str, int]:
 
 
 class Pipeline(Closing):
-    """Running queries. Leaving its block stops them in good order."""
+    """Running queries. Leaving its block stops them in good order.
+
+    A thread watches them. In a run of several topics a query that fails is tried again, and the others go on; a run of
+    one topic ends with its failure. With `once` the others are drained, and nothing is tried again.
+    """
 
     def __init__(self, spark: SparkSession, options: Options) -> None:
         self.metrics = options.get("metrics") or Metrics()
@@ -114,40 +120,33 @@ class Pipeline(Closing):
         self.totals: Counter[str] = Counter()
         self._spark, self._options = spark, options
         self._held = ExitStack()
-        self._queries: list[StreamingQuery] = []
+        self._attempts: list[Attempts] = []
         #: What begins when these have ended.
-        self._later: list[Callable[[], None]] = []
+        self._later: list[Attempts] = []
         self._relay: Relay | None = None
+        #: What ended the thread before it was asked to.
+        self._trouble: SealcastError | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._watch, name="sealcast queries", daemon=True)
         #: Whether a signal ended the wait.
         self.interrupted = False
-        listener = self.metrics.listener(self._count)
-        spark.streams.addListener(listener)
-        self._held.callback(spark.streams.removeListener, listener)
 
     def add(self, query: Query) -> None:
         """One more query, whose steps nobody else may run meanwhile. `once` it begins when those before it in the path
         have ended."""
-        steps = [name.open() for name in query.names]
-        terms = {step.name.broker: self._held.enter_context(step.ledger.exclusive()) for step in steps}
-        for step in steps:
-            step.prepare()
-        # All the way up: what was asked for before now counts for what is there now. A post may wait for another's key.
-        for _ in steps:
-            if not steps[0].turn(query.names):
-                break
-        drop_foreign(steps[0].checkpoint(query.alone), steps)
+        attempts = Attempts(query.names, query.alone, partial(self._begin, query), self.metrics)
+        self._attempts.append(attempts)
+        self._held.callback(attempts.release)
+        if attempts.hold():
+            if self._options.get("once") and not query.reads_frames:
+                self._later.insert(0, attempts)  # later steps are added first
+            else:
+                attempts.begin()
 
-        begin = partial(self._begin, query, steps[0], terms)
-        if self._options.get("once") and not query.reads_frames:
-            self._later.insert(0, begin)  # later steps are added first
-        else:
-            begin()
-
-    def _begin(self, query: Query, step: OpenStep, terms: Mapping[str, str]) -> None:
+    def _begin(self, query: Query, step: OpenStep, terms: Mapping[str, str]) -> StreamingQuery:
         (_, (max_bytes, _)), limits = FRAME_LIMITS if query.reads_frames else RECORD_LIMITS, self._options.get("limits")
         options: dict[str, Any] = {max_bytes: step.max_bytes, **parallelism(self._spark), **(limits or {})}
-        with explained():
-            rows = self._spark.readStream.format("sealcast-input").options(**query.options, **options).load()
+        rows = self._spark.readStream.format("sealcast-input").options(**query.options, **options).load()
         if isinstance(step, FramesStep):
             rows = pieces_of(rows, step, initial_windows(step), int(options["tasks"]))
         writer = rows.observe(OBSERVED, *_counts()).writeStream.format("sealcast-pieces")
@@ -157,37 +156,35 @@ class Pipeline(Closing):
             writer = writer.trigger(availableNow=True)
         elif (every := self._options.get("every")) is not None:
             writer = writer.trigger(processingTime=every)
-        with explained():
-            self._queries.append(writer.start())
+        return writer.start()
 
     def relay(self, relay: Relay) -> None:
         """Has frames forwarded for as long as this runs."""
         self._relay = self._held.enter_context(relay)
 
-    def _count(self, batch: FinishedBatch) -> None:
-        self.totals.update(batch.counts)
-        if (on_batch := self._options.get("on_batch")) is not None:
-            on_batch(batch)
+    def watch(self) -> None:
+        """Watches the queries that were added. Raises what went wrong when none of them could be begun."""
+        if not self._later and not self.running:
+            self._raise_failure()
+        for attempts in self._attempts:
+            self._tell(attempts)
+        self._thread.start()
 
     @property
     def running(self) -> bool:
-        return any(query.isActive for query in self._queries)
+        return any(attempts.active for attempts in self._attempts)
 
     def wait(self, stop: Callable[[], bool] = lambda: False) -> None:
-        """Until every query has ended (`once`), one has failed, or `stop` says so; raises what went wrong."""
-        with living_jvm():
-            while (self.running or self._go_on()) and not stop():
+        """Until every query has ended (`once`), or a run of one topic has failed, or `stop` says so; raises what went
+        wrong."""
+        while not stop() and (self.running or self._later or self._tries_again):
+            self._check_watched()
+            if self._alone:
                 self._raise_failure()
-                time.sleep(_POLL_SECONDS)
+            time.sleep(_POLL_SECONDS)
+        self._check_watched()
+        if not self._tries_again:
             self._raise_failure()
-
-    def _go_on(self) -> bool:
-        """What was to wait until the queries have ended begins."""
-        self._raise_failure()
-        if not self._later:
-            return False
-        self._later.pop(0)()
-        return True
 
     def wait_for_signal(self) -> None:
         """`wait`, until SIGINT or SIGTERM; then stops in good order."""
@@ -198,43 +195,74 @@ class Pipeline(Closing):
 
     def stop(self) -> None:
         """Lets the micro-batch at hand finish, if it does so soon, and ends every query."""
+        self._stopping.set()
+        if self._thread.is_alive():
+            self._thread.join()
         with living_jvm(), self._held:  # locks are released whatever happens
-            for query in self._queries:
-                _let_finish(query)
-                with explained():
-                    query.stop()
-            self._hear_out()
+            for attempts in self._attempts:
+                self._count(attempts.stop())
 
     def close(self) -> None:
         self.stop()
 
-    def _raise_failure(self) -> None:
-        if self._relay is not None and self._relay.failure is not None:
+    # --- inside -----------------------------------------------------------------------------------
+
+    @property
+    def _alone(self) -> bool:
+        """Whether it runs one topic: then a failure stops nothing else."""
+        return len({attempts.names[0].topic for attempts in self._attempts}) == 1
+
+    @property
+    def _tries_again(self) -> bool:
+        return not self._options.get("once") and not self._alone
+
+    def _watch(self) -> None:
+        try:
+            with living_jvm():
+                while not self._stopping.wait(_POLL_SECONDS):
+                    self._turn()
+        except SealcastError as error:
+            self._trouble = error
+
+    def _turn(self) -> None:
+        for attempts in self._attempts:
+            failed_before = attempts.failure
+            self._count(attempts.look())
+            if attempts.failure is not failed_before:
+                self._tell(attempts)
+            if self._tries_again and attempts.due():
+                if attempts.hold():
+                    attempts.begin()
+                self._tell(attempts)
+        if self._later and not self.running:
+            self._later[0].begin()
+            del self._later[0]
+
+    def _tell(self, attempts: Attempts) -> None:
+        """Says that a query failed, if it did, and that it is tried again, if it is."""
+        on_failure = self._options.get("on_failure")
+        if attempts.failure is not None and on_failure is not None and not attempts.active and self._tries_again:
+            on_failure(attempts.names[0].topic, attempts.failure, attempts.delay)
+
+    def _count(self, batches: Sequence[FinishedBatch]) -> None:
+        for batch in batches:
+            self.metrics.record(batch)
+            self.totals.update(batch.counts)
+            if (on_batch := self._options.get("on_batch")) is not None:
+                on_batch(batch)
+
+    def _check_watched(self) -> None:
+        if self._trouble is not None:
+            raise self._trouble
+        if not self._thread.is_alive() and not self._stopping.is_set():
+            raise Bug("the thread that watches the queries has ended")
+        if self._alone and self._relay is not None and self._relay.failure is not None:
             raise self._relay.failure
-        for query in self._queries:
-            failure = query.exception() if not query.isActive else None
-            if failure is not None:
-                raise explain(failure) from None
 
-    def _hear_out(self) -> None:
-        """Progress reports arrive late: wait for the last ones, so that counts are whole when this returns."""
-        context = self._spark.sparkContext._jsc
-        if context is not None:
-            context.sc().listenerBus().waitUntilEmpty(10_000)
-
-
-def _let_finish(query: StreamingQuery) -> None:
-    deadline = time.monotonic() + STOP_SECONDS
-    before = _batch_of(query)
-    while query.isActive and query.status["isTriggerActive"] and time.monotonic() < deadline:
-        if _batch_of(query) != before:
-            return  # the next one has hardly begun: stopping it costs nothing
-        time.sleep(_POLL_SECONDS)
-
-
-def _batch_of(query: StreamingQuery) -> int | None:
-    progress = query.lastProgress
-    return progress.batchId if progress is not None else None
+    def _raise_failure(self) -> None:
+        for attempts in self._attempts:
+            if attempts.failure is not None:
+                raise attempts.failure
 
 
 @contextmanager

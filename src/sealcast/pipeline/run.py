@@ -43,6 +43,7 @@ def start(realm: str | Path | BrokerRealm, topics: Sequence[str] = (), **options
         if not once and len(opened.state().brokers()) > 1:
             admitting = dict.fromkeys(query.names[0].broker for query in queries if query.reads_frames)
             pipeline.relay(Relay(opened, list(admitting), topics))
+        pipeline.watch()
     except BaseException:
         pipeline.stop()
         raise

@@ -19,7 +19,7 @@ from typing import Final
 from sealcast.primitives.aead import COMMITMENT_BYTES, DEFAULT_KEY_BITS, NONCE_BYTES, TAG_BYTES
 from sealcast.primitives.sign import SIGNATURE_BYTES
 from sealcast.wire import cbor
-from sealcast.wire.limits import MAX_FRAME_BYTES, MAX_SIGNED_BYTES
+from sealcast.wire.limits import MAX_COSE_ITEMS, MAX_FRAME_BYTES, MAX_SIGNED_BYTES
 
 TAG_ENCRYPT0: Final = 16
 TAG_SIGN1: Final = 18
@@ -94,7 +94,7 @@ def encode_encrypt0(commitment: bytes, nonce: bytes, ciphertext: bytes, key_bits
 def parse_encrypt0(data: bytes | memoryview) -> Encrypt0:
     """Take a COSE_Encrypt0 apart; FrameRejected when it is not exactly ours."""
     protected, unprotected, ciphertext = _parts(data, TAG_ENCRYPT0, 3, MAX_FRAME_BYTES)
-    header = cbor.decode(protected, max_bytes=128) if isinstance(protected, bytes) else None
+    header = cbor.decode(protected, max_bytes=128, max_items=8) if isinstance(protected, bytes) else None
     if not isinstance(header, dict) or set(header) != {LABEL_ALGORITHM, LABEL_COMMITMENT}:
         raise cbor.refused("a sealed body's protected header names the algorithm and the key commitment, nothing else")
     commitment = header[LABEL_COMMITMENT]
@@ -114,7 +114,7 @@ def parse_encrypt0(data: bytes | memoryview) -> Encrypt0:
 
 
 def _parts(data: bytes | memoryview, tag: int, size: int, max_bytes: int) -> list[object]:
-    message = cbor.decode(data, max_bytes=max_bytes, max_depth=4, tags=frozenset({tag}))
+    message = cbor.decode(data, max_bytes=max_bytes, max_depth=4, max_items=MAX_COSE_ITEMS, tags=frozenset({tag}))
     if not isinstance(message, cbor.TaggedValue) or not isinstance(message.value, list) or len(message.value) != size:
         raise cbor.refused(f"COSE tag {tag} holds an array of {size}")
     return message.value

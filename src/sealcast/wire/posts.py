@@ -159,7 +159,9 @@ def parse(data: bytes) -> Post:
 
 
 def _parse_body(body: bytes) -> tuple[PostedFilter, ...]:
-    messages = cbor.decode(body, max_bytes=limits.MAX_POST_BYTES, max_depth=4)
+    # A slot has a token at least, and a token so many bytes: more items than that are no filters.
+    most = limits.MAX_POST_FILTERS * (limits.MAX_PATH_HOPS + 4) + 2 * (len(body) // MIN_ELEMENT_BYTES)
+    messages = cbor.decode(body, max_bytes=limits.MAX_POST_BYTES, max_depth=4, max_items=most)
     if not isinstance(messages, list) or len(messages) > limits.MAX_POST_FILTERS:
         raise cbor.refused(f"a post has at most {limits.MAX_POST_FILTERS} filters")
     return tuple(map(_filter, messages))

@@ -27,6 +27,7 @@ from sealcast.model.schema import Schema
 from sealcast.primitives.secrets import Secret
 from sealcast.wire import cbor
 from sealcast.wire.domain import check_domain
+from sealcast.wire.limits import MAX_CBOR_ITEMS
 from sealcast.wire.records import RecordCodec
 
 _MAX_PIECE: Final = 1 << 24
@@ -72,7 +73,7 @@ class PlainPath(Batches):
     def read(self) -> list[bytes]:
         """The payloads of the newest batch, as the subscriber in slot 0 gets them."""
         (ref,) = self._reader.at(self._reader.end() - 1).entry.pieces
-        found = cbor.decode(self._pieces.read(ref.name, ref.digest), max_bytes=_MAX_PIECE)
+        found = cbor.decode(self._pieces.read(ref.name, ref.digest), max_bytes=_MAX_PIECE, max_items=MAX_CBOR_ITEMS)
         match found:
             case [list(messages), list(events), list(slots)]:
                 mine = [event for event, slot in zip(events, slots, strict=True) if slot == 0]

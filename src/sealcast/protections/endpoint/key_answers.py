@@ -32,7 +32,7 @@ from sealcast.errors import Rejected, Unavailable
 from sealcast.groupkeys.interface import PairKey, TableKey
 from sealcast.log.piece_reader import sealed_reader
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.primitives.sign import VerifyKey
+from sealcast.primitives.sign import SigningKey, VerifyKey
 from sealcast.protections.endpoint.key_requests import KEYS, GivenPart, KeyReply, KeyRequest, parse_request
 from sealcast.protections.endpoint.refs import PieceKeys
 from sealcast.protections.endpoint.sealer import EndpointSealer, sealer_of
@@ -49,6 +49,8 @@ ALLOWANCE: Final = Allowance(per_second=20, burst=200)
 MAX_EPOCHS: Final = 8
 #: Parts of tables in one reply: each takes a few milliseconds to make. The other keys are given one by one.
 MAX_PARTS: Final = 4
+#: A key under which nobody signs anything.
+_NOBODY: Final = SigningKey.generate().verify_key
 
 
 class KeyAnswers(Unpicklable):
@@ -108,10 +110,10 @@ class KeyRequests(Unpicklable):
 
     def handle(self, request: ProvenMessage, now_us: int, /) -> Answer:
         state, data = self._realm.state(), request.message.body
-        asked = parse_request(data, lambda name: VerifyKey(state.entity(name).verify_key))
+        asked = parse_request(data, lambda name: _key_of(name, state))
         if asked.entity != request.sender.name:
             raise Rejected(f"the key request is {asked.entity!r}'s, and {request.sender.name!r} sent it")
-        topic = next((found.topic.name for found in state.topics.values() if found.topic.id == asked.topic), None)
+        topic = {found.topic.id: found.topic.name for found in state.topics.values()}.get(asked.topic)
         if topic is None or not state.may_subscribe(topic, asked.entity, now_us):
             raise Rejected("there is no such topic that its asker may read")
         return Answer(KEYS, self._answers(topic).reply(data, now_us))
@@ -122,6 +124,12 @@ class KeyRequests(Unpicklable):
 
     def _opened(self, topic: str) -> KeyAnswers:
         return KeyAnswers(self._realm, topic, self._broker)
+
+
+def _key_of(name: str, state: RealmState) -> VerifyKey:
+    """A name that nobody has is like one whose key did not sign: who is enrolled is not to be learnt here."""
+    found = state.entities.get(name)
+    return _NOBODY if found is None else VerifyKey(found.verify_key)
 
 
 def key_requests(realm: OpenRealm, broker: str) -> More:

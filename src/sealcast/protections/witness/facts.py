@@ -99,6 +99,14 @@ def admission_rows(found: Mapping[str, Any]) -> list[tuple[str, object]]:
     ]
 
 
+def failing_rows(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, object]]:
+    """Steps that the pipeline could not run when it last tried, for people."""
+    told = "since {since}, {attempts:,} attempts, the last at {last}: {message}"
+    return [
+        ("FAILING", told.format(**note, since=moment(note["since_us"]), last=moment(note["last_us"]))) for note in found
+    ]
+
+
 def refusals(reader: PieceReader[Any], topic: str, broker: str) -> Iterator[dict[str, Any]]:
     """What a ledger's pieces say was refused, newest first. Pieces are read only where the ledger counted refusals."""
     for index in range(reader.ledger.end() - 1, -1, -1):

@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import asdict
 from typing import Any, Generic, TypeVar
 
+from sealcast.log import failing
 from sealcast.log.piece_reader import Piece, PieceReader, sealed_reader
 from sealcast.model.event import Position
 from sealcast.overlay.relay import brokers_here
@@ -63,11 +65,12 @@ class Witness(ABC, Generic[P]):
                     "partitions": about.partitions,
                     "subscribers": len(lag),
                     **self.describe(realm, topic, broker, reader),
+                    "failing": [asdict(note) for note in failing.notes(realm.paths.topic(topic, broker).root)],
                     "lag": {"total": sum(lag.values()), "subscribers": lag},
                 }
             head = ("topic", f"{topic} ({about.protection.name}) at {broker!r}{found.pop('place', '')}")
             behind = ("lag", f"{sum(lag.values()):,} deliveries not acknowledged")
-            yield Facts(found, [head, *self.rows(found), behind])
+            yield Facts(found, [head, *facts.failing_rows(found["failing"]), *self.rows(found), behind])
 
     def refusals(self, realm: BrokerRealm, topic: str) -> Iterator[Iterator[dict[str, Any]]]:
         for broker in self.brokers(realm.state(), topic):

@@ -52,9 +52,9 @@ def enrol_many(realm: Handle, names: Sequence[str], *, lifetime_us: int = LIFETI
 
 def add_broker(realm: Handle, name: str, topics: Iterable[str] = ()) -> Entity:
     """Enrols another broker, and hands it the keys of the topics that it is to serve."""
-    issuer, wanted = realm.issuer(), list(topics)
+    issuer, wanted, now = realm.issuer(), list(topics), realm.clock()
     return _add_holder(
-        realm, name, Role.BROKER, lambda state: [c for topic in wanted for c in issuer.service(state, topic, name)]
+        realm, name, Role.BROKER, lambda state: [c for topic in wanted for c in issuer.service(state, topic, name, now)]
     )
 
 

@@ -48,7 +48,7 @@ def place_node(realm: Handle, topic: str, broker: str, *, under: str | None = No
     def decide(state: RealmState) -> list[Change]:
         new = _new_brokers(realm, state, [] if broker in state.entities else [broker])
         after = apply_all(state, [*new, change])
-        return [*new, change, *(issuer.service(after, topic, broker) if under is None else ())]
+        return [*new, change, *(issuer.service(after, topic, broker, realm.clock()) if under is None else ())]
 
     realm.registry.transact(decide)
     announce_layer_keys(realm, [topic])
@@ -61,8 +61,7 @@ def remove_node(realm: Handle, topic: str, broker: str) -> Overlay:
 
     def decide(state: RealmState) -> list[Change]:
         after = apply(state, change)
-        lacking = [c for root in after.overlay(topic).roots for c in issuer.service(after, topic, root)]
-        return [change, *lacking]
+        return [change, *_for_roots(realm, issuer, after, topic)]
 
     return realm.registry.transact(decide).overlay(topic)
 
@@ -126,9 +125,15 @@ def _mend(realm: Handle, topic: str, issuer: Issuer) -> None:
         revoked = [name for name in state.overlay(topic).parents if state.entity(name).revoked]
         made: list[Change] = [RemoveNode(topic, name, realm.clock()) for name in revoked]
         after = apply_all(state, made)
-        return made + [c for root in after.overlay(topic).roots for c in issuer.service(after, topic, root)]
+        return [*made, *_for_roots(realm, issuer, after, topic)]
 
     realm.registry.transact(decide)
+
+
+def _for_roots(realm: Handle, issuer: Issuer, state: RealmState, topic: str) -> list[Change]:
+    """What the roots of a topic's overlay lack to serve it."""
+    now = realm.clock()
+    return [change for root in state.overlay(topic).roots for change in issuer.service(state, topic, root, now)]
 
 
 def _lacking(realm: Handle, state: RealmState, topic: str) -> list[str]:

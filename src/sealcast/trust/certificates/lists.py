@@ -30,6 +30,8 @@ from sealcast.wire.limits import MAX_TIME_MICROS
 DIGEST_BYTES: Final = 32
 #: Room for 40 million entries; an honest realm is far below.
 MAX_LIST_BYTES: Final = 1 << 30
+#: Entries are columns, so that their number does not count here.
+MAX_LIST_ITEMS: Final = 32
 MAX_NUMBER: Final = 2**63 - 1
 #: What the first delta follows.
 BEGINNING: Final = bytes(DIGEST_BYTES)
@@ -139,7 +141,7 @@ def parse(raw: bytes) -> RevocationDelta:
     # (1) its shape, (2) its algorithm, which is not negotiated
     try:
         certificate, payload, signature = signed.apart(raw, MAX_LIST_BYTES)
-        body = cbor.decode(payload, max_bytes=MAX_LIST_BYTES, max_depth=2)
+        body = cbor.decode(payload, max_bytes=MAX_LIST_BYTES, max_depth=2, max_items=MAX_LIST_ITEMS)
     except FrameRejected as error:
         raise _malformed(error.message) from None
     except SignedRejected as error:

@@ -154,7 +154,7 @@ def decode_extension(value: bytes) -> tuple[frozenset[Role], bytes, bytes]:
     if len(value) < 2 or value[0] != _OCTET_STRING or value[1] >= _LONG_FORM or value[1] != len(value) - 2:
         raise refused(CertificateReason.PROFILE, "its extension holds no octet string of ours")
     try:
-        body = cbor.decode(value[2:], max_bytes=_LONG_FORM, max_depth=2)
+        body = cbor.decode(value[2:], max_bytes=_LONG_FORM, max_depth=2, max_items=32)
     except FrameRejected as error:
         raise refused(CertificateReason.PROFILE, f"its extension is {error.message}") from None
     if not isinstance(body, dict) or set(body) not in ({_ROLES}, {_ROLES, _VERIFY_KEY, _KEM_PUBLIC}):

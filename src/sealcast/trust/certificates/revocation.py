@@ -325,5 +325,5 @@ def _read_view(raw: bytes) -> RevocationView:
     body, check = raw[:-_CHECK_BYTES], raw[-_CHECK_BYTES:]
     if hashlib.sha256(body).digest() != check:
         raise cbor.refused("another check")
-    found = cbor.decode(body, max_bytes=lists.MAX_LIST_BYTES, max_depth=2)
+    found = cbor.decode(body, max_bytes=lists.MAX_LIST_BYTES, max_depth=2, max_items=lists.MAX_LIST_ITEMS)
     return RevocationView(found[_NUMBER], found[_DIGEST], found[_TIME], lists.read_columns(found))

@@ -106,7 +106,7 @@ def _read(announcement: bytes, about: About) -> bytes:
     try:
         if not 0 < len(statement) <= MAX_STATEMENT_BYTES:
             raise ValueError(len(statement))
-        match cbor.decode(statement):
+        match cbor.decode(statement, max_items=8):
             case [bytes(realm_id), bytes(topic_id), int(epoch), str(name), bytes(public)] if epoch is not True:
                 pass
             case _:

@@ -25,6 +25,7 @@ from sealcast.primitives.groups import Element
 from sealcast.protections.layered.table import Conjunction
 from sealcast.protections.layered.tree import Path, TreeId
 from sealcast.wire import cbor
+from sealcast.wire.limits import MAX_CBOR_ITEMS
 from sealcast.wire.posts import PostedFilter
 
 CONTEXT: Final = b"sealcast/1 filter table"
@@ -247,6 +248,6 @@ def _listed(data: bytes, where: str) -> list[Any]:
 
 def _decoded(data: bytes, where: str) -> Any:
     try:
-        return cbor.decode(data, max_bytes=MAX_NOTE_BYTES)
+        return cbor.decode(data, max_bytes=MAX_NOTE_BYTES, max_items=MAX_CBOR_ITEMS)
     except FrameRejected as error:
         raise Corrupt(f"{where}: {error.message}") from None

@@ -80,11 +80,13 @@ class Draft:
         self.entities = DraftTable(state.entities)
         self.topics = DraftTable(state.topics)
         self.owners = DraftTable(state.subscription_topics)
+        self.ended = DraftTable(state.ended_subscriptions)
         self.founding = state.founding
         #: The newest revocation list, its entries apart; and the one before, for whoever verifies the newest.
         self.last_list = self.list_before = state.revoked
         self.entries = DraftTable(state.revoked.entries)
         self.lists = DraftTable(state.revocation_lists)
+        self.peers = DraftTable(state.peers)
         #: Topics written to since the last `state()`.
         self.open: dict[str, TopicTables] = {}
 
@@ -100,9 +102,11 @@ class Draft:
             self.entities.share(),
             self.topics.share(),
             self.owners.share(),
+            self.ended.share(),
             self.founding,
             replace(self.last_list, entries=self.entries.share()),
             self.lists.share(),
+            self.peers.share(),
         )
 
     @property

@@ -89,11 +89,13 @@ def _check_credential(draft: Draft, id: str, credential: Credential | None) -> C
 
 
 def remove_subscription(draft: Draft, change: RemoveSubscription) -> None:
-    tables = draft.tables(draft.subscription(change.id).topic)
+    gone = draft.subscription(change.id)
+    tables = draft.tables(gone.topic)
     del tables.subscriptions.write()[change.id]
     if change.id in tables.credentials.read:
         del tables.credentials.write()[change.id]
     draft.owners.write()[change.id] = None
+    draft.ended.write()[change.id] = gone.subscriber
 
 
 def _check_term(grant: Grant) -> Term:
