@@ -52,6 +52,7 @@ HEAVY = (
     "mqtt/",
     "overlay/peers/test_churn.py",
     "overlay/peers/test_findings.py",
+    "overlay/peers/test_real.py",
     "overlay/test_scenarios.py",
     "prefilters/test_members.py",
     "protections/searchable/test_truth.py",

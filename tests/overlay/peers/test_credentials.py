@@ -39,7 +39,7 @@ def published(net: Simulation, values: dict[str, str], number: int = 0) -> bytes
         (["1"], 3, ["11", "100", "101"]),
         (["1"], 1, ["1"]),
         (["00", "1"], 3, ["00", "10", "11"]),
-        (["0" * 16], 4, ["0" * 16]),
+        (["0" * 8], 4, ["0" * 8]),
     ],
 )
 def test_labels_are_split_until_there_are_enough(labels: list[str], least: int, split: list[str]) -> None:

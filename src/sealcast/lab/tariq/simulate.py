@@ -71,7 +71,9 @@ class Simulation:
         costs: CryptoCosts = NO_SECURITY,
         delays: tuple[float, float] = DELAYS,
         wire: bool = False,
+        make: Callable[[PeerId, Meter], IdealCredentials] | None = None,
     ) -> None:
+        """`make`: credentials for a peer; ideal ones unless others are asked for."""
         self.rng = random.Random(seed)
         self.settings = settings or PeerSettings()
         self.costs = costs
@@ -84,6 +86,7 @@ class Simulation:
         self.weakened: list[Weakened] = []
         self._delays = delays
         self._wire = wire
+        self._make = make or (lambda name, meter: IdealCredentials(name, meter=meter))
         self._pairs: dict[tuple[PeerId, PeerId], float] = {}
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
@@ -94,7 +97,7 @@ class Simulation:
 
     def add(self, name: PeerId, *, roots: Sequence[str] = (), rendezvous: Sequence[PeerId] = ()) -> IdealCredentials:
         """A peer that has not joined yet. With `roots` it is a rendezvous for these attributes."""
-        credentials = IdealCredentials(name, meter=Meter(self.costs))
+        credentials = self._make(name, Meter(self.costs))
         credentials.add_roots(roots)
         if roots:
             self.rendezvous.append(name)
