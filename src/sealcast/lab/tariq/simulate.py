@@ -129,6 +129,12 @@ class Simulation:
         sealed = self.now + self.costs.sealing(attributes)
         self.at(sealed, lambda: self._run(name, lambda: peer.node.publish(event, self.now)))
 
+    def set_costs(self, costs: CryptoCosts) -> None:
+        """From now on cryptography costs this much."""
+        self.costs = costs
+        for peer in self.peers.values():
+            peer.credentials.meter.costs = costs
+
     # --- what goes wrong ------------------------------------------------------------------------
 
     def leave(self, name: PeerId) -> None:
