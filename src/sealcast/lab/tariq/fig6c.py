@@ -114,8 +114,8 @@ def run(quick: bool, told: Told) -> Report:
     rows = list(_rows(found, costs))
     notes = (
         f"an event with one attribute takes {1000 * ours.sealing(1):.1f} ms to seal and sign here, and "
-        f"{1000 * ours.opening(1):.1f} ms to open and verify; a peer on the way checks the publisher's signature and the "
-        f"tags, {1000 * (ours.check_event + ours.tag_test):.2f} ms, and passes the event on before it opens it",
+        f"{1000 * ours.opening(1):.1f} ms to open and verify; a peer on the way checks the publisher's signature and "
+        f"the tags, {1000 * (ours.check_event + ours.tag_test):.2f} ms, and passes the event on before it opens it",
         f"the printed overhead, {PRINTED[0]:.0f} to {PRINTED[1]:.0f} ms, is on a 2 GHz Centrino with PBC; there a peer "
         "decrypts an event before it passes it on, so that the cost comes again at every level",
         f"{publishers} publishers x {events} events, {1000 * APART:.0f} ms apart; from sealing to verifying; one root",

@@ -82,6 +82,10 @@ class Simulation:
         self.rendezvous: list[PeerId] = []
         self.messages: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
+        #: Hears of every message when it is sent: when, from whom, to whom.
+        self.watch: Callable[[float, PeerId, PeerId, PeerMessage], None] | None = None
+        #: Whether a peer opens an event before it handles the next message, or beside it.
+        self.opens_inline = True
         self.closed: list[Closed] = []
         self.weakened: list[Weakened] = []
         self._delays = delays
@@ -223,9 +227,11 @@ class Simulation:
                 self._send(name, effect.to, effect.message, peer.busy)
             case Deliver():
                 # What the peer passes on goes first; then it opens the event for itself.
-                peer.busy += self.costs.opening(self._attributes(peer))
+                opened = peer.busy + self.costs.opening(self._attributes(peer))
+                if self.opens_inline:
+                    peer.busy = opened
                 peer.twice += effect.id in peer.delivered
-                peer.delivered.setdefault(effect.id, peer.busy)
+                peer.delivered.setdefault(effect.id, opened)
             case Wake():
                 peer.wake = effect.at
                 self.at(max(effect.at, self.now), lambda: self._tick(name, peer, effect.at))
@@ -246,6 +252,8 @@ class Simulation:
 
     def _send(self, name: PeerId, to: PeerId, message: PeerMessage, at: float) -> None:
         self.messages[type(message.body).__name__] += 1
+        if self.watch is not None:
+            self.watch(at, name, to, message)
         if self._wire:
             data = peers.encode(message)
             self.counts["bytes"] += len(data)
