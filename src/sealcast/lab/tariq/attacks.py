@@ -89,8 +89,8 @@ def run(quick: bool, told: Told) -> Report:
         "what the child passes on: with a grandchild's help a parent learns the label in between, which definition 6.1 "
         "does not allow and which the text does not mention",
         "routing gives each parent one token; what it sends is the history of that token, which finds the label of the "
-        "link, as the paper says. Splitting keeps the subscription's own label from it; labels so fine that they cannot "
-        "be split into k_D are left out of the counts of collusion",
+        "link, as the paper says. Splitting keeps the subscription's own label from it; labels too fine to be split "
+        "into k_D are left out of the counts of collusion",
         "timing: a heartbeat right behind an event, over a link without jitter. A peer that opens events before it "
         "answers tells its parent which it wanted: it must open them beside the node's messages",
     )
