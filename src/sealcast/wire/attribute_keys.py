@@ -40,6 +40,8 @@ _PUBLISHER: Final = "attribute publisher key 1"
 _SUBSCRIPTION: Final = "attribute subscription key 1"
 _SESSION: Final = "attribute session 1"
 _REQUEST: Final = "attribute request 1"
+#: A key has the most of them: eight at most for each of its labels.
+_MAX_ITEMS: Final = 8 * MAX_ATTRIBUTE_KEY_LABELS
 
 VERIFY_BYTES: Final = 32
 #: K_conn under a slot's key: 16 bytes and a tag.
@@ -197,7 +199,11 @@ def encode_signed(signed: Signed) -> bytes:
 
 def parse_signed(data: bytes) -> Signed:
     """AttributeRejected unless attributes ascend: one signature for each, and one spelling."""
-    return _guarded("signed credentials", lambda: _signed(cbor.decode(data, max_bytes=MAX_ATTRIBUTE_SESSION_BYTES)))
+
+    def read() -> Signed:
+        return _signed(cbor.decode(data, max_bytes=MAX_ATTRIBUTE_SESSION_BYTES, max_items=_MAX_ITEMS))
+
+    return _guarded("signed credentials", read)
 
 
 class SessionCertificate(NamedTuple):
@@ -264,7 +270,7 @@ def _parsed(what: str, data: bytes, most: int, name: str, read: Callable[[list[A
         raise AttributeRejected(AttributeReason.OVERSIZE, f"{what}: {len(data)} bytes, {most} are allowed")
 
     def inside() -> _T:
-        items = cbor.decode(data, max_bytes=most)
+        items = cbor.decode(data, max_bytes=most, max_items=_MAX_ITEMS)
         if not isinstance(items, list) or not items or items[0] != name:
             raise AttributeRejected(AttributeReason.MAGIC, f"these bytes are not {what}")
         return read(items[1:])

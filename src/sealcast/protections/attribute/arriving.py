@@ -35,8 +35,9 @@ from sealcast.wire.frame import Header
 class ArrivalGate(Unpicklable):
     """What a peer of one topic lets in, by the registry."""
 
-    def __init__(self, realm: EntityRealm, topic: str) -> None:
-        self._realm, self._topic = realm, topic
+    def __init__(self, realm: EntityRealm, topic: str, name: str) -> None:
+        """`name` is whose peer it is."""
+        self._realm, self._topic, self._name = realm, topic, name
         self._tokens = VerifiedTokens()
         #: The gate at a version of the registry.
         self.at = by_version(self._made)
@@ -77,4 +78,7 @@ class ArrivalGate(Unpicklable):
         def nobody(publisher: str, epoch: int) -> Secret:
             raise Bug("a peer opens no frames but its own publisher's")
 
-        return gate_with(state, state.topic(self._topic), nobody, self._tokens)
+        def holds_key(epoch: int) -> bool:
+            return state.pair_key(self._topic, epoch, self._name) is not None
+
+        return gate_with(state, state.topic(self._topic), nobody, holds_key, self._tokens)

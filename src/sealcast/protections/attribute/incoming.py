@@ -57,7 +57,7 @@ class SubscriberPeer(Closing, Unpicklable):
         self._inbox = PeerLedger(realm.paths.topic(topic, name), identity, about.id)
         self._ring = KeyRing(realm, topic, identity)
         self._opener = AttributeOpener.of(realm.state, topic, self._ring)
-        self._gates = ArrivalGate(realm, topic)
+        self._gates = ArrivalGate(realm, topic, name)
         self._seen = set(self._kept(journal_key(identity, about.id)))
 
     def alone(self) -> AbstractContextManager[str]:

@@ -93,7 +93,10 @@ class OutgoingFrames(Closing, Unpicklable):
                 raise FrameRejected(Reason.PUBLISHER, f"{publisher} published this, and the log is {self.name}'s")
             return own(epoch)
 
-        return gate_with(state, state.topic(self.topic), pair_key, self._tokens)
+        def holds_key(epoch: int) -> bool:
+            return state.pair_key(self.topic, epoch, self.name) is not None
+
+        return gate_with(state, state.topic(self.topic), pair_key, holds_key, self._tokens)
 
 
 class PublisherPeer(Closing, Unpicklable):

@@ -65,7 +65,7 @@ class PeerPlaces(Unpicklable):
         about = self.state.topic(topic)
         self.topic_id = about.id
         self._space = EventSpace(about.schema)
-        self._gates = ArrivalGate(realm, topic)
+        self._gates = ArrivalGate(realm, topic, name)
         self._epochs: dict[int, _EpochKeys] = {}
         self._epoch = -1
         #: Labels keep their seats' numbers while the process lasts.
