@@ -35,6 +35,9 @@ def run(
         str | None, typer.Option(metavar="HOST", help="The host that others dial [default: the one of --listen].")
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Carry everything that waits, and stop.")] = False,
+    heartbeat: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0.1, max=60.0, help="How soon a silent peer is noticed.")
+    ] = 5.0,
     relay_only: Annotated[
         bool, typer.Option("--no-rendezvous", help="Do not offer to run the roots of trees.")
     ] = False,
@@ -45,14 +48,25 @@ def run(
     what is for peers below it, which it cannot read. Peers talk TLS 1.3 and prove who they are with the realm's
     certificates. They find each other in the registry. A process that is killed loses nothing: it continues where it
     stopped, gets what others kept meanwhile, and says what it missed.
+
+    All peers of a topic should have the same --heartbeat: a peer is given up after about three of them.
     """
-    from sealcast.protections.attribute.peering.host import ListenAt, PeerHost
+    from sealcast.protections.attribute.peering.host import ListenAt, PeerHost, with_heartbeat
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) < 65_536:
         raise typer.BadParameter(f"{listen!r} is no address: write HOST:PORT", param_hint="--listen")
     at = ListenAt(host.strip("[]"), int(port), announce)
-    made = PeerHost(talk.open_entity_realm(), names or None, at, rendezvous=not relay_only, told=talk.note)
+    limits, settings = with_heartbeat(heartbeat)
+    made = PeerHost(
+        talk.open_entity_realm(),
+        names or None,
+        at,
+        rendezvous=not relay_only,
+        limits=limits,
+        settings=settings,
+        told=talk.note,
+    )
     begin = time.monotonic()
     with stop_asked() as stop:
         counts = asyncio.run(_run(made, stop, once))

@@ -15,7 +15,7 @@ import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Final
@@ -46,6 +46,21 @@ LOOK_S: Final = 0.25
 DEFAULT_SETTINGS: Final = PeerSettings(kept_seconds=86_400.0)
 _ANY: Final = ("", "0.0.0.0", "::")
 DOOR_BYTES: Final = 16
+
+
+def with_heartbeat(seconds: float) -> tuple[LinkLimits, PeerSettings]:
+    """Limits and settings whose times go with the heartbeat; 5 seconds give the defaults."""
+    scale = seconds / DEFAULT_SETTINGS.pulse_seconds
+    limits = replace(
+        DEFAULT_LIMITS, heartbeat_s=scale * DEFAULT_LIMITS.heartbeat_s, silence_s=scale * DEFAULT_LIMITS.silence_s
+    )
+    settings = replace(
+        DEFAULT_SETTINGS,
+        pulse_seconds=seconds,
+        silent_seconds=scale * DEFAULT_SETTINGS.silent_seconds,
+        silent_step_seconds=scale * DEFAULT_SETTINGS.silent_step_seconds,
+    )
+    return limits, settings
 
 
 @dataclass(frozen=True, slots=True)

@@ -124,12 +124,20 @@ class PeerMember(Closing, Unpicklable):
         if seats or not self._joined:
             others = [name for name in state.peers if name != self.name and state.rights_of(self.topic, name)]
             contacts = random.sample(others, min(CONTACTS, len(others)))
-            away = None if self._joined else self._away.seconds
+            away = None if self._joined else self._away_for()
             advertisement = self.topic_id if self.publisher is not None else None
             self._joined = True
             self._take(self.node.join(contacts, now, away=away, advertisement=advertisement))
         if epoch:
             self._take(self.node.renew(now))
+
+    def _away_for(self) -> float | None:
+        """For how long this peer heard nothing: since it last did, or else since its first filter was kept."""
+        if self._away.seconds is not None or self.subscriber is None:
+            return self._away.seconds
+        with CredentialInterests(self._realm, self.topic, self.name, self._ring) as interests:
+            numbers = [each.number for each in interests.present()]  # microseconds since 1970
+        return max(0, self._realm.clock() - min(numbers)) / _MICROSECONDS if numbers else None
 
     def _open_logs(self, state: RealmState) -> None:
         """The publisher's side once it has a log of its own, the subscriber's once it has a filter."""
@@ -258,6 +266,8 @@ class PeerMember(Closing, Unpicklable):
             case Confirmed(id, rendezvous):
                 self._note_confirmed(id, rendezvous)
             case Missed(seat, attribute, seconds, count):
+                if not count and self._away.seconds is None:
+                    return  # it was never here before: nothing is known to be missing
                 self.counts["missed"] += count
                 said = f"{self.name} missed up to {count} events on {self.topic!r}"
                 said += f", and does not know what came in {seconds:.0f} s before" if seconds else ""

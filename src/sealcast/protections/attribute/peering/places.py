@@ -40,7 +40,8 @@ from sealcast.wire.carried import CarriedEvent
 SEATS_EACH: Final = 16
 #: Events that were parsed a moment ago: a node asks several things of one.
 _PARSED: Final = 64
-_TOKEN_BYTES: Final = (32, 48, 96)
+#: A keyed token, a point of either group; or none, where parents flood.
+_TOKEN_BYTES: Final = (0, 32, 48, 96)
 
 
 @dataclass(slots=True)
@@ -181,7 +182,9 @@ class PeerPlaces(Unpicklable):
     def routes(self, attribute: str, token: bytes, event: bytes) -> bool:
         header = self._parsed(event)[1]
         keys = self._epochs.get(header.epoch)
-        return keys is not None and matching(keys.parameters, RoutingToken(header.epoch, attribute, token), header)
+        if keys is None or not token:
+            return False
+        return matching(keys.parameters, RoutingToken(header.epoch, attribute, token), header)
 
     def wants(self, event: bytes) -> bool:
         header = self._parsed(event)[1]
