@@ -197,9 +197,9 @@ def _vet_peer(fold: Fold, change: AnnouncePeer, at_us: int) -> None:
     if fold.founding is None:
         raise Rejected("peers prove who they are with certificates, and this realm has none")
     who, realm, trust = fold.entity(change.entity), fold.founding.id, gates.trust_of(fold.founding)
-    peer_addresses.judge(change.announcement, realm, who, trust, fold.revoked, at_us)
-    if peer_addresses.read(change.announcement, realm, who.name)[1] != change.sequence:
-        raise Rejected(f"the address of {who.name!r} has another sequence number than is said of it")
+    stated = peer_addresses.judge(change.announcement, realm, who, trust, fold.revoked, at_us)
+    if (stated.sequence, stated.serves) != (change.sequence, change.serves):
+        raise Rejected(f"the address of {who.name!r} does not say what is said of it")
 
 
 # --- tokens -------------------------------------------------------------------------------------------
