@@ -28,16 +28,21 @@ from sealcast.protections.attribute.scheme import (
 from sealcast.wire import cbor
 from sealcast.wire.attribute import (
     MAGIC,
-    LeafProof,
     SealedAttribute,
     SealedAttributeEvent,
-    bound_content,
-    framed_contents,
     packed_body,
     packed_head,
-    parse_content,
 )
-from sealcast.wire.attribute_keys import SessionCertificate, SignedCredential, encode_signed, parse_signed
+from sealcast.wire.attribute_contents import (
+    LeafProof,
+    SessionCertificate,
+    SignedCredential,
+    bound_content,
+    encode_signed,
+    framed_contents,
+    parse_content,
+    parse_signed,
+)
 from sealcast.wire.limits import MAX_ATTRIBUTE_HEADER_BYTES, MAX_CONNECTION_REQUEST_BYTES, MAX_EPOCH
 from tests.primitives.test_pairing import GOOD1, GOOD2, REFUSED1, REFUSED2
 from tests.protections.attribute.world import EPOCH, PROFILES, World

@@ -18,14 +18,19 @@ from sealcast.protections.attribute.scheme import (
     contents,
 )
 from sealcast.wire.attribute import (
-    LeafProof,
     SealedAttributeEvent,
-    framed_contents,
     packed_body,
     packed_head,
+)
+from sealcast.wire.attribute_contents import (
+    LeafProof,
+    SessionCertificate,
+    framed_contents,
     parse_content,
 )
-from sealcast.wire.attribute_keys import PublisherKey, SessionCertificate
+from sealcast.wire.attribute_keys import (
+    PublisherKey,
+)
 from tests.protections.attribute.world import ATTRIBUTES, EPOCH, PAIRINGS, PROFILES, World, event
 
 FAST = SealOptions(reuse=16, session=True)

@@ -35,16 +35,18 @@ from sealcast.wire.attribute import (
     AttributeReason,
     AttributeRejected,
     EventHeader,
-    LeafProof,
     SealedAttributeEvent,
-    parse_content,
 )
-from sealcast.wire.attribute_keys import (
+from sealcast.wire.attribute_contents import (
+    LeafProof,
     SessionCertificate,
     Signed,
+    parse_content,
+    parse_signed,
+)
+from sealcast.wire.attribute_keys import (
     SubscriptionCredential,
     SubscriptionKey,
-    parse_signed,
 )
 
 #: Headers, certificates and roots remembered: whoever repeats one is not computed again.
