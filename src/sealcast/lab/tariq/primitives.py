@@ -161,7 +161,7 @@ def report(found: Sequence[PrimitiveCost]) -> Report:
     notes = (
         "the paper's tables are pictures without text: `printed` is empty, and closed forms stand in `computed`",
         f"{LABELS} labels an attribute; milliseconds are CPU time of the best round, ratios mean more than times",
-        f"share: of one core at {RATE} events a second, each fresh; docs/adr/0018-pairings.md says what reuse saves",
+        f"share: of one core at {RATE} events a second, each fresh; docs/adr/0020-pairings.md says what reuse saves",
         "pairings are Miller loops: portable multiplies them before one final exponentiation, fast has one for each",
     )
     return Report(NAME, rows, all(bool(row["agrees"]) for row in rows), notes, _panels(found))
