@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+
 import pytest
 
-from sealcast.errors import Misuse, NotFound
+from sealcast.errors import MissingExtra, Misuse, NotFound
 from sealcast.primitives import pairing as room
 from sealcast.primitives.pairing import G1_BYTES, G2_BYTES, ORDER, Pairing, PointRejected, inverse, named
 from sealcast.primitives.pairing.port import FIELD, TARGET_BYTES, random_scalar
@@ -236,3 +238,11 @@ def test_a_pairing_is_chosen_by_name_or_by_what_is_installed(monkeypatch: pytest
     assert room.best() is named("portable")
     with pytest.raises(NotFound, match="no pairing 'slow'"):
         named("slow")
+
+
+def test_a_library_that_is_not_installed_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "py_arkworks_bls12381", None)
+    monkeypatch.delitem(sys.modules, "sealcast.primitives.pairing.portable")
+    with pytest.raises(MissingExtra, match="a library for pairings") as refused:
+        named.__wrapped__("portable")
+    assert refused.value.hint == "pip install 'sealcast[attribute]'"

@@ -127,6 +127,15 @@ def test_parts_of_two_events_do_not_combine(world: World, frame: list[bytes]) ->
     assert reason(world, joined(replace(one, commitment=two.commitment))) is AttributeReason.KEY
 
 
+def test_nothing_can_be_added_to_an_event(world: World) -> None:
+    """What is not authenticated could be changed on the way: one event would have many spellings."""
+    event = SealedAttributeEvent.parse(world.seal(heat="101"))
+    body = packed_body(event.number, event.commitment, event.ciphertext)
+    assert reason(world, packed_head(event.header.raw, b"") + body) is None
+    assert reason(world, packed_head(event.header.raw, b"added") + body) is AttributeReason.MALFORMED
+    assert reason(world, packed_head(event.header.raw, b"") + body + b"\0") is AttributeReason.KEY
+
+
 def test_a_publisher_without_credentials_is_refused(world: World) -> None:
     """It knows what is public, and the routing key. Its credentials are another key server's or another epoch's."""
     foreign = scheme.setup(world.parameters.profile, pairing=world.pairing)

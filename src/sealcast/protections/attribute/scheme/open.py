@@ -145,6 +145,8 @@ class Opener(Unpicklable):
             certificate = self._certificate(opened, event.session)
             self._check_frame(certificate, epoch, proof, contents.leaf(opened.digest, event.number, payload))
             signed, message = certificate.signed, contents.session_message(certificate.verify_key)
+        elif event.session:
+            raise AttributeRejected(AttributeReason.MALFORMED, "an event that is signed by itself came with a session")
         else:
             signed, message = parse_signed(proof), contents.event_message(raw, event.number, payload)
         _check_cover(event.header, signed)
