@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -128,6 +128,7 @@ def wanted(
     sealed: str | None,
     tag_bits: int | None = None,
     fresh: bool = False,
+    retained: Mapping[str, int] | None = None,
     profile: str | None = None,
     epoch: str | None = None,
 ) -> Protection:
@@ -145,6 +146,7 @@ def wanted(
         "sealed_attributes": ("--seal-attributes", names),
         "tag_bits": ("--tag-bits", tag_bits),
         "fresh": ("--fresh-trapdoors", fresh or None),
+        **{setting: ("--retain", value) for setting, value in (retained or {}).items()},
         "profile": ("--profile", None if profile is None else profile.upper()),
     }
     given = {setting: value for setting, (_, value) in options.items() if value is not None}

@@ -52,6 +52,7 @@ def create(
     seal_attributes: options.SealAttributesOption = None,
     tag_bits: options.TagBitsOption = None,
     fresh_trapdoors: options.FreshTrapdoorsOption = False,
+    retain: options.RetainOption = None,
     fan_out: options.FanOutOption = None,
     profile: options.ProfileOption = None,
     epoch: options.EpochOption = None,
@@ -72,8 +73,20 @@ def create(
             "stale_after_s": (stale_after, "--stale-after"),
         },
     )
+    settings = options.retained(retain)
     wanted = overlay.wanted(
-        protection, layers, group, nodes, fan_out, pad, seal_attributes, tag_bits, fresh_trapdoors, profile, epoch
+        protection,
+        layers,
+        group,
+        nodes,
+        fan_out,
+        pad,
+        seal_attributes,
+        tag_bits,
+        fresh_trapdoors,
+        settings,
+        profile,
+        epoch,
     )
     here = talk.open_realm()
     here.create_topic(

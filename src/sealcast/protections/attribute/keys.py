@@ -4,6 +4,7 @@
         E.publishing          what it publishes with in epoch E
         E.N.subscribing       what its own filter number N opens events with in epoch E
         N.over                that filter N is over: what came for it before can still be read
+        E.D.connecting        what its peer finds places with in epoch E, for the labels that D is the digest of
 
 An answer of the center comes in an envelope that is sealed to who asked, and is written down under a key of its own
 that follows from its owner's receiving key, as key files are: read by anybody else it says nothing, and altered it does
@@ -15,8 +16,9 @@ not open. What is lost can be asked for again while its epoch lasts.
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
@@ -40,10 +42,12 @@ from sealcast.protections.attribute.asking import (
     WantPublishing,
     WantSubscribing,
 )
+from sealcast.protections.attribute.connecting import Connecting, TreeLabel, WantConnecting
 from sealcast.protections.own_filters import OwnFilter
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.changes import Right
+from sealcast.wire import cbor
 
 _MAGIC: Final = b"SCR1"
 #: A key that seals one file in its life may have a fixed nonce.
@@ -74,6 +78,18 @@ class CredentialRing(Closing, Unpicklable):
         if held is None:
             body = self._ask(Right.PUBLISH, WantPublishing(self._topic, epoch))
             held = self._keep(path, Publishing.from_bytes(body))
+        return held
+
+    # --- places among peers -----------------------------------------------------------------------------------------
+
+    def connecting(self, epoch: int, wanted: Sequence[TreeLabel], right: Right) -> Connecting:
+        """What its peer needs for places with these labels, held or asked for now."""
+        digest = hashlib.sha256(cbor.encode([list(place) for place in wanted])).hexdigest()[:32]
+        path = self._directory / f"{epoch}.{digest}.connecting"
+        held = self._read(path, Connecting)
+        if held is None:
+            body = self._ask(right, WantConnecting(self._topic, epoch, tuple(wanted)))
+            held = self._keep(path, Connecting.from_bytes(body))
         return held
 
     # --- subscribing ------------------------------------------------------------------------------------------------
@@ -121,7 +137,7 @@ class CredentialRing(Closing, Unpicklable):
     def _subscribing(self, number: int, epoch: int) -> Path:
         return self._directory / f"{epoch}.{number}.subscribing"
 
-    def _ask(self, right: Right, asked: WantPublishing | WantSubscribing) -> bytes:
+    def _ask(self, right: Right, asked: WantPublishing | WantSubscribing | WantConnecting) -> bytes:
         """The answer's body. Who asks for keys has a token: where a challenge is due, that one answers it."""
         self.wallet.get(self._topic, right)
         about = self._realm.state().topic(self._topic)
