@@ -533,3 +533,52 @@ def test_a_reader_acknowledges_and_goes_on_by_position(ward: Ward) -> None:
     with Subscriber(ward.realm, TOPIC, as_="nurse", from_=positions[3]) as reader:
         assert [event.position for event in reader] == positions[3:]
     assert isinstance(positions[0], Position)
+
+
+# --- what else is done on every topic -------------------------------------------------------------------
+
+
+def test_a_compromised_subscriber_is_out_and_what_lasts_is_said(ward: Ward) -> None:
+    ward.publish([1])
+    ward.carry()
+    found = command(ward, "compromise", "nurse")
+    assert (found["lasting"], found["over"], found["unharmed"]) == ([TOPIC], None, True)
+    assert ward.realm.state().topic(TOPIC).epoch == 2
+    ward.publish([2, 200])
+    ward.carry()
+    assert ward.got("doctor") == [b"monitor 200"]
+    with pytest.raises(SealcastError, match="was revoked"):
+        ward.got("nurse")
+
+
+def test_another_center_takes_over_and_nothing_is_lost(ward: Ward) -> None:
+    """The topic's master secret was that of a center that is compromised: the next epoch has another."""
+    ward.publish([1])
+    ward.carry()
+    ward.realm.add_center("second")
+    found = command(ward, "compromise", "center", "--center", "second")
+    assert found["unharmed"]
+    about = ward.realm.state().topic(TOPIC)
+    assert (about.center, about.epoch) == ("second", 2)
+    ward.publish([2])
+    ward.carry()
+    assert ward.got("nurse") == [b"monitor 1", b"monitor 2"]
+    assert command(ward, "check", TOPIC)["ok"]
+
+
+def test_audit_says_who_received_how_much(ward: Ward) -> None:
+    ward.publish([1, 2, 200])
+    ward.carry()
+    rows = command(ward, "audit", "--received")["received"]
+    assert {(row["entity"], row["deliveries"]) for row in rows} == {("nurse", 2), ("doctor", 1)}  # type: ignore[attr-defined]
+
+
+def test_a_key_server_elsewhere_answers_over_its_control_topic(ward: Ward, tmp_path: Path) -> None:
+    """The center's key file is in another process's realm directory only: `sealcast serve` answers there."""
+    from sealcast.control.running import Running
+    from sealcast.protections.port import center_rules
+
+    with Running(ward.realm, ["center", "discovery-1", "discovery-2"], center_more=center_rules) as running:
+        running.start()
+        kinds = {kind for served in running.services if served.center is not None for kind in served.center.kinds}
+    assert {"attribute/publishing", "attribute/subscribing", "attribute/ending"} <= kinds
