@@ -11,6 +11,7 @@ from statistics import fmean, median
 from typing import Final
 
 from sealcast.lab.tariq.costs import NO_SECURITY, CryptoCosts
+from sealcast.lab.tariq.ideal import DEPTH
 from sealcast.lab.tariq.simulate import Simulation
 from sealcast.lab.tariq.workloads import Workload, attribute_names
 from sealcast.overlay.peers.port import Dissemination, PeerSettings
@@ -49,6 +50,8 @@ class JoinPoint:
     degree: int
     attributes: int = 1
     hot_spots: int = 0
+    #: Of labels: with several attributes, coarse ones are matched now and then.
+    longest: int = DEPTH
     costs: CryptoCosts = NO_SECURITY
     seed: int = 1
 
@@ -91,7 +94,7 @@ def build(point: JoinPoint, split: int = 1, dissemination: Dissemination = Disse
 
     for number in range(point.peers):
         name = f"p{number}"
-        net.subscriber(name, [work.labels(attributes)], split)
+        net.subscriber(name, [work.labels(attributes, point.longest)], split)
         net.at(1.0 + number * APART, partial(arrive, name))
     net.run(1.0 + point.peers * APART + 120)
     return net
