@@ -55,6 +55,8 @@ HEAVY = (
     "overlay/peers/test_real.py",
     "overlay/test_scenarios.py",
     "prefilters/test_members.py",
+    "protections/attribute/test_by_the_book.py",
+    "protections/attribute/test_findings.py",
     "protections/searchable/test_truth.py",
     "trust/test_administration.py",
     "trust/test_center_crash.py",

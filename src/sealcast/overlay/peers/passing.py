@@ -63,6 +63,13 @@ class Passing:
         for rendezvous in self._core.rendezvous:
             self._announce(rendezvous)
 
+    def meet(self) -> None:
+        """Goes by the rendezvous of now."""
+        new = [each for each in self._core.rendezvous if each not in self._unconfirmed]
+        self._unconfirmed = {each: self._unconfirmed.get(each, OrderedDict()) for each in self._core.rendezvous}
+        for rendezvous in new:
+            self._announce(rendezvous)
+
     def room(self, rendezvous: PeerId) -> int:
         """How many more events this rendezvous may be given before it has confirmed some."""
         return self._core.settings.unconfirmed_events - len(self._unconfirmed[rendezvous])
