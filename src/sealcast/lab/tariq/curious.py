@@ -182,7 +182,7 @@ def merged(labels: set[Bits]) -> set[Bits]:
 
 def offer_suspects(one_key: bool, seed: int = 1) -> int:
     """A newcomer with a value for a label made the slots of its request, and gets an offer: how many labels may the
-    acceptor have? With `one_key` all slots hide the same key, and else each its own, as the paper says (finding F10)."""
+    acceptor have? With `one_key` all slots hide the same key; else each has its own, as in the paper (finding F10)."""
     rng = random.Random(seed)
     own = Workload(rng).value()
     same, search, acceptor = Secret(rng.randbytes(32)), rng.randbytes(16), SeatAddress("acceptor", 0)
