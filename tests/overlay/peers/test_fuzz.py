@@ -132,7 +132,7 @@ def check_bounds(node: PeerNode, settings: PeerSettings) -> None:
     assert len(node._placing._seen) <= settings.seen_searches
     assert len(node._searching._contacts) <= MAX_CONTACTS
     assert len(core.timers._at) <= 6 * len(core.seats) + 2
-    assert len(core.timers._heap) <= STALE * (len(core.timers._at) + 1)
+    assert len(core.timers._heap) <= STALE * (6 * len(core.seats) + 3)
 
 
 def test_timers_are_due_in_order_and_leave_nothing_behind() -> None:
