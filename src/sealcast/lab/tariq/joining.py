@@ -121,7 +121,7 @@ def measure_joins(point: JoinPoint) -> JoinResult:
 
 
 def work_of(point: JoinPoint) -> float:
-    return point.peers * point.attributes
+    return point.peers * math.sqrt(point.peers) * point.attributes
 
 
 def averaged(results: Sequence[JoinResult]) -> JoinResult:
