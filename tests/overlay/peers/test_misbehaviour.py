@@ -12,7 +12,7 @@ from sealcast.lab.tariq.ideal import IdealCredentials, ideal_advertisement, idea
 from sealcast.overlay.peers.conduct import MAX_PEERS, Conduct
 from sealcast.overlay.peers.core import ACCEPT, OFFER, proof
 from sealcast.overlay.peers.node import PeerNode
-from sealcast.overlay.peers.port import Closed, Deliver, PeerEffect, PeerSettings, SeatAddress, Send
+from sealcast.overlay.peers.port import Closed, Deliver, Dissemination, PeerEffect, PeerSettings, SeatAddress, Send
 from sealcast.primitives.secrets import Secret
 from sealcast.wire import peers
 from sealcast.wire.peers import PeerBody, PeerMessage
@@ -166,7 +166,7 @@ def test_an_offer_that_was_made_by_another_acceptor_is_refused() -> None:
     ("key", "token"), [(ANOTHER_KEY, b""), (None, b"no token at all")], ids=["another key", "no token"]
 )
 def test_a_place_is_given_to_who_proves_it_alone(key: Secret | None, token: bytes) -> None:
-    node, credentials = root(), IdealCredentials("child")
+    node, credentials = root(PeerSettings(dissemination=Dissemination.ROUTING)), IdealCredentials("child")
     credentials.subscribe({"a": ("01",)})
     ask = credentials.ask(0)
     node.receive("child", message(search("child", ask.request), None, None), 0.0)
