@@ -39,6 +39,7 @@ def quiet_settings(degree: int, dissemination: Dissemination = Dissemination.FLO
         search_seconds=2.0,
         root_patience_seconds=0.0,
         searches_per_window=1 << 20,
+        own_searches_per_window=1 << 20,
     )
 
 

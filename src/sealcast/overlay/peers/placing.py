@@ -56,7 +56,7 @@ class Placing:
 
     def on_search(self, sender: PeerId, message: PeerMessage, body: Search) -> None:
         core = self._core
-        if sender != core.name and not core.conduct.may_ask(sender, core.now):
+        if sender != core.name and not core.conduct.may_search(sender, body.origin, core.now):
             core.counts["searches over the limit"] += 1
             return
         seat = self._addressed(message, body)
