@@ -142,9 +142,11 @@ def drill(directory: Path, peers: int, kills: int, events: int, seed: int) -> No
 
     with cable() as plug:
         town = Town(directory, plug, peers, seed)
+        note("the realm is made")
         try:
             for name in town.names:
                 town.start(name)
+            note("all are started")
             until(lambda: town.placed() == peers, within=300.0, what=lambda: f"{town.placed()} of {peers} have places")
             note(f"{peers} processes have their places")
             town.publish(events // 4)
