@@ -29,13 +29,17 @@ from sealcast.protections.steps import StepName
 from tests.clients.pump import pump
 from tests.pipeline import steps
 from tests.pipeline.drivers import ROOT, Driver, batches
-from tests.pipeline.field import TOPIC, Field, by_publisher
+from tests.pipeline.field import FILTERS, TOPIC, Field, by_publisher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Kills at random moments: some every day, many among the long tests.
-KILLS = (7, pytest.param(20, marks=pytest.mark.soak))
+KILLS = (
+    ("endpoint", 7),
+    pytest.param("endpoint", 20, marks=pytest.mark.soak),
+    pytest.param("searchable", 20, marks=pytest.mark.soak),
+)
 #: How long a driver may take to its first batch on a machine that is busy with other things.
 PATIENCE = 240.0
 #: Frames that publishers are ahead of the pipeline, at most: there is always something to do, and never too much.
@@ -105,11 +109,35 @@ def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(fiel
     _compare(field)
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_dying_before_every_step_while_filters_come_late_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+    """Who subscribes between two deaths gets everything that was published before, once, and in order."""
+    field = Field(tmp_path / "realm", protection="searchable", later=[*FILTERS][1:])
+    lives, step = Lives(field.realm.paths.root), 0
+    while True:
+        step += 1
+        field.publish_round(largest=2)
+        if step % 4 == 0:
+            field.subscribe()
+        ended = lives.live(death_at=step)
+        if ended == 0 and not field.later:
+            break
+        assert ended in (0, -signal.SIGKILL)
+    lives.close()
+    assert step > 30
+    with LedgerReader(field.paths.ledger) as ledger:
+        late = sum(ref.deliveries for each in ledger.entries() for ref in each.entry.pieces[: each.entry.late])
+    assert late > 20, "filters came late"
+    _compare(field)
+    field.close()
+
+
 # --- Spark --------------------------------------------------------------------------------------
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kills", KILLS)
+@pytest.mark.parametrize(("field", "kills"), KILLS, indirect=["field"])
 def test_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path, kills: int) -> None:
     dice, log, began, drivers = random.Random(20), tmp_path / "drivers.log", 0.0, list[Driver]()
     with _publishing(field):
@@ -135,6 +163,7 @@ def test_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path, kil
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("field", ["endpoint", pytest.param("searchable", marks=pytest.mark.soak)], indirect=True)
 def test_kills_around_the_commit(field: Field, tmp_path: Path) -> None:
     """The windows that matter most, hit for certain: staged and not in the ledger, in the ledger and not in Spark."""
     log = tmp_path / "drivers.log"

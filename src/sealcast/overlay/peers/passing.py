@@ -148,7 +148,7 @@ class Passing:
             core.send(sender, message.target, message.source, Unlink(PartingReason.UNKNOWN))
 
     def take(self, event: bytes, sender: PeerId) -> bool:
-        """Handles an event once: delivers it here if it is wanted, and passes it on. False if it was refused."""
+        """Handles an event once: passes it on, and delivers it here if it is wanted. False if it was refused."""
         core, id = self._core, event_id(event)
         if core.recent.seen(id):
             core.counts["duplicates"] += 1
@@ -167,9 +167,9 @@ class Passing:
             core.counts["false positives"] += 1
             return True
         core.recent.keep(id, event, core.now)
+        self._pass_on(matched, event, sender)  # first: others wait
         if id not in self._delivered and core.credentials.wants(event):
             core.effects.append(Deliver(id, event))
-        self._pass_on(matched, event, sender)
         return True
 
     def _pass_on(self, matched: list[Seat], event: bytes, sender: PeerId) -> None:

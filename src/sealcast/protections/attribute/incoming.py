@@ -23,7 +23,7 @@ from sealcast.model.event import Position
 from sealcast.model.rejection import Reason, Rejection
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.attribute.arriving import ArrivalGate
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.ledger import PeerLedger, journal_key
 from sealcast.protections.attribute.open import AttributeOpener, NotOurs
 from sealcast.trust.handles import EntityRealm
@@ -55,8 +55,8 @@ class SubscriberPeer(Closing, Unpicklable):
         self.realm, self.topic, self.name = realm, topic, name
         identity, about = realm.identity(name), realm.state().topic(topic)
         self._inbox = PeerLedger(realm.paths.topic(topic, name), identity, about.id)
-        self._ring = KeyRing(realm, topic, identity)
-        self._opener = AttributeOpener.of(realm.state, topic, self._ring)
+        self._ring = CredentialRing(realm, topic, identity)
+        self._opener = AttributeOpener.of(realm.state, topic, self._ring, live=True)
         self._gates = ArrivalGate(realm, topic, name)
         self._seen = set(self._kept(journal_key(identity, about.id)))
 

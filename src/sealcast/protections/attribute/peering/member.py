@@ -39,7 +39,7 @@ from sealcast.overlay.peers.port import (
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.incoming import SubscriberPeer, may_receive
 from sealcast.protections.attribute.interests import CredentialInterests
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.outgoing import PublisherPeer
 from sealcast.protections.attribute.peering.places import PeerPlaces
 from sealcast.trust.handles import EntityRealm
@@ -85,7 +85,7 @@ class PeerMember(Closing, Unpicklable):
         identity, about, paths = realm.identity(name), realm.state().topic(topic), realm.paths.topic(topic, name)
         self.topic_id, self._paths = about.id, paths
         with ExitStack() as held:
-            self._ring = held.enter_context(KeyRing(realm, topic, identity))
+            self._ring = held.enter_context(CredentialRing(realm, topic, identity))
             self._places = PeerPlaces(realm, topic, name, self._ring)
             self.node = PeerNode(about.id, name, self._places, rendezvous, settings=settings)
             self._relayed = held.enter_context(RelayedLog(paths.relayed, settings.kept_bytes))

@@ -20,7 +20,7 @@ from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.attribute.arriving import ArrivalGate
 from sealcast.protections.attribute.connecting import MAX_PLACES, ConnectingPlace, TreeLabel, places_of
 from sealcast.protections.attribute.credentials import EventSpace
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.scheme import (
     AttributeReason,
     AttributeRejected,
@@ -59,7 +59,7 @@ class _EpochKeys:
 class PeerPlaces(Unpicklable):
     """The seats of one entity on one topic, with what it takes to fill them."""
 
-    def __init__(self, realm: EntityRealm, topic: str, name: str, ring: KeyRing) -> None:
+    def __init__(self, realm: EntityRealm, topic: str, name: str, ring: CredentialRing) -> None:
         self._realm, self._topic, self._name, self._ring = realm, topic, name, ring
         #: The registry that this goes by.
         self.state = realm.state()
@@ -80,7 +80,7 @@ class PeerPlaces(Unpicklable):
         """Goes by the keys that are here now, and asks for what they lack. Whether seats changed, and whether an epoch
         began. Unavailable or Rejected where the key center does not give it."""
         epoch = self.state.topic(self._topic).epoch
-        stamp = (epoch, self._ring.stamp(epoch), rendezvous)
+        stamp = (epoch, self._ring.stamp(epoch, live=True), rendezvous)
         if stamp == self._stamp:
             return False, False
         keys = self._keys(epoch)
@@ -104,7 +104,7 @@ class PeerPlaces(Unpicklable):
         return before != self._seats, began
 
     def _keys(self, epoch: int) -> list[SubscriptionKey]:
-        return [SubscriptionKey.parse(key) for each in self._ring.subscribing(epoch) for key in each.keys]
+        return [SubscriptionKey.parse(key) for each in self._ring.subscribing(epoch, live=True) for key in each.keys]
 
     def _load_before(self, epoch: int, parameters: PublicParameters) -> None:
         """The epoch before, for events that are still on their way: nobody finds a place by its keys any more."""
