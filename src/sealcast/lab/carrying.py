@@ -29,7 +29,7 @@ from sealcast.pipeline.queries import parallelism
 from sealcast.pipeline.relay import routed
 from sealcast.protections.attribute import relay
 from sealcast.protections.attribute.incoming import SubscriberPeer
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.outgoing import OutgoingBatch, PublisherPeer
 from sealcast.protections.attribute.scheme import PublicParameters, SubscriptionKey
 from sealcast.trust.handles import EntityRealm
@@ -93,7 +93,7 @@ class RelayedTopic:
         """Of each subscriber, by its number; they say what to look for, and open nothing."""
         parameters, children, epoch = None, dict[int, list[SubscriptionKey]](), self._epoch
         for number, name in enumerate(self._subscribers):
-            with KeyRing(self._realm, self._topic, self._realm.identity(name)) as ring:
+            with CredentialRing(self._realm, self._topic, self._realm.identity(name)) as ring:
                 for held in ring.subscribing(epoch):
                     parameters = parameters or PublicParameters.from_bytes(held.parameters)
                     children.setdefault(number, []).extend(map(SubscriptionKey.parse, held.keys))

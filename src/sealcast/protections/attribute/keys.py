@@ -3,8 +3,8 @@
     REALM/wallets/NAME/credentials/<topic's id>/
         E.publishing          what it publishes with in epoch E
         E.N.subscribing       what its own filter number N opens events with in epoch E
-        E.D.connecting        what its peer finds places with in epoch E, for the labels that D is the digest of
         N.over                that filter N is over: what came for it before can still be read
+        E.D.connecting        what its peer finds places with in epoch E, for the labels that D is the digest of
 
 An answer of the center comes in an envelope that is sealed to who asked, and is written down under a key of its own
 that follows from its owner's receiving key, as key files are: read by anybody else it says nothing, and altered it does
