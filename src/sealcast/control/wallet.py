@@ -98,14 +98,14 @@ class Wallet(Unpicklable, Closing):
         keep: bool = True,
         at_hand: bool = True,
     ) -> None:
-        """Without `keep`, in memory alone; without `at_hand`, asking whoever runs the center, also if its keys are
-        here."""
+        """Without `keep`, in memory alone; without `at_hand`, or in a realm that does not say so, asking whoever runs
+        the center, also if its keys are here."""
         self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
         self.identity = self.realm.identity(name) if identity is None else identity
         self._directory = self.realm.paths.root / "wallets" / name if keep else None
         self._held: dict[tuple[str, Right], Held] = {}
         self._asked: dict[tuple[str, Right], int] = {}
-        self._at_hand = at_hand
+        self._at_hand = at_hand and self.realm.at_hand
         self._correspondent: Correspondent | None = None
 
     @property
