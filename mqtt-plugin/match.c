@@ -11,8 +11,6 @@
 #define MEMO_BITS 13 /* 65,536 trapdoors and as many values of them */
 #define MAX_LISTED ((size_t)1 << 25)
 
-static const char DOMAIN[] = "sealcast/searchable/1 r";
-
 const char *const REASON_NAMES[REASONS] = {
 	"ok", "no user name", "malformed", "too many trapdoors", "unknown topic", "unknown epoch",
 	"the publisher is not the sender", "no right to publish", "not a point of the curve", "no memory",
@@ -127,9 +125,12 @@ static int make_token(const struct half *half, const uint8_t *trapdoor, uint8_t 
 	return 1;
 }
 
-/* Whether the hash of C - T begins with the entry's check. C = T, which is infinity, matches nothing. */
-static int entry_matches(struct matcher *matcher, const struct entry *entry, const secp256k1_pubkey *negated)
+/* Whether the hash of C - T, for the user whose entry it is, begins with the entry's check. C = T, which is infinity,
+ * matches nothing. */
+static int entry_matches(struct matcher *matcher, const struct epoch *epoch, const struct entry *entry,
+                         const secp256k1_pubkey *negated)
 {
+	const uint8_t *bound = epoch->bounds[epoch->slot_owner[entry->slot]];
 	const secp256k1_context *context = secp256k1_context_static;
 	const secp256k1_pubkey *both[] = {&entry->point, negated};
 	secp256k1_pubkey difference;
@@ -139,7 +140,7 @@ static int entry_matches(struct matcher *matcher, const struct entry *entry, con
 		return 0;
 	secp256k1_ec_pubkey_serialize(context, point, &size, &difference, SECP256K1_EC_COMPRESSED);
 	return EVP_DigestInit_ex2(matcher->hash, matcher->sha256, NULL) &&
-	       EVP_DigestUpdate(matcher->hash, DOMAIN, sizeof DOMAIN - 1) &&
+	       EVP_DigestUpdate(matcher->hash, bound, DIGEST_BYTES) &&
 	       EVP_DigestUpdate(matcher->hash, point, sizeof point) &&
 	       EVP_DigestFinal_ex(matcher->hash, digest, NULL) && !memcmp(digest, entry->check, CHECK_BYTES);
 }
@@ -188,7 +189,7 @@ static struct list *search(struct matcher *matcher, const struct epoch *epoch, u
 	if (!found)
 		return NULL;
 	for (uint32_t i = first; i < end; i++)
-		if (entry_matches(matcher, &epoch->entries[i], &negated))
+		if (entry_matches(matcher, epoch, &epoch->entries[i], &negated))
 			found[slots++] = epoch->entries[i].slot;
 	slots = sort_once(found, slots);
 	struct list *list = malloc(sizeof *list + slots * sizeof *list->numbers);

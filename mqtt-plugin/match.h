@@ -5,7 +5,7 @@
  *   trapdoor  u32 tag | t1 | t2                        compressed points
  *
  * With the broker's half x of the publisher's key, T = x*t1 + t2. A label's entry (C, check) matches if the hash of
- * C - T begins with its check. Nothing of this tells what the label is. */
+ * C - T, for the user that the label is bound to, begins with its check. Nothing of this tells what the label is. */
 #ifndef SEALCAST_MATCH_H
 #define SEALCAST_MATCH_H
 

@@ -9,10 +9,11 @@
 
 #include "bytes.h"
 
-static const char MAGIC[] = "SCQT1";
+static const char MAGIC[] = "SCQT2";
+static const char DOMAIN[] = "sealcast/searchable/1 r";
 #define MAGIC_BYTES (sizeof(MAGIC) - 1)
 /* The fewest bytes that one of each takes: a count that promises more than the file has left is a lie. */
-#define TOPIC_LEAST (1 + 1 + 2 + 4 + 4)
+#define TOPIC_LEAST (1 + 1 + TOPIC_ID_BYTES + 2 + 4 + 4)
 #define USER_LEAST (1 + 1)
 #define EPOCH_LEAST (8 + 4 + 4 + 4)
 #define HALF_SIZE (4 + SCALAR_BYTES)
@@ -49,6 +50,12 @@ static int read_name(struct reader *in, char name[MAX_NAME + 1])
 static void *room(size_t count, size_t size)
 {
 	return calloc(count ? count : 1, size);
+}
+
+static uint8_t *append(uint8_t *to, const void *from, size_t length)
+{
+	memcpy(to, from, length);
+	return to + length;
 }
 
 static const char *read_halves(struct reader *in, const struct topic *topic, struct epoch *epoch)
@@ -126,6 +133,29 @@ static const char *read_entries(struct reader *in, struct epoch *epoch)
 	return NULL;
 }
 
+/* What the checks of each conjunction's labels are hashed with. It follows from whose they are. */
+static const char *bind_conjunctions(const struct topic *topic, struct epoch *epoch)
+{
+	uint8_t text[sizeof DOMAIN - 1 + TOPIC_ID_BYTES + 8 + MAX_NAME], *end = text;
+	if (!(epoch->bounds = room(epoch->conjunction_count, sizeof *epoch->bounds)))
+		return "no memory";
+	end = append(end, DOMAIN, sizeof DOMAIN - 1);
+	end = append(end, topic->id, TOPIC_ID_BYTES);
+	for (int shift = 56; shift >= 0; shift -= 8)
+		*end++ = (uint8_t)(epoch->number >> shift);
+	for (uint32_t i = 0; i < epoch->conjunction_count; i++) {
+		uint32_t user = epoch->conjunctions[i].user;
+		if (i && user == epoch->conjunctions[i - 1].user) { /* a user's stand together, for the most part */
+			memcpy(epoch->bounds[i], epoch->bounds[i - 1], DIGEST_BYTES);
+			continue;
+		}
+		const uint8_t *last = append(end, topic->users[user], strlen(topic->users[user]));
+		if (!digest(text, (size_t)(last - text), epoch->bounds[i]))
+			return "no memory";
+	}
+	return NULL;
+}
+
 static size_t tag_bit(const struct epoch *epoch, uint32_t tag)
 {
 	return (size_t)(tag * 0x9E3779B97F4A7C15u >> epoch->tag_shift);
@@ -171,6 +201,8 @@ static const char *read_epochs(struct reader *in, struct topic *topic, uint32_t 
 		if (!why)
 			why = read_entries(in, epoch);
 		if (!why)
+			why = bind_conjunctions(topic, epoch);
+		if (!why)
 			why = mark_tags(epoch);
 	}
 	return why;
@@ -207,8 +239,10 @@ static const char *read_table(struct reader *in, struct table *table)
 			return "a topic has no proper name";
 		if (i && strcmp(table->topics[i - 1].name, topic->name) >= 0)
 			return "topics are not in order";
-		if (!read_u16(in, &topic->most_trapdoors))
+		const uint8_t *id = read_bytes(in, TOPIC_ID_BYTES);
+		if (!id || !read_u16(in, &topic->most_trapdoors))
 			return "a topic ends too early";
+		memcpy(topic->id, id, TOPIC_ID_BYTES);
 		why = read_users(in, topic);
 		if (!why)
 			why = read_epochs(in, topic, &ordinal);
@@ -304,6 +338,7 @@ void table_free(struct table *table)
 			free(epoch->slot_owner);
 			free(epoch->slot_event);
 			free(epoch->entries);
+			free(epoch->bounds);
 			free(epoch->tags);
 		}
 		free(topic->epochs);

@@ -2,14 +2,17 @@
  *
  * All integers are big-endian. What is sorted is checked to be sorted, since it is searched by bisection.
  *
- *   file         "SCQT1" | u64 version | u32 topics | topic... | SHA-256 of everything before it
- *   topic        u8 length | name | u16 most trapdoors of an event | u32 users | user... | u32 epochs | epoch...
- *                                                                        (names, users, epochs ascending)
+ *   file         "SCQT2" | u64 version | u32 topics | topic... | SHA-256 of everything before it
+ *   topic        u8 length | name | 16-byte id | u16 most trapdoors of an event | u32 users | user... | u32 epochs |
+ *                epoch...                                                    (names, users, epochs ascending)
  *   user         u8 length | name
  *   epoch        u64 number | u32 halves | half... | u32 conjunctions | conjunction... | u32 entries | entry...
  *   half         u32 user | 32-byte scalar: the broker's half of a publisher's key    (users ascending)
  *   conjunction  u32 user | u8 slots: the user gets an event that meets every slot; slots are numbered through
  *   entry        u32 tag | u32 slot | x | y of the re-encrypted label | 16-byte check (tags ascending)
+ *
+ * A label is bound to who registered it: its check is hashed with SHA-256(DOMAIN | topic's id | u64 epoch | user's name),
+ * made here from the names that decide who gets a message, so that another's label under one's own name matches nothing.
  */
 #ifndef SEALCAST_TABLE_H
 #define SEALCAST_TABLE_H
@@ -22,6 +25,7 @@
 #define CHECK_BYTES 16
 #define PRINT_BYTES 16
 #define DIGEST_BYTES 32
+#define TOPIC_ID_BYTES 16
 #define MAX_NAME 64
 #define MAX_TABLE_BYTES ((size_t)1 << 30)
 
@@ -54,12 +58,14 @@ struct epoch {
 	uint32_t *slot_owner; /* the conjunction that a slot belongs to */
 	uint64_t *slot_event; /* scratch: the last event that met the slot */
 	struct entry *entries;
+	uint8_t (*bounds)[DIGEST_BYTES]; /* of conjunctions: what the checks of their labels are hashed with */
 	uint64_t *tags;     /* a bit for every tag of an entry, and for a few others */
 	unsigned tag_shift; /* 64 less the bits that number those bits */
 };
 
 struct topic {
 	char name[MAX_NAME + 1];
+	uint8_t id[TOPIC_ID_BYTES];
 	uint16_t most_trapdoors; /* that an event of the topic's schema has: who sends more has made some up */
 	uint32_t user_count, epoch_count;
 	char (*users)[MAX_NAME + 1];

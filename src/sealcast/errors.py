@@ -245,12 +245,15 @@ EXTRA_OF: Final = {
     "psycopg": "postgres",
     "amqtt": "mqtt",
     "paho": "mqtt",
+    "py_arkworks_bls12381": "attribute",
+    "pymcl": "attribute",
 }
 _BRINGS: Final = {
     "spark": "Spark",
     "lab": "the packages of the lab",
     "postgres": "the PostgreSQL driver",
     "mqtt": "the packages for MQTT",
+    "attribute": "a library for pairings",
 }
 
 

@@ -221,7 +221,7 @@ def test_subtrees_of_texts_are_as_few_as_can_be(bounds: list[str], data: st.Data
     # No subtree could stand for several: of no node are all children there.
     kept = set(nodes)
     for node in nodes:
-        assert not node or not kept.issuperset(text._children(node[:-1]))
+        assert not node or not kept.issuperset(text.children(node[:-1]))
 
 
 def test_digits_are_ordered_as_texts_are() -> None:

@@ -19,10 +19,11 @@ from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, broker_half
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.searchable.blocks import most_trapdoors
-from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.protections.searchable.scheme import Holder, UserKeys
 from sealcast.wire.searching import SealedFilter, packed_block
 
 TOPIC = "fleet"
+TOPIC_ID = bytes(range(16))
 SCHEMA = Schema(
     (
         Attribute("kind", Type.STRING, max_length=4),
@@ -64,7 +65,9 @@ class World:
     def keys(self, user: str, epoch: int = 1) -> UserKeys:
         if (user, epoch) not in self._keys:
             master = MasterKey.derive(Secret(b"c" * 32), epoch.to_bytes(8, "big"))
-            self._keys[user, epoch] = UserKeys(master.part(self.half(user, epoch)), self.tag_bits)
+            self._keys[user, epoch] = UserKeys(
+                master.part(self.half(user, epoch)), Holder(TOPIC_ID, epoch, user), self.tag_bits
+            )
         return self._keys[user, epoch]
 
     # --- subscribers ------------------------------------------------------------------------------------------------
@@ -72,7 +75,7 @@ class World:
     def subscribe(self, user: str, text: str, epoch: int = 1) -> None:
         condition = check(parse(text), SCHEMA).condition
         slots = [c.slots for c in label_filter(condition, SCHEMA).conjunctions]
-        self.filters.append((user, epoch, condition, self.keys(user, epoch).seal_filter(epoch, slots)))
+        self.filters.append((user, epoch, condition, self.keys(user, epoch).seal_filter(slots)))
 
     def any_filter(self) -> str:
         low = self.random.randrange(100)
@@ -130,6 +133,7 @@ class World:
         numbers = sorted({epoch for _, epoch, _, _ in self.filters})
         return TableTopic(
             TOPIC,
+            TOPIC_ID,
             most_trapdoors(SCHEMA),
             [
                 TableEpoch(

@@ -14,7 +14,7 @@ from sealcast import Event, Realm
 from sealcast.filters.labels import Labeller
 from sealcast.mqtt import channels, credentials
 from sealcast.mqtt.messages import Message
-from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.protections.searchable.keys import user_keys
 from sealcast.wire.searching import packed_block
 from tests.mqtt.servers import until
 from tests.mqtt.test_broker import TOPIC, Reader, Served, publish, publishing, realm_with, serving
@@ -95,9 +95,9 @@ def test_connects_of_any_bytes_do_not_end_the_broker(tmp_path: Path) -> None:
 def test_more_trapdoors_than_the_schema_has_labels_go_nowhere(tmp_path: Path) -> None:
     """Also those with tags of too many bits, and points that are none: nobody spends the broker's time on them."""
     realm = realm_with(tmp_path / "realm", ["s0"])
-    part = realm.identity("nyse").topic_keys(realm.state(), TOPIC).search
-    assert part is not None
-    keys, most = UserKeys(part, 16), Labeller(SCHEMA).most()
+    state = realm.state()
+    keys = user_keys(realm.identity("nyse").topic_keys(state, TOPIC), state.topic(TOPIC), 1, "nyse")
+    most = Labeller(SCHEMA).most()
     made = [keys.trapdoor(n.to_bytes(4, "big")) for n in range(most + 1)]
     off_curve = made[0][:5] + b"\xff" * 32 + made[0][37:]
     with serving(realm) as served, publishing(realm, "nyse", served.port) as nyse:

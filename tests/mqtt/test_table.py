@@ -26,7 +26,7 @@ from tests.mqtt.clients import Listener
 from tests.mqtt.mosquitto import build
 from tests.mqtt.plugged import CLIENTS, PUBLISHER, Plugged, made, world_of
 from tests.mqtt.plugged import plugin as plugin
-from tests.mqtt.sealed_world import TOPIC, World, message, number_in
+from tests.mqtt.sealed_world import TOPIC, TOPIC_ID, World, message, number_in
 from tests.protections.world import FILTERS, PUBLISHERS, SCHEMA
 from tests.protections.world import TOPIC as QUOTES
 from tests.protections.world import World as RealmWorld
@@ -60,10 +60,14 @@ def test_a_label_is_re_encrypted_once(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "topic",
     [
-        TableTopic("no/name", 9, []),
-        TableTopic(TOPIC, 9, [TableEpoch(1, {"no name": World().half("x")}, [])]),
+        TableTopic("no/name", TOPIC_ID, 9, []),
+        TableTopic(TOPIC, TOPIC_ID[1:], 9, []),
+        TableTopic(TOPIC, TOPIC_ID, 9, [TableEpoch(1, {"no name": World().half("x")}, [])]),
         TableTopic(
-            TOPIC, 9, [TableEpoch(2, {}, [TableFilter("x", World().half("x"), World().keys("x").seal_filter(1, []))])]
+            TOPIC,
+            TOPIC_ID,
+            9,
+            [TableEpoch(2, {}, [TableFilter("x", World().half("x"), World().keys("x").seal_filter([]))])],
         ),
     ],
 )
@@ -109,7 +113,7 @@ def blocks(realm: RealmWorld, publisher: str, events: list[dict[str, Value]]) ->
     """Events as this publisher seals them for brokers, numbered."""
     state = realm.realm.state()
     about = state.topic(QUOTES)
-    keys = user_keys(realm.realm.identity(publisher).topic_keys(state, QUOTES), about, publisher)
+    keys = user_keys(realm.realm.identity(publisher).topic_keys(state, QUOTES), about, about.epoch, publisher)
     labeller = Labeller(SCHEMA)
     return [
         message(about.epoch, publisher, keys.block(labeller.labels(values)), number.to_bytes(4, "big"))

@@ -123,13 +123,13 @@ class Open:
             return None if refusal is not None and refusal.reason is wanted else refusal
 
         self.patch.setattr(Gate, "_verify", verify)
-        named = Gate._refuses_by_name
+        named = Gate.refuses_by_name
 
         def by_name(gate: Gate, *about: Any) -> Any:
             refusal = named(gate, *about)
             return None if refusal is not None and refusal.reason is wanted else refusal
 
-        self.patch.setattr(Gate, "_refuses_by_name", by_name)
+        self.patch.setattr(Gate, "refuses_by_name", by_name)
         return self.gate
 
     def without(self, reason: Reason) -> Gate:

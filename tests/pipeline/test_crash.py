@@ -34,7 +34,8 @@ from tests.pipeline.field import TOPIC, Field, by_publisher
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KILLS = 20
+#: Kills at random moments: some every day, many among the long tests.
+KILLS = (7, pytest.param(20, marks=pytest.mark.soak))
 #: How long a driver may take to its first batch on a machine that is busy with other things.
 PATIENCE = 240.0
 #: Frames that publishers are ahead of the pipeline, at most: there is always something to do, and never too much.
@@ -108,10 +109,11 @@ def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(fiel
 
 
 @pytest.mark.timeout(1800)
-def test_twenty_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", KILLS)
+def test_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path, kills: int) -> None:
     dice, log, began, drivers = random.Random(20), tmp_path / "drivers.log", 0.0, list[Driver]()
     with _publishing(field):
-        for kill in range(KILLS):
+        for kill in range(kills):
             before, start = batches(field.paths.ledger), time.monotonic()
             driver = Driver(field.realm.paths.root, log=log)
             drivers.append(driver)
@@ -128,7 +130,7 @@ def test_twenty_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Pa
                 driver.kill_driver() if dice.random() < 0.5 else driver.kill_all()
     _drain(field, log)
     assert all(driver.gone() for driver in drivers), "what a driver started ends with it"
-    assert batches(field.paths.ledger) > KILLS
+    assert batches(field.paths.ledger) > kills
     _compare(field)
 
 

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from sealcast import Publisher, Realm, Right, Subscriber
 from sealcast.errors import Misuse, NotFound, SealcastError
 from sealcast.model.protection import PROTECTIONS
+from sealcast.protections.attribute.carry import carry
 from sealcast.protections.port import broker_side, client_side, witness_side
 from tests.protections.world import FILTERS, SCHEMA, TOPIC, World, names
 
@@ -76,6 +77,7 @@ def test_what_each_protection_lacks_is_listed() -> None:
         "payload": ["readers"],
         "searchable": ["readers", "templates"],
         "layered": ["readers", "replay", "spark-write", "templates"],
+        "attribute": ["brokers", "readers", "replay", "templates"],
     }
 
 
@@ -294,6 +296,12 @@ def test_a_second_broker_serves_as_well_as_the_first(made: World, tmp_path: Path
     if made.protection.overlay:
         return  # a tree of brokers is what every other case runs on
     world = made.copy(tmp_path / "realm")
+    if "brokers" in made.protection.lacks:
+        with pytest.raises(Misuse, match="has no brokers"):
+            world.realm.add_broker("second", [TOPIC])
+        with pytest.raises(Misuse, match="has no brokers"):
+            Subscriber(world.realm, TOPIC, as_="ann", broker="second")
+        return
     world.realm.add_broker("second", [TOPIC])
     with Subscriber(world.realm, TOPIC, as_="ann", broker="second"):
         pass  # it moves there
@@ -319,6 +327,7 @@ def test_a_realm_may_have_topics_of_every_protection(tmp_path: Path, spark: Spar
         with Publisher(realm, name, as_="nyse") as publisher:
             publisher.publish([Event({"price": p, "symbol": "A"}, name.encode()) for p in (5, 50)])
     run(realm, once=True, spark=spark)
+    carry(realm)
     for name in names():
         with Subscriber(realm, name, as_="ann") as reader:
             assert [event.payload for event in reader] == [name.encode()]

@@ -14,7 +14,9 @@ from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.log.forwarded import BrokerTopic
+from sealcast.log.outbox import OutboxTopic
 from sealcast.model.protection import PROTECTIONS, Protection
+from sealcast.protections.attribute.carry import carry
 from tests.cli.shell import Result, sealcast
 
 if TYPE_CHECKING:
@@ -110,8 +112,13 @@ class World:
             if any(evaluate(fit(parse(text), SCHEMA), dict(event.attributes)) is True for text in texts)
         ]
 
-    def taking_frames(self) -> Iterator[BrokerTopic]:
+    def taking_frames(self) -> Iterator[BrokerTopic | OutboxTopic]:
         """The frame logs that publishers append to."""
+        if self.protection.peers:
+            for publisher in PUBLISHERS:
+                with self.realm.outbox(TOPIC, publisher) as own:
+                    yield own
+            return
         for broker in self.realm.state().brokers():
             if self.realm.paths.topic(TOPIC, broker).frames_root.is_dir():
                 with self.realm.frames(TOPIC, broker) as log:
@@ -120,10 +127,11 @@ class World:
 
     def append_again(self) -> None:
         """The first frame of each publisher, once more, wherever it was published."""
+        first = 1 if self.protection.peers else len(PUBLISHERS)  # in a log of its own, or in one for all
         for log in self.taking_frames():
             for partition in log.own:
                 part = log.partition(partition)
-                part.append([record.data for record in part.read(0, min(len(PUBLISHERS), part.end()))])
+                part.append([record.data for record in part.read(0, min(first, part.end()))])
 
     def append_rubbish(self) -> None:
         """What is no frame, in every log."""
@@ -133,6 +141,9 @@ class World:
     # --- running and reading ---------------------------------------------------------------------------
 
     def run(self, spark: SparkSession) -> dict[str, int]:
+        """By whoever carries the topic's events: its brokers, or its peers."""
+        if self.protection.peers:
+            return carry(self.realm, [TOPIC])
         return run(self.realm, [TOPIC], once=True, spark=spark)
 
     def drop_checkpoints(self) -> None:

@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 USERS = ("ana", "bo")
 LABELS = (b"\x00\x05priceN\x04\x00\x00\x00\x00\x00\x00\x00\x09", b"\x00\x06symbolEACME", b"")
 BITS = (0, 1, 16, 32)
+EPOCH = 3
 
 
 def _seed(name: str) -> bytes:
@@ -27,7 +28,8 @@ def _number(name: str) -> int:
 
 
 def made() -> dict[str, Any]:
-    content, topic_key, place = _seed("content"), _seed("topic"), b"topic and epoch"
+    content, topic_key, topic_id = _seed("content"), _seed("topic"), _seed("topic id")[:16]
+    place = topic_id + EPOCH.to_bytes(8, "big")
     x, search = book.exponent(content, b"searchable x", place), book.derived(content, b"searchable search", place)
     public = book.times(x, book.G)
     brokers = {name: book.exponent(topic_key, b"broker half", place + name.encode()) for name in USERS}
@@ -36,11 +38,12 @@ def made() -> dict[str, Any]:
     for number, (label, bits) in enumerate((label, bits) for label in LABELS for bits in BITS):
         subscriber, publisher = USERS[number % 2], USERS[number // 2 % 2]
         r, s = _number(f"r {number}"), _number(f"s {number}")
-        sealed = book.sealed(search, users[subscriber], public, label, r, bits)
+        reader = place + subscriber.encode()
+        sealed = book.sealed(search, users[subscriber], public, reader, label, r, bits)
         trapdoor = book.trapdoor(search, users[publisher], public, label, s, bits)
         token = book.at_broker(brokers[publisher], trapdoor[4:37], trapdoor[37:70])
         encrypted = book.at_broker(brokers[subscriber], sealed[4:37], sealed[37:70])
-        assert book.matches(encrypted, token, sealed[70:])
+        assert book.matches(reader, encrypted, token, sealed[70:])
         cases.append(
             {
                 "label": label.hex(),
@@ -58,7 +61,8 @@ def made() -> dict[str, Any]:
     return {
         "content": content.hex(),
         "topic_key": topic_key.hex(),
-        "place": place.hex(),
+        "topic_id": topic_id.hex(),
+        "epoch": EPOCH,
         "search": search.hex(),
         "H": book.compressed(public).hex(),
         "broker_halves": {name: f"{half:064x}" for name, half in brokers.items()},

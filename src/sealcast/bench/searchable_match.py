@@ -30,7 +30,7 @@ from sealcast.primitives.halves import MasterKey, broker_half
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.searchable import reference, scheme
 from sealcast.protections.searchable.entries import Entries
-from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.protections.searchable.scheme import Holder, UserKeys
 from sealcast.protections.searchable.search import FoundSubscriptions, Registered, SearchIndex
 from sealcast.wire.searching import BLOCK_HEAD, MAX_TAG_BITS, packed_block
 
@@ -43,6 +43,7 @@ SMALL: Final = 1_000
 LARGE: Final = 1_000_000
 TOPICS: Final = 1_000
 SKEW: Final = 1.1
+_TOPIC_ID: Final = bytes(16)
 _EPOCH: Final = 1
 _PUBLISHER: Final = "publisher"
 _ROUNDS: Final = 9
@@ -67,10 +68,14 @@ class MatchedUsers:
         return self.halves.get(user)
 
     def keys(self, user: str) -> UserKeys:
-        return UserKeys(self.master.part(self.halves[user]), TAG_BITS)
+        return UserKeys(self.master.part(self.halves[user]), _holder(user), TAG_BITS)
 
     def search(self, index: SearchIndex, blocks: Sequence[bytes]) -> FoundSubscriptions:
         return index.search([_PUBLISHER] * len(blocks), [_EPOCH] * len(blocks), blocks, self.half)
+
+
+def _holder(user: str) -> Holder:
+    return Holder(_TOPIC_ID, _EPOCH, user)
 
 
 # --- 20 subscriptions -------------------------------------------------------------------------------------------------
@@ -82,7 +87,8 @@ def match_rows(events: int = EVENTS, events_of_a0: int = EVENTS_OF_A0, rounds: i
     topics = [f"topic {i}".encode() for i in range(SUBSCRIPTIONS)]
     sealed = [world.keys(user).seal_label(topic) for user, topic in zip(world.users, topics, strict=True)]
     labels = [
-        reference.Label.read(user, world.halves[user], label) for user, label in zip(world.users, sealed, strict=True)
+        reference.Label.read(_holder(user), world.halves[user], label)
+        for user, label in zip(world.users, sealed, strict=True)
     ]
     index = _index_of(world, topics)
     reused = {topic: world.publisher.trapdoor(topic) for topic in topics}
@@ -115,10 +121,10 @@ def match_rows(events: int = EVENTS, events_of_a0: int = EVENTS_OF_A0, rounds: i
 
 
 def _index_of(world: MatchedUsers, topics: Sequence[bytes]) -> SearchIndex:
-    index = SearchIndex(TAG_BITS)
+    index = SearchIndex(_TOPIC_ID, TAG_BITS)
     index.add(
         [
-            Registered(number, user, world.keys(user).seal_filter(_EPOCH, [[[topic]]]))
+            Registered(number, user, world.keys(user).seal_filter([[[topic]]]))
             for number, (user, topic) in enumerate(zip(world.users, topics, strict=True))
         ],
         world.half,
@@ -150,7 +156,7 @@ def growth_row(small: int = SMALL, large: int = LARGE, events: int = 10_000, rou
     for size in (large, small):
         # Every topic once, the rest as popular as its events.
         which = np.concatenate([np.arange(TOPICS), zipf(random, TOPICS, size - TOPICS, SKEW)])
-        index = SearchIndex(TAG_BITS, entries=entries(world, topics, which.tolist()))
+        index = SearchIndex(_TOPIC_ID, TAG_BITS, entries=entries(world, topics, which.tolist()))
         found = world.search(index, reused)
         if [len(each) for each in found.matches] != np.bincount(which, minlength=TOPICS).tolist():
             raise Bug(f"{size} subscriptions do not get what they asked for")
@@ -171,13 +177,13 @@ def entries(world: MatchedUsers, topics: Sequence[bytes], which: Sequence[int]) 
     tokens = [CURVE.power(public, world.publisher.sigma(topic)) for topic in topics]
     keys = [_EPOCH << MAX_TAG_BITS | int.from_bytes(world.publisher.tag(topic), "big") for topic in topics]
     made, elements, checks = Entries(), list[Element](), list[bytes]()
-    hidden = CURVE.power(public, points.random_exponent())
+    hidden, bound = CURVE.power(public, points.random_exponent()), _holder(world.users[0]).bound
     for topic in which:
         hidden = _sum(hidden, public)
         elements.append(_sum(hidden, tokens[topic]))
-        checks.append(scheme.check(CURVE.encode(hidden)))
+        checks.append(scheme.check(bound, CURVE.encode(hidden)))
     for subscription in range(len(which)):
-        made.add_conjunction(subscription, 1)
+        made.add_conjunction(subscription, 1, bound)
     made.add([keys[topic] for topic in which], b"".join(elements), b"".join(checks), range(len(which)))
     return made
 

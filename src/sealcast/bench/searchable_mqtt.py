@@ -35,7 +35,7 @@ from sealcast.mqtt.table import Compiler, TableEpoch, TableFilter, TableTopic, w
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, broker_half
 from sealcast.primitives.secrets import Secret
-from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.protections.searchable.scheme import Holder, UserKeys
 from sealcast.wire.limits import MAX_TRAPDOORS
 from sealcast.wire.searching import packed_block
 
@@ -50,6 +50,7 @@ HEADER_BYTES: Final = 300
 ENVELOPE_BYTES: Final = 300
 _ROUNDS: Final = 5
 _TOPIC: Final = "fleet"
+_TOPIC_ID: Final = bytes(16)
 _PUBLISHER: Final = "gateway"
 _SCHEMA: Final = Schema((Attribute("sensor", Type.INT, min=0, max=SENSORS - 1),))
 _TAG_BITS: Final = 16
@@ -123,7 +124,7 @@ class Fleet:
         return broker_half(Secret(b"t" * 32), user.encode())
 
     def _user_keys(self, user: str) -> UserKeys:
-        return UserKeys(self._master.part(self._half(user)), _TAG_BITS)
+        return UserKeys(self._master.part(self._half(user)), Holder(_TOPIC_ID, 1, user), _TAG_BITS)
 
     def table(self) -> TableTopic:
         filters = []
@@ -131,8 +132,9 @@ class Fleet:
             keys, half = self._user_keys(client), self._half(client)
             for sensor in wanted:
                 found = label_filter(check(parse(f"sensor = {sensor}"), _SCHEMA).condition, _SCHEMA)
-                filters.append(TableFilter(client, half, keys.seal_filter(1, [c.slots for c in found.conjunctions])))
-        return TableTopic(_TOPIC, MAX_TRAPDOORS, [TableEpoch(1, {_PUBLISHER: self._half(_PUBLISHER)}, filters)])
+                filters.append(TableFilter(client, half, keys.seal_filter([c.slots for c in found.conjunctions])))
+        epoch = TableEpoch(1, {_PUBLISHER: self._half(_PUBLISHER)}, filters)
+        return TableTopic(_TOPIC, _TOPIC_ID, MAX_TRAPDOORS, [epoch])
 
     def message(self, sensor: int, fresh: bool) -> bytes:
         labels = self._labeller.labels({"sensor": sensor})

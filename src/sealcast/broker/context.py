@@ -17,6 +17,7 @@ from sealcast.broker.replay import identify
 from sealcast.broker.tables import SubscriptionTable
 from sealcast.model.stages import Grouped, GroupSealed
 from sealcast.primitives.aead import SealingKey
+from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.frames import associated_data, frame_key
@@ -79,12 +80,33 @@ def gate_at(
     tokens: VerifiedTokens | None = None,
     unfit: Unfit | None = None,
 ) -> Gate:
-    """What admission needs to know at one version; `unfit` is the word of the topic's protection on payloads."""
+    """What admission at a broker needs to know at one version; `unfit` is the word of the topic's protection on
+    payloads."""
     topic_keys = cache(lambda epoch: broker.topic_keys(state, topic, epoch))
 
+    def pair_key(name: str, epoch: int) -> Secret:
+        return topic_keys(epoch).pair_key(name)
+
+    def holds_key(epoch: int) -> bool:
+        return state.topic_key(topic.name, epoch, broker.name) is not None
+
+    return gate_with(state, topic, pair_key, holds_key, tokens, unfit)
+
+
+def gate_with(
+    state: RealmState,
+    topic: Topic,
+    pair_key: Callable[[str, int], Secret],
+    holds_key: Callable[[int], bool],
+    tokens: VerifiedTokens | None = None,
+    unfit: Unfit | None = None,
+) -> Gate:
+    """The same for whoever has the keys that frames are sealed under, by publisher and epoch; `holds_key` says of
+    which epochs."""
+
     def key_of(name: str, epoch: int, boot: bytes) -> SealingKey:
-        pair = topic_keys(epoch).pair_key(name)
-        return frame_key(pair, boot, associated_data(topic.id, epoch), topic.parameters.key_bits)
+        aad = associated_data(topic.id, epoch)
+        return frame_key(pair_key(name, epoch), boot, aad, topic.parameters.key_bits)
 
     return Gate(
         state=state,
@@ -96,6 +118,6 @@ def gate_at(
         verify_key=lru_cache(MAX_VERIFY_KEYS)(lambda name: VerifyKey(state.entity(name).verify_key)),
         bounds=bounds_of(topic),
         identify=lru_cache(MAX_FRAME_KEYS)(identify),
-        holds_key=lambda epoch: state.topic_key(topic.name, epoch, broker.name) is not None,
+        holds_key=holds_key,
         unfit=unfit,
     )

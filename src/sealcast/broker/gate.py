@@ -93,7 +93,7 @@ class Gate:
     def refuses_publisher(self, publisher: str, token: bytes, digest: bytes, time_us: int) -> GateRefusal | None:
         """Checks 4 to 11 for a frame of that publisher, appended at that time, whose header names a token by `digest`:
         the first that fails."""
-        found = [self.refuses_token(publisher, token, digest, time_us), self._refuses_by_name(publisher, time_us)]
+        found = [self.refuses_token(publisher, token, digest, time_us), self.refuses_by_name(publisher, time_us)]
         return min((refusal for refusal in found if refusal), key=lambda r: CHECK[r.reason], default=None)
 
     def refuses_epoch(self, epoch: int, time_us: int) -> GateRefusal | None:
@@ -145,7 +145,7 @@ class Gate:
             return GateRefusal(Reason(TokenReason(error.reason).step), error.message)
         return None
 
-    def _refuses_by_name(self, publisher: str, time_us: int) -> GateRefusal | None:
+    def refuses_by_name(self, publisher: str, time_us: int) -> GateRefusal | None:
         """What the realm has decided since the token was signed."""
         entity = self.state.entities.get(publisher)
         if entity is None:

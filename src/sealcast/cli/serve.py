@@ -46,7 +46,7 @@ def serve(
     from sealcast.control.running import Running
     from sealcast.model.protection import PROTECTIONS
     from sealcast.overlay.brokers import requests_of
-    from sealcast.protections.port import broker_side
+    from sealcast.protections.port import broker_side, center_rules
 
     here = talk.open_realm()
     found_by = FOUND_BY if restrict is None else Restrictions.parse(restrict)
@@ -56,7 +56,7 @@ def serve(
     def more(name: str) -> More:
         return {kind: answer for requests in asked for kind, answer in requests(here, name).items()}
 
-    with Running(here, names or None, found_by=found_by, more=more) as running:
+    with Running(here, names or None, found_by=found_by, more=more, center_more=center_rules) as running:
         running.start()
         for served in running.services:
             talk.note(f"{served.what} {served.name!r} listens on {served.service.topic.hex()}")

@@ -1,12 +1,14 @@
 """A publisher's lane to one broker: the partition it writes to there, the frames that wait in it, and what seals them.
 
-On most topics a publisher has one lane. On a `layered` one it has one to every root broker of the overlay.
+On most topics a publisher has one lane. On a `layered` one it has one to every root broker of the overlay. Where peers
+carry events, its one lane ends in a log of its own.
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
+from pathlib import Path
 
 from sealcast.errors import Bug
 from sealcast.log.ledger import LedgerReader
@@ -20,9 +22,10 @@ class Lane(Unpicklable):
 
     def __init__(self, realm: EntityRealm, topic: str, broker: str, publisher: str) -> None:
         self.broker = broker
-        self._log = realm.frames(topic, broker)
-        self.partition = self._log.own[partition_of(publisher, realm.state().topic(topic).partitions)]
-        self._ledger = LedgerReader(realm.paths.topic(topic, broker).ledger)
+        about, paths = realm.state().topic(topic), realm.paths.topic(topic, broker)
+        self._log = realm.outbox(topic, broker) if about.protection.peers else realm.frames(topic, broker)
+        self.partition = self._log.own[partition_of(publisher, about.partitions)]
+        self._ledger = LedgerReader((paths.sent if about.protection.peers else paths).ledger)
         #: Numbers and nonces are a sealer's own: another lane, or another epoch, has another.
         self.sealer: FrameSealer | None = None
 
@@ -36,8 +39,13 @@ class Lane(Unpicklable):
         """Frames in its partition that the pipeline has not taken yet."""
         last = self._ledger.last_span()
         taken = last.end.partitions if last is not None else ()
-        done = taken[self.partition] if self.partition < len(taken) else 0
-        return max(0, self._log.partition(self.partition).end() - done)
+        at = self._log.numbered(self.partition)
+        return max(0, self._log.partition(self.partition).end() - (taken[at] if at < len(taken) else 0))
+
+    @property
+    def directory(self) -> Path:
+        """Where the partition that it writes to lies."""
+        return self._log.partition(self.partition).directory
 
     def append(self, frames: Sequence[bytes]) -> range:
         """Their offsets; durable on return."""

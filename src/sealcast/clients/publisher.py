@@ -99,6 +99,11 @@ class Publisher(Closing):
         """Where it writes."""
         return self._lanes[0].partition
 
+    @property
+    def directory(self) -> Path:
+        """Where the log lies that it writes to."""
+        return self._lanes[0].directory
+
     def publish(self, events: Iterable[Event], *, readers: str = "") -> list[Position]:
         """All of them, durable on return; or none, and EventRejected names the first that the schema does not admit.
 
@@ -134,11 +139,10 @@ class Publisher(Closing):
     def seal(self, events: Iterable[Event]) -> list[bytes]:
         """The frames that `publish` would append: for somebody who appends them later, once, to `partition`."""
         with self._lock:
-            schema = self._refresh()
-            if len(self._lanes) != 1 or self._lanes[0].broker != self._broker:
-                roots = ", ".join(lane.broker for lane in self._lanes)
+            schema, lacks = self._refresh(), self.realm.state().topic(self.topic).protection.lacks
+            if "spark-write" in lacks:
                 raise Misuse(
-                    f"frames of topic {self.topic!r} go to {roots}: they cannot be sealed now and appended later",
+                    f"frames of topic {self.topic!r} cannot be sealed now and appended later: {lacks['spark-write']}",
                     hint="publish its events by sealcast.Publisher, or sealcast pub",
                 )
             batches = _batches([self._checked(schema, event) for event in events])

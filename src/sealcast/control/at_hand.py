@@ -8,6 +8,7 @@ center.
 
 from __future__ import annotations
 
+from sealcast.control.center.rules import MoreRules, nothing_more
 from sealcast.control.center.service import center_here
 from sealcast.control.desk import MoreOf, desks_at_hand
 from sealcast.control.discovery.advertisements import What
@@ -16,14 +17,15 @@ from sealcast.control.serving import AtHand
 from sealcast.trust.handles import OpenRealm
 
 
-def services_at_hand(realm: OpenRealm, more: MoreOf | None = None) -> AtHand:
-    """For a `Correspondent`. `more` are further kinds of request that a broker of that name answers."""
+def services_at_hand(realm: OpenRealm, more: MoreOf | None = None, center_more: MoreRules = nothing_more) -> AtHand:
+    """For a `Correspondent`. `more` are further kinds of request that a broker of that name answers, `center_more`
+    those of key centers."""
     desks = desks_at_hand(realm, more)
 
     def open_service(what: What, name: str) -> Service | None:
         if what is not What.KEY_CENTER:
             return desks(what, name)
-        made = center_here(realm, name) if realm.at_hand else None
+        made = center_here(realm, name, more=center_more) if realm.at_hand else None
         return None if made is None else made[0]
 
     return open_service

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from sealcast.control.center.rules import MoreRules, nothing_more
 from sealcast.control.center.service import FOUND_BY, KeyCenter, center_here
 from sealcast.control.desk import MoreOf, desk_here
 from sealcast.control.discovery import embedded
@@ -60,10 +61,11 @@ class Running(Closing, Unpicklable):
         *,
         found_by: Restrictions = FOUND_BY,
         more: MoreOf | None = None,
+        center_more: MoreRules = nothing_more,
     ) -> None:
         """All whose keys are here, or those named. `found_by` says who may find key centers; `more` are kinds of
-        request that a broker of that name answers besides."""
-        self._realm, self._found_by, self._more = realm, found_by, more
+        request that a broker of that name answers besides, `center_more` those of key centers."""
+        self._realm, self._found_by, self._more, self._center_more = realm, found_by, more, center_more
         wanted = None if names is None else list(names)
         self.services = [served for what in _ORDER for served in self._of(what, wanted)]
         known = {served.name for served in self.services}
@@ -126,7 +128,7 @@ class Running(Closing, Unpicklable):
 
     def _open(self, what: What, name: str) -> RunningService | None:
         if what is What.KEY_CENTER:
-            made = center_here(self._realm, name, self._found_by)
+            made = center_here(self._realm, name, self._found_by, self._center_more)
             return None if made is None else RunningService(what, name, *made)
         if what is What.BROKER:
             desk = desk_here(self._realm, name, self._more, advertised=True)

@@ -25,6 +25,7 @@ from typing import Final
 from sealcast.control.at_hand import services_at_hand
 from sealcast.control.center import requests
 from sealcast.control.center.requests import Challenge, Credentials, Proof, WantCredentials
+from sealcast.control.center.rules import MoreRules, nothing_more
 from sealcast.control.center.service import KeyCenter
 from sealcast.control.correspondence import Correspondent
 from sealcast.control.envelopes import ControlMessage, ProvenMessage
@@ -97,15 +98,17 @@ class Wallet(Unpicklable, Closing):
         identity: Identity | None = None,
         keep: bool = True,
         at_hand: bool = True,
+        center_more: MoreRules = nothing_more,
     ) -> None:
         """Without `keep`, in memory alone; without `at_hand`, or in a realm that does not say so, asking whoever runs
-        the center, also if its keys are here."""
+        the center, also if its keys are here. `center_more` are rules on further requests, for a center that is at
+        hand."""
         self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
         self.identity = self.realm.identity(name) if identity is None else identity
         self._directory = self.realm.paths.root / "wallets" / name if keep else None
         self._held: dict[tuple[str, Right], Held] = {}
         self._asked: dict[tuple[str, Right], int] = {}
-        self._at_hand = at_hand and self.realm.at_hand
+        self._at_hand, self._center_more = at_hand and self.realm.at_hand, center_more
         self._correspondent: Correspondent | None = None
 
     @property
@@ -184,7 +187,7 @@ class Wallet(Unpicklable, Closing):
     def correspondent(self) -> Correspondent:
         """What it asks with; made when it is first needed."""
         if self._correspondent is None:
-            here = services_at_hand(self.realm) if self._at_hand else None
+            here = services_at_hand(self.realm, center_more=self._center_more) if self._at_hand else None
             self._correspondent = Correspondent(self.realm, self.identity, at_hand=here)
         return self._correspondent
 

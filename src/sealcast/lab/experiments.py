@@ -45,6 +45,7 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "shikfa/collusion": Experiment("curious.collusion:run", "pooled keys and what they open: claimed against tried"),
     "nguyen/table1": Experiment("nguyen.table1:run", "Bloom against cuckoo filters: memory, insertion, searching"),
     "nguyen/table2": Experiment("nguyen.table2:run", "pre-filtering and matching, beside our index and in MQTT"),
+    "tariq/credentials": Experiment("tariq.credentials:run", "credentials with attributes apart and together"),
     "pallickara/registration": Experiment(
         "pallickara.registration:run", "registering a topic, and where the time goes"
     ),

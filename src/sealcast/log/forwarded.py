@@ -104,6 +104,10 @@ class BrokerTopic(EmbeddedTopic):
         """The partitions that publishers append to here."""
         return range(self._each * self._number, self._each * (self._number + 1))
 
+    def numbered(self, partition: int) -> int:
+        """The number that a partition has in the ledger of whoever takes its frames: the same."""
+        return partition
+
     @property
     def partitions(self) -> int:
         """Brokers come, and their blocks with them."""

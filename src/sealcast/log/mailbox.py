@@ -28,10 +28,11 @@ from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log.cursor import Cursor, CursorFile, Saved
 from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import GENESIS
-from sealcast.log.piece_reader import P, Piece, PieceReader, hop_reader, sealed_reader
+from sealcast.log.piece_reader import P, Piece, PieceReader, hop_reader, peer_reader, sealed_reader
 from sealcast.model.event import Position
-from sealcast.wire import excerpts, hops, notifications, sealed
+from sealcast.wire import excerpts, hops, notifications, peer_pieces, sealed
 from sealcast.wire.hops import HopPiece
+from sealcast.wire.peer_pieces import PeerPiece
 from sealcast.wire.sealed import SealedPiece
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -102,6 +103,25 @@ class NamedRecipient:
 
     def excerpt(self, piece: HopPiece, events: Sequence[int], handles: Sequence[int]) -> bytes:
         return hops.encode(excerpts.of_hops(piece, self.name, handles))
+
+
+@dataclass(frozen=True, slots=True)
+class OwnRecipient:
+    """A subscriber that is its own peer: everything in its inbox is for it."""
+
+    name: str
+    slot: ClassVar[int] = 0
+    #: Pieces number arrivals, and positions are places in publishers' logs.
+    by_offset: ClassVar[bool] = False
+
+    def concerns(self, ref: PieceRef) -> bool:
+        return ref.deliveries > 0
+
+    def rows(self, piece: PeerPiece) -> Rows:
+        return range(len(piece)), range(len(piece))
+
+    def excerpt(self, piece: PeerPiece, events: Sequence[int], handles: Sequence[int]) -> bytes:
+        return peer_pieces.encode(piece.excerpt(events))
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,3 +293,8 @@ def slot_mailbox(topic: PieceReader[SealedPiece] | Path | str, slot: int, name: 
 def hop_mailbox(hops: Path | str, name: str, *, routes: bool = False) -> Mailbox[HopPiece]:
     """A subscriber's mailbox at a broker of an overlay."""
     return Mailbox(hop_reader(hops), NamedRecipient(name, routes), owns_reader=True)
+
+
+def inbox_mailbox(directory: Path | str, name: str) -> Mailbox[PeerPiece]:
+    """The inbox of a subscriber that is a peer."""
+    return Mailbox(peer_reader(directory), OwnRecipient(name), owns_reader=True)

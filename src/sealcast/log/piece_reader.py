@@ -21,8 +21,9 @@ from sealcast.log.pieces import Pieces
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
 from sealcast.primitives.secrets import Secret
-from sealcast.wire import hops, sealed
+from sealcast.wire import hops, peer_pieces, sealed
 from sealcast.wire.hops import HopPiece
+from sealcast.wire.peer_pieces import PeerPiece
 from sealcast.wire.sealed import SealedPiece
 
 #: Of pieces kept parsed. Mailboxes of one process share them: each piece is read and verified once for all of them.
@@ -163,3 +164,10 @@ def hop_reader(
 ) -> PieceReader[HopPiece]:
     """What one broker of an overlay handed on (its `hops/`), or what a root admitted (its topic's directory)."""
     return PieceReader(directory, hops.parse, cache_bytes=cache_bytes, key=key)
+
+
+def peer_reader(
+    directory: Path | str, *, cache_bytes: int = HOP_CACHE_BYTES, key: Secret | None = None
+) -> PieceReader[PeerPiece]:
+    """What one peer of a topic took in: its inbox, or what it says of its own log."""
+    return PieceReader(directory, peer_pieces.parse, cache_bytes=cache_bytes, key=key)

@@ -7,6 +7,7 @@ A topic has one of these values for good. What differs between protections is co
     Payload     brokers read attributes and match; only readers open payloads, under a key of the epoch (paper 004)
     Searchable  brokers match sealed filters against sealed labels, and read neither (paper 002)
     Layered     a tree of brokers routes what none of them can read (paper 001)
+    Attribute   no broker at all: peers carry what only matching credentials open (paper 003)
 """
 
 from __future__ import annotations
@@ -28,6 +29,10 @@ MAX_LAYERS: Final = 16
 GROUPS: Final = ("secp256k1", "modp-2048", "modp-3072")
 #: A tag is the first bits of a keyed hash: more of them search faster and tell brokers more.
 MAX_TAG_BITS: Final = 32
+#: How events of a topic without brokers are encrypted: anonymously, or as the paper does, repaired.
+PROFILES: Final = ("A", "P")
+#: What the registry has in a filter's place where filters are for their subscriber and the key center alone.
+OWN_FILTER: Final = "(its subscriber's own)"
 #: Longer filters are refused unread; what a filter may cost is `filters`' own business.
 MAX_FILTER_CHARACTERS: Final = 65_536
 #: 4,096 labels of 86 bytes, which is what `filters.labels` allows a filter, as base64 with room for their framing.
@@ -45,6 +50,9 @@ class Protection:
     brokers_read: ClassVar[bool]
     #: The topic has a tree of brokers of its own: its roots take frames in and get keys, nobody forwards frames.
     overlay: ClassVar[bool] = False
+    #: There is no broker. Publishers and subscribers are peers: a publisher's frames lie in a log of its own, what a
+    #: subscriber got lies in a ledger of its own, and the key center hands each subscription the keys that open it.
+    peers: ClassVar[bool] = False
     #: Frames number messages, publishers' rates count events.
     messages_per_event: ClassVar[int] = 1
     #: Everyone who may publish or read holds a key of the epoch that brokers do not have. So who loses a right is cut
@@ -248,9 +256,44 @@ class Layered(Protection):
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Attribute(Protection):
+    """The mathematics decides who opens what: a key fits the events that carry its credentials, and no others."""
+
+    name = "attribute"
+    brokers_read = False
+    peers = True
+    readers_hold_key = True
+    payloads_seen = False
+    lacks = {  # noqa: RUF012  (a ClassVar of the base)
+        "brokers": "it has none: every publisher and every subscriber is a peer, and carries events for others",
+        "readers": "whoever has a key that fits opens an event: its publisher cannot narrow that by name",
+        "replay": "nobody keeps past events for a subscription that comes later",
+        "templates": "its keys are for every value of an attribute, and nobody on the way could tell events apart",
+    }
+
+    #: `A` hides values and subscriptions from whoever guesses them; `P` is the paper's own encryption, repaired.
+    profile: str = PROFILES[0]
+
+    def __post_init__(self) -> None:
+        if self.profile not in PROFILES:
+            raise ParameterRejected(
+                "profile",
+                f"a profile is {' or '.join(PROFILES)}, not {self.profile!r}",
+                hint="A hides values and subscriptions from whoever guesses them; P is what the paper describes",
+            )
+
+    def hidden_of(self, schema: Schema) -> frozenset[str]:
+        return frozenset(schema.by_name)
+
+    @property
+    def summary(self) -> str:
+        return f"profile {self.profile}"
+
+
 #: A new protection is a class above, a line here, and a room in protections/.
 PROTECTIONS: Final[Mapping[str, type[Protection]]] = {
-    kind.name: kind for kind in (Endpoint, Payload, Searchable, Layered)
+    kind.name: kind for kind in (Endpoint, Payload, Searchable, Layered, Attribute)
 }
 DEFAULT_PROTECTION: Final = Endpoint()
 

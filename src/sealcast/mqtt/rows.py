@@ -82,6 +82,7 @@ class RowSource(Unpicklable):
         publishers = self._publishers(state, topic, now_us, moments)
         return TableTopic(
             topic.name,
+            topic.id,
             most_trapdoors(topic.schema),
             [
                 TableEpoch(

@@ -20,9 +20,10 @@ from sealcast.log.files import replace_file
 from sealcast.model.names import NAME
 from sealcast.primitives.groups import Element, Exponent
 from sealcast.protections.searchable.scheme import check_of, re_encrypt
+from sealcast.trust.realm.machine import TOPIC_ID_BYTES
 from sealcast.wire.searching import TAG_BYTES, SealedFilter
 
-MAGIC: Final = b"SCQT1"
+MAGIC: Final = b"SCQT2"
 #: What the plug-in reads at most.
 MAX_TABLE_BYTES: Final = 1 << 30
 #: C of sealed labels, by the half that they were re-encrypted with; None is infinity.
@@ -52,6 +53,8 @@ class TableTopic:
     """A topic, with all epochs that events may still come from, or wait in for clients that are away."""
 
     name: str
+    #: With the epoch and a reader's name it is what that reader's labels are bound to.
+    id: bytes
     #: Of an event, as its schema has it: a message with more is refused before anything is computed.
     most_trapdoors: int
     epochs: Sequence[TableEpoch]
@@ -98,6 +101,7 @@ class Compiler:
         return b"".join(
             [
                 _name(topic.name),
+                _id(topic.id),
                 topic.most_trapdoors.to_bytes(2, "big"),
                 _u32(len(numbers)),
                 *map(_name, numbers),
@@ -156,6 +160,12 @@ def _name(name: str) -> bytes:
     if not NAME.fullmatch(name):
         raise Misuse(f"{name!r} is not a name")
     return len(name).to_bytes(1, "big") + name.encode("ascii")
+
+
+def _id(topic: bytes) -> bytes:
+    if len(topic) != TOPIC_ID_BYTES:
+        raise Misuse(f"a topic's id has {TOPIC_ID_BYTES} bytes, not {len(topic)}")
+    return topic
 
 
 def _u32(number: int) -> bytes:

@@ -365,11 +365,9 @@ def _publish(client: Client, messages: Sequence[WriterCommitMessage | None], bat
     staged = [message.staged for message in sealed if message.staged is not None]
     if not staged:
         return
-    with Publisher(client.realm, client.topic, client.entity) as publisher:
-        frames = publisher.realm.paths.topic(client.topic).frames(publisher.partition)
-        with EmbeddedLog(frames) as log:
-            outbox = _outbox(publisher.realm, client.topic, sealed[0].query)
-            outbox.publish(batch, staged, log)
+    with Publisher(client.realm, client.topic, client.entity) as publisher, EmbeddedLog(publisher.directory) as log:
+        outbox = _outbox(publisher.realm, client.topic, sealed[0].query)
+        outbox.publish(batch, staged, log)
 
 
 def _give_up(client: Client, messages: Sequence[WriterCommitMessage | None]) -> None:

@@ -20,7 +20,12 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import decode_dss_signature, encode_dss_signature
-from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    PublicFormat,
+)
 
 from sealcast.errors import Misuse, Rejected
 from sealcast.primitives.secrets import PublicKey, Secret, Unpicklable
@@ -123,6 +128,11 @@ class P256SigningKey(Unpicklable):
     def key(self) -> ec.EllipticCurvePrivateKey:
         """For `primitives.x509`."""
         return self._key
+
+    def pem(self, password: Secret) -> bytes:
+        """PKCS #8, encrypted under the hexadecimal form of the password: for a TLS library that takes files only."""
+        encrypted = BestAvailableEncryption(password.reveal().hex().encode())
+        return self._key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, encrypted)
 
     def sign(self, message: bytes, hash: Hash = Hash.SHA256) -> bytes:
         """64 bytes; the same message always gets the same signature."""

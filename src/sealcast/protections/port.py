@@ -24,8 +24,11 @@ from dataclasses import astuple, dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Protocol, Self, TypeAlias, cast
 
+from sealcast.model.protection import PROTECTIONS
+
 if TYPE_CHECKING:
     from sealcast.broker.gate import Unfit
+    from sealcast.control.center.rules import Rule, Rules
     from sealcast.control.desk import More
     from sealcast.errors import SealcastError
     from sealcast.model.event import OpenedEvent, Position
@@ -340,6 +343,14 @@ def client_side(protection: Protection) -> ClientSide:
 def broker_side(protection: Protection) -> BrokerSide:
     """For the pipeline."""
     return cast(BrokerSide, import_module(f"sealcast.protections.{protection.name}.broker").BROKER)
+
+
+def center_rules(rules: Rules) -> Iterator[tuple[str, Rule]]:
+    """What key centers are asked besides, for keys that protections have them issue: for `sealcast serve`, and for
+    whoever asks a center that is at hand."""
+    for kind in PROTECTIONS.values():
+        if kind.peers:
+            yield from import_module(f"sealcast.protections.{kind.name}.center").rules(rules)
 
 
 def witness_side(protection: Protection) -> WitnessSide:

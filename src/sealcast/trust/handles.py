@@ -19,6 +19,7 @@ from pathlib import Path
 
 from sealcast.errors import Corrupt, Misuse
 from sealcast.log.forwarded import BrokerTopic
+from sealcast.log.outbox import OutboxTopic
 from sealcast.trust import layout
 from sealcast.trust.certificates.certificate import Trust
 from sealcast.trust.certificates.revocation import RevocationStore
@@ -67,6 +68,11 @@ class OpenRealm:
         state = self.state()
         number, brokers, each = state.broker_number(broker), len(state.brokers()), state.topic(topic).partitions
         return BrokerTopic(self.paths.topic(topic, broker).frames_root, each, number, brokers, read_only=read_only)
+
+    def outbox(self, topic: str, publisher: str, *, read_only: bool = False) -> OutboxTopic:
+        """A publisher's own log on a topic that peers carry."""
+        number = self.state().entity_number(publisher)
+        return OutboxTopic(self.paths.topic(topic, publisher).frames_root, number, read_only=read_only)
 
 
 class BrokerRealm(OpenRealm):

@@ -67,6 +67,12 @@ class TopicPaths:
     #: The log whose first n records are version n of the broker's routing table.
     filter_table = Below("filters", "table")
 
+    @property
+    def sent(self) -> TopicPaths:
+        """What a publisher's peer says of the frames that it took out of its own log: pieces and a ledger. Its inbox,
+        if it subscribes, has those of the topic's directory itself."""
+        return TopicPaths(self.root / "sent")
+
     def frames(self, partition: int) -> Path:
         return self.frames_root / str(partition)
 

@@ -13,16 +13,18 @@ from sealcast.errors import FilterRejected, Rejected
 from sealcast.filters.check import check, fit
 from sealcast.filters.parse import parse
 from sealcast.filters.visible import refuse_unseen
+from sealcast.model.protection import OWN_FILTER
 from sealcast.model.schema import Schema
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates import lists
 from sealcast.trust.certificates.certificate import Certificate
-from sealcast.trust.keys import layer_announcements
+from sealcast.trust.keys import layer_announcements, peer_addresses
 from sealcast.trust.realm.changes import (
     AddAuthority,
     AddSubscription,
     AnnounceLayerKey,
+    AnnouncePeer,
     Change,
     Credential,
     EnrolEntity,
@@ -58,6 +60,8 @@ def vet(fold: Fold, change: Change, at_us: int) -> None:
             _vet_list(fold, change)
         case AnnounceLayerKey():
             _vet_layer_key(fold, change, at_us)
+        case AnnouncePeer():
+            _vet_peer(fold, change, at_us)
         case FoundRealm() | AddAuthority():
             gates.trust_of(fold.founding)
 
@@ -66,9 +70,19 @@ def vet_filter(topic: Topic, text: str) -> None:
     """FilterRejected, with position and suggestion, unless `text` is a filter that the topic's brokers can evaluate.
 
     Where filters are sealed, a sealed one of the current epoch is (SealedRejected says why another is not), and no
-    other: who sends a text by mistake learns it before anybody could read it there.
+    other: who sends a text by mistake learns it before anybody could read it there. Where filters are for the key
+    center alone, the registry has the same words in place of each.
     """
     protection = topic.protection
+    if protection.peers:
+        if text != OWN_FILTER:
+            raise FilterRejected(
+                "inexpressible",
+                f"filters of topic {topic.name!r} go to its key center alone, never into the registry",
+                at=0,
+                hint=f"subscribe as the entity itself: sealcast subscription add {topic.name} --as ENTITY --filter ...",
+            )
+        return
     if len(text) > protection.max_filter_characters:
         most = protection.max_filter_characters
         raise FilterRejected("limit", f"a filter of topic {topic.name!r} has at most {most} characters", at=most)
@@ -163,6 +177,19 @@ def _vet_layer_key(fold: Fold, change: AnnounceLayerKey, at_us: int) -> None:
     about = layer_announcements.About(realm, fold.topic(change.topic).id, change.epoch, change.entity)
     trust = None if fold.founding is None else gates.trust_of(fold.founding)
     layer_announcements.judge(change.announcement, about, fold.entity(change.entity), trust, fold.revoked, at_us)
+
+
+# --- peers --------------------------------------------------------------------------------------------
+
+
+def _vet_peer(fold: Fold, change: AnnouncePeer, at_us: int) -> None:
+    """PeerAddressRejected, with its reason, unless the entity signed this address and counts now."""
+    if fold.founding is None:
+        raise Rejected("peers prove who they are with certificates, and this realm has none")
+    who, realm, trust = fold.entity(change.entity), fold.founding.id, gates.trust_of(fold.founding)
+    peer_addresses.judge(change.announcement, realm, who, trust, fold.revoked, at_us)
+    if peer_addresses.read(change.announcement, realm, who.name)[1] != change.sequence:
+        raise Rejected(f"the address of {who.name!r} has another sequence number than is said of it")
 
 
 # --- tokens -------------------------------------------------------------------------------------------

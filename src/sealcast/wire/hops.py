@@ -37,7 +37,7 @@ from sealcast.wire.typed import UINT32, UINT64, Array, array_at, own_at, raw_at,
 MAGIC: Final = "sealcast-hop"
 VERSION: Final = 1
 #: Of a tree of MAX_EVENTS_PER_FRAME leaves.
-_MAX_PATH: Final = (limits.MAX_EVENTS_PER_FRAME - 1).bit_length()
+MAX_PATH: Final = (limits.MAX_EVENTS_PER_FRAME - 1).bit_length()
 
 Raw = bytes | memoryview
 
@@ -151,25 +151,25 @@ def check(piece: HopPiece) -> None:
     require(len(piece.frames) <= limits.MAX_PIECE_FRAMES, f"over {limits.MAX_PIECE_FRAMES} frames")
     require(all(0 < len(f.signed) <= limits.MAX_SIGNED_BYTES for f in piece.frames), "a frame without a signed header")
     require(len(piece.row) == len(piece.generation) == events, "row and generation have a number an event")
-    require(_below(piece.frame_index, len(piece.frames)), "an event of a frame that is not there")
-    require(_below(piece.row, limits.MAX_EVENTS_PER_FRAME // MESSAGES_PER_EVENT), "a row beyond any frame's")
+    require(below(piece.frame_index, len(piece.frames)), "an event of a frame that is not there")
+    require(below(piece.row, limits.MAX_EVENTS_PER_FRAME // MESSAGES_PER_EVENT), "a row beyond any frame's")
     require(len(piece.ids) == EVENT_BYTES * events, f"ids have {EVENT_BYTES} bytes an event")
-    _spans(piece.body_start, events, len(piece.bodies), limits.MAX_MESSAGE_BYTES, "bodies")
-    _spans(piece.path_start, events, len(piece.paths) // HASH_BYTES, _MAX_PATH, "paths")
+    spans(piece.body_start, events, len(piece.bodies), limits.MAX_MESSAGE_BYTES, "bodies")
+    spans(piece.path_start, events, len(piece.paths) // HASH_BYTES, MAX_PATH, "paths")
     require(not len(piece.paths) % HASH_BYTES, f"a hash has {HASH_BYTES} bytes")
     names = piece.recipients
     require(len(names) <= limits.MAX_HOP_RECIPIENTS, f"over {limits.MAX_HOP_RECIPIENTS} recipients")
     require(all(a < b for a, b in pairwise(names)), "recipients are out of order, or twice")
-    _spans(piece.recipient_start, len(names), rows, limits.MAX_HOP_ROWS, "rows", least=1)
-    require(_below(piece.row_event, events), "a row of an event that is not there")
+    spans(piece.recipient_start, len(names), rows, limits.MAX_HOP_ROWS, "rows", least=1)
+    require(below(piece.row_event, events), "a row of an event that is not there")
     require(_ascending(piece.row_event, piece.recipient_start), "a recipient's events are out of order, or twice")
-    _spans(piece.entry_start, rows, len(piece.entries), limits.MAX_ENTRIES_BYTES, "entries", least=1)
+    spans(piece.entry_start, rows, len(piece.entries), limits.MAX_ENTRIES_BYTES, "entries", least=1)
     require(len(piece.rejected) <= limits.MAX_PIECE_REJECTIONS, f"over {limits.MAX_PIECE_REJECTIONS} rejections")
     details = all(len(r.detail.encode()) <= limits.MAX_DETAIL_BYTES for r in piece.rejected)
     require(details, f"a rejection's detail has at most {limits.MAX_DETAIL_BYTES} bytes")
 
 
-def _spans(starts: Array, count: int, end: int, limit: int, name: str, least: int = 0) -> None:
+def spans(starts: Array, count: int, end: int, limit: int, name: str, least: int = 0) -> None:
     """`starts` divides [0, end) into `count` parts of `least` to `limit`."""
     require(len(starts) == count + 1, f"{name} have a start each, and an end")
     lengths = np.diff(starts.astype(np.int64))
@@ -177,7 +177,7 @@ def _spans(starts: Array, count: int, end: int, limit: int, name: str, least: in
     require(not count or least <= int(lengths.min()) <= int(lengths.max()) <= limit, f"{name} have {least} to {limit}")
 
 
-def _below(values: Array, limit: int) -> bool:
+def below(values: Array, limit: int) -> bool:
     return not len(values) or 0 <= int(values.min()) <= int(values.max()) < limit
 
 
@@ -219,32 +219,32 @@ def parse(data: Raw) -> HopPiece:
     """Read a piece without copying its arrays or bodies; FrameRejected when it is none or contradicts itself."""
     fields = _FORMAT.parse(data)
     fields["topic"] = bytes(fields["topic"])
-    fields["node"] = _name(fields["node"])
-    fields["frames"] = tuple(map(_frame, typed.listed(fields["frames"], "frames", limits.MAX_PIECE_FRAMES)))
+    fields["node"] = name_in(fields["node"])
+    fields["frames"] = tuple(map(frame_ref, typed.listed(fields["frames"], "frames", limits.MAX_PIECE_FRAMES)))
     fields["recipients"] = tuple(
-        map(_name, typed.listed(fields["recipients"], "recipients", limits.MAX_HOP_RECIPIENTS))
+        map(name_in, typed.listed(fields["recipients"], "recipients", limits.MAX_HOP_RECIPIENTS))
     )
     fields["rejected"] = tuple(
-        map(_rejection, typed.listed(fields["rejected"], "rejected", limits.MAX_PIECE_REJECTIONS))
+        map(placed_rejection, typed.listed(fields["rejected"], "rejected", limits.MAX_PIECE_REJECTIONS))
     )
     fields["counts"] = typed.counts(fields["counts"])
     return _FORMAT.made(fields)
 
 
-def _name(value: object) -> str:
+def name_in(value: object) -> str:
     if not is_name(value):
         raise cbor.refused(f"a name is text of 1 to {limits.MAX_PUBLISHER_BYTES} bytes")
     return str(value)
 
 
-def _frame(value: object) -> FrameRef:
+def frame_ref(value: object) -> FrameRef:
     if not isinstance(value, list) or len(value) != 3:
         raise cbor.refused("a frame is partition, offset and signed header")
     partition, offset = typed.whole(value[0], "partition", MAX_PARTITION), typed.whole(value[1], "offset", MAX_OFFSET)
     return FrameRef(partition, offset, bytes(typed.raw(value[2], "signed")))
 
 
-def _rejection(value: object) -> Rejection:
+def placed_rejection(value: object) -> Rejection:
     if not isinstance(value, list) or len(value) != 6:
         raise cbor.refused("a rejection is partition, offset, row, reason, detail and events")
     return typed.rejection(value[1:], typed.whole(value[0], "partition", MAX_PARTITION))

@@ -97,3 +97,48 @@ MAX_SEALED_FILTER_BYTES: Final = 384 << 10
 MAX_SEALED_FILTER_CHARACTERS: Final = 512 << 10
 #: Of one event.
 MAX_TRAPDOORS: Final = 8_192
+
+# --- the attribute protection -----------------------------------------------------------------
+
+#: Attributes of a header, one tree of peers each: an attribute of the schema may take two.
+MAX_ATTRIBUTE_TREES: Final = 255
+#: Labels of one attribute of an event. Beyond half the length of the Waters hash, some other label's point is likely a
+#: combination of theirs, and whoever holds it could open the event.
+MAX_ATTRIBUTE_POSITIONS: Final = 128
+MAX_ATTRIBUTE_HEADER_BYTES: Final = 1 << 20
+#: A session certificate under the header's key.
+MAX_ATTRIBUTE_SESSION_BYTES: Final = (1 << 16) - 1
+#: A key of a subscription or a publisher.
+MAX_ATTRIBUTE_KEY_BYTES: Final = 4 << 20
+#: Labels of a key, all attributes together.
+MAX_ATTRIBUTE_KEY_LABELS: Final = 4_096
+#: A label as it stands in a key: an attribute's name and a text of the greatest length.
+MAX_ATTRIBUTE_LABEL_BYTES: Final = 1 << 17
+#: The public parameters of a topic.
+MAX_ATTRIBUTE_PARAMETERS_BYTES: Final = 1 << 15
+#: A connection request.
+MAX_CONNECTION_REQUEST_BYTES: Final = 8_192
+
+# --- messages between peers -------------------------------------------------------------------
+
+#: A sealed event with what proves its publisher: twice the largest message, as its header has many labels.
+MAX_PEER_EVENT_BYTES: Final = 2 * MAX_MESSAGE_BYTES
+MAX_PEER_MESSAGE_BYTES: Final = MAX_PEER_EVENT_BYTES + 4096
+#: A connection request: a point, a slot for each of 129 positions, a signature.
+MAX_PEER_REQUEST_BYTES: Final = 16 << 10
+MAX_PEER_ADVERTISEMENT_BYTES: Final = 16 << 10
+#: What a parent routes by: a point of G2 takes 96 bytes, a key 32.
+MAX_ROUTING_TOKEN_BYTES: Final = 128
+MAX_PEER_SEAT: Final = 65_535
+#: A search goes up a tree and down it again.
+MAX_PEER_HOPS: Final = 255
+MAX_PEER_DEPTH: Final = 65_535
+#: A week: who was away for longer is away for a week.
+MAX_PEER_MILLISECONDS: Final = 7 * 24 * 3600 * 1000
+#: Roots whose pulses a seat remembers.
+MAX_PEER_ROOTS: Final = 8
+MAX_INVENTORY_EVENTS: Final = 4_096
+MAX_PULSE: Final = 2**63 - 1
+#: A record of a peer's own log, and the entries in it.
+MAX_PEER_LOG_BYTES: Final = 4 << 20
+MAX_PEER_LOG_ENTRIES: Final = 2_048

@@ -77,13 +77,14 @@ def tag(search: bytes, label: bytes, bits: int) -> bytes:
     return (whole >> (256 - bits)).to_bytes(4, "big")
 
 
-def check(a: Point) -> bytes:
-    return hashlib.sha256(b"sealcast/searchable/1 r" + compressed(a)).digest()[:16]
+def check(place: bytes, a: Point) -> bytes:
+    bound = hashlib.sha256(b"sealcast/searchable/1 r" + place).digest()
+    return hashlib.sha256(bound + compressed(a)).digest()[:16]
 
 
-def sealed(search: bytes, half: int, public: Point, label: bytes, r: int, bits: int) -> bytes:
+def sealed(search: bytes, half: int, public: Point, place: bytes, label: bytes, r: int, bits: int) -> bytes:
     c1 = times(r + sigma(search, label), G)
-    return tag(search, label, bits) + compressed(c1) + compressed(times(half, c1)) + check(times(r, public))
+    return tag(search, label, bits) + compressed(c1) + compressed(times(half, c1)) + check(place, times(r, public))
 
 
 def trapdoor(search: bytes, half: int, public: Point, label: bytes, r: int, bits: int) -> bytes:
@@ -95,6 +96,6 @@ def at_broker(half: int, first: bytes, second: bytes) -> Point:
     return add(times(half, decompressed(first)), decompressed(second))
 
 
-def matches(encrypted: Point, token: Point, c3: bytes) -> bool:
+def matches(place: bytes, encrypted: Point, token: Point, c3: bytes) -> bool:
     difference = add(encrypted, minus(token))
-    return difference is not None and check(difference) == c3
+    return difference is not None and check(place, difference) == c3

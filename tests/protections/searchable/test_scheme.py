@@ -19,10 +19,11 @@ from sealcast.primitives.groups import Element, Exponent
 from sealcast.primitives.halves import PART_BYTES, MasterKey, UserPart, broker_half
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.searchable import scheme
-from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.protections.searchable.scheme import Holder, UserKeys
+from sealcast.trust.keys.topic_keys import place
 from sealcast.wire.searching import FIRST_POINT, LABEL_BYTES, SECOND_POINT, TRAPDOOR_BYTES
 from tests.protections.searchable import by_the_book as book
-from tests.protections.searchable.world import World
+from tests.protections.searchable.world import TOPIC_ID, World
 from tests.vectors import make_searchable
 
 VECTORS = Path(make_searchable.HERE / "searchable.json")
@@ -43,7 +44,11 @@ def token(world: World, user: str, trapdoor: bytes) -> Element:
 
 def meets(world: World, subscriber: str, label: bytes, publisher: str, trapdoor: bytes) -> bool:
     c = encrypted(world, subscriber, label)
-    return scheme.matches(c, token(world, publisher, trapdoor), scheme.check_of(label))
+    return scheme.matches(c, token(world, publisher, trapdoor), scheme.check_of(label), bound(subscriber))
+
+
+def bound(user: str) -> bytes:
+    return Holder(TOPIC_ID, 1, user).bound
 
 
 # --- vectors ----------------------------------------------------------------------------------------------------------
@@ -56,10 +61,10 @@ def test_vectors_are_what_the_book_makes() -> None:
 @pytest.mark.parametrize("number", range(12))
 def test_we_make_the_vectors(number: int) -> None:
     whole = json.loads(VECTORS.read_text())
-    case, place = whole["cases"][number], bytes.fromhex(whole["place"])
+    case, topic_id, epoch = whole["cases"][number], bytes.fromhex(whole["topic_id"]), whole["epoch"]
     topic_key = Secret(bytes.fromhex(whole["topic_key"]))
-    master = MasterKey.derive(Secret(bytes.fromhex(whole["content"])), place)
-    halves = {name: broker_half(topic_key, place + name.encode()) for name in whole["broker_halves"]}
+    master = MasterKey.derive(Secret(bytes.fromhex(whole["content"])), place(topic_id, epoch, ""))
+    halves = {name: broker_half(topic_key, place(topic_id, epoch, name)) for name in whole["broker_halves"]}
     parts = {name: master.part(half) for name, half in halves.items()}
     assert CURVE.encode(master.public).hex() == whole["H"]
     assert master.search.reveal().hex() == whole["search"]
@@ -67,7 +72,10 @@ def test_we_make_the_vectors(number: int) -> None:
     assert {name: part.half.packed.hex() for name, part in parts.items()} == whole["user_halves"]
 
     label, bits = bytes.fromhex(case["label"]), case["tag_bits"]
-    subscriber, publisher = (UserKeys(parts[case[who]], bits) for who in ("subscriber", "publisher"))
+    holders = {name: Holder(topic_id, epoch, name) for name in parts}
+    subscriber, publisher = (
+        UserKeys(parts[case[who]], holders[case[who]], bits) for who in ("subscriber", "publisher")
+    )
     r, s = (Exponent(int(case[name], 16), ORDER) for name in ("label_r", "trapdoor_r"))
     sealed = subscriber.tag(label) + (subscriber._sealed(subscriber.sigma(label), r) or b"")
     trapdoor = publisher.tag(label) + (publisher._trapdoor(publisher.sigma(label), s) or b"")
@@ -78,7 +86,8 @@ def test_we_make_the_vectors(number: int) -> None:
     assert (CURVE.encode(c).hex(), CURVE.encode(t).hex()) == (case["C"], case["T"])
     assert scheme.token(trapdoor, halves[case["publisher"]], expected=t) == t
     assert scheme.token(trapdoor, halves[case["publisher"]], expected=c) == t
-    assert scheme.matches(c, t, scheme.check_of(sealed))
+    for name, holder in holders.items():
+        assert scheme.matches(c, t, scheme.check_of(sealed), holder.bound) == (name == case["subscriber"])
 
 
 @given(first=st.integers(1, ORDER - 1), second=st.integers(1, ORDER - 1), factor=st.integers(1, ORDER - 1))
@@ -147,9 +156,10 @@ def test_a_label_and_a_token_that_are_equal_do_not_match() -> None:
     world = World()
     sealed = world.keys("ana").seal_label(b"w")
     c = encrypted(world, "ana", sealed)
-    assert not scheme.matches(c, c, scheme.check_of(sealed))
-    assert not scheme.matches(c, c, hashlib.sha256(b"sealcast/searchable/1 r").digest()[:16])
-    assert scheme.matching([c], [scheme.check_of(sealed)], c) == []
+    ana = bound("ana")
+    assert not scheme.matches(c, c, scheme.check_of(sealed), ana)
+    assert not scheme.matches(c, c, hashlib.sha256(ana).digest()[:16], ana)
+    assert scheme.matching([c], [scheme.check_of(sealed)], [ana], c) == []
 
 
 def test_another_epoch_and_another_topic_match_nothing() -> None:
@@ -172,9 +182,9 @@ def test_without_its_broker_half_nothing_of_a_user_matches() -> None:
     world = World()
     sealed, trapdoor = world.keys("ana").seal_label(b"w"), world.keys("bo").trapdoor(b"w")
     c, t2 = encrypted(world, "ana", sealed), CURVE.decode(trapdoor[SECOND_POINT])
-    assert not scheme.matches(c, t2, scheme.check_of(sealed))
+    assert not scheme.matches(c, t2, scheme.check_of(sealed), bound("ana"))
     guess = scheme.token(trapdoor, points.random_exponent())
-    assert guess is not None and not scheme.matches(c, guess, scheme.check_of(sealed))
+    assert guess is not None and not scheme.matches(c, guess, scheme.check_of(sealed), bound("ana"))
 
 
 # --- attacks ----------------------------------------------------------------------------------------------------------
@@ -186,13 +196,13 @@ def test_a_broker_and_one_user_have_the_master_key_and_open_everything() -> None
     part = world.master().part(world.known_half("cy"))  # cy's, who shares it with a broker
     x = (part.half.reveal() + world.known_half("cy").reveal()) % ORDER
     assert points.base(Exponent(x, ORDER)) == world.master().public
-    colluding = UserKeys(part, world.tag_bits)
+    colluding = UserKeys(part, Holder(TOPIC_ID, 1, "cy"), world.tag_bits)
     wanted = DICTIONARY[117]
     label, trapdoor = world.keys("ana").seal_label(wanted), world.keys("bo").trapdoor(wanted)
     # x c1 = C: the label opens without ana's half or the broker's half of ana.
     c = CURVE.power(CURVE.decode(label[FIRST_POINT]), Exponent(x, ORDER))
     tokens = {word: CURVE.power(part.public, colluding.sigma(word)) for word in DICTIONARY}
-    assert [w for w, t in tokens.items() if scheme.matches(c, t, scheme.check_of(label))] == [wanted]
+    assert [w for w, t in tokens.items() if scheme.matches(c, t, scheme.check_of(label), bound("ana"))] == [wanted]
     assert [w for w, t in tokens.items() if t == token(world, "bo", trapdoor)] == [wanted]
 
 
@@ -201,9 +211,10 @@ def test_a_broker_alone_opens_nothing_with_the_same_dictionary() -> None:
     world = World()
     label = world.keys("ana").seal_label(DICTIONARY[117])
     c, public = encrypted(world, "ana", label), world.master().public
-    guessed = UserKeys(UserPart(world.known_half("ana"), Secret(world.topic_key.reveal()), public), 32)
+    part = UserPart(world.known_half("ana"), Secret(world.topic_key.reveal()), public)
+    guessed = UserKeys(part, Holder(TOPIC_ID, 1, "ana"), 32)
     tokens = [CURVE.power(public, guessed.sigma(word)) for word in DICTIONARY]
-    assert not any(scheme.matches(c, t, scheme.check_of(label)) for t in tokens)
+    assert not any(scheme.matches(c, t, scheme.check_of(label), bound("ana")) for t in tokens)
 
 
 def _unkeyed_tag(word: bytes) -> bytes:
@@ -237,8 +248,41 @@ def test_a_dictionary_opens_labels_whose_exponents_are_plain_hashes() -> None:
     ours = world.keys("ana").seal_label(wanted)
     for label, expected in ((bytes(4) + weak, [wanted]), (ours, [])):
         c = encrypted(world, "ana", label)
-        found = [w for w in DICTIONARY if scheme.matches(c, CURVE.power(public, plain(w)), scheme.check_of(label))]
+        tokens = {word: CURVE.power(public, plain(word)) for word in DICTIONARY}
+        found = [w for w, t in tokens.items() if scheme.matches(c, t, scheme.check_of(label), bound("ana"))]
         assert found == expected
+
+
+def rekeyed(label: bytes, half: Exponent) -> bytes:
+    """Another's label with c2 of whoever has this half, which need not know what was sealed."""
+    second = CURVE.encode(CURVE.power(CURVE.decode(label[FIRST_POINT]), half))
+    return label[: FIRST_POINT.stop] + second + label[SECOND_POINT.stop :]
+
+
+@pytest.mark.parametrize("weakened", [True, False])
+def test_anothers_label_under_ones_own_key_matches_nothing(weakened: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A check that does not say whose a label is, as the paper has it, lets cy follow ana's filter."""
+    world = World()
+    if weakened:
+        monkeypatch.setattr(Holder, "bound", property(lambda _: bytes(scheme.BOUND_BYTES)))
+    theirs, trapdoor = world.keys("ana").seal_label(b"w"), world.keys("bo").trapdoor(b"w")
+    copied = rekeyed(theirs, world.master().part(world.known_half("cy")).half)
+    assert encrypted(world, "cy", copied) == encrypted(world, "ana", theirs), "the broker computes the same C"
+    assert meets(world, "ana", theirs, "bo", trapdoor)
+    assert meets(world, "cy", copied, "bo", trapdoor) == weakened
+
+
+NAMES = st.from_regex(r"[a-z]{1,9}", fullmatch=True)
+HOLDERS = st.tuples(st.binary(min_size=16, max_size=16), st.integers(0, 2**63), NAMES)
+
+
+@given(one=HOLDERS, other=HOLDERS)
+def test_what_labels_are_bound_to_differs_with_each_of_its_parts(
+    one: tuple[bytes, int, str], other: tuple[bytes, int, str]
+) -> None:
+    for part in range(3):
+        mixed = (*one[:part], other[part], *one[part + 1 :])
+        assert (Holder(*mixed).bound == Holder(*one).bound) == (other[part] == one[part])
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ filters = st.lists(
 
 
 def a_filter() -> SealedFilter:
-    return World().keys("ana").seal_filter(7, [[[b"a", b"b"], [b"c"]], [[b"d"]]])
+    return World().keys("ana", 7).seal_filter([[[b"a", b"b"], [b"c"]], [[b"d"]]])
 
 
 @given(filters, st.integers(0, limits.MAX_EPOCH))

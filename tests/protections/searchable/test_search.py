@@ -14,14 +14,14 @@ from sealcast.primitives.groups import Element, Exponent
 from sealcast.protections.searchable import combine, scheme, search, tokens
 from sealcast.protections.searchable.search import Registered, SearchIndex
 from sealcast.wire.searching import SealedFilter, SealedReason, packed_block, parse_block
-from tests.protections.searchable.world import World
+from tests.protections.searchable.world import TOPIC_ID, World
 
 WORDS = [f"w{i}".encode() for i in range(40)]
 
 
 def index_of(world: World, *filters: object) -> SearchIndex:
     """Subscription i of ana, bo and cy in turn."""
-    index = SearchIndex(world.tag_bits)
+    index = SearchIndex(TOPIC_ID, world.tag_bits)
     rows = [world.registered(number, ("ana", "bo", "cy")[number % 3], each) for number, each in enumerate(filters)]
     assert index.add(rows, world.half) == {}
     return index
@@ -59,12 +59,12 @@ def test_two_labels_of_one_slot_count_once() -> None:
 
 def test_an_empty_index_and_an_empty_batch() -> None:
     world = World()
-    assert world.matches(SearchIndex(16), [b"a"]) == [[]]
-    assert world.search(SearchIndex(16), []).words(3).shape == (0, 1)
+    assert world.matches(SearchIndex(TOPIC_ID, 16), [b"a"]) == [[]]
+    assert world.search(SearchIndex(TOPIC_ID, 16), []).words(3).shape == (0, 1)
 
 
 def test_a_subscription_may_have_filters_of_several_epochs() -> None:
-    world, index = World(), SearchIndex(16)
+    world, index = World(), SearchIndex(TOPIC_ID, 16)
     index.add([world.registered(5, "bo", [[[b"a"]]], epoch) for epoch in (1, 2)], world.half)
     assert [world.matches(index, [b"a"], epoch=epoch) for epoch in (1, 2, 3)] == [[[5]], [[5]], [[]]]
 
@@ -83,9 +83,11 @@ class Counted:
             self.tokens += 1
             return token(trapdoor, half, expected)
 
-        def counted_matching(encrypted: list[Element], checks: list[bytes], found: Element) -> list[int]:
+        def counted_matching(
+            encrypted: list[Element], checks: list[bytes], bounds: list[bytes], found: Element
+        ) -> list[int]:
             self.tried += len(encrypted)
-            return matching(encrypted, checks, found)
+            return matching(encrypted, checks, bounds, found)
 
         monkeypatch.setattr(scheme, "token", counted_token)
         monkeypatch.setattr(scheme, "matching", counted_matching)
@@ -129,7 +131,7 @@ def test_memos_decide_nothing(tag_bits: int, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(combine, "MAX_KEPT", 6)
     monkeypatch.setattr(combine, "_MAX_AT_ONCE", 3)
     random, world = Random(tag_bits), World(tag_bits=tag_bits)
-    index, table = SearchIndex(tag_bits), dict[int, tuple[Registered, list[list[list[bytes]]]]]()
+    index, table = SearchIndex(TOPIC_ID, tag_bits), dict[int, tuple[Registered, list[list[list[bytes]]]]]()
     kept: list[tuple[list[bytes], bytes]] = []
     for step in range(60):
         if random.random() < 0.5 or not table:
@@ -204,7 +206,7 @@ def test_another_publisher_gains_nothing_from_a_copied_trapdoor() -> None:
 
 
 def test_a_subscriber_without_a_half_is_refused_and_matches_nothing() -> None:
-    world, index = World(), SearchIndex(16)
+    world, index = World(), SearchIndex(TOPIC_ID, 16)
     world.users.remove("cy")
     refused = index.add([world.registered(0, "cy", [[[b"a"]]]), world.registered(1, "bo", [[[b"a"]]])], world.half)
     assert {place: refusal.reason for place, refusal in refused.items()} == {0: SealedReason.HALF}
@@ -212,7 +214,7 @@ def test_a_subscriber_without_a_half_is_refused_and_matches_nothing() -> None:
 
 
 def test_a_label_registered_under_another_name_matches_nothing() -> None:
-    world, index = World(), SearchIndex(16)
+    world, index = World(), SearchIndex(TOPIC_ID, 16)
     index.add([world.registered(0, "bo", [[[b"a"]]])._replace(user="cy")], world.half)
     assert world.matches(index, [b"a"]) == [[]]
 
@@ -228,7 +230,7 @@ def _off_the_curve(part: bytes, at: int) -> bytes:
 
 @pytest.mark.parametrize("at", [4, 37])
 def test_a_filter_with_a_point_off_the_curve_is_refused_whole(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    world, index = World(), SearchIndex(16)
+    world, index = World(), SearchIndex(TOPIC_ID, 16)
     good, other = (world.keys("bo").seal_label(word) for word in (b"a", b"b"))
     bad = SealedFilter(1, (((good,),), ((_off_the_curve(other, at),),)))
     refused = index.add([Registered(0, "bo", bad), world.registered(1, "bo", [[[b"a"]]])], world.half)
@@ -260,7 +262,7 @@ def test_what_an_event_matches_does_not_depend_on_other_subscriptions() -> None:
 
 def test_infinity_matches_nothing_and_breaks_nothing() -> None:
     """Points that a broker's own half turns into infinity, as only whoever knows it could make them."""
-    world, index = World(), SearchIndex(16)
+    world, index = World(), SearchIndex(TOPIC_ID, 16)
     half = world.known_half("bo")
     first = points.base_wire(Exponent(1, ORDER))
     second = points.base_wire(Exponent(ORDER - half.reveal(), ORDER))
@@ -276,7 +278,7 @@ def test_a_token_equal_to_a_label_matches_nothing() -> None:
     """C = T: a publisher that copied C into a trapdoor."""
     world = World()
     sealed = world.keys("cy").seal_label(b"a")
-    index = SearchIndex(16)
+    index = SearchIndex(TOPIC_ID, 16)
     index.add([Registered(0, "cy", SealedFilter(1, (((sealed,),),)))], world.half)
     (c,) = scheme.re_encrypt([sealed], world.known_half("cy"))
     assert c is not None

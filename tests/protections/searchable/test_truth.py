@@ -19,10 +19,10 @@ from sealcast.model.schema import Attribute, Schema, Type, Value
 from sealcast.primitives.groups import Element
 from sealcast.protections.searchable import reference
 from sealcast.protections.searchable.reference import Label, Trapdoor
-from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.protections.searchable.scheme import Holder, UserKeys
 from sealcast.protections.searchable.search import Registered, SearchIndex
 from sealcast.wire.searching import parse_block
-from tests.protections.searchable.world import World
+from tests.protections.searchable.world import TOPIC_ID, World
 
 EVENTS, SUBSCRIPTIONS = 250, 400
 USERS = ("ana", "bo", "cy", "di", "ed")
@@ -43,7 +43,7 @@ class Content:
             for publisher, event in zip(self.publishers, self.events, strict=True)
         ]
         self.rows = [
-            Registered(number, user, self.keys[user].seal_filter(1, self.slots(condition)))
+            Registered(number, user, self.keys[user].seal_filter(self.slots(condition)))
             for number, condition in enumerate(self.conditions)
             for user in [USERS[number * 7 % len(USERS)]]
         ]
@@ -81,7 +81,7 @@ def found_by(
     """The pairs that an algorithm finds which gives the labels that a trapdoor matches; of the first so many events."""
     content, half = small(), small().world.known_half
     labels = [
-        (row.subscription, place, Label.read(row.user, half(row.user), label))
+        (row.subscription, place, Label.read(Holder(TOPIC_ID, 1, row.user), half(row.user), label))
         for row in content.rows
         for place, slots in enumerate(row.filter.conjunctions)
         for slot in slots
@@ -193,7 +193,7 @@ def large(tag_bits: int) -> Content:
 def test_a4_the_index(tag_bits: int, prefilter: str) -> None:
     """Half of the subscriptions come after the publications, which are then searched once more."""
     content = large(tag_bits)
-    index, half, middle = SearchIndex(tag_bits, prefilter), content.world.half, SUBSCRIPTIONS // 2
+    index, half, middle = SearchIndex(TOPIC_ID, tag_bits, prefilter), content.world.half, SUBSCRIPTIONS // 2
 
     def found() -> set[tuple[int, int]]:
         epochs = [1] * len(content.blocks)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, broker_half
 from sealcast.primitives.secrets import Secret
-from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.protections.searchable.scheme import Holder, UserKeys
 from sealcast.protections.searchable.search import FoundSubscriptions, Registered, SearchIndex
 from sealcast.trust.keys.topic_keys import place
 
@@ -34,10 +34,10 @@ class World:
 
     def keys(self, user: str, epoch: int = 1) -> UserKeys:
         half = broker_half(self.topic_key, place(TOPIC_ID, epoch, user))
-        return UserKeys(self.master(epoch).part(half), self.tag_bits)
+        return UserKeys(self.master(epoch).part(half), Holder(TOPIC_ID, epoch, user), self.tag_bits)
 
     def registered(self, number: int, user: str, filters: object, epoch: int = 1) -> Registered:
-        return Registered(number, user, self.keys(user, epoch).seal_filter(epoch, filters))  # type: ignore[arg-type]
+        return Registered(number, user, self.keys(user, epoch).seal_filter(filters))  # type: ignore[arg-type]
 
     def block(self, labels: Iterable[bytes], user: str = "ana", epoch: int = 1) -> bytes:
         return self.keys(user, epoch).block(labels)

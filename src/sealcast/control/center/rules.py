@@ -16,6 +16,8 @@ Then, numbered, the first failure wins, each with its own reason:
     13 late        it was answered too late
     14 proof       not signed by the key that frames are signed with
 
+Protections whose keys are asked for add rules, with checks of their own (15 and on).
+
 "No such topic" and "not yours" are the same words: who has no right on a topic does not learn from its center that it
 exists. Every request can be asked twice and is done once: a topic's id follows from its registration, a rotation names
 the epoch that it ends, rights are what they are.
@@ -24,11 +26,11 @@ the epoch that it ends, rights are what they are.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
-from typing import Final, TypeVar
+from typing import Final, TypeAlias, TypeVar
 
 from sealcast.control.bodies import Body
 from sealcast.control.center import requests
@@ -82,6 +84,9 @@ class CenterReason(StrEnum):
     CHALLENGE = "challenge"
     LATE = "late"
     PROOF = "proof"
+    PROTECTION = "protection"
+    EPOCH = "epoch"
+    SUBSCRIPTION = "subscription"
 
 
 class CenterRejected(ReasonedRejection[CenterReason]):
@@ -111,12 +116,19 @@ class CenterDecision:
 RecordOf = Callable[[bytes, str], ProofRecord]
 #: What is decided about a body from an entity, on a state and at a time.
 Rule = Callable[[bytes, Entity, RealmState, int], CenterDecision]
+#: What a center is asked besides, by kind of request: rules that are made beside its own, and use them.
+MoreRules: TypeAlias = "Callable[[Rules], Iterable[tuple[str, Rule]]]"
 B = TypeVar("B", bound=Body)
 
 
-def _rule(body: type[B], decide: Callable[[B, Entity, RealmState, int], CenterDecision]) -> tuple[str, Rule]:
+def rule(body: type[B], decide: Callable[[B, Entity, RealmState, int], CenterDecision]) -> tuple[str, Rule]:
     """A kind of request, and its rule on bodies as they came."""
     return body.KIND, lambda data, who, state, now_us: decide(body.from_bytes(data), who, state, now_us)
+
+
+def nothing_more(rules: Rules) -> Iterable[tuple[str, Rule]]:
+    """For a center that is asked nothing besides."""
+    return ()
 
 
 class OwnIssuer(Issuer):
@@ -136,17 +148,19 @@ class OwnIssuer(Issuer):
 class Rules(Unpicklable):
     """One center's rules: its secrets, and what it knows of who was challenged."""
 
-    def __init__(self, secrets: CenterSecrets, realm: bytes, record: RecordOf) -> None:
+    def __init__(self, secrets: CenterSecrets, realm: bytes, record: RecordOf, more: MoreRules = nothing_more) -> None:
+        """`more` are rules on further kinds of request, of protections whose keys are asked for."""
         self._secrets, self._realm, self._proofs = secrets, realm, record
         self._issuer = OwnIssuer(secrets)
         self._rules: Mapping[str, Rule] = dict(
             [
-                _rule(Register, self._register),
-                _rule(Authorise, self._authorise),
-                _rule(Deauthorise, self._deauthorise),
-                _rule(Rotate, self._rotate),
-                _rule(WantCredentials, self._credentials),
-                _rule(Proof, self._prove),
+                rule(Register, self._register),
+                rule(Authorise, self._authorise),
+                rule(Deauthorise, self._deauthorise),
+                rule(Rotate, self._rotate),
+                rule(WantCredentials, self._credentials),
+                rule(Proof, self._prove),
+                *more(self),
             ]
         )
         self.kinds = frozenset(self._rules)
@@ -155,20 +169,24 @@ class Rules(Unpicklable):
     def name(self) -> str:
         return self._secrets.name
 
+    @property
+    def secrets(self) -> CenterSecrets:
+        return self._secrets
+
     def decide(self, kind: str, body: bytes, sender: Certificate, state: RealmState, now_us: int) -> CenterDecision:
         """CenterRejected, or what the realm's own rules refuse, when it is no."""
         try:
             return self._decide(kind, body, sender, state, now_us)
         except (FrameRejected, SchemaRejected, FilterRejected) as error:
-            raise _no(CenterReason.FORM, error.message, error.hint) from None
+            raise no(CenterReason.FORM, error.message, error.hint) from None
         except ParameterRejected as error:
-            raise _no(CenterReason.PARAMETER, error.message, error.hint) from None
+            raise no(CenterReason.PARAMETER, error.message, error.hint) from None
 
     def _decide(self, kind: str, body: bytes, sender: Certificate, state: RealmState, now_us: int) -> CenterDecision:
         who = _enrolled(state, sender)
         rule = self._rules.get(kind)
         if rule is None:
-            raise _no(CenterReason.FORM, f"a key center is not asked for {kind!r}")
+            raise no(CenterReason.FORM, f"a key center is not asked for {kind!r}")
         return rule(body, who, state, now_us)
 
     # --- the owner's -----------------------------------------------------------------------------
@@ -188,13 +206,13 @@ class Rules(Unpicklable):
         # (6) what one request may cost the realm is bounded: a key for every member is not everyone's to ask for
         members = sum(e.member and not e.revoked for e in state.entities.values())
         if create.access is Access.MEMBERS and members > MAX_MEMBERS:
-            raise _no(
+            raise no(
                 CenterReason.QUOTA,
                 f"this realm has {members} members: a topic for all of them is made by its administrator",
                 "register it for those who are granted rights, and authorise them",
             )
         if sum(t.topic.owner == who.name for t in state.topics.values()) >= MAX_TOPICS_EACH:
-            raise _no(CenterReason.QUOTA, f"{who.name!r} has registered {MAX_TOPICS_EACH} topics, which is all it may")
+            raise no(CenterReason.QUOTA, f"{who.name!r} has registered {MAX_TOPICS_EACH} topics, which is all it may")
         after = apply(state, create)
         changes = (create, *self._issuer.opening(after, wanted.name, now_us))
         return CenterDecision(_registered(after.topic(wanted.name)), changes)
@@ -202,7 +220,7 @@ class Rules(Unpicklable):
     def _check_taken(self, wanted: CreateTopic, topic: Topic) -> None:
         # (4) one topic, one center; who manages a topic of somebody else's is nothing that its name gives away
         if topic.center != self.name and topic.owner == wanted.owner:
-            raise _no(
+            raise no(
                 CenterReason.CENTER,
                 f"topic {topic.name!r} is managed by another key center",
                 "a topic has one key center; find it: sealcast topic show",
@@ -210,7 +228,7 @@ class Rules(Unpicklable):
         # (5) unless it is this very registration, asked once more
         same = (topic.id, topic.owner, topic.schema, topic.partitions, topic.access, topic.parameters)
         if same != (wanted.id, wanted.owner, wanted.schema, wanted.partitions, wanted.access, wanted.parameters):
-            raise _no(CenterReason.TAKEN, f"topic {topic.name!r} exists already", "choose another name")
+            raise no(CenterReason.TAKEN, f"topic {topic.name!r} exists already", "choose another name")
 
     def _authorise(self, wanted: Authorise, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
         about = self._owned(wanted.topic, who, state)
@@ -274,7 +292,7 @@ class Rules(Unpicklable):
         # (7)
         found = state.topics.get(name)
         if found is None or found.topic.owner != who.name:
-            raise _no(
+            raise no(
                 CenterReason.OWNER,
                 f"there is no topic {name!r} that {who.name!r} registered",
                 "only who registered a topic decides about it",
@@ -284,7 +302,7 @@ class Rules(Unpicklable):
     def _mine(self, topic: Topic) -> Topic:
         # (9)
         if topic.center != self.name:
-            raise _no(
+            raise no(
                 CenterReason.ELSEWHERE, f"topic {topic.name!r} is managed by {topic.center!r}", f"ask {topic.center!r}"
             )
         return topic
@@ -292,19 +310,10 @@ class Rules(Unpicklable):
     # --- everyone's ------------------------------------------------------------------------------
 
     def _credentials(self, wanted: WantCredentials, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
-        about = self._authorised(wanted, who, state, now_us)
-        every = about.parameters.challenge_every_s
-        record = self._proofs(about.id, who.name)
-        if every:
-            # (11)
-            if record.suspended:
-                raise _no(
-                    CenterReason.SUSPENDED,
-                    f"{who.name!r} has missed {record.missed} challenges on topic {about.name!r}",
-                    "its owner authorises it anew, once it knows that the keys are in the right hands",
-                )
-            if record.due(every, now_us):
-                return self._challenge(about, who.name, record, now_us)
+        about = self.authorised(wanted.topic, wanted.right, who, state, now_us)
+        challenge = self.challenged(about, who, now_us)
+        if challenge is not None:
+            return challenge
         keys = dict(_pair_keys(state, about, who.name))
         changes = self._issuer.missing_pair_keys(state, about.name, [who.name], now_us)
         keys |= {change.epoch: change.sealed for change in changes}
@@ -312,57 +321,72 @@ class Rules(Unpicklable):
         made = Credentials(token, about.epoch, keys)
         return CenterDecision(Answer(Credentials.KIND, made.to_bytes()), tuple(changes))
 
-    def _authorised(self, wanted: WantCredentials, who: Entity, state: RealmState, now_us: int) -> Topic:
+    def authorised(self, topic: str, right: Right, who: Entity, state: RealmState, now_us: int) -> Topic:
+        """A topic of this center's on which an entity has a right now."""
         # (8)
-        if not state.may(wanted.right, wanted.topic, who.name):
-            raise _no(
+        if not state.may(right, topic, who.name):
+            raise no(
                 CenterReason.RIGHT,
-                f"there is no topic {wanted.topic!r} on which {who.name!r} may {wanted.right}",
+                f"there is no topic {topic!r} on which {who.name!r} may {right}",
                 "its owner, or the realm's administrator, gives rights: sealcast grant",
             )
-        about = self._mine(state.topic(wanted.topic))
+        about = self._mine(state.topic(topic))
         # (10)
-        term = state.terms_of(about.name, who.name)[wanted.right]
+        term = state.terms_of(about.name, who.name)[right]
         if not term.holds(now_us):
             early = now_us < term.not_before_us
-            raise _no(
+            raise no(
                 CenterReason.TERM,
-                f"the right of {who.name!r} to {wanted.right} on topic {about.name!r} "
+                f"the right of {who.name!r} to {right} on topic {about.name!r} "
                 f"{'has not begun' if early else 'has ended'}",
-                f"give it another term: sealcast grant {about.name} {who.name} {wanted.right} --for 30d",
+                f"give it another term: sealcast grant {about.name} {who.name} {right} --for 30d",
             )
         return about
+
+    def challenged(self, about: Topic, who: Entity, now_us: int) -> CenterDecision | None:
+        """A challenge in place of an answer, where the topic's owner asks for one and it is due."""
+        every, record = about.parameters.challenge_every_s, self._proofs(about.id, who.name)
+        if not every:
+            return None
+        # (11)
+        if record.suspended:
+            raise no(
+                CenterReason.SUSPENDED,
+                f"{who.name!r} has missed {record.missed} challenges on topic {about.name!r}",
+                "its owner authorises it anew, once it knows that the keys are in the right hands",
+            )
+        return self._challenge(about, who.name, record, now_us) if record.due(every, now_us) else None
 
     def _challenge(self, about: Topic, entity: str, record: ProofRecord, now_us: int) -> CenterDecision:
         within = about.parameters.challenge_within_s
         after = record.challenge(os.urandom(requests.NONCE_BYTES), within, now_us)
         known = None if after == record else ToRemember(about.id, entity, after)
         if after.suspended:
-            refusal = _no(CenterReason.SUSPENDED, f"{entity!r} has missed {after.missed} challenges in a row")
+            refusal = no(CenterReason.SUSPENDED, f"{entity!r} has missed {after.missed} challenges in a row")
             return CenterDecision(refusal, known=known)
         asked = Challenge(about.name, after.nonce, after.before_us)
         return CenterDecision(Answer(Challenge.KIND, asked.to_bytes()), known=known)
 
     def _prove(self, proof: Proof, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
         if not any(state.may(right, proof.topic, who.name) for right in Right):
-            raise _no(CenterReason.RIGHT, f"there is no topic {proof.topic!r} that {who.name!r} may use")
+            raise no(CenterReason.RIGHT, f"there is no topic {proof.topic!r} that {who.name!r} may use")
         about = self._mine(state.topic(proof.topic))
         record = self._proofs(about.id, who.name)
         if record.proved == proof.nonce:
             return CenterDecision(_done(state.version))
         # (12)
         if not record.nonce or record.nonce != proof.nonce:
-            raise _no(CenterReason.CHALLENGE, "no such challenge is open", "ask for a token: it comes with another")
+            raise no(CenterReason.CHALLENGE, "no such challenge is open", "ask for a token: it comes with another")
         # (13)
         failed = ToRemember(about.id, who.name, record.failed())
         if now_us > record.before_us:
             return CenterDecision(
-                _no(CenterReason.LATE, "the challenge was answered too late", "ask again"), known=failed
+                no(CenterReason.LATE, "the challenge was answered too late", "ask again"), known=failed
             )
         # (14)
         signed = requests.challenged(self._realm, self.name, about.name, proof.nonce)
         if not VerifyKey(who.verify_key).verify(signed, proof.signature):
-            return CenterDecision(_no(CenterReason.PROOF, f"{who.name!r} did not sign this challenge"), known=failed)
+            return CenterDecision(no(CenterReason.PROOF, f"{who.name!r} did not sign this challenge"), known=failed)
         return CenterDecision(_done(state.version), known=ToRemember(about.id, who.name, record.answered(now_us)))
 
 
@@ -370,7 +394,7 @@ def _enrolled(state: RealmState, sender: Certificate) -> Entity:
     # (2) the registry's word, beside the certificate's: keys that it does not know for this name are nobody's here
     who = state.entities.get(sender.name)
     if who is None or who.revoked or (who.verify_key, who.kem_public) != (sender.verify_key, sender.kem_public):
-        raise _no(CenterReason.SENDER, f"{sender.name!r} is not enrolled in this realm, with these keys")
+        raise no(CenterReason.SENDER, f"{sender.name!r} is not enrolled in this realm, with these keys")
     return who
 
 
@@ -389,5 +413,5 @@ def _done(version: int) -> Answer:
     return Answer(requests.DONE, cbor.encode([version]))
 
 
-def _no(reason: CenterReason, message: str, hint: str | None = None) -> CenterRejected:
+def no(reason: CenterReason, message: str, hint: str | None = None) -> CenterRejected:
     return CenterRejected(reason, message, hint=hint)

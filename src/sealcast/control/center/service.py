@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from sealcast.control.center.proofs import ProofRecords
-from sealcast.control.center.rules import CenterDecision, Rules
+from sealcast.control.center.rules import CenterDecision, MoreRules, Rules, nothing_more
 from sealcast.control.discovery.advertisements import What
 from sealcast.control.discovery.restrictions import Restrictions
 from sealcast.control.envelopes import ProvenMessage
@@ -31,10 +31,10 @@ FOUND_BY: Final = Restrictions.roles(Role.ENTITY, Role.BROKER)
 class KeyCenter(Unpicklable):
     """Answers for one center. It is a `service.Handler`."""
 
-    def __init__(self, realm: OpenRealm, secrets: CenterSecrets) -> None:
+    def __init__(self, realm: OpenRealm, secrets: CenterSecrets, more: MoreRules = nothing_more) -> None:
         self._realm = realm
         self._proofs = ProofRecords(realm.paths.root / "centers" / secrets.name / "standing.sqlite")
-        self._rules = Rules(secrets, realm.id, self._proofs.get)
+        self._rules = Rules(secrets, realm.id, self._proofs.get, more)
         self.kinds = self._rules.kinds
 
     def handle(self, request: ProvenMessage, now_us: int, /) -> Answer:
@@ -70,18 +70,25 @@ class KeyCenter(Unpicklable):
 
 
 def center_service(
-    realm: OpenRealm, secrets: CenterSecrets, *, advertised: bool = True, restrictions: Restrictions = FOUND_BY
+    realm: OpenRealm,
+    secrets: CenterSecrets,
+    *,
+    more: MoreRules = nothing_more,
+    advertised: bool = True,
+    restrictions: Restrictions = FOUND_BY,
 ) -> tuple[Service, KeyCenter]:
-    """A center and its service, ready to `start`."""
-    center = KeyCenter(realm, secrets)
+    """A center and its service, ready to `start`; `more` are rules on further kinds of request."""
+    center = KeyCenter(realm, secrets, more)
     found_by = restrictions if advertised else None
     return listening(realm, What.KEY_CENTER, secrets.identity, center, found_by, on_close=center.close), center
 
 
-def center_here(realm: OpenRealm, name: str, found_by: Restrictions | None = None) -> tuple[Service, KeyCenter] | None:
+def center_here(
+    realm: OpenRealm, name: str, found_by: Restrictions | None = None, more: MoreRules = nothing_more
+) -> tuple[Service, KeyCenter] | None:
     """The center of that name, where its keys are at hand; it is advertised to those in `found_by`, if to any."""
     path = realm.paths.center_key(name)
     if not path.exists():
         return None
-    advertised = found_by is not None
-    return center_service(realm, CenterSecrets.load(path), advertised=advertised, restrictions=found_by or FOUND_BY)
+    secrets, advertised = CenterSecrets.load(path), found_by is not None
+    return center_service(realm, secrets, more=more, advertised=advertised, restrictions=found_by or FOUND_BY)

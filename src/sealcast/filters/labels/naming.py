@@ -75,3 +75,9 @@ def exact(attribute: str, text: str) -> bytes:
 
 def suffix(attribute: str, ending: str) -> bytes:
     return head(attribute) + SUFFIX + ending.encode()
+
+
+def parts(label: bytes) -> tuple[str, bytes]:
+    """The attribute and the space of a label that was made here."""
+    end = 2 + int.from_bytes(label[:2], "big")
+    return label[2:end].decode(), label[end : end + 1]

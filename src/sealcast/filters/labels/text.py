@@ -111,14 +111,14 @@ def _cover(node: Digits, wanted: Sequence[Stretch]) -> tuple[bool, list[Digits]]
     if is_text(node):
         return True, []  # a text is a point: what meets it holds it
     every, found = True, []
-    for child in _children(node):
+    for child in children(node):
         full, below = _cover(child, met)
         every &= full
         found += [child] if full else below
     return every, [] if every else found
 
 
-def _children(node: Digits) -> Iterator[Digits]:
+def children(node: Digits) -> Iterator[Digits]:
     """The nodes right below that some text has."""
     partial = _partial(node)
     if not partial:
@@ -136,6 +136,15 @@ def _children(node: Digits) -> Iterator[Digits]:
             low = (value << 4 | digit) << 4 * left
             if low <= _GREATEST and low + (1 << 4 * left) > _LEAST:
                 yield (*node, digit)
+
+
+def characters(node: Digits) -> int:
+    """How many characters the node has digits of, the last of them perhaps not all."""
+    at = found = 0
+    while at < len(node) and node[at] != END:
+        at += 1 + _HEX if node[at] == _OTHER else 2
+        found += 1
+    return found
 
 
 def _partial(node: Digits) -> Digits:
@@ -163,6 +172,12 @@ def spelled(node: Digits) -> str:
             found.append(chr((node[at] - 1) << 4 | node[at + 1]))
             at += 2
     return "".join(found)
+
+
+def is_node(node: Digits) -> bool:
+    """Whether texts have these digits, and longer ones do, too."""
+    steps = (node[: end + 1] for end in range(len(node)))
+    return all(step in children(step[:-1]) and not is_text(step) for step in steps)
 
 
 def is_text(node: Digits) -> bool:

@@ -31,7 +31,7 @@ from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, broker_half
 from sealcast.primitives.secrets import KEY_BYTES, Secret
 from sealcast.protections.searchable import reference
-from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.protections.searchable.scheme import Holder, UserKeys
 from sealcast.protections.searchable.search import Registered, SearchIndex
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER
@@ -44,6 +44,7 @@ QUICK_MORE: Final = (1_000,)
 TAG_BITS: Final = 16
 ROUNDS: Final = 15
 QUICK_ROUNDS: Final = 5
+_TOPIC_ID: Final = bytes(16)
 _EPOCH: Final = 1
 _SEED: Final = 1
 _TOPIC: Final = "publications"
@@ -76,8 +77,14 @@ class PaperKeys:
     def make(cls) -> PaperKeys:
         master, topic_key = MasterKey.derive(Secret(os.urandom(KEY_BYTES)), b"table2"), Secret(os.urandom(KEY_BYTES))
         halves = {name: broker_half(topic_key, name.encode()) for name in (_PUBLISHER, _READER)}
-        publisher, reader = (UserKeys(master.part(halves[name]), TAG_BITS) for name in (_PUBLISHER, _READER))
+        publisher, reader = (
+            UserKeys(master.part(halves[name]), holder(name), TAG_BITS) for name in (_PUBLISHER, _READER)
+        )
         return cls(halves, publisher, reader)
+
+
+def holder(name: str) -> Holder:
+    return Holder(_TOPIC_ID, _EPOCH, name)
 
 
 def topic(number: int) -> bytes:
@@ -104,7 +111,7 @@ def run(quick: bool, told: Told) -> Report:
 def as_printed(world: PaperKeys, labels: Sequence[bytes], rounds: int) -> dict[str, float]:
     """The paper's columns: filters over topics' tags, and the sequential comparison."""
     half = world.halves[_READER]
-    read = [reference.Label.read(_READER, half, label) for label in labels]
+    read = [reference.Label.read(holder(_READER), half, label) for label in labels]
     last, none = (
         reference.Trapdoor.read(world.halves[_PUBLISHER], world.publisher.trapdoor(topic(number)))
         for number in (len(labels) - 1, len(labels) + 1_000_000)
@@ -128,8 +135,8 @@ def as_printed(world: PaperKeys, labels: Sequence[bytes], rounds: int) -> dict[s
 
 def searched(world: PaperKeys, count: int, rounds: int) -> dict[str, float]:
     """What our index takes for a publication with one trapdoor: of no topic, of one seen first, and of one known."""
-    index = SearchIndex(TAG_BITS)
-    filters = (world.reader.seal_filter(_EPOCH, [[[topic(number)]]]) for number in range(count))
+    index = SearchIndex(_TOPIC_ID, TAG_BITS)
+    filters = (world.reader.seal_filter([[[topic(number)]]]) for number in range(count))
     rows = [Registered(number, _READER, each) for number, each in enumerate(filters)]
     assert not index.add(rows, lambda epoch, user: world.halves.get(user))
 

@@ -2,7 +2,7 @@
 
     of every registered label     C, once (Re-enc)
     of every trapdoor             T, with the half of its publisher
-    a label is an event's         if they have one tag, and C - T hashes to the label's check
+    a label is an event's         if they have one tag, and C - T hashes to the label's check, for its subscriber
 
 It shares nothing with the index but the scheme. An event of an epoch is asked by filters of that epoch only.
 """
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from sealcast.errors import Rejected
 from sealcast.primitives.groups import Element, Exponent
-from sealcast.protections.searchable.halves import BrokerHalves, Searched
-from sealcast.protections.searchable.scheme import check_of, matching, re_encrypt, token
-from sealcast.wire.searching import TAG_BYTES, SealedFilter, parse_block
+from sealcast.protections.searchable.halves import BrokerHalves, Searched, good_filter
+from sealcast.protections.searchable.scheme import Holder, check_of, matching, re_encrypt, token
+from sealcast.trust.realm.machine import Topic
+from sealcast.wire.searching import TAG_BYTES, parse_block
 
 Ints = NDArray[np.int64]
 #: Of each T of an epoch: the events that have it, by their place in the batch.
@@ -31,15 +32,20 @@ class StatedFilter:
     """A filter with its labels re-encrypted: tag, C and check of each. Without an epoch it is true of nothing."""
 
     epoch: int | None
+    bound: bytes = b""
     conjunctions: tuple[tuple[tuple[tuple[bytes, Element, bytes], ...], ...], ...] = ()
 
 
-def asked(found: SealedFilter | None, half: Exponent | None) -> StatedFilter:
-    """With the broker's half of its subscriber; a filter or a half that is missing matches nothing."""
+def asked(text: str, subscriber: str, topic: Topic, halves: BrokerHalves) -> StatedFilter:
+    """A registered filter, with the broker's half of its subscriber. Without one, or if it is none, it matches
+    nothing."""
+    found = good_filter(text, topic)
+    half = None if found is None else halves.of(found.epoch, subscriber)
     if found is None or half is None:
         return StatedFilter(None)
     return StatedFilter(
         found.epoch,
+        Holder(topic.id, found.epoch, subscriber).bound,
         tuple(tuple(tuple(_entries(slot, half)) for slot in slots) for slots in found.conjunctions),
     )
 
@@ -58,7 +64,7 @@ def true(filters: Sequence[StatedFilter], events: Searched, halves: BrokerHalves
         found = set[int]()
         for slots in each.conjunctions if by_tag else ():
             assert by_tag is not None
-            found |= set.intersection(*(_any(slot, by_tag) for slot in slots))
+            found |= set.intersection(*(_any(slot, each.bound, by_tag) for slot in slots))
         yield np.array(sorted(found), np.int64)
 
 
@@ -86,11 +92,11 @@ def _token(trapdoor: bytes, half: Exponent) -> Element | None:
         return None
 
 
-def _any(slot: Sequence[tuple[bytes, Element, bytes]], by_tag: dict[bytes, Having]) -> set[int]:
+def _any(slot: Sequence[tuple[bytes, Element, bytes]], bound: bytes, by_tag: dict[bytes, Having]) -> set[int]:
     """The events that have one of a slot's labels."""
     found = set[int]()
     for tag, encrypted, check in slot:
         for made, events in by_tag.get(tag, {}).items():
-            if matching((encrypted,), (check,), made):
+            if matching((encrypted,), (check,), (bound,), made):
                 found.update(events)
     return found

@@ -42,7 +42,7 @@ class SearchableWay(EnvelopedWay):
         self._realm, self._epoch = realm, 0
 
     def sealer(self, about: Topic, epoch: int, keys: EntityKeys, content: ContentKey) -> SearchableSealer:
-        search, secret = user_keys(keys, about, self._identity.name), content.of_publisher(self._identity.name)
+        search, secret = user_keys(keys, about, epoch, self._identity.name), content.of_publisher(self._identity.name)
         return SearchableSealer(about, epoch, secret, search, fresh=settings_of(about).fresh)
 
     def take(self, state: RealmState, epoch: int) -> Sequence[str]:
@@ -120,7 +120,7 @@ class SearchableClient(LabelledSide, EnvelopedSide):
         return SearchableInbox(reader, self)
 
     def asked_in(self, epoch: int, about: Topic, reader: str, keys: EntityKeys, text: str) -> str:
-        return sealed_text(text, about, epoch, user_keys(keys, about, reader))
+        return sealed_text(text, about, user_keys(keys, about, epoch, reader))
 
     def interests(self, realm: EntityRealm, topic: str, subscriber: str) -> SealedInterests:
         return SealedInterests(realm, topic, subscriber)

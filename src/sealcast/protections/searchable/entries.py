@@ -3,6 +3,7 @@
     entry -> slot -> conjunction -> subscription
 
 An entry is one label, re-encrypted: the key of its bucket, C and c3, and the token that turned out to be of its label.
+Whose it is, which c3 is hashed with, is a column of conjunctions.
 Numbers are given once and in order, so that what came after a moment is what has a higher number, and the entries of a
 conjunction follow one another. A conjunction that was removed has no subscription any more.
 
@@ -21,8 +22,8 @@ from numpy.typing import NDArray
 from sealcast.filters.bits import Indices
 from sealcast.primitives.groups import Element
 from sealcast.primitives.points import ELEMENT_BYTES
+from sealcast.protections.searchable.scheme import BOUND_BYTES, CHECK_BYTES
 
-_CHECK_BYTES: Final = 16
 #: In a conjunction's place for a subscription, when it was removed.
 REMOVED: Final = -1
 #: In an entry's place for a token, as long as none has claimed it.
@@ -54,7 +55,7 @@ class Entries:
     def __init__(self) -> None:
         self.keys = GrowingColumn(np.uint64)
         self._elements = GrowingColumn(f"V{ELEMENT_BYTES}")
-        self._checks = GrowingColumn(f"V{_CHECK_BYTES}")
+        self._checks = GrowingColumn(f"V{CHECK_BYTES}")
         self.slots = GrowingColumn(np.int64)
         self.tokens = GrowingColumn(np.int64)
         #: Of each entry, and of each slot.
@@ -63,17 +64,19 @@ class Entries:
         self._anchors = GrowingColumn(np.bool_)
         self.needed = GrowingColumn(np.int64)
         self.subscriptions = GrowingColumn(np.int64)
+        self._bounds = GrowingColumn(f"V{BOUND_BYTES}")
 
     def __len__(self) -> int:
         return self.keys.size
 
-    def add_conjunction(self, subscription: int, slots: int) -> range:
-        """The numbers of its slots."""
+    def add_conjunction(self, subscription: int, slots: int, bound: bytes) -> range:
+        """The numbers of its slots. `bound` says whose it is (`scheme.Holder.bound`)."""
         first = self.conjunctions.size
         self.conjunctions.extend([self.needed.size] * slots)
         self._anchors.extend([True] + [False] * (slots - 1))
         self.needed.extend([slots])
         self.subscriptions.extend([subscription])
+        self._bounds.extend(np.frombuffer(bound, self._bounds.values.dtype))
         return range(first, first + slots)
 
     def add(
@@ -83,7 +86,7 @@ class Entries:
         first = len(self)
         self.keys.extend(np.asarray(keys, np.uint64))
         self._elements.extend(np.frombuffer(elements, f"V{ELEMENT_BYTES}"))
-        self._checks.extend(np.frombuffer(checks, f"V{_CHECK_BYTES}"))
+        self._checks.extend(np.frombuffer(checks, f"V{CHECK_BYTES}"))
         self.slots.extend(slots)
         self.tokens.extend(np.full(len(keys), UNCLAIMED))
         self._conjunctions_of_entries.extend(self.conjunctions.values[np.asarray(slots, np.int64)])
@@ -102,9 +105,10 @@ class Entries:
         first = np.searchsorted(owners, conjunctions)
         return first, np.searchsorted(owners, conjunctions, side="right") - first
 
-    def sealed(self, entries: Sequence[int]) -> tuple[list[Element], list[bytes]]:
-        """C and c3 of these."""
-        return self._elements.values[entries].tolist(), self._checks.values[entries].tolist()
+    def sealed(self, entries: Sequence[int]) -> tuple[list[Element], list[bytes], list[bytes]]:
+        """C and c3 of these, and whose they are."""
+        bounds = self._bounds.values[self._conjunctions_of_entries.values[entries]]
+        return self._elements.values[entries].tolist(), self._checks.values[entries].tolist(), bounds.tolist()
 
     def subscription_of(self, entries: Sequence[int]) -> Indices:
         """`REMOVED` for those that were removed."""
@@ -126,6 +130,7 @@ class Entries:
         found = Entries()
         found.needed.extend(self.needed.values[conjunctions])
         found.subscriptions.extend(self.subscriptions.values[conjunctions])
+        found._bounds.extend(self._bounds.values[conjunctions])
         found.conjunctions.extend((np.cumsum(conjunctions) - 1)[self.conjunctions.values[slots]])
         found._anchors.extend(self._anchors.values[slots])
         found.add(

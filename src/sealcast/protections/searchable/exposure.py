@@ -62,11 +62,13 @@ def _users(publishers: int, readers: int, tag_bits: int) -> list[Party]:
             [
                 "the events that match one of its own filters, as the broker delivers them",
                 "every event of the epoch that it gets hold of otherwise: from a disk, a backup or a broker",
-                "which events another's filter matches, with the registry at hand: it can register that filter "
-                "as its own, unopened",
                 *told,
             ],
-            ["open events of an epoch in which it had no right to read", *untold],
+            [
+                "open events of an epoch in which it had no right to read",
+                "register another's filter as its own: a sealed label names its subscriber",
+                *untold,
+            ],
         ),
     ]
 

@@ -142,8 +142,8 @@ class SealedInterests(Closing, Unpicklable):
     def sealed(self, state: RealmState, filters: Sequence[OwnFilter]) -> list[str]:
         """Filters as the registry takes them in this epoch."""
         about = state.topic(self.topic)
-        keys = user_keys(self.identity.topic_keys(state, self.topic), about, self.name)
-        return [sealed_text(each.text, about, about.epoch, keys) for each in filters]
+        keys = user_keys(self.identity.topic_keys(state, self.topic), about, about.epoch, self.name)
+        return [sealed_text(each.text, about, keys) for each in filters]
 
     def try_refresh(self) -> int | None:
         """`refresh`; what keeps it from being done now is `trouble`, and no reason to lose anything."""
@@ -205,10 +205,10 @@ class SealedInterests(Closing, Unpicklable):
         self.wallet.close()
 
 
-def sealed_text(text: str, about: Topic, epoch: int, keys: UserKeys) -> str:
+def sealed_text(text: str, about: Topic, keys: UserKeys) -> str:
     """A filter as brokers take it in an epoch, with its owner's keys of that epoch."""
     conjunctions = _labels(text, about).conjunctions
-    return keys.seal_filter(epoch, [each.slots for each in conjunctions]).to_text()
+    return keys.seal_filter([each.slots for each in conjunctions]).to_text()
 
 
 def _labels(text: str, about: Topic) -> LabelFilter:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from sealcast.errors import CannotOpen, Misuse
 from sealcast.model.protection import Searchable
-from sealcast.protections.searchable.scheme import UserKeys
+from sealcast.protections.searchable.scheme import Holder, UserKeys
 from sealcast.trust.keys.topic_keys import EntityKeys
 from sealcast.trust.realm.topics import Topic
 
@@ -23,8 +23,8 @@ def settings_of(topic: Topic) -> Searchable:
     return topic.protection
 
 
-def user_keys(given: EntityKeys, topic: Topic, name: str) -> UserKeys:
-    """What an entity seals labels with; CannotOpen if it was given no such part."""
+def user_keys(given: EntityKeys, topic: Topic, epoch: int, name: str) -> UserKeys:
+    """What an entity seals labels with in an epoch; CannotOpen if it was given no such part."""
     if given.search is None:
         raise CannotOpen(f"no search key of topic {topic.name!r} was issued to {name!r}")
-    return UserKeys(given.search, settings_of(topic).tag_bits)
+    return UserKeys(given.search, Holder(topic.id, epoch, name), settings_of(topic).tag_bits)

@@ -38,7 +38,7 @@ class SealedPast(Unpicklable):
         self._asked, self._secrets = asked, secrets
         self._tag_bits = asked.topic.protection.tag_bits_shown
         self._now = BrokerHalves(state, asked.topic, secrets)
-        self._index = SearchIndex(self._tag_bits)
+        self._index = SearchIndex(asked.topic.id, self._tag_bits)
         self._filters: dict[int, SealedFilter] = {}
         self._indexed: set[int] = set()
 

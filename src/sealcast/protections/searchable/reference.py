@@ -25,20 +25,24 @@ from sealcast.wire.searching import FIRST_POINT, SECOND_POINT
 class Label(NamedTuple):
     """A sealed label, taken apart, with its subscriber and the broker's half of it."""
 
-    user: str
+    holder: scheme.Holder
     half: Exponent
     first: Element
     second: Element
     check: bytes
+    bound: bytes
 
     @classmethod
-    def read(cls, user: str, half: Exponent, label: bytes) -> Label:
+    def read(cls, holder: scheme.Holder, half: Exponent, label: bytes) -> Label:
         first, second = CURVE.decode(label[FIRST_POINT]), CURVE.decode(label[SECOND_POINT])
-        return cls(user, half, first, second, scheme.check_of(label))
+        return cls(holder, half, first, second, scheme.check_of(label), holder.bound)
 
     def encrypted(self) -> Element:
         """C."""
         return _combined(self.first, self.half, self.second)
+
+    def matches(self, encrypted: Element, token: Element) -> bool:
+        return scheme.matches(encrypted, token, self.check, self.bound)
 
 
 class Trapdoor(NamedTuple):
@@ -58,18 +62,14 @@ class Trapdoor(NamedTuple):
 
 
 def a0(labels: Sequence[Label], trapdoor: Trapdoor) -> list[int]:
-    return [
-        number
-        for number, label in enumerate(labels)
-        if scheme.matches(label.encrypted(), trapdoor.token(), label.check)
-    ]
+    return [number for number, label in enumerate(labels) if label.matches(label.encrypted(), trapdoor.token())]
 
 
 def a1(labels: Sequence[Label], encrypted: Sequence[Element], trapdoor: Trapdoor) -> list[int]:
     return [
         number
         for number, (label, c) in enumerate(zip(labels, encrypted, strict=True))
-        if scheme.matches(c, trapdoor.token(), label.check)
+        if label.matches(c, trapdoor.token())
     ]
 
 
@@ -78,12 +78,13 @@ def a2(labels: Sequence[Label], encrypted: Sequence[Element], trapdoors: Mapping
     return [
         number
         for number, (label, c) in enumerate(zip(labels, encrypted, strict=True))
-        if scheme.matches(c, tokens[label.user], label.check)
+        if label.matches(c, tokens[label.holder.name])
     ]
 
 
 def a3(labels: Sequence[Label], encrypted: Sequence[Element], trapdoor: Trapdoor) -> list[int]:
-    return scheme.matching(encrypted, [label.check for label in labels], trapdoor.token())
+    checks, bounds = [label.check for label in labels], [label.bound for label in labels]
+    return scheme.matching(encrypted, checks, bounds, trapdoor.token())
 
 
 def _combined(first: Element, half: Exponent, second: Element) -> Element:

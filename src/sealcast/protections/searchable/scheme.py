@@ -3,16 +3,21 @@
     sigma(w) = HMAC-SHA512(derive(S, "sigma"), w) mod q
     tag(w)   = the first B bits of HMAC-SHA256(derive(S, "tag"), w)
 
-    user i     seal label w    r random    c1 = (r + sigma) G    c2 = x_i1 c1             c3 = hash(r H)
+    user i     seal label w    r random    c1 = (r + sigma) G    c2 = x_i1 c1             c3 = hash(i, r H)
     broker     re-encrypt      C = x_i2 c1 + c2 = (r + sigma) H
     user p     trapdoor of w   r random    t1 = (sigma - r) G    t2 = r H + x_p1 t1
     broker     token           T = x_p2 t1 + t2 = sigma H
-    broker     match           hash(C - T) = c3                 C = T never matches: r is not zero
+    broker     match           hash(i, C - T) = c3              C = T never matches: r is not zero
 
-    hash(P) = the first 16 bytes of SHA-256("sealcast/searchable/1 r" | P compressed)
+    bound(i)   = SHA-256("sealcast/searchable/1 r" | place of user i: the topic's id, the epoch, its name)
+    hash(i, P) = the first 16 bytes of SHA-256(bound(i) | P compressed)
 
 Paper 002 makes a trapdoor with the recipient's key, one for each recipient, which would hand that key to publishers. T
 does not depend on the user, so a publisher uses its own key: one trapdoor for everybody.
+
+It also hashes r H alone. Then nothing says whose a label is: user j replaces c2 of another's by x_j1 c1, unopened, and
+has a filter of its own that matches what the other's does. Here c3 names the subscriber, and r H, which j would need to
+name itself, is as hard to find as Diffie and Hellman's problem.
 
 Assumptions: the discrete logarithm problem and the computational Diffie-Hellman problem in the group, hash functions as
 random oracles, and that no broker colludes with any user. A broker with the half of one user has x (`halves`), and a
@@ -27,7 +32,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from sealcast.errors import Bug, Misuse
 from sealcast.primitives import kdf, points
@@ -35,6 +40,7 @@ from sealcast.primitives.curve import CURVE, ORDER
 from sealcast.primitives.groups import Element, Exponent
 from sealcast.primitives.halves import UserPart
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.trust.keys.topic_keys import place
 from sealcast.wire.searching import (
     FIRST_POINT,
     LABEL_BYTES,
@@ -46,22 +52,38 @@ from sealcast.wire.searching import (
 )
 
 CHECK_BYTES: Final = 16
+BOUND_BYTES: Final = 32
 _HASH: Final = b"sealcast/searchable/1 r"
 _CHECK: Final = slice(LABEL_BYTES - CHECK_BYTES, LABEL_BYTES)
+
+
+class Holder(NamedTuple):
+    """Whose keys: a user of a topic, in an epoch."""
+
+    topic_id: bytes
+    epoch: int
+    name: str
+
+    @property
+    def bound(self) -> bytes:
+        """What c3 of each of its labels is hashed with, so that the label is nobody else's."""
+        return hashlib.sha256(_HASH + place(*self)).digest()
 
 
 class UserKeys(Unpicklable):
     """One user's keys of one topic and epoch: it seals the labels of filters and makes trapdoors of events."""
 
-    __slots__ = ("_half", "_public", "_sigma", "_tag", "tag_bits")
+    __slots__ = ("_bound", "_half", "_public", "_sigma", "_tag", "epoch", "tag_bits")
 
-    def __init__(self, part: UserPart, tag_bits: int) -> None:
+    def __init__(self, part: UserPart, holder: Holder, tag_bits: int) -> None:
         if not 0 <= tag_bits <= MAX_TAG_BITS:
             raise Misuse(f"a tag has 0 to {MAX_TAG_BITS} bits, not {tag_bits}")
         self._half = part.half
         self._public = part.public
         self._sigma = kdf.derive(part.search, b"sigma")
         self._tag = kdf.derive(part.search, b"tag")
+        self._bound = holder.bound
+        self.epoch = holder.epoch
         self.tag_bits = tag_bits
 
     def sigma(self, label: bytes) -> Exponent:
@@ -93,12 +115,12 @@ class UserKeys(Unpicklable):
         first = Exponent(both, ORDER)
         # x_i1 ((r + sigma) G) as a multiple of G: the library is faster with the generator, and constant in time.
         hidden = CURVE.encode(CURVE.power(self._public, r))
-        return points.base_wire(first) + points.base_wire(first * self._half) + check(hidden)
+        return points.base_wire(first) + points.base_wire(first * self._half) + check(self._bound, hidden)
 
-    def seal_filter(self, epoch: int, conjunctions: Iterable[Iterable[Iterable[bytes]]]) -> SealedFilter:
+    def seal_filter(self, conjunctions: Iterable[Iterable[Iterable[bytes]]]) -> SealedFilter:
         """A filter: conjunctions of slots of labels (`filters.labels`), each label sealed by itself."""
         return SealedFilter.of(
-            epoch, ([[self.seal_label(label) for label in slot] for slot in slots] for slots in conjunctions)
+            self.epoch, ([[self.seal_label(label) for label in slot] for slot in slots] for slots in conjunctions)
         )
 
     # --- publishers -------------------------------------------------------------------------------------------------
@@ -148,22 +170,25 @@ def check_of(label: bytes) -> bytes:
     return label[_CHECK]
 
 
-def matches(encrypted: Element, found: Element, given: bytes) -> bool:
-    """Whether C, with its c3, and T are of one label."""
+def matches(encrypted: Element, found: Element, given: bytes, bound: bytes) -> bool:
+    """Whether C, with its c3 and `Holder.bound` of who registered it, and T are of one label."""
     (difference,) = points.differences((encrypted,), found)
-    return bool(difference) and check(difference) == given
+    return bool(difference) and check(bound, difference) == given
 
 
-def matching(encrypted: Sequence[Element], checks: Sequence[bytes], found: Element) -> list[int]:
-    """The numbers of those C, each with its c3, that are of T's label."""
-    sha256, prefix, size = hashlib.sha256, _HASH, CHECK_BYTES
+def matching(
+    encrypted: Sequence[Element], checks: Sequence[bytes], bounds: Sequence[bytes], found: Element
+) -> list[int]:
+    """The numbers of those C, each with its c3 and `Holder.bound` of who registered it, that are of T's label."""
+    sha256, size = hashlib.sha256, CHECK_BYTES
+    differences = points.differences(encrypted, found)
     return [
         number
-        for number, (difference, given) in enumerate(zip(points.differences(encrypted, found), checks, strict=True))
-        if difference and sha256(prefix + difference).digest()[:size] == given
+        for number, (difference, given, bound) in enumerate(zip(differences, checks, bounds, strict=True))
+        if difference and sha256(bound + difference).digest()[:size] == given
     ]
 
 
-def check(point: bytes) -> bytes:
+def check(bound: bytes, point: bytes) -> bytes:
     """c3 of r H, as it stands on the wire."""
-    return hashlib.sha256(_HASH + point).digest()[:CHECK_BYTES]
+    return hashlib.sha256(bound + point).digest()[:CHECK_BYTES]

@@ -91,7 +91,10 @@ class FoundSubscriptions:
 class SearchIndex:
     """Sealed filters of one topic, of all epochs that are in use."""
 
-    def __init__(self, tag_bits: int, prefilter: str = "cuckoo", entries: Entries | None = None) -> None:
+    def __init__(
+        self, topic_id: bytes, tag_bits: int, prefilter: str = "cuckoo", entries: Entries | None = None
+    ) -> None:
+        self._topic_id = topic_id
         self.tag_bits = tag_bits
         self._prefilter = prefilter
         self._start(Entries() if entries is None else entries)
@@ -131,11 +134,12 @@ class SearchIndex:
             encrypted = scheme.re_encrypt(labels, half)
         except Rejected as error:
             raise SealedRejected(SealedReason.POINT, error.message, hint=error.hint) from None
+        bound = scheme.Holder(self._topic_id, row.filter.epoch, row.user).bound
         slots = [
             number
             for conjunction in row.filter.conjunctions
             for number, slot in zip(
-                self._entries.add_conjunction(row.subscription, len(conjunction)), conjunction, strict=True
+                self._entries.add_conjunction(row.subscription, len(conjunction), bound), conjunction, strict=True
             )
             for _ in slot
         ]

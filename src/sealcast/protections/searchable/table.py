@@ -32,7 +32,7 @@ class SealedIndexes(Unpicklable):
 
     def __init__(self, secrets: BrokerSecrets, topic: Topic) -> None:
         self._secrets = secrets
-        self._index = SearchIndex(topic.protection.tag_bits_shown)
+        self._index = SearchIndex(topic.id, topic.protection.tag_bits_shown)
         self._numbers: dict[str, int] = {}
         self._next = 0
         self._in_use: WeakSet[SealedIndex] = WeakSet()

@@ -19,7 +19,7 @@ from sealcast.protections.port import Explanation, WitnessSide
 from sealcast.protections.searchable import asking
 from sealcast.protections.searchable.asking import StatedFilter, asked
 from sealcast.protections.searchable.exposure import explained
-from sealcast.protections.searchable.halves import BrokerHalves, Searched, good_filter, refused_filters, searched
+from sealcast.protections.searchable.halves import BrokerHalves, Searched, refused_filters, searched
 from sealcast.protections.searchable.interests import own_id
 from sealcast.protections.witness.answer import TracedInterest
 from sealcast.protections.witness.decided import BrokerDecisions, SeenEvent
@@ -54,8 +54,8 @@ class SealedExpectation(Expectation[tuple[StatedFilter, BrokerHalves]]):
         return interval.filter, subscriber
 
     def filter(self, interval: ServedInterval, subscriber: str, state: RealmState) -> tuple[StatedFilter, BrokerHalves]:
-        halves, found = self._halves(state.version), good_filter(interval.filter, state.topic(self._topic))
-        return asked(found, None if found is None else halves.of(found.epoch, subscriber)), halves
+        halves = self._halves(state.version)
+        return asked(interval.filter, subscriber, state.topic(self._topic), halves), halves
 
     def true(
         self, filters: Sequence[tuple[StatedFilter, BrokerHalves]], admitted: Admitted, topic: Topic
@@ -99,9 +99,8 @@ class SealedDecided(BrokerDecisions):
         halves = BrokerHalves(state, about, self._realm.broker(self.name))
         made = []
         for id, each in interval.items():
-            found = good_filter(each.filter, about)
-            half = None if found is None else halves.of(found.epoch, subscriber)
-            result = bool(next(asking.true([asked(found, half)], one, halves)).size)
+            stated = asked(each.filter, subscriber, about, halves)
+            result = bool(next(asking.true([stated], one, halves)).size)
             made.append(
                 TracedInterest(own_id(id)[0], UNKNOWN, ExplainedPart(UNKNOWN, 0, len(UNKNOWN), result, True, (), ()))
             )

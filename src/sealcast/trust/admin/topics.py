@@ -85,6 +85,8 @@ def create_topic(
         # Frames are in the logs of roots, pieces and ledgers at every node: each makes its own when it first runs.
         overlays.announce_layer_keys(realm, [name])
         return made
+    if protection.peers:
+        return made  # each peer makes its own log, or its own ledger, when it first has something to keep
     # The registry is what counts: whoever opens the log makes what is missing, should this be cut short.
     paths = realm.paths.topic(name)
     EmbeddedTopic(paths.frames_root, partitions).close()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from sealcast.errors import Misuse
 from sealcast.primitives import kdf
+from sealcast.primitives.secrets import Secret
 from sealcast.trust.keys.holder import HolderSecrets
 from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.realm.topics import Topic
@@ -25,8 +26,7 @@ class CenterSecrets(HolderSecrets):
 
     def topic_keys(self, topic: Topic, epoch: int | None = None) -> TopicKeys:
         """The keys of one of its topics in an epoch (the current one, unless another is named)."""
-        if topic.center != self.name:
-            raise Misuse(f"topic {topic.name!r} is managed by center {topic.center!r}, not by {self.name!r}")
+        self._check_own(topic)
         epoch = topic.epoch if epoch is None else epoch
         if epoch < topic.center_since:
             raise Misuse(
@@ -36,3 +36,13 @@ class CenterSecrets(HolderSecrets):
         key = kdf.derive(self._secret, b"topic key", topic.id, epoch.to_bytes(8, "big"))
         content = kdf.derive(self._secret, b"content key", topic.id, epoch.to_bytes(8, "big"))
         return TopicKeys(topic.id, epoch, key, content)
+
+    def master_seed(self, topic: Topic) -> Secret:
+        """What the master secret of a topic is made from whose events are opened by credentials. It is one for all
+        epochs of the topic that are this center's: each credential names its epoch."""
+        self._check_own(topic)
+        return kdf.derive(self._secret, b"master seed", topic.id)
+
+    def _check_own(self, topic: Topic) -> None:
+        if topic.center != self.name:
+            raise Misuse(f"topic {topic.name!r} is managed by center {topic.center!r}, not by {self.name!r}")

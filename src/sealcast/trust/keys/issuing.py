@@ -126,6 +126,11 @@ class Issuer(Unpicklable):
         """What a broker that is to serve the topic lacks: the keys of this epoch, of the one before, and of all others
         that have their grace, as far as the topic's center has them."""
         about, who = state.topic(topic), state.entity(broker)
+        if about.protection.peers:
+            raise Misuse(
+                f"topic {topic!r} has no brokers: its publishers and subscribers carry it themselves",
+                hint="run their peers: sealcast peer run",
+            )
         if about.protection.overlay and broker not in state.overlay(topic).roots:
             raise Misuse(
                 f"broker {broker!r} is no root of topic {topic!r}, which is layered: the others get no keys of it",
@@ -154,23 +159,33 @@ def _holds_another(before: RealmState, after: RealmState, topic: Topic, entity: 
     began = topic.epoch_starts[-1]
     if before.pair_key(topic.name, topic.epoch, entity) is None:
         return False
+    if topic.protection.peers:
+        # Each right has keys of its own: what counts is whether one that it had is gone.
+        return bool(_rights(before, topic, entity, began) - _rights(after, topic, entity, at_us))
     return _key_for(before, topic, entity, began) != _key_for(after, topic, entity, at_us)
 
 
 def _key_for(state: RealmState, topic: Topic, entity: str, at_us: int) -> bool | None:
     """Which key fits the rights that an entity has then, or will have: True for one that reads, False for one that only
     publishes, None for no key. A clock that stepped back does not go before the epoch."""
-    at = max(at_us, topic.epoch_starts[-1])
-    rights = [right for right, term in state.terms_of(topic.name, entity).items() if not term.over(at)]
+    rights = _rights(state, topic, entity, at_us)
     return Right.SUBSCRIBE in rights if rights else None
+
+
+def _rights(state: RealmState, topic: Topic, entity: str, at_us: int) -> frozenset[Right]:
+    """The rights that an entity has then, or will have."""
+    at = max(at_us, topic.epoch_starts[-1])
+    return frozenset(right for right, term in state.terms_of(topic.name, entity).items() if not term.over(at))
 
 
 def _serving(state: RealmState, topic: Topic) -> list[Entity]:
     """The brokers that served the topic's last epoch; all there are when this is its first.
 
     Of a layered topic, those that take its frames in, whatever they did before. Whoever routes what it cannot read is
-    handed no keys of other topics unasked.
+    handed no keys of other topics unasked. Where peers carry events themselves, there are none.
     """
+    if topic.protection.peers:
+        return []
     brokers = state.holders(Role.BROKER)
     if topic.protection.overlay:
         roots = state.overlay(topic.name).roots

@@ -12,6 +12,9 @@ publish gets a key of its own that follows from it. No broker gets either.
 On some of these (`Protection.filters_sealed`) brokers search in ciphertexts. The center makes a master exponent x and a
 secret S for each epoch, apart from the topic's key. For every user, x is the sum of two halves: the broker's half
 follows from the topic's key, the user gets the rest, with S and the public point x G. Neither alone has x.
+
+Where peers carry events themselves (`Protection.peers`) there is no broker to share a key with. The pair key then seals
+a publisher's frames in its own log, and what opens events is asked of the center for each subscription.
 """
 
 from __future__ import annotations
@@ -140,7 +143,7 @@ class TopicKeys(Unpicklable):
     def for_entity(self, topic: Topic, entity: Entity, *, reads: bool) -> PublishPairKey:
         """The entity's keys, sealed to it alone: a change ready for the registry. `reads` says whether it may read."""
         at, keys = place(self.topic_id, self.epoch, entity.name), self.pair_key(entity.name).reveal()
-        if topic.protection.readers_hold_key:
+        if topic.protection.readers_hold_key and not topic.protection.peers:
             content = self.content
             if content is None or self._content is None:
                 raise Misuse(f"only the center of topic {topic.name!r} hands out its content key")

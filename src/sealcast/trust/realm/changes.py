@@ -309,6 +309,20 @@ class AnnounceLayerKey:
     publishes: bool = False
 
 
+# --- peers --------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AnnouncePeer:
+    """Where an entity's peer is reached from now on, as the entity signed it (`peer_addresses`)."""
+
+    kind: ClassVar = "announce-peer"
+    entity: str
+    announcement: bytes
+    #: As the announcement says: it grows, so that nobody puts an old address back.
+    sequence: int
+
+
 Change = (
     FoundRealm
     | AddAuthority
@@ -331,6 +345,7 @@ Change = (
     | RemoveNode
     | PlaceSubscriber
     | AnnounceLayerKey
+    | AnnouncePeer
 )
 
 _KINDS: Final[Mapping[str, type[Change]]] = {str(change.kind): change for change in get_args(Change)}

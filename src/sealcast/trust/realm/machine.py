@@ -62,6 +62,7 @@ RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
     changes.RemoveNode: overlays.remove_node,
     changes.PlaceSubscriber: overlays.place_subscriber,
     changes.AnnounceLayerKey: overlays.announce_layer_key,
+    changes.AnnouncePeer: entities.announce_peer,
 }
 
 

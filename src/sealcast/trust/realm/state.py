@@ -10,7 +10,8 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import islice
+from typing import Final, NamedTuple
 
 from sealcast.errors import NotFound, Rejected
 from sealcast.model.subscription import Subscription
@@ -52,6 +53,13 @@ class Entity:
         return Role.ENTITY in self.roles
 
 
+class AnnouncedPeer(NamedTuple):
+    """Where an entity's peer is reached, signed by it: `peer_addresses` verifies and reads it."""
+
+    announcement: bytes
+    sequence: int
+
+
 @dataclass(frozen=True, slots=True)
 class RealmState:
     """The realm after `version` changes."""
@@ -69,6 +77,8 @@ class RealmState:
     revoked: RevocationView = NOTHING_REVOKED
     #: The signed lists that say so, by number.
     revocation_lists: Mapping[int, bytes] = field(default_factory=dict)
+    #: Where peers are reached, as each announced it last.
+    peers: Mapping[str, AnnouncedPeer] = field(default_factory=dict)
 
     # --- look-ups that say what is wrong ----------------------------------------------------------
 
@@ -197,6 +207,16 @@ class RealmState:
         """The brokers that have the topic's current key, in the order in which they came; not those revoked."""
         epoch = self.topic(topic).epoch
         return [b.name for b in self.holders(Role.BROKER) if self.topic_key(topic, epoch, b.name) is not None]
+
+    def entity_number(self, name: str) -> int:
+        """Entities are numbered in the order in which they came; no number is given again."""
+        return list(self.entities).index(self.entity(name).name)
+
+    def entity_numbered(self, number: int) -> str:
+        """The entity of a number; NotFound when there are not so many."""
+        if not 0 <= number < len(self.entities):
+            raise NotFound(f"the realm has {len(self.entities)} entities: none has number {number}")
+        return next(islice(self.entities, number, None))
 
     def broker_number(self, name: str) -> int:
         """Brokers are numbered in the order in which they came; the numbers of those revoked are not given again."""

@@ -86,6 +86,7 @@ class Draft:
         self.last_list = self.list_before = state.revoked
         self.entries = DraftTable(state.revoked.entries)
         self.lists = DraftTable(state.revocation_lists)
+        self.peers = DraftTable(state.peers)
         #: Topics written to since the last `state()`.
         self.open: dict[str, TopicTables] = {}
 
@@ -105,6 +106,7 @@ class Draft:
             self.founding,
             replace(self.last_list, entries=self.entries.share()),
             self.lists.share(),
+            self.peers.share(),
         )
 
     @property

@@ -11,6 +11,7 @@ from sealcast.trust.certificates.revocation import RevocationView
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.changes import (
     AddAuthority,
+    AnnouncePeer,
     EnrolEntity,
     FoundRealm,
     RenewCertificate,
@@ -19,9 +20,10 @@ from sealcast.trust.realm.changes import (
 )
 from sealcast.trust.realm.rules.draft import Draft
 from sealcast.trust.realm.rules.names import check_name
-from sealcast.trust.realm.state import Entity
+from sealcast.trust.realm.state import AnnouncedPeer, Entity
 
 KEY_BYTES: Final = 32
+MAX_PEER_ANNOUNCEMENT_BYTES: Final = 704
 
 
 def believe(draft: Draft, change: FoundRealm | AddAuthority) -> None:
@@ -106,3 +108,20 @@ def revoke_entity(draft: Draft, change: RevokeEntity) -> None:
     if known.revoked:
         raise Misuse(f"entity {change.name!r} was revoked before, at version {known.revoked_at_version}")
     draft.entities.write()[change.name] = replace(known, revoked_at_version=draft.version + 1)
+
+
+def announce_peer(draft: Draft, change: AnnouncePeer) -> None:
+    """What it says, and that it was signed, was verified when this was stored."""
+    who = draft.entity(change.entity)
+    if who.revoked:
+        raise Rejected(f"entity {who.name!r} was revoked (at version {who.revoked_at_version}); it has no address")
+    if not who.member:
+        raise Misuse(f"{who.name!r} runs the realm; peers are entities")
+    if not 0 < len(change.announcement) <= MAX_PEER_ANNOUNCEMENT_BYTES:
+        raise Misuse(f"an announcement has 1 to {MAX_PEER_ANNOUNCEMENT_BYTES} bytes, not {len(change.announcement)}")
+    before = draft.peers.read.get(who.name)
+    if before is not None and change.sequence <= before.sequence:
+        raise Misuse(
+            f"{who.name!r} has announced an address since: {change.sequence} does not follow {before.sequence}"
+        )
+    draft.peers.write()[who.name] = AnnouncedPeer(change.announcement, change.sequence)

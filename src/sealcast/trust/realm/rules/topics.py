@@ -24,6 +24,11 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
         raise Misuse(f"topic {change.name!r} exists already", hint=f"see it: sealcast topic show {change.name}")
     if not 1 <= change.partitions <= MAX_PARTITIONS:
         raise Misuse(f"a topic has 1 to {MAX_PARTITIONS} partitions, not {change.partitions}")
+    if change.protection.peers and change.partitions != 1:
+        raise Misuse(
+            f"topic {change.name!r} has no partitions to spread publishers over: each has a log of its own",
+            hint="leave the number of partitions out",
+        )
     for name in sorted(change.protection.hidden - set(change.schema.by_name)):
         raise Misuse(f"topic {change.name!r} has no attribute {name!r} to seal", hint="name attributes of its schema")
     if change.group_keys not in GROUP_KEYS:

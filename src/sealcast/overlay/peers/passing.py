@@ -1,0 +1,249 @@
+"""Events: from publishers to the roots, from parents to children, and again to children that were away.
+
+A peer that has an event handles it once, for all of its seats: on each attribute on which the event carries the tag of
+the seat's own label, it passes the event to children. One-hop flooding passes it to all of them, multi-credential
+routing to those whose token it matches. The paper lets a parent pass on what it can *decrypt*; with two attributes or
+more that loses most deliveries, since a parent that matches on one attribute need not match on the others (finding F8).
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+from typing import Final
+
+from sealcast.errors import Rejected, Unavailable
+from sealcast.overlay.peers.core import PeerCore, milliseconds
+from sealcast.overlay.peers.port import Confirmed, Deliver, Dissemination, Missed, PeerId, SeatAddress
+from sealcast.overlay.peers.seat import Seat
+from sealcast.wire import limits
+from sealcast.wire.peers import (
+    Announce,
+    Carry,
+    Fetch,
+    Inject,
+    Inventory,
+    PartingReason,
+    PeerMessage,
+    Taken,
+    Unknown,
+    Unlink,
+    event_id,
+)
+
+MAX_PUBLISHERS: Final = 65_536
+#: Events that a publisher gives a rendezvous again at a time, when no answer came.
+AGAIN: Final = 256
+
+
+class Passing:
+    """What a node does with events."""
+
+    def __init__(self, core: PeerCore) -> None:
+        self._core = core
+        #: Publishers that have announced themselves here, and their advertisements.
+        self._publishers: OrderedDict[PeerId, None] = OrderedDict()
+        self._advertisement: bytes | None = None
+        #: What was delivered before this start. Such events are still kept and passed on: others may need them.
+        self._delivered: OrderedDict[bytes, None] = OrderedDict()
+        #: What each rendezvous has not confirmed yet, in the order of publishing.
+        self._unconfirmed: dict[PeerId, OrderedDict[bytes, bytes]] = {each: OrderedDict() for each in core.rendezvous}
+
+    def delivered_before(self, ids: Iterable[bytes]) -> None:
+        for id in ids:
+            self._delivered[id] = None
+            if len(self._delivered) > self._core.settings.seen_events:
+                self._delivered.popitem(last=False)
+
+    # --- a publisher ----------------------------------------------------------------------------
+
+    def advertise(self, advertisement: bytes) -> None:
+        """Announces this peer's events to every rendezvous; before any is published."""
+        self._advertisement = advertisement
+        for rendezvous in self._core.rendezvous:
+            self._announce(rendezvous)
+
+    def room(self, rendezvous: PeerId) -> int:
+        """How many more events this rendezvous may be given before it has confirmed some."""
+        return self._core.settings.unconfirmed_events - len(self._unconfirmed[rendezvous])
+
+    def publish(self, event: bytes, to: PeerId) -> bytes:
+        id, core = event_id(event), self._core
+        if self.room(to) < 1:
+            raise Unavailable(f"{to} has not confirmed {core.settings.unconfirmed_events} events", hint="try later")
+        self._unconfirmed[to][id] = event
+        core.send(to, None, None, Inject(event))
+        self._again_later()
+        return id
+
+    def on_taken(self, sender: PeerId, message: PeerMessage, body: Taken) -> None:
+        waiting = self._unconfirmed.get(sender)
+        if waiting is not None and waiting.pop(body.event, None) is not None:
+            self._core.effects.append(Confirmed(body.event, sender))
+
+    def publish_again(self) -> None:
+        """Gives each rendezvous the oldest events that it has not confirmed."""
+        for rendezvous, waiting in self._unconfirmed.items():
+            if waiting:
+                self._announce(rendezvous)
+                for event in list(waiting.values())[:AGAIN]:
+                    self._core.send(rendezvous, None, None, Inject(event))
+        if any(self._unconfirmed.values()):
+            self._again_later()
+
+    def on_unknown(self, sender: PeerId, message: PeerMessage, body: Unknown) -> None:
+        """A rendezvous has forgotten this publisher, or was started anew: it learns of it with the next retry."""
+        if self._unconfirmed.get(sender):
+            self._announce(sender)
+
+    def _again_later(self) -> None:
+        pause = self._core.settings.search_seconds * self._core.rng.uniform(1.0, 2.0)
+        self._core.timers.set(("publish", 0), self._core.now + pause)
+
+    def _announce(self, rendezvous: PeerId) -> None:
+        if self._advertisement is not None:
+            self._core.send(rendezvous, None, None, Announce(self._advertisement))
+
+    # --- a rendezvous ---------------------------------------------------------------------------
+
+    def on_announce(self, sender: PeerId, message: PeerMessage, body: Announce) -> None:
+        core = self._core
+        if not self._has_roots():
+            return
+        try:
+            core.credentials.check_publisher(sender, body.advertisement)
+        except Rejected as error:
+            core.strike(sender, error.message)
+            return
+        self._publishers[sender] = None
+        self._publishers.move_to_end(sender)
+        if len(self._publishers) > MAX_PUBLISHERS:
+            self._publishers.popitem(last=False)
+
+    def on_inject(self, sender: PeerId, message: PeerMessage, body: Inject) -> None:
+        core = self._core
+        if not self._has_roots() or sender not in self._publishers:
+            core.send(sender, None, None, Unknown())
+        elif self.take(body.event, sender):
+            core.send(sender, None, None, Taken(event_id(body.event)))
+
+    def _has_roots(self) -> bool:
+        return any(seat.plan.root for seat in self._core.seats.values())
+
+    # --- everybody ------------------------------------------------------------------------------
+
+    def on_carry(self, sender: PeerId, message: PeerMessage, body: Carry) -> None:
+        core = self._core
+        # For whichever seat it was meant: a peer gets an event once, for all of its seats.
+        if any(sender in seat.upstream() for seat in core.seats.values()):
+            self.take(body.event, sender)
+        elif message.source is not None and message.target is not None:
+            core.send(sender, message.target, message.source, Unlink(PartingReason.UNKNOWN))
+
+    def take(self, event: bytes, sender: PeerId) -> bool:
+        """Handles an event once: delivers it here if it is wanted, and passes it on. False if it was refused."""
+        core, id = self._core, event_id(event)
+        if core.recent.seen(id):
+            core.counts["duplicates"] += 1
+            return True
+        try:
+            core.credentials.check_event(event)
+        except Rejected as error:
+            core.strike(sender, error.message)
+            return False
+        core.recent.add_seen(id)
+        core.counts["events"] += 1
+        for seat in core.seats.values():
+            seat.fetching.discard(id)
+        matched = [s for s in core.seats.values() if s.plan.root or core.credentials.matches(s.number, event)]
+        if not matched:
+            core.counts["false positives"] += 1
+            return True
+        core.recent.keep(id, event, core.now)
+        if id not in self._delivered and core.credentials.wants(event):
+            core.effects.append(Deliver(id, event))
+        self._pass_on(matched, event, sender)
+        return True
+
+    def _pass_on(self, matched: list[Seat], event: bytes, sender: PeerId) -> None:
+        """To each peer once, whichever of its seats are children here: it handles the event for all of them."""
+        core, done = self._core, {self._core.name, sender}
+        tested: dict[tuple[str, bytes], bool] = {}
+        for seat in matched:
+            for child, link in seat.children.items():
+                if child.peer not in done and self._for_child(seat, link.token, event, tested):
+                    done.add(child.peer)
+                    core.counts["events passed on"] += 1
+                    core.reply(seat, child, Carry(event))
+
+    def _for_child(self, seat: Seat, token: bytes, event: bytes, tested: dict[tuple[str, bytes], bool]) -> bool:
+        if self._core.settings.dissemination is Dissemination.FLOODING:
+            return True
+        key = (seat.plan.attribute, token)
+        if key not in tested:
+            tested[key] = self._core.credentials.routes(seat.plan.attribute, token, event)
+        return tested[key]
+
+    # --- children that were away ----------------------------------------------------------------
+
+    def greet(self, seat: Seat, child: SeatAddress, away: float) -> None:
+        """Tells a new child which of the events it may want are still here."""
+        core, link = self._core, seat.children[child]
+        begin = core.now - away - core.settings.slack_seconds
+        tested: dict[tuple[str, bytes], bool] = {}
+        found = []
+        for id, event in core.recent.since(begin):
+            tested.clear()
+            own = seat.plan.root or core.credentials.matches(seat.number, event)
+            if own and self._for_child(seat, link.token, event, tested):
+                found.append(id)
+            if len(found) == limits.MAX_INVENTORY_EVENTS:
+                break
+        link.offered = set(found)
+        self._inventory(seat, child, tuple(reversed(found)), core.recent.lost_since(core.now - away))
+
+    def _inventory(self, seat: Seat, child: SeatAddress, events: tuple[bytes, ...], lost: int) -> None:
+        since = seat.complete_since
+        reach = 0 if since is None else milliseconds(self._core.now - since)
+        self._core.reply(seat, child, Inventory(events, reach, lost))
+
+    def on_inventory(self, seat: Seat, parent: SeatAddress, body: Inventory) -> None:
+        core = self._core
+        if seat.parent != parent:
+            return
+        if seat.greeted:
+            # The second one answers a fetch: what was asked for and is not here by now, is gone.
+            if seat.fetching:
+                core.effects.append(Missed(seat.number, seat.plan.attribute, 0.0, len(seat.fetching)))
+                seat.fetching.clear()
+            return
+        seat.greeted = True
+        self._note_reach(seat, body)
+        wanted = tuple(dict.fromkeys(id for id in body.events if not core.recent.seen(id)))
+        if wanted:
+            seat.fetching = set(wanted)
+            core.reply(seat, parent, Fetch(wanted))
+
+    def _note_reach(self, seat: Seat, body: Inventory) -> None:
+        """Keeps from when on this seat knows everything, and says so if something may be missing."""
+        core, reach, away = self._core, body.reach / 1000, seat.away or 0.0
+        unknown = max(0.0, away - reach)
+        if seat.complete_since is None:
+            seat.complete_since = core.now - min(reach, max(away, core.settings.history_seconds))
+        elif unknown > 0 or body.lost:
+            seat.complete_since = core.now - min(reach, away)
+        if unknown > 0 or (body.lost and seat.away is not None):
+            core.effects.append(Missed(seat.number, seat.plan.attribute, unknown, body.lost))
+
+    def on_fetch(self, seat: Seat, child: SeatAddress, body: Fetch) -> None:
+        core = self._core
+        link = seat.children.get(child)
+        if link is None:
+            core.reply(seat, child, Unlink(PartingReason.UNKNOWN))
+            return
+        for id in body.events:
+            event = core.recent.get(id) if id in link.offered else None
+            if event is not None:
+                link.offered.discard(id)
+                core.reply(seat, child, Carry(event))
+        self._inventory(seat, child, (), 0)

@@ -1,0 +1,118 @@
+"""Heartbeats: the root's pulse goes down each tree, link by link, and children answer it.
+
+One mechanism finds a parent that died, a parent that is cut off itself, and a circle: in all three no newer pulse
+comes. Each level waits a little longer than the one above it, so that after a crash the seats next to it move, and what
+is below them moves with them. A pulse also orders events: links keep their order, so that what the root passed down
+before a pulse has arrived when the pulse has.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sealcast.overlay.peers.core import PeerCore
+from sealcast.overlay.peers.port import SeatAddress
+from sealcast.overlay.peers.searching import Searching
+from sealcast.overlay.peers.seat import Heartbeat, Seat
+from sealcast.wire import limits
+from sealcast.wire.peers import Alive, PartingReason, Pulse, Unlink
+
+#: A root gives extra pulses for seats that search with a tree below them, but not more often than this.
+LEAST_SECONDS: Final = 0.2
+
+
+class Pulses:
+    """The heartbeats of a node: given, if it runs roots, and passed on."""
+
+    def __init__(self, core: PeerCore, searching: Searching) -> None:
+        self._core = core
+        self._searching = searching
+        #: Another name after each start: numbers begin anew with it.
+        self._root = f"{core.name[:128]}/{core.rng.randbytes(8).hex()}"
+        self._number = 0
+        self._last = float("-inf")
+
+    # --- at a rendezvous ------------------------------------------------------------------------
+
+    def beat(self) -> None:
+        """The next pulse of all roots here."""
+        core = self._core
+        roots = [seat for seat in core.seats.values() if seat.plan.root]
+        if not roots:
+            return
+        self._number += 1
+        self._last = core.now
+        for seat in roots:
+            seat.pulse = Heartbeat(self._root, self._number, 0, core.now)
+            seat.last_complete = core.now
+            self._pass_down(seat)
+        core.timers.set(("pulse", 0), core.now + core.settings.pulse_seconds)
+
+    def newer(self, seat: Seat, heard: tuple[tuple[str, int], ...]) -> bool:
+        """Whether the seat is certainly not below a seat that has passed down the pulses `heard`."""
+        pulse = seat.pulse
+        if pulse is None:
+            return False
+        passed = dict(heard).get(pulse.root, -1)
+        if pulse.number > passed:
+            return True
+        if seat.plan.root and self._core.now >= self._last + LEAST_SECONDS:
+            self.beat()  # Links keep their order: the children have the new pulse when the search reaches them.
+        return seat.plan.root
+
+    # --- at everybody ---------------------------------------------------------------------------
+
+    def on_pulse(self, seat: Seat, parent: SeatAddress, body: Pulse) -> None:
+        core = self._core
+        fresh = seat.pending is not None and seat.pending.parent == parent
+        if fresh:
+            self._searching.linked(seat)
+        elif seat.parent != parent:
+            core.reply(seat, parent, Unlink(PartingReason.UNKNOWN))
+            return
+        core.reply(seat, parent, Alive())
+        old = seat.pulse
+        if not fresh and old is not None and old.root == body.root and body.number <= old.number:
+            return
+        depth = min(body.depth + 1, limits.MAX_PEER_DEPTH)
+        seat.pulse = Heartbeat(body.root, body.number, depth, core.now)
+        if seat.greeted and not seat.fetching:
+            seat.last_complete = core.now
+        core.timers.set(("silent", seat.number), core.now + self._patience(depth))
+        self._pass_down(seat)
+
+    def on_alive(self, seat: Seat, child: SeatAddress, body: Alive) -> None:
+        link = seat.children.get(child)
+        if link is None:
+            self._core.reply(seat, child, Unlink(PartingReason.UNKNOWN))
+        else:
+            link.heard = self._core.now
+
+    def pass_to(self, seat: Seat, child: SeatAddress) -> None:
+        """Gives a new child the newest pulse: from then on it is linked."""
+        if seat.pulse is not None:
+            self._note(seat, seat.pulse)
+            self._core.reply(seat, child, Pulse(seat.pulse.root, seat.pulse.number, seat.pulse.depth))
+
+    def _pass_down(self, seat: Seat) -> None:
+        core, pulse = self._core, seat.pulse
+        if pulse is None or not seat.children:
+            return
+        self._note(seat, pulse)
+        silent = core.now - core.settings.silent_seconds
+        for child in [address for address, link in seat.children.items() if link.heard < silent]:
+            del seat.children[child]
+            core.reply(seat, child, Unlink(PartingReason.SILENT))
+        body = Pulse(pulse.root, pulse.number, pulse.depth)
+        for child in seat.children:
+            core.reply(seat, child, body)
+
+    def _note(self, seat: Seat, pulse: Heartbeat) -> None:
+        seat.heard[pulse.root] = max(pulse.number, seat.heard.get(pulse.root, -1))
+        seat.heard.move_to_end(pulse.root)
+        if len(seat.heard) > limits.MAX_PEER_ROOTS:
+            seat.heard.popitem(last=False)
+
+    def _patience(self, depth: int) -> float:
+        settings = self._core.settings
+        return settings.silent_seconds + (depth - 1) * settings.silent_step_seconds

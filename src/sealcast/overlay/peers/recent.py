@@ -1,0 +1,72 @@
+"""The events that a peer remembers: ids of all, so that each is handled once, and the last of them whole."""
+
+from __future__ import annotations
+
+from collections import OrderedDict, deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from sealcast.overlay.peers.port import PeerSettings
+
+
+class RecentEvent(NamedTuple):
+    """An event that a parent still has for children that were away."""
+
+    received: float
+    event: bytes
+
+
+class RecentEvents:
+    """Bounded by number, bytes and age. What is let go is counted, so that a child can be told."""
+
+    def __init__(self, settings: PeerSettings) -> None:
+        self._settings = settings
+        self._seen: OrderedDict[bytes, None] = OrderedDict()
+        self._kept: OrderedDict[bytes, RecentEvent] = OrderedDict()
+        self._bytes = 0
+        #: When those were received that were let go, ascending; of the oldest of them only the time is known.
+        self._let_go: deque[float] = deque(maxlen=settings.seen_events)
+
+    def seen(self, event: bytes) -> bool:
+        return event in self._seen
+
+    def add_seen(self, event: bytes) -> None:
+        self._seen[event] = None
+        if len(self._seen) > self._settings.seen_events:
+            self._seen.popitem(last=False)
+
+    def keep(self, id: bytes, event: bytes, now: float) -> None:
+        self._kept[id] = RecentEvent(now, event)
+        self._bytes += len(event)
+        self._trim(now)
+
+    def get(self, id: bytes) -> bytes | None:
+        found = self._kept.get(id)
+        return None if found is None else found.event
+
+    def since(self, time: float) -> Iterator[tuple[bytes, bytes]]:
+        """Ids and events that were received at `time` or later, the newest first."""
+        for id, (received, event) in reversed(self._kept.items()):
+            if received < time:
+                return
+            yield id, event
+
+    def lost_since(self, time: float) -> int:
+        """How many were received at `time` or later and let go."""
+        count = 0
+        for received in reversed(self._let_go):
+            if received < time:
+                break
+            count += 1
+        return count
+
+    def _trim(self, now: float) -> None:
+        limit, oldest = self._settings, now - self._settings.kept_seconds
+        while self._kept:
+            id, (received, event) = next(iter(self._kept.items()))
+            fits = len(self._kept) <= limit.kept_events and self._bytes <= limit.kept_bytes
+            if fits and received >= oldest:
+                return
+            del self._kept[id]
+            self._bytes -= len(event)
+            self._let_go.append(received)

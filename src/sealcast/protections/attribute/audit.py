@@ -1,0 +1,193 @@
+"""`check` of a topic that peers carry, from their own logs: everything is done again that can be done here.
+
+    a publisher's log     every frame is judged again; its peer's account must say the same
+    a subscriber's inbox  the ledger's chain and tags, every piece by its digest; every event must open with its
+                          subscriber's keys, stand in its publisher's log, come once, and in its publisher's order
+    both together         what a publisher's peer sent, and a subscriber's keys open, must be in that one's inbox
+
+A subscriber that is elsewhere, and a publisher that is, are not judged, and that is said.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from typing import NamedTuple
+
+from sealcast.broker.replay import Windows
+from sealcast.errors import CannotOpen, SealcastError
+from sealcast.filters.check import fit
+from sealcast.filters.evaluate import evaluate
+from sealcast.filters.parse import parse
+from sealcast.log.piece_reader import PieceReader, peer_reader
+from sealcast.model.event import OpenedEvent, Position
+from sealcast.protections.attribute.carry import publishers_here
+from sealcast.protections.attribute.interests import CredentialInterests
+from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.ledger import journal_key
+from sealcast.protections.attribute.open import AttributeOpener, NotOurs
+from sealcast.protections.attribute.outgoing import OutgoingFrames
+from sealcast.protections.witness.report import CheckReport, Kind
+from sealcast.trust.deployment import Realm
+from sealcast.wire.carried import CarriedEvent
+from sealcast.wire.peer_pieces import PeerPiece
+
+
+class SentEvent(NamedTuple):
+    """An event that a publisher's peer sent, and the registry that it went by."""
+
+    event: CarriedEvent
+    version: int
+
+
+class PeersAudit:
+    """All peers of one topic that are here."""
+
+    def __init__(self, realm: Realm, topic: str, *, by_reference: bool = False) -> None:
+        self._realm, self._topic, self._by_reference = realm, topic, by_reference
+        self.report = CheckReport(topic)
+        state = realm.state()
+        self._publishers = publishers_here(realm, state, topic)
+        self._subscribers = [
+            name
+            for name in state.slots_of(topic)
+            if realm.paths.entity_key(name).exists() and not state.entity(name).revoked
+        ]
+        self._sent: dict[Position, SentEvent] = {}
+
+    def size(self) -> int:
+        return len(self._publishers) + len(self._subscribers)
+
+    def run(self, told: Callable[[int], None]) -> CheckReport:
+        state, report = self._realm.state(), self.report
+        for name in state.slots_of(self._topic):
+            if name not in self._subscribers:
+                report.gap(f"the keys of {name!r} are not here: what it received was not checked")
+        for name in self._publishers:
+            self._publisher(name)
+            told(1)
+        for name in self._subscribers:
+            self._subscriber(name)
+            told(1)
+        report.events = len(self._sent)
+        return report
+
+    # --- publishers -------------------------------------------------------------------------------------------------
+
+    def _publisher(self, name: str) -> None:
+        paths, about = self._realm.paths.topic(self._topic, name).sent, self._realm.state().topic(self._topic)
+        with closing(OutgoingFrames(self._realm, self._topic, name, read_only=True)) as frames:
+            key = journal_key(frames.identity, about.id)
+            reader = peer_reader(paths.root, key=key)
+            with closing(reader):
+                taken = 0
+                try:
+                    taken = self._again(name, frames, reader)
+                except SealcastError as error:
+                    self.report.add(Kind.LEDGER, f"{name}'s account of what it sent: {error.message}")
+                self.report.waiting += max(0, frames.log.partition(0).end() - taken)
+
+    def _again(self, name: str, frames: OutgoingFrames, reader: PieceReader[PeerPiece]) -> int:
+        """Judges again what a publisher's peer sent; how many frames that were."""
+        windows, taken = Windows(frames.bounds), 0
+        reader.ledger.verify()
+        for committed in reader.ledger.entries():
+            entry, (piece,) = committed.entry, reader.pieces(committed.index, committed.index + 1)
+            first, end = entry.start.partitions[0], entry.end.partitions[0]
+            self.report.batches += 1
+            events, rejected = list[CarriedEvent](), []
+            while first < end:
+                received = frames.received(first, end - first)
+                some, refused = frames.judged(received, windows, entry.version, entry.end.settled_us)
+                events += some
+                rejected += refused
+                first = received.offsets[-1] + 1
+            where = f"record {committed.index} of {name}'s account"
+            if tuple(rejected) != piece.rejected:
+                self.report.add(Kind.REFUSED, f"{where}: what it refused is not what there was to refuse")
+            if entry.counts.get("admitted", 0) != len(events):
+                self.report.add(Kind.COUNTS, f"{where}: it says {entry.counts.get('admitted', 0)}, not {len(events)}")
+            self._sent |= {event.position: SentEvent(event, entry.version) for event in events}
+            taken = end
+        return taken
+
+    # --- subscribers ------------------------------------------------------------------------------------------------
+
+    def _subscriber(self, name: str) -> None:
+        identity, about = self._realm.identity(name), self._realm.state().topic(self._topic)
+        paths, key = self._realm.paths.topic(self._topic, name), journal_key(identity, about.id)
+        with (
+            closing(KeyRing(self._realm, self._topic, identity)) as ring,
+            closing(peer_reader(paths.root, key=key)) as reader,
+        ):
+            opener = AttributeOpener.of(self._realm.state, self._topic, ring)
+            had = dict[Position, OpenedEvent]()
+            try:
+                reader.ledger.verify()
+                for event in self._inbox(name, reader):
+                    self._received(name, event, opener, had)
+            except SealcastError as error:
+                self.report.add(Kind.PIECE, f"the inbox of {name}: {error.message}")
+                return
+            self._missing(name, opener, had)
+            if self._by_reference:
+                self._asked(name, ring, had)
+
+    def _inbox(self, name: str, reader: PieceReader[PeerPiece]) -> Iterator[CarriedEvent]:
+        for committed in reader.ledger.entries():
+            self.report.batches += 1
+            found = 0
+            for piece in reader.pieces(committed.index, committed.index + 1):
+                yield from map(piece.carried, range(len(piece)))
+                found += len(piece)
+            if committed.entry.counts.get("deliveries", 0) != found:
+                self.report.add(Kind.COUNTS, f"record {committed.index} of {name}'s inbox has {found} events")
+
+    def _received(
+        self, name: str, event: CarriedEvent, opener: AttributeOpener, had: dict[Position, OpenedEvent]
+    ) -> None:
+        report, at = self.report, event.position
+        report.deliveries += 1
+        try:
+            opened = opener.open(event)
+        except CannotOpen as error:
+            report.add(Kind.LOST, f"event {at} in the inbox of {name} does not open: {error.message}")
+            return
+        if at in had:
+            report.add(Kind.DUPLICATED, f"event {at} is in the inbox of {name} twice")
+        before = next((p for p in reversed(had) if p.partition == at.partition), None)
+        if before is not None and before > at:
+            report.add(Kind.OUT_OF_ORDER, f"event {at} is in the inbox of {name} behind {before}")
+        sent = self._sent.get(at)
+        if sent is not None and sent.event.id != event.id:
+            report.add(Kind.UNEXPECTED, f"event {at} in the inbox of {name} is not what its publisher's log has there")
+        elif sent is None and self._realm.state().entity_numbered(at.partition) in self._publishers:
+            report.add(Kind.UNEXPECTED, f"event {at} in the inbox of {name} was never sent by its publisher's peer")
+        had[at] = opened
+
+    def _missing(self, name: str, opener: AttributeOpener, had: dict[Position, OpenedEvent]) -> None:
+        for at, sent in self._sent.items():
+            if at in had or not self._subscribed(name, sent.version):
+                continue
+            try:
+                opener.open(sent.event)
+            except NotOurs:
+                continue
+            except CannotOpen:
+                continue  # it was refused there, and stands in the inbox as refused
+            self.report.add(Kind.LOST, f"event {at} is for {name}, and is not in its inbox")
+
+    def _subscribed(self, name: str, version: int) -> bool:
+        """Whether it had a subscription, and the right, when an event was sent."""
+        state = self._realm.state(version)
+        has = any(each.subscriber == name for each in state.subscriptions_of(self._topic))
+        return has and state.may_subscribe(self._topic, name)
+
+    def _asked(self, name: str, ring: KeyRing, had: dict[Position, OpenedEvent]) -> None:
+        """The reference evaluator on what was received, by the filters that the subscriber has now."""
+        schema = self._realm.state().topic(self._topic).schema
+        with CredentialInterests(self._realm, self._topic, name, ring) as interests:
+            wanted = [fit(parse(each.text), schema) for each in interests.present()]
+        for at, opened in had.items():
+            if not any(evaluate(each, dict(opened.attributes)) is True for each in wanted):
+                self.report.gap(f"{name} has no filter any more that event {at} matches")

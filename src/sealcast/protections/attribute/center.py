@@ -1,0 +1,183 @@
+"""The key server of `attribute` topics: rules that a key center has beside its own (`control.center.rules`).
+
+A request passes the center's checks first: who asks is enrolled (2), may do what it asks for now (8 to 10), and has
+answered its challenge (11). Then
+
+    15 protection    the topic is protected in another way: it has no such keys
+    16 epoch         of an epoch that is neither the topic's nor the one before it, or in which one had no right
+    17 form          the filter is none of the schema, labels cannot express it, or its keys would fit no answer
+    18 subscription  the id was given to somebody else, or more are asked for than one may have
+
+The master secret of a topic is made of a seed that follows from the center's own secret, as topic keys are. So whoever
+runs a center from a copy of its file issues keys that fit those of the others. Every key is of one epoch. Who may not
+subscribe any more gets none in the next, and the next begins at once (`Issuer.rekeying`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Final
+
+from sealcast.control.center import requests
+from sealcast.control.center.rules import CenterDecision, CenterReason, Rule, Rules, no, rule
+from sealcast.control.desk import MAX_SUBSCRIPTIONS_EACH
+from sealcast.control.service import Answer
+from sealcast.errors import FilterRejected
+from sealcast.filters.check import fit
+from sealcast.filters.parse import parse
+from sealcast.model.protection import OWN_FILTER
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.attribute.asking import (
+    EndSubscribing,
+    Publishing,
+    Subscribing,
+    WantPublishing,
+    WantSubscribing,
+)
+from sealcast.protections.attribute.credentials import EventSpace, WantedLabels
+from sealcast.protections.attribute.scheme import MasterSecret, PlacedLabel, PublicParameters
+from sealcast.protections.attribute.settings import is_attribute, settings_of
+from sealcast.trust.keys import minting
+from sealcast.trust.realm.changes import AddSubscription, RemoveSubscription, Right
+from sealcast.trust.realm.state import Entity, RealmState
+from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
+from sealcast.wire import cbor
+from sealcast.wire.attribute import Profile, TagKind
+
+#: Labels of one subscription, over all of its alternatives: a key has some 250 bytes for each, and answers are bounded.
+MAX_KEY_LABELS: Final = 3_072
+#: Topics whose master secrets are kept ready: making one takes some hundred multiplications.
+_READY: Final = 16
+
+
+class CredentialIssuer(Unpicklable):
+    """One center's rules on keys for credentials."""
+
+    def __init__(self, center: Rules) -> None:
+        self._center = center
+        self._master = lru_cache(_READY)(self._made)
+
+    def rules(self) -> Iterable[tuple[str, Rule]]:
+        return (
+            rule(WantPublishing, self.publishing),
+            rule(WantSubscribing, self.subscribing),
+            rule(EndSubscribing, self.ending),
+        )
+
+    # --- what is asked ----------------------------------------------------------------------------------------------
+
+    def publishing(self, wanted: WantPublishing, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
+        about = self._topic(wanted.topic, Right.PUBLISH, who, state, now_us)
+        challenge = self._center.challenged(about, who, now_us)
+        if challenge is not None:
+            return challenge
+        _check_epoch(wanted.epoch, about, who, state)
+        master, public = self._master(about)
+        key = master.publisher_key(wanted.epoch, EventSpace(about.schema).everything)
+        made = Publishing(wanted.epoch, public.to_bytes(), key.to_bytes())
+        return CenterDecision(Answer(Publishing.KIND, made.to_bytes()))
+
+    def subscribing(self, wanted: WantSubscribing, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
+        about = self._topic(wanted.topic, Right.SUBSCRIBE, who, state, now_us)
+        challenge = self._center.challenged(about, who, now_us)
+        if challenge is not None:
+            return challenge
+        _check_epoch(wanted.epoch, about, who, state)
+        alternatives = wanted_labels(wanted.filter, about)
+        add = self._registration(wanted, about, who, state, now_us)
+        master, public = self._master(about)
+        space = EventSpace(about.schema)
+        keys = tuple(master.subscription_key(wanted.epoch, placed(space, labels)).to_bytes() for labels in alternatives)
+        made = Subscribing(wanted.id, wanted.epoch, public.to_bytes(), keys)
+        return CenterDecision(Answer(Subscribing.KIND, made.to_bytes()), add)
+
+    def ending(self, wanted: EndSubscribing, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
+        """Also by who may not subscribe any more. What is over already is not ended twice."""
+        live = [id for id in wanted.ids if state.subscription_topics.get(id) is not None]
+        for id in live:
+            there = state.subscription(id)
+            if (there.topic, there.subscriber) != (wanted.topic, who.name):
+                # (18)
+                raise no(CenterReason.SUBSCRIPTION, f"{who.name!r} has no subscription {id!r} on {wanted.topic!r}")
+        done = cbor.encode([state.version + len(live)])
+        return CenterDecision(Answer(requests.DONE, done), tuple(map(RemoveSubscription, live)))
+
+    # --- the checks -------------------------------------------------------------------------------------------------
+
+    def _topic(self, name: str, right: Right, who: Entity, state: RealmState, now_us: int) -> Topic:
+        about = self._center.authorised(name, right, who, state, now_us)
+        # (15)
+        if not is_attribute(about):
+            raise no(
+                CenterReason.PROTECTION, f"topic {name!r} is protected by `{about.protection}`: it has no such keys"
+            )
+        return about
+
+    def _registration(
+        self, wanted: WantSubscribing, about: Topic, who: Entity, state: RealmState, now_us: int
+    ) -> tuple[AddSubscription, ...]:
+        """What registers the subscription; nothing where it is registered already."""
+        # (18)
+        if wanted.id in state.subscription_topics:
+            topic = state.subscription_topics[wanted.id]
+            if topic != about.name or state.subscription(wanted.id).subscriber != who.name:
+                raise no(
+                    CenterReason.SUBSCRIPTION,
+                    f"subscription id {wanted.id!r} was given before",
+                    "ids are never given twice: choose another",
+                )
+            return ()
+        if sum(each.subscriber == who.name for each in state.subscriptions_of(about.name)) >= MAX_SUBSCRIPTIONS_EACH:
+            raise no(
+                CenterReason.SUBSCRIPTION,
+                f"{who.name!r} has {MAX_SUBSCRIPTIONS_EACH} subscriptions on topic {about.name!r}, which is all it may",
+                "join some of them by OR, or end some",
+            )
+        token = minting.credential_for(self._center.secrets, state, about.name, who.name, now_us)
+        return (AddSubscription(wanted.id, about.name, who.name, OWN_FILTER, token),)
+
+    def _made(self, about: Topic) -> tuple[MasterSecret, PublicParameters]:
+        profile, seed = Profile(settings_of(about).profile), self._center.secrets.master_seed(about)
+        master = MasterSecret(profile, TagKind.KEYED, seed)
+        return master, master.public()
+
+
+def rules(center: Rules) -> Iterable[tuple[str, Rule]]:
+    """For `control.center.rules.Rules`."""
+    return CredentialIssuer(center).rules()
+
+
+def wanted_labels(text: str, about: Topic) -> tuple[WantedLabels, ...]:
+    """A filter as the labels that keys are for, an alternative each; FilterRejected for what cannot be one."""
+    # (17)
+    condition = fit(parse(text), about.schema)
+    found = EventSpace(about.schema).subscriptions(condition)
+    labels = sum(len(each) for wanted in found for each in wanted.values())
+    if labels > MAX_KEY_LABELS:
+        raise FilterRejected(
+            "limit",
+            f"the filter takes keys for {labels} labels, and {MAX_KEY_LABELS} are allowed",
+            at=condition.at,
+            hint="wider ranges and fewer alternatives have fewer labels; or make several subscriptions of it",
+        )
+    return found
+
+
+def placed(space: EventSpace, wanted: WantedLabels) -> dict[str, list[PlacedLabel]]:
+    """Labels with the positions at which events have them."""
+    return {
+        name: [PlacedLabel(space.position(name, label), label) for label in labels] for name, labels in wanted.items()
+    }
+
+
+def _check_epoch(epoch: int, about: Topic, who: Entity, state: RealmState) -> None:
+    # (16) of the epoch before, for what is still on its way: who had a right then
+    current = epoch == about.epoch
+    before = epoch == about.epoch - 1 and epoch >= max(FIRST_EPOCH, about.center_since)
+    if not current and not (before and state.pair_key(about.name, epoch, who.name) is not None):
+        raise no(
+            CenterReason.EPOCH,
+            f"topic {about.name!r} is in epoch {about.epoch}: {who.name!r} gets no keys of epoch {epoch}",
+            "ask for those of this epoch",
+        )

@@ -1,0 +1,197 @@
+"""Who learns what of an `attribute` topic: with its own numbers, and with what the paper's definition leaves open."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sealcast.protections.attribute.credentials import EventSpace
+from sealcast.protections.attribute.settings import settings_of
+from sealcast.protections.port import Explanation, Party
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import Topic
+
+#: Credentials into which a subscriber may split each of its own, at distinct parents.
+SPLIT: Final = "k_D"
+#: Definition 6.1 of the paper, in full: what peers may learn of each other's credentials, and nothing beyond.
+WEAK: Final = (
+    "of two subscribers that have credentials for the same attribute: that the one of the first is coarser than or "
+    "equal to the one of the second, or finer than or equal to it, or neither (weak subscription confidentiality)"
+)
+
+
+def explained(state: RealmState, topic: str) -> Explanation:
+    about, live = state.topic(topic), [e.name for e in state.entities.values() if not e.revoked]
+    publishers = [name for name in live if state.may_publish(topic, name)]
+    readers = [name for name in live if state.may_subscribe(topic, name)]
+    space, anonymous = EventSpace(about.schema), settings_of(about).profile == "A"
+    trees = len(space.spaces)
+    parties = [
+        _center(about),
+        _publisher(len(publishers)),
+        _subscriber(len(readers), anonymous),
+        _peer(trees, anonymous),
+        _disk(anonymous),
+    ]
+    return Explanation(
+        f"the key center {about.center!r}, which makes all keys. There is no broker. Peers are trusted with nothing "
+        "but carrying what they cannot open: one that does not withholds events, and can do nothing worse",
+        parties,
+        _left(about, space.positions, anonymous),
+        _coalitions(trees, len(readers)),
+    )
+
+
+def _center(about: Topic) -> Party:
+    return Party(
+        f"the key center ({about.center})",
+        [
+            "every event that it gets hold of: from the topic's master secret it can make any key (escrow)",
+            "every subscriber's filters: it issues the keys for them",
+        ],
+        ["publish in another's name: frames are signed with their publisher's own key"],
+    )
+
+
+def _publisher(count: int) -> Party:
+    return Party(
+        f"a publisher ({count} may publish)",
+        [
+            "its own events",
+            "which events of other publishers have which labels, if it gets hold of them: publishers share the routing "
+            "key of the epoch, so each can compute the tag of any label. Grant the right to publish to few",
+        ],
+        [
+            "open another publisher's event, unless it has a subscription that matches",
+            "learn who subscribes to what, or who gets its events",
+        ],
+    )
+
+
+def _subscriber(count: int, anonymous: bool) -> Party:
+    return Party(
+        f"a subscriber ({count} may subscribe)",
+        [
+            "the events that one of its subscriptions matches, attributes included",
+            "of an event that it carries and that does not match, as much as any peer does",
+            *([] if anonymous else ["every value of every event that it carries, by guessing: profile P allows that"]),
+        ],
+        [
+            "open an event that none of its subscriptions matches: keys of two subscriptions cannot be mixed, and "
+            "subscribers who pool their keys open nothing that none of them opens alone",
+            "open events of an epoch in which it was given no keys",
+        ],
+    )
+
+
+def _peer(trees: int, anonymous: bool) -> Party:
+    guess = (
+        "test a guess of a value against an event, or of a label against a connection request"
+        if anonymous
+        else "open an event by its tags alone"
+    )
+    return Party(
+        f"a peer that carries events ({trees} attribute trees)",
+        [
+            WEAK,
+            "which events each child wants on one attribute, and so over time, from the events that it opens itself, "
+            "which credential that child has there (history)",
+            "that one, too, by when events come and which children they are for (timing)",
+            "publishers' names, the times, numbers and lengths of events, and how many positions each attribute has",
+            *(
+                []
+                if anonymous
+                else [
+                    "every value of an event and every label of a connection request, by guessing (profile P): anybody "
+                    "can test a guess, and an attribute has few values"
+                ]
+            ),
+        ],
+        [
+            guess,
+            "learn the label of a token that a child gave it by testing guesses: tags are keyed",
+            "forge or alter an event: subscribers verify the publisher's signature, and that of its credentials",
+        ],
+    )
+
+
+def _disk(anonymous: bool) -> Party:
+    return Party(
+        "whoever reads the disk, backups or the network, without secrets/, entities/ and wallets/",
+        [
+            "publishers' names, times, lengths and counts, and which events are in whose inbox",
+            "the registry: names, public keys, rights, and how many subscriptions each subscriber has",
+            *([] if anonymous else ["every value of every event, by guessing (profile P)"]),
+        ],
+        [
+            "read filters or payloads" if not anonymous else "read attributes, filters or payloads",
+            "alter anything unnoticed: frames are signed, ledgers are chained",
+        ],
+    )
+
+
+def _coalitions(trees: int, readers: int) -> Sequence[Party]:
+    return [
+        Party(
+            f"d {SPLIT} parents of one subscriber",
+            [
+                "its whole subscription: each parent knows one of the credentials that it was split into",
+                "with fewer of them, the credentials that those know",
+            ],
+            ["open an event that none of them opens alone"],
+            f"d is {trees} here, one for each attribute tree. {SPLIT} is 1 unless a subscriber splits its credentials, "
+            f"and then {trees} parents are enough",
+        ),
+        Party(
+            "any number of subscribers",
+            ["what each of them opens, together"],
+            ["open an event that none of them opens alone: each subscription's keys have a factor of their own"],
+            f"{readers} may subscribe",
+        ),
+        Party(
+            "a publisher together with a parent",
+            [
+                "the label of every token that the parent's children gave it: the publisher computes the token of any "
+                "label",
+            ],
+            ["open an event that neither of them opens alone"],
+        ),
+        Party(
+            "anybody together with the key center",
+            ["everything: the key center alone is enough"],
+            ["publish in another's name"],
+        ),
+    ]
+
+
+def _left(about: Topic, positions: int, anonymous: bool) -> list[str]:
+    given_away = (
+        "Profile A hides values and subscriptions from whoever guesses them. That this is so is argued, not proved: it "
+        "rests on nobody but the key center having points of one group with the logarithms of those of the other."
+        if anonymous
+        else "Profile P gives away the values of events: anybody who sees one can test a guess of each value with two "
+        "pairings, and the number of values is small. The same opens connection requests. Use profile A unless values "
+        "may be known: sealcast topic create --profile A."
+    )
+    return [
+        given_away,
+        f"Every event has {positions:,} positions, whatever its values are: neither absent values nor the length of "
+        "texts show. The length of the payload does.",
+        "Who loses a right is cut off by a new epoch, which begins at once. It keeps the keys of earlier epochs, and "
+        "what it was sent. When a right ends by its term, that epoch begins at the next upkeep.",
+        f"An epoch lasts {_span(about.parameters.key_lifetime_s)}. A peer that is away when an epoch begins asks for "
+        "its keys when it is back, for this epoch and the one before.",
+        "Peers judge a publisher's token and epoch by the time that it states, within the bounds of the topic's "
+        "clocks, and its right by the registry of now. What was published just before a right ended may be refused by "
+        "who gets it later.",
+        "An event goes to every peer on its way as it is. Whoever watches several links can follow it.",
+        "Exponentiations take a time that depends on their secrets. Timing them takes access to the peer's machine.",
+        "The key center can enrol no one. Whoever runs the authority can, and can grant itself rights.",
+    ]
+
+
+def _span(seconds: int) -> str:
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds % size == 0:
+            return f"{seconds // size:,}{unit}"
+    return f"{seconds:,}s"

@@ -1,0 +1,158 @@
+"""The keys of the `attribute` protection: what the key center gave an entity, and where the entity keeps it.
+
+    REALM/wallets/NAME/credentials/<topic's id>/
+        E.publishing          what it publishes with in epoch E
+        E.N.subscribing       what its own filter number N opens events with in epoch E
+
+An answer of the center comes in an envelope that is sealed to who asked, and is written down under a key of its own
+that follows from its owner's receiving key, as key files are: read by anybody else it says nothing, and altered it does
+not open. What is lost can be asked for again while its epoch lasts.
+
+    publishing     public parameters, and a key that signs for credentials: what its owner may publish
+    subscribing    public parameters, and for each alternative of a filter a key that opens what carries its labels
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+from sealcast.control.bodies import Body
+from sealcast.control.center.requests import Challenge
+from sealcast.control.correspondence import strange
+from sealcast.control.wallet import Wallet
+from sealcast.errors import CannotOpen, Corrupt, FrameRejected, Misuse
+from sealcast.log import files
+from sealcast.log.closing import Closing
+from sealcast.primitives import kdf
+from sealcast.primitives.aead import COMMITMENT_BYTES, NONCE_BYTES, SealingKey
+from sealcast.primitives.secrets import KEY_BYTES, Unpicklable
+from sealcast.protections.attribute import center
+from sealcast.protections.attribute.asking import (
+    EndSubscribing,
+    Publishing,
+    Subscribing,
+    WantPublishing,
+    WantSubscribing,
+)
+from sealcast.protections.own_filters import OwnFilter
+from sealcast.trust.handles import EntityRealm
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.realm.changes import Right
+
+#: A key that seals one file in its life may have a fixed nonce.
+_NONCE: Final = bytes(NONCE_BYTES)
+_MAX_FILE_BYTES: Final = 2 << 20
+B = TypeVar("B", bound=Body)
+
+
+class KeyRing(Closing, Unpicklable):
+    """One entity's keys on one topic. Close it: it may have a topic open on which it hears answers."""
+
+    def __init__(self, realm: EntityRealm, topic: str, identity: Identity) -> None:
+        self._realm, self._topic, self._identity = realm, topic, identity
+        self._id = realm.state().topic(topic).id
+        self._directory = realm.paths.root / "wallets" / identity.name / "credentials" / self._id.hex()
+        #: Its tokens, and its way to the center.
+        self.wallet = Wallet(realm, identity.name, identity=identity, center_more=center.rules)
+        self._opened: dict[Path, Body] = {}
+
+    # --- publishing -------------------------------------------------------------------------------------------------
+
+    def publishing(self, epoch: int) -> Publishing:
+        """What it publishes with, held or asked for now; Rejected, with the reason, for who may not."""
+        path = self._directory / f"{epoch}.publishing"
+        held = self._read(path, Publishing)
+        if held is None:
+            body = self._ask(Right.PUBLISH, WantPublishing(self._topic, epoch))
+            held = self._keep(path, Publishing.from_bytes(body))
+        return held
+
+    # --- subscribing ------------------------------------------------------------------------------------------------
+
+    def subscribe(self, own: OwnFilter, epoch: int) -> Subscribing:
+        """Keys for a filter of its own in an epoch, asked for and kept. With it the subscription is registered."""
+        body = self._ask(Right.SUBSCRIBE, WantSubscribing(self._topic, own.id, epoch, own.text))
+        return self._keep(self._subscribing(own.number, epoch), Subscribing.from_bytes(body))
+
+    def unsubscribe(self, ids: Iterable[str]) -> None:
+        """Subscriptions end. Their keys are of use until their epoch is over, and are forgotten by `forget`."""
+        state = self._realm.state()
+        asked = EndSubscribing(self._topic, tuple(ids))
+        self.wallet.correspondent.ask_center(state.topic(self._topic).center, asked.KIND, asked.to_bytes())
+
+    def has(self, number: int, epoch: int) -> bool:
+        return self._subscribing(number, epoch).exists()
+
+    def forget(self, number: int) -> None:
+        """The keys of one of its filters, in every epoch."""
+        for path in self._directory.glob(f"*.{number}.subscribing"):
+            path.unlink(missing_ok=True)
+            self._opened.pop(path, None)
+
+    def subscribing(self, epoch: int) -> Iterator[Subscribing]:
+        """All that it opens events of an epoch with, filter by filter."""
+        for path in sorted(self._directory.glob(f"{epoch}.*.subscribing")):
+            held = self._read(path, Subscribing)
+            if held is not None:
+                yield held
+
+    def stamp(self, epoch: int) -> frozenset[str]:
+        """Which keys of an epoch there are: another stamp, other keys."""
+        return frozenset(path.name for path in self._directory.glob(f"{epoch}.*.subscribing"))
+
+    def close(self) -> None:
+        self.wallet.close()
+
+    # --- inside -----------------------------------------------------------------------------------------------------
+
+    def _subscribing(self, number: int, epoch: int) -> Path:
+        return self._directory / f"{epoch}.{number}.subscribing"
+
+    def _ask(self, right: Right, asked: WantPublishing | WantSubscribing) -> bytes:
+        """The answer's body. Who asks for keys has a token: where a challenge is due, that one answers it."""
+        self.wallet.get(self._topic, right)
+        about = self._realm.state().topic(self._topic)
+        reply = self.wallet.correspondent.ask_center(about.center, asked.KIND, asked.to_bytes())
+        if reply.message.kind == Challenge.KIND:
+            self.wallet.ask(self._topic, right)
+            reply = self.wallet.correspondent.ask_center(about.center, asked.KIND, asked.to_bytes())
+        if reply.message.kind != asked.KIND:
+            raise strange(reply)
+        return reply.message.body
+
+    def _keep(self, path: Path, given: B) -> B:
+        files.make_directory(path.parent)
+        seed = os.urandom(KEY_BYTES)
+        key = self._key(seed, path.name)
+        files.replace_file(path, seed + key.commitment + key.seal(_NONCE, given.to_bytes()))
+        self._opened[path] = given
+        return given
+
+    def _read(self, path: Path, kind: type[B]) -> B | None:
+        """What a file holds; None where there is none."""
+        known = self._opened.get(path)
+        if isinstance(known, kind):
+            return known
+        with suppress(FileNotFoundError):
+            data = path.read_bytes() if path.stat().st_size <= _MAX_FILE_BYTES else b""
+            start = KEY_BYTES + COMMITMENT_BYTES
+            try:
+                inside = self._key(data[:KEY_BYTES], path.name).open(_NONCE, data[KEY_BYTES:start], data[start:])
+                found = kind.from_bytes(inside)
+            except (CannotOpen, FrameRejected, Misuse):
+                raise Corrupt(
+                    f"{path} does not hold keys of {self._identity.name!r}",
+                    hint="remove it: what it held can be asked for again while its epoch lasts",
+                ) from None
+            self._opened[path] = found
+            return found
+        return None
+
+    def _key(self, seed: bytes, name: str) -> SealingKey:
+        """Of one file: named by its topic and its name there, so that it opens in no other's place."""
+        secret = kdf.derive(self._identity.kem.private, b"credentials", self._id, name.encode(), seed)
+        return SealingKey(secret, b"sealcast credentials 1")

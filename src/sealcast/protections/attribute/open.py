@@ -1,0 +1,92 @@
+"""open: an event of the inbox -> OpenedEvent, with the keys of one's own subscriptions.
+
+(1) the frame's header is its publisher's, signed, for this topic; the event is a leaf of the tree that it commits to
+    (`verify`), and was sealed in the epoch that the header states;
+(2) one of the subscriptions has a credential for each part of the event, and the keys open it (`scheme.open`);
+(3) who signed the frame made what is inside, for this topic (`publish`);
+(4) the record inside is one of the topic's schema, and its values are those of the labels: of those that opened it, so
+    that a publisher cannot send what was not asked for; of those that its publisher signed for, so that it publishes
+    nothing that it may not.
+
+Whatever fails is CannotOpen: a subscriber learns that something was altered, and uses nothing of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final
+
+from sealcast.errors import CannotOpen, EventRejected
+from sealcast.model.event import OpenedEvent
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.attribute.asking import Subscribing
+from sealcast.protections.attribute.credentials import EventSpace
+from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.publish import inside_record
+from sealcast.protections.attribute.scheme import Opener, PublicParameters, SubscriptionKey
+from sealcast.protections.verify import SignedHeaders, opened_event, publishers_keys
+from sealcast.trust.realm.state import RealmState
+from sealcast.wire.attribute import AttributeReason, AttributeRejected, SealedAttributeEvent
+from sealcast.wire.carried import CarriedEvent
+from sealcast.wire.records import RecordCodec
+
+#: Epochs whose keys are kept ready: this one, the one before, and some that a reader goes back to.
+_READY: Final = 4
+#: What a subscriber holds for an epoch, filter by filter, and what changes with it.
+KeysOfEpoch = Callable[[int], Sequence[Subscribing]]
+StampOfEpoch = Callable[[int], object]
+
+
+class NotOurs(CannotOpen):
+    """Nothing is wrong with it: it is for others."""
+
+
+class AttributeOpener(Unpicklable):
+    """What one subscriber of a topic opens."""
+
+    def __init__(
+        self, state: Callable[[], RealmState], topic: str, keys: KeysOfEpoch, stamp: StampOfEpoch = lambda epoch: None
+    ) -> None:
+        about = self._about = state().topic(topic)
+        self._codec, self._space = RecordCodec(about.schema), EventSpace(about.schema)
+        self._headers = SignedHeaders(about.id, publishers_keys(state))
+        self._keys, self._stamp = keys, stamp
+        self._opener = lru_cache(_READY)(self._made)
+
+    @classmethod
+    def of(cls, state: Callable[[], RealmState], topic: str, ring: KeyRing) -> AttributeOpener:
+        """By the keys of a ring, also those that come later."""
+        return cls(state, topic, lambda epoch: list(ring.subscribing(epoch)), ring.stamp)
+
+    def open(self, event: CarriedEvent) -> OpenedEvent:
+        """CannotOpen says why not."""
+        header = self._headers.header(event.signed)  # (1)
+        self._headers.verify(header, event.message, event.position, event.path)
+        try:
+            if SealedAttributeEvent.parse(event.message).header.epoch != header.epoch:
+                raise CannotOpen(f"{header.publisher} sealed it in another epoch than it states")
+            opener = self._at(header.epoch)
+            if opener is None:
+                raise NotOurs(f"no key of topic {self._about.name!r} (epoch {header.epoch}) is at hand")
+            opened = opener.open(event.message)  # (2)
+        except AttributeRejected as error:
+            if error.reason is AttributeReason.MISMATCH:
+                raise NotOurs("no subscription has a label of each of the event's attributes") from None
+            raise CannotOpen(error.message) from None
+        record = inside_record(opened.payload, self._about.id, header.publisher)  # (3)
+        found = opened_event(header, event.position, self._codec, record)  # (4)
+        try:
+            self._space.verify(found.attributes, opened.own, "the label that opened it")
+            self._space.verify(found.attributes, opened.publisher, f"what {header.publisher} may publish")
+        except EventRejected as error:
+            raise CannotOpen(f"event {event.position} is not of its topic's schema: {error.message}") from None
+        return found
+
+    def _at(self, epoch: int) -> Opener | None:
+        return self._opener(epoch, self._stamp(epoch))
+
+    def _made(self, epoch: int, stamp: object) -> Opener | None:
+        held = self._keys(epoch)
+        keys = [SubscriptionKey.parse(key) for each in held for key in each.keys]
+        return Opener(PublicParameters.from_bytes(held[0].parameters), keys) if held else None

@@ -1,0 +1,111 @@
+"""publish: Event -> message. Each event is sealed once, for whoever has a key that fits, before it leaves home.
+
+    inside  = topic's id (16) | u8 size | publisher's name (UTF-8) | the event's record
+    message = the sealed event (`wire.attribute`): ciphertexts for every label of the event, and inside under their key
+
+The name is inside because a signature in the name of credentials does not say who made it: whoever may publish could
+send another's ciphertext as its own. So a reader takes what is inside for the word of whoever signed the frame, or not
+at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+from sealcast.errors import Bug, CannotOpen, EventRejected
+from sealcast.model.schema import Value
+from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.attribute.credentials import EventSpace
+from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.scheme import AttributeSealer, OutgoingEvent, PublicParameters, PublisherKey
+from sealcast.protections.port import CheckedEvent, Messages
+from sealcast.trust.handles import EntityRealm
+from sealcast.trust.keys.identity import Identity
+from sealcast.trust.realm.state import RealmState
+from sealcast.trust.realm.topics import Topic
+from sealcast.wire.attribute import Profile
+from sealcast.wire.frame import TOPIC_BYTES
+from sealcast.wire.limits import MAX_MESSAGE_BYTES
+from sealcast.wire.records import RecordCodec
+
+#: Around an event's ciphertexts: names of spaces, tags of frames, what is signed. Far more than it takes.
+_SLACK: Final = 4_096
+_LABEL_BYTES: Final = 48 + 16
+_SIGNED_BYTES: Final = 512
+
+
+class EventEncryptor(Unpicklable):
+    """One publisher on one topic in one epoch."""
+
+    def __init__(self, about: Topic, epoch: int, name: str, parameters: PublicParameters, key: PublisherKey) -> None:
+        self.about, self.epoch = about, epoch
+        self._codec, self._space = RecordCodec(about.schema), EventSpace(about.schema)
+        self._head = inside_head(about.id, name)
+        self._sealer = AttributeSealer(parameters, key)
+        points, spaces = Profile(parameters.profile).point_bytes, len(self._space.spaces)
+        self._most = self._space.positions * _LABEL_BYTES + spaces * (points + _SIGNED_BYTES) + _SLACK
+
+    def check(self, values: Mapping[str, Value], payload: bytes, content_type: str) -> None:
+        """EventRejected for an event that would not fit into a message once it is sealed."""
+        (record,) = self._codec.encode([values], [payload], content_type)
+        size = len(self._head) + len(record) + self._most
+        if size > MAX_MESSAGE_BYTES:
+            raise EventRejected(f"the event takes {size} bytes when it is sealed, {MAX_MESSAGE_BYTES} are allowed")
+
+    def messages(
+        self, values: Sequence[Mapping[str, Value]], payloads: Sequence[bytes], kinds: Sequence[str]
+    ) -> list[bytes]:
+        """Events that passed `check`, sealed, in order."""
+        records = self._codec.encode(values, payloads, kinds)
+        return self._sealer.seal(
+            [
+                OutgoingEvent(self._space.event(each), self._head + record)
+                for each, record in zip(values, records, strict=True)
+            ]
+        )
+
+
+class AttributeWay:
+    """A publisher's way: into a log of its own, from which its peer carries events on."""
+
+    def __init__(self, realm: EntityRealm, topic: str, identity: Identity) -> None:
+        self._realm, self._topic, self._identity = realm, topic, identity
+        self._encryptor: EventEncryptor | None = None
+
+    def take(self, state: RealmState, epoch: int) -> Sequence[str]:
+        about, known = state.topic(self._topic), self._encryptor
+        if known is None or (known.about.schema, known.epoch) != (about.schema, epoch):
+            with KeyRing(self._realm, self._topic, self._identity) as ring:
+                given = ring.publishing(epoch)
+            parameters = PublicParameters.from_bytes(given.parameters)
+            key = PublisherKey.parse(given.key)
+            self._encryptor = EventEncryptor(about, epoch, self._identity.name, parameters, key)
+        return (self._identity.name,)
+
+    def check(self, event: CheckedEvent) -> None:
+        self._made.check(event.values, event.payload, event.content_type)
+
+    def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
+        values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
+        yield len(batch), {self._identity.name: self._made.messages(values, payloads, kinds)}
+
+    @property
+    def _made(self) -> EventEncryptor:
+        if self._encryptor is None:
+            raise Bug("a way goes by no registry yet")
+        return self._encryptor
+
+
+def inside_head(topic_id: bytes, publisher: str) -> bytes:
+    """What stands before an event's record: for which topic it was made, and by whom."""
+    name = publisher.encode()
+    return topic_id + len(name).to_bytes(1, "big") + name
+
+
+def inside_record(inside: bytes, topic_id: bytes, publisher: str) -> bytes:
+    """The record that stands behind the head; CannotOpen unless this publisher made it for this topic."""
+    end = TOPIC_BYTES + 1 + (inside[TOPIC_BYTES] if len(inside) > TOPIC_BYTES else 0)
+    if inside[:end] != inside_head(topic_id, publisher):
+        raise CannotOpen(f"somebody else than {publisher} made this event, or it was made for another topic")
+    return inside[end:]

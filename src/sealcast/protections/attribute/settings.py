@@ -1,0 +1,18 @@
+"""A topic's settings, for those of this room who know that it is theirs."""
+
+from __future__ import annotations
+
+from sealcast.errors import Misuse
+from sealcast.model.protection import Attribute
+from sealcast.trust.realm.topics import Topic
+
+
+def settings_of(topic: Topic) -> Attribute:
+    """Misuse for a topic of another protection."""
+    if not isinstance(topic.protection, Attribute):
+        raise Misuse(f"topic {topic.name!r} is protected by `{topic.protection}`, not by `{Attribute.name}`")
+    return topic.protection
+
+
+def is_attribute(topic: Topic) -> bool:
+    return isinstance(topic.protection, Attribute)
