@@ -197,7 +197,11 @@ def encode_signed(signed: Signed) -> bytes:
 
 def parse_signed(data: bytes) -> Signed:
     """AttributeRejected unless attributes ascend: one signature for each, and one spelling."""
-    return _guarded("signed credentials", lambda: _signed(cbor.decode(data, max_bytes=MAX_ATTRIBUTE_SESSION_BYTES)))
+    most = 8 * MAX_ATTRIBUTE_TREES
+    return _guarded(
+        "signed credentials",
+        lambda: _signed(cbor.decode(data, max_bytes=MAX_ATTRIBUTE_SESSION_BYTES, max_items=most)),
+    )
 
 
 class SessionCertificate(NamedTuple):
@@ -264,7 +268,8 @@ def _parsed(what: str, data: bytes, most: int, name: str, read: Callable[[list[A
         raise AttributeRejected(AttributeReason.OVERSIZE, f"{what}: {len(data)} bytes, {most} are allowed")
 
     def inside() -> _T:
-        items = cbor.decode(data, max_bytes=most)
+        # A credential has seven items at the most, itself included.
+        items = cbor.decode(data, max_bytes=most, max_items=8 * MAX_ATTRIBUTE_KEY_LABELS)
         if not isinstance(items, list) or not items or items[0] != name:
             raise AttributeRejected(AttributeReason.MAGIC, f"these bytes are not {what}")
         return read(items[1:])
