@@ -7,6 +7,7 @@ index, keys, log, ledger or Spark. What was got is what subscribers open with th
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -61,7 +62,9 @@ class Field:
         seed: int = 7,
         parameters: KeyParameters = RATES,
         protection: str = "endpoint",
+        later: Sequence[str] = (),
     ) -> None:
+        """Everybody subscribes at once, but for those who come `later` (`subscribe`)."""
         self.realm = Realm.create(directory)
         about = self.realm.create_topic(
             TOPIC, SCHEMA, partitions=partitions, parameters=parameters, protection=protection
@@ -70,12 +73,21 @@ class Field:
         #: Those that the protection can express.
         self.filters = {name: text for name, text in FILTERS.items() if _expressed(side, text, about)}
         self.realm.enrol_many([*PUBLISHERS, *FILTERS])
-        side.subscribe_many(self.realm, TOPIC, [(name, text, None) for name, text in self.filters.items()])
+        self.later = [name for name in self.filters if name in later]
+        first = [(name, text, None) for name, text in self.filters.items() if name not in later]
+        side.subscribe_many(self.realm, TOPIC, first)
         self.paths = self.realm.paths.topic(TOPIC)
         self.said: dict[str, list[Event]] = {name: [] for name in PUBLISHERS}
         self._dice = random.Random(seed)
         self._publishers = {name: Publisher(self.realm, TOPIC, name) for name in PUBLISHERS}
         self._log = self.realm.frames(TOPIC, read_only=True)
+
+    def subscribe(self) -> None:
+        """The next of those who come later, if there is one."""
+        if self.later:
+            name = self.later.pop(0)
+            side = client_side(self.realm.state().topic(TOPIC).protection)
+            side.subscribe_many(self.realm, TOPIC, [(name, self.filters[name], None)])
 
     def publish(self, name: str, count: int, size: int = 24) -> None:
         """One frame of `count` events, durable on return."""

@@ -29,7 +29,7 @@ from sealcast.protections.steps import StepName
 from tests.clients.pump import pump
 from tests.pipeline import steps
 from tests.pipeline.drivers import ROOT, Driver, batches
-from tests.pipeline.field import TOPIC, Field, by_publisher
+from tests.pipeline.field import FILTERS, TOPIC, Field, by_publisher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,6 +107,30 @@ def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(fiel
     assert committed[:5] == [0] * 5 and max(committed) > 2, "deaths came before, between and after commits"
     assert step > 30
     _compare(field)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+def test_dying_before_every_step_while_filters_come_late_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+    """Who subscribes between two deaths gets everything that was published before, once, and in order."""
+    field = Field(tmp_path / "realm", protection="searchable", later=[*FILTERS][1:])
+    lives, step = Lives(field.realm.paths.root), 0
+    while True:
+        step += 1
+        field.publish_round(largest=2)
+        if step % 4 == 0:
+            field.subscribe()
+        ended = lives.live(death_at=step)
+        if ended == 0 and not field.later:
+            break
+        assert ended in (0, -signal.SIGKILL)
+    lives.close()
+    assert step > 30
+    with LedgerReader(field.paths.ledger) as ledger:
+        late = sum(ref.deliveries for each in ledger.entries() for ref in each.entry.pieces[: each.entry.late])
+    assert late > 20, "filters came late"
+    _compare(field)
+    field.close()
 
 
 # --- Spark --------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""BLS12-381 behind the port: published vectors, py_ecc as an independent implementation, and bytes that are no points."""
+"""BLS12-381 behind the port: published vectors, py_ecc as a second opinion, and bytes that are no points."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sealcast.primitives.pairing import G1_BYTES, G2_BYTES, NAMES, ORDER, Pairin
 from sealcast.primitives.pairing.port import FIELD, TARGET_BYTES, random_scalar
 from tests.primitives import ecc
 
-#: The generators, compressed: the Zcash protocol specification and draft-irtf-cfrg-pairing-friendly-curves, section 4.2.1.
+#: The generators, compressed: the Zcash protocol specification, and draft-irtf-cfrg-pairing-friendly-curves, 4.2.1.
 GENERATOR1 = "97f1d3a73197d7942695638c4fa9ac0fc3688c4f9774b905a14e3a3f171bac586c55e83ff97a1aeffb3af00adb22c6bb"
 GENERATOR2 = (
     "93e02b6052719f607dacd3a088274f65596bd0d09920b61ab5da61bbdc7f5049334cf11213945d57e5ac7d055d042b7e"

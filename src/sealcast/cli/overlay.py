@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -128,6 +128,9 @@ def wanted(
     sealed: str | None,
     tag_bits: int | None = None,
     fresh: bool = False,
+    retained: Mapping[str, int] | None = None,
+    profile: str | None = None,
+    epoch: str | None = None,
 ) -> Protection:
     """What the options of `topic create` ask for; an option that the protection does not have is refused by name."""
     from sealcast.model.protection import GROUPS, PROTECTIONS, protection_of, with_setting
@@ -143,6 +146,8 @@ def wanted(
         "sealed_attributes": ("--seal-attributes", names),
         "tag_bits": ("--tag-bits", tag_bits),
         "fresh": ("--fresh-trapdoors", fresh or None),
+        **{setting: ("--retain", value) for setting, value in (retained or {}).items()},
+        "profile": ("--profile", None if profile is None else profile.upper()),
     }
     given = {setting: value for setting, (_, value) in options.items() if value is not None}
     for setting in given:
@@ -153,6 +158,8 @@ def wanted(
     for option, value in (("--nodes", nodes), ("--fan-out", fan_out)):
         if value is not None and not asked.overlay:
             raise _not_for(option, protection, [kind.name for kind in PROTECTIONS.values() if kind.overlay])
+    if epoch is not None and not asked.peers:
+        raise _not_for("--epoch", protection, [kind.name for kind in PROTECTIONS.values() if kind.peers])
     return asked
 
 

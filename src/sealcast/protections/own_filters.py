@@ -118,6 +118,12 @@ def given_before(state: RealmState, id: str) -> bool:
     return any(each in state.subscription_topics for each in every)
 
 
+def unregistered_ids(wallets: Path, state: RealmState, entity: str) -> set[str]:
+    """The ids of an entity's own filters that the registry does not know of: those on topics with an overlay."""
+    topics = (found.topic for found in state.topics.values() if found.topic.protection.overlay)
+    return {each.id for about in topics for each in OwnFilters(wallets, entity, about.id).all().values()}
+
+
 def keepers(wallets: Path, topic_id: bytes) -> list[str]:
     """The entities that keep filters on a topic here."""
     names = [path.name for path in sorted(wallets.iterdir())] if wallets.is_dir() else []

@@ -78,7 +78,7 @@ class ParameterBytes:
                 raise cbor.refused(f"the parameters of profile {profile} are {', '.join(POINTS[profile])}")
             for name, size in POINTS[profile].items():
                 _sized(points[name], size, name)
-            if len(waters) != (WATERS_POINTS if profile is Profile.A else 0):
+            if len(_many(waters, WATERS_POINTS)) != (WATERS_POINTS if profile is Profile.A else 0):
                 raise cbor.refused("a hash of Waters has another number of points")
             for point in waters:
                 _sized(point, G1_BYTES, "a point of the Waters hash")

@@ -22,6 +22,8 @@ Bits: TypeAlias = str
 #: A conjunction: of each attribute the labels of which one has to match. An attribute that is not there is free.
 Conjunction: TypeAlias = Mapping[str, Sequence[Bits]]
 
+#: Of an attribute's labels: 256 values.
+DEPTH: Final = 8
 _SIGNATURE: Final = b"ideal signature"
 _SEPARATOR: Final = "\x1f"
 
@@ -89,6 +91,8 @@ class IdealCredentials:
     places: dict[int, IdealSeat] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
     epoch: int = 0
+    #: Labels of this length are values, which are never split.
+    depth: int = DEPTH
     _asked: int = 0
 
     @property
@@ -105,7 +109,7 @@ class IdealCredentials:
         group = len(self.conjunctions)
         self.conjunctions.append(conjunction)
         for attribute, labels in conjunction.items():
-            for label in split_labels(labels, split):
+            for label in split_labels(labels, split, self.depth):
                 self._add(IdealSeat(SeatPlan(attribute, group=group), label))
 
     def _add(self, place: IdealSeat) -> None:
@@ -128,9 +132,10 @@ class IdealCredentials:
                 pass
             case _:
                 raise Rejected("this is no request of this peer")
-        if attribute != place.plan.attribute or epoch != str(self.epoch):
-            raise Rejected("a request for another tree, or of another epoch")
-        return _connection_key(request) if label.startswith(place.label) else None
+        if attribute != place.plan.attribute:
+            raise Rejected("a request for another tree")
+        covers = epoch == str(self.epoch) and label.startswith(place.label)
+        return _connection_key(request) if covers else None
 
     def token(self, seat: int) -> bytes:
         return b"token " + self.places[seat].label.encode()
@@ -175,7 +180,7 @@ def ideal_advertisement(peer: PeerId) -> bytes:
     return _signed("publisher", peer)
 
 
-def split_labels(labels: Sequence[Bits], least: int, longest: int = 16) -> list[Bits]:
+def split_labels(labels: Sequence[Bits], least: int, longest: int = DEPTH) -> list[Bits]:
     """The labels, the shortest halved again and again until there are `least` of them."""
     found = list(labels)
     while len(found) < least:

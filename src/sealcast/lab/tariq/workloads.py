@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from sealcast.lab.tariq.ideal import Bits
+from sealcast.lab.tariq.ideal import DEPTH, Bits
 
-#: Of an attribute's labels: 256 values.
-DEPTH: Final = 8
 #: Four of five choices are made among one of five values around a hot spot.
 HOT_SHARE: Final = 0.8
 HOT_WIDTH: Final = 0.2

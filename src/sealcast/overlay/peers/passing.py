@@ -63,6 +63,13 @@ class Passing:
         for rendezvous in self._core.rendezvous:
             self._announce(rendezvous)
 
+    def meet(self) -> None:
+        """Goes by the rendezvous of now."""
+        new = [each for each in self._core.rendezvous if each not in self._unconfirmed]
+        self._unconfirmed = {each: self._unconfirmed.get(each, OrderedDict()) for each in self._core.rendezvous}
+        for rendezvous in new:
+            self._announce(rendezvous)
+
     def room(self, rendezvous: PeerId) -> int:
         """How many more events this rendezvous may be given before it has confirmed some."""
         return self._core.settings.unconfirmed_events - len(self._unconfirmed[rendezvous])
@@ -141,7 +148,7 @@ class Passing:
             core.send(sender, message.target, message.source, Unlink(PartingReason.UNKNOWN))
 
     def take(self, event: bytes, sender: PeerId) -> bool:
-        """Handles an event once: delivers it here if it is wanted, and passes it on. False if it was refused."""
+        """Handles an event once: passes it on, and delivers it here if it is wanted. False if it was refused."""
         core, id = self._core, event_id(event)
         if core.recent.seen(id):
             core.counts["duplicates"] += 1
@@ -160,9 +167,9 @@ class Passing:
             core.counts["false positives"] += 1
             return True
         core.recent.keep(id, event, core.now)
+        self._pass_on(matched, event, sender)  # first: others wait
         if id not in self._delivered and core.credentials.wants(event):
             core.effects.append(Deliver(id, event))
-        self._pass_on(matched, event, sender)
         return True
 
     def _pass_on(self, matched: list[Seat], event: bytes, sender: PeerId) -> None:

@@ -143,10 +143,11 @@ class PeerCredentials(Protocol):
         """A request for this seat: a fresh one while there are some, else the last again."""
 
     def open_request(self, seat: int, request: bytes, origin: PeerId) -> Secret | None:
-        """The connection key, if this seat covers the request's maker; None if it does not.
+        """The connection key, if this seat covers the request's maker; None if it does not, or has no key of the
+        request's epoch.
 
-        Rejected for bytes that are no request, and for one that the key server did not sign for this topic, epoch and
-        attribute, and for `origin`.
+        Rejected for bytes that are no request, and for one that the key server did not sign for this topic and
+        attribute, and for `origin`. Who has passed such a request on is to blame.
         """
 
     def token(self, seat: int) -> bytes:

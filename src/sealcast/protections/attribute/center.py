@@ -35,6 +35,7 @@ from sealcast.protections.attribute.asking import (
     WantPublishing,
     WantSubscribing,
 )
+from sealcast.protections.attribute.connecting import Connecting, WantConnecting, made_places
 from sealcast.protections.attribute.credentials import EventSpace, WantedLabels
 from sealcast.protections.attribute.scheme import MasterSecret, PlacedLabel, PublicParameters
 from sealcast.protections.attribute.settings import is_attribute, settings_of
@@ -63,6 +64,7 @@ class CredentialIssuer(Unpicklable):
             rule(WantPublishing, self.publishing),
             rule(WantSubscribing, self.subscribing),
             rule(EndSubscribing, self.ending),
+            rule(WantConnecting, self.connecting),
         )
 
     # --- what is asked ----------------------------------------------------------------------------------------------
@@ -102,6 +104,19 @@ class CredentialIssuer(Unpicklable):
                 raise no(CenterReason.SUBSCRIPTION, f"{who.name!r} has no subscription {id!r} on {wanted.topic!r}")
         done = cbor.encode([state.version + len(live)])
         return CenterDecision(Answer(requests.DONE, done), tuple(map(RemoveSubscription, live)))
+
+    def connecting(self, wanted: WantConnecting, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
+        subscribes = state.may_subscribe(wanted.topic, who.name, now_us)
+        about = self._topic(wanted.topic, Right.SUBSCRIBE if subscribes else Right.PUBLISH, who, state, now_us)
+        challenge = self._center.challenged(about, who, now_us)
+        if challenge is not None:
+            return challenge
+        _check_epoch(wanted.epoch, about, who, state)
+        master, public = self._master(about)
+        space = EventSpace(about.schema)
+        places = made_places(master, space, wanted.epoch, wanted.places, subscribes=subscribes)
+        made = Connecting(wanted.epoch, public.to_bytes(), places)
+        return CenterDecision(Answer(Connecting.KIND, made.to_bytes()))
 
     # --- the checks -------------------------------------------------------------------------------------------------
 

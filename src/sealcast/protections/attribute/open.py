@@ -22,7 +22,7 @@ from sealcast.model.event import OpenedEvent
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.asking import Subscribing
 from sealcast.protections.attribute.credentials import EventSpace
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.publish import inside_record
 from sealcast.protections.attribute.scheme import Opener, PublicParameters, SubscriptionKey
 from sealcast.protections.verify import SignedHeaders, opened_event, publishers_keys
@@ -55,9 +55,16 @@ class AttributeOpener(Unpicklable):
         self._opener = lru_cache(_READY)(self._made)
 
     @classmethod
-    def of(cls, state: Callable[[], RealmState], topic: str, ring: KeyRing) -> AttributeOpener:
-        """By the keys of a ring, also those that come later."""
-        return cls(state, topic, lambda epoch: list(ring.subscribing(epoch)), ring.stamp)
+    def of(
+        cls, state: Callable[[], RealmState], topic: str, ring: CredentialRing, *, live: bool = False
+    ) -> AttributeOpener:
+        """By the keys of a ring, also those that come later; with `live`, by those of filters that are not over."""
+        return cls(
+            state,
+            topic,
+            lambda epoch: list(ring.subscribing(epoch, live=live)),
+            lambda epoch: ring.stamp(epoch, live=live),
+        )
 
     def open(self, event: CarriedEvent) -> OpenedEvent:
         """CannotOpen says why not."""

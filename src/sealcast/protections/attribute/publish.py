@@ -17,7 +17,7 @@ from sealcast.errors import Bug, CannotOpen, EventRejected
 from sealcast.model.schema import Value
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.credentials import EventSpace
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.scheme import AttributeSealer, OutgoingEvent, PublicParameters, PublisherKey
 from sealcast.protections.port import CheckedEvent, Messages
 from sealcast.trust.handles import EntityRealm
@@ -76,7 +76,7 @@ class AttributeWay:
     def take(self, state: RealmState, epoch: int) -> Sequence[str]:
         about, known = state.topic(self._topic), self._encryptor
         if known is None or (known.about.schema, known.epoch) != (about.schema, epoch):
-            with KeyRing(self._realm, self._topic, self._identity) as ring:
+            with CredentialRing(self._realm, self._topic, self._identity) as ring:
                 given = ring.publishing(epoch)
             parameters = PublicParameters.from_bytes(given.parameters)
             key = PublisherKey.parse(given.key)

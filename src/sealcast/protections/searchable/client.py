@@ -15,7 +15,7 @@ from sealcast.control import wallet
 from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.protections.enveloped.client import EnvelopedInbox, EnvelopedSide, EnvelopedWay
 from sealcast.protections.labelled import LabelledSide
-from sealcast.protections.own_filters import OwnFilter, keepers, registered_id
+from sealcast.protections.own_filters import OwnFilter, keepers
 from sealcast.protections.port import ClientSide, Interest, Reader, Wanted
 from sealcast.protections.searchable.interests import SealedInterests, own_id, registered, sealed_text
 from sealcast.protections.searchable.keys import settings_of, user_keys
@@ -132,7 +132,7 @@ class SearchableClient(LabelledSide, EnvelopedSide):
         state, by_name = realm.state(), dict[str, list[tuple[str, str | None]]]()
         for name, text, id in wanted:
             by_name.setdefault(name, []).append((text, id))
-        kept, rows, epoch = dict[SealedInterests, list[OwnFilter]](), list[Wanted](), state.topic(topic).epoch
+        kept, rows = dict[SealedInterests, list[OwnFilter]](), list[Wanted]()
         with ExitStack() as held:
             everyone = [held.enter_context(SealedInterests(realm, topic, name)) for name in by_name]
             for name in by_name:
@@ -142,8 +142,8 @@ class SearchableClient(LabelledSide, EnvelopedSide):
                     some = everyone[first : first + AT_A_TIME]
                     kept |= SealedInterests.keep_all({each: by_name[each.name] for each in some}, state)
                 for each, filters in kept.items():
-                    pairs = zip(filters, each.sealed(state, filters), strict=True)
-                    rows += [(each.name, text, registered_id(own.id, epoch)) for own, text in pairs]
+                    fresh = each.unregistered(state, filters)
+                    rows += [(each.name, text, id) for id, text in each.sealed(state, fresh)]
                 subscriptions.subscribe_many(realm, topic, rows, broker=broker)
             except BaseException:
                 for each, filters in kept.items():

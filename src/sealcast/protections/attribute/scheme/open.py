@@ -130,7 +130,7 @@ class Opener(Unpicklable):
         digest = hashlib.sha256(raw).digest()
         opened = self._headers.get(digest)
         if opened is None:
-            opened = self._opened_header(event)
+            opened = self.opened_header(event)
         try:
             content = opened.key.open(contents.event_nonce(event.number), event.commitment, event.ciphertext)
         except CannotOpen as error:
@@ -151,7 +151,7 @@ class Opener(Unpicklable):
             lasting=isinstance(proof, LeafProof),
         )
 
-    def _opened_header(self, event: SealedAttributeEvent) -> _OpenedHeader:
+    def opened_header(self, event: SealedAttributeEvent) -> _OpenedHeader:
         """The first of our subscriptions that opens it."""
         header, parameters = event.header, self._parameters
         if header.profile is not parameters.profile or header.tags is not parameters.tags:
