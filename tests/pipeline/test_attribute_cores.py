@@ -1,4 +1,4 @@
-"""The row `cores` of suite `attribute`, in small: workers of Spark seal every event, and no key is in their plan."""
+"""The row `cores` of suite `attribute`, in small: workers of Spark seal a backlog, and gains are compared."""
 
 from __future__ import annotations
 
