@@ -123,7 +123,7 @@ def vet_template(topic: str, schema: Schema, text: str) -> Template:
 
 def _vet_grant(topic: Topic, text: str) -> None:
     template = vet_template(topic.name, topic.schema, text)
-    if not topic.protection.brokers_read and not template.every_event:
+    if "templates" in topic.protection.lacks and not template.every_event:
         raise Rejected(
             f"topic {topic.name!r} is {topic.protection.name}: its brokers cannot read, so nobody could hold events "
             f"against the tags of {text!r}",

@@ -147,6 +147,7 @@ def test_a_filter_that_no_event_matches_needs_no_keys() -> None:
     assert SPACE.subscriptions(condition("pulse > 100 AND pulse < 50")) == ()
     # The attribute holds twelve characters at the most.
     assert SPACE.subscriptions(condition(f"ward LIKE '{'z' * 13}%'")) == ()
+    assert SPACE.subscriptions(condition(f"ward = '{'z' * 13}'")) == ()
     assert opens(SPACE, f"ward >= '{'x' * 12}yy' OR urgent", {"ward": "y"})
 
 

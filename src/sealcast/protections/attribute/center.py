@@ -8,6 +8,9 @@ answered its challenge (11). Then
     17 form          the filter is none of the schema, labels cannot express it, or its keys would fit no answer
     18 subscription  the id was given to somebody else, or more are asked for than one may have
 
+A right that is for some events only (its template) is kept by the keys themselves: a publisher signs for those labels,
+a subscriber's keys are for what its filter and its template have in common.
+
 The master secret of a topic is made of a seed that follows from the center's own secret, as topic keys are. So whoever
 runs a center from a copy of its file issues keys that fit those of the others. Every key is of one epoch. Who may not
 subscribe any more gets none in the next, and the next begins at once (`Issuer.rekeying`).
@@ -42,6 +45,7 @@ from sealcast.protections.attribute.settings import is_attribute, settings_of
 from sealcast.trust.keys import minting
 from sealcast.trust.realm.changes import AddSubscription, RemoveSubscription, Right
 from sealcast.trust.realm.state import Entity, RealmState
+from sealcast.trust.realm.templates import EVERYTHING, Template
 from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 from sealcast.wire import cbor
 from sealcast.wire.attribute import Profile, TagKind
@@ -76,7 +80,7 @@ class CredentialIssuer(Unpicklable):
             return challenge
         _check_epoch(wanted.epoch, about, who, state)
         master, public = self._master(about)
-        key = master.publisher_key(wanted.epoch, EventSpace(about.schema).everything)
+        key = master.publisher_key(wanted.epoch, admitted(about, _template(about, Right.PUBLISH, who, state)))
         made = Publishing(wanted.epoch, public.to_bytes(), key.to_bytes())
         return CenterDecision(Answer(Publishing.KIND, made.to_bytes()))
 
@@ -86,7 +90,7 @@ class CredentialIssuer(Unpicklable):
         if challenge is not None:
             return challenge
         _check_epoch(wanted.epoch, about, who, state)
-        alternatives = wanted_labels(wanted.filter, about)
+        alternatives = wanted_labels(wanted.filter, about, _template(about, Right.SUBSCRIBE, who, state))
         add = self._registration(wanted, about, who, state, now_us)
         master, public = self._master(about)
         space = EventSpace(about.schema)
@@ -114,7 +118,9 @@ class CredentialIssuer(Unpicklable):
         _check_epoch(wanted.epoch, about, who, state)
         master, public = self._master(about)
         space = EventSpace(about.schema)
-        places = made_places(master, space, wanted.epoch, wanted.places, subscribes=subscribes)
+        within = admitted(about, _template(about, Right.SUBSCRIBE, who, state)) if subscribes else {}
+        publishes = state.may(Right.PUBLISH, about.name, who.name, now_us)
+        places = made_places(master, space, wanted.epoch, wanted.places, within, publishes=publishes)
         made = Connecting(wanted.epoch, public.to_bytes(), places)
         return CenterDecision(Answer(Connecting.KIND, made.to_bytes()))
 
@@ -163,10 +169,22 @@ def rules(center: Rules) -> Iterable[tuple[str, Rule]]:
     return CredentialIssuer(center).rules()
 
 
-def wanted_labels(text: str, about: Topic) -> tuple[WantedLabels, ...]:
-    """A filter as the labels that keys are for, an alternative each; FilterRejected for what cannot be one."""
+def _template(about: Topic, right: Right, who: Entity, state: RealmState) -> Template:
+    """Which events an entity's right is for."""
+    return Template.parse(state.terms_of(about.name, who.name)[right].template)
+
+
+def admitted(about: Topic, template: Template) -> WantedLabels:
+    """The labels of events that a right is for; FilterRejected for a template that no event satisfies."""
+    space = EventSpace(about.schema)
+    return space.everything if template.every_event else space.advertisement(template.condition(about.schema))
+
+
+def wanted_labels(text: str, about: Topic, template: Template = EVERYTHING) -> tuple[WantedLabels, ...]:
+    """A filter, within what a right is for, as the labels that keys are for, an alternative each; FilterRejected for
+    what cannot be one."""
     # (17)
-    condition = fit(parse(text), about.schema)
+    condition = template.within(fit(parse(text), about.schema), about.schema)
     found = EventSpace(about.schema).subscriptions(condition)
     labels = sum(len(each) for wanted in found for each in wanted.values())
     if labels > MAX_KEY_LABELS:
