@@ -8,9 +8,6 @@ answered its challenge (11). Then
     17 form          the filter is none of the schema, labels cannot express it, or its keys would fit no answer
     18 subscription  the id was given to somebody else, or more are asked for than one may have
 
-A right that is for some events only (its template) is kept by the keys themselves: a publisher signs for those labels,
-a subscriber's keys are for what its filter and its template have in common.
-
 The master secret of a topic is made of a seed that follows from the center's own secret, as topic keys are. So whoever
 runs a center from a copy of its file issues keys that fit those of the others. Every key is of one epoch. Who may not
 subscribe any more gets none in the next, and the next begins at once (`Issuer.rekeying`).
@@ -38,20 +35,21 @@ from sealcast.protections.attribute.asking import (
     WantPublishing,
     WantSubscribing,
 )
-from sealcast.protections.attribute.connecting import Connecting, WantConnecting, made_places
+from sealcast.protections.attribute.connecting import Connecting, TreeLabel, WantConnecting, made_places
 from sealcast.protections.attribute.credentials import EventSpace, WantedLabels
 from sealcast.protections.attribute.scheme import MasterSecret, PlacedLabel, PublicParameters
 from sealcast.protections.attribute.settings import is_attribute, settings_of
 from sealcast.trust.keys import minting
-from sealcast.trust.realm.changes import AddSubscription, RemoveSubscription, Right
+from sealcast.trust.realm.changes import EVERYTHING, AddSubscription, RemoveSubscription, Right
 from sealcast.trust.realm.state import Entity, RealmState
-from sealcast.trust.realm.templates import EVERYTHING, Template
+from sealcast.trust.realm.templates import Template
 from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 from sealcast.wire import cbor
 from sealcast.wire.attribute import Profile, TagKind
 
 #: Labels of one subscription, over all of its alternatives: a key has some 250 bytes for each, and answers are bounded.
 MAX_KEY_LABELS: Final = 3_072
+_EVERYTHING: Final = Template.parse(EVERYTHING)
 #: Topics whose master secrets are kept ready: making one takes some hundred multiplications.
 _READY: Final = 16
 
@@ -80,7 +78,7 @@ class CredentialIssuer(Unpicklable):
             return challenge
         _check_epoch(wanted.epoch, about, who, state)
         master, public = self._master(about)
-        key = master.publisher_key(wanted.epoch, admitted(about, _template(about, Right.PUBLISH, who, state)))
+        key = master.publisher_key(wanted.epoch, admitted_labels(about, Right.PUBLISH, who, state))
         made = Publishing(wanted.epoch, public.to_bytes(), key.to_bytes())
         return CenterDecision(Answer(Publishing.KIND, made.to_bytes()))
 
@@ -118,9 +116,9 @@ class CredentialIssuer(Unpicklable):
         _check_epoch(wanted.epoch, about, who, state)
         master, public = self._master(about)
         space = EventSpace(about.schema)
-        within = admitted(about, _template(about, Right.SUBSCRIBE, who, state)) if subscribes else {}
-        publishes = state.may(Right.PUBLISH, about.name, who.name, now_us)
-        places = made_places(master, space, wanted.epoch, wanted.places, within, publishes=publishes)
+        if subscribes:
+            _check_places(wanted.places, space, admitted_labels(about, Right.SUBSCRIBE, who, state), who.name)
+        places = made_places(master, space, wanted.epoch, wanted.places, subscribes=subscribes)
         made = Connecting(wanted.epoch, public.to_bytes(), places)
         return CenterDecision(Answer(Connecting.KIND, made.to_bytes()))
 
@@ -169,20 +167,19 @@ def rules(center: Rules) -> Iterable[tuple[str, Rule]]:
     return CredentialIssuer(center).rules()
 
 
-def _template(about: Topic, right: Right, who: Entity, state: RealmState) -> Template:
-    """Which events an entity's right is for."""
-    return Template.parse(state.terms_of(about.name, who.name)[right].template)
-
-
-def admitted(about: Topic, template: Template) -> WantedLabels:
-    """The labels of events that a right is for; FilterRejected for a template that no event satisfies."""
-    space = EventSpace(about.schema)
+def admitted_labels(about: Topic, right: Right, who: Entity, state: RealmState) -> WantedLabels:
+    """The labels that hold everything which an entity's right is for: by default the roots, else its template's."""
+    space, template = EventSpace(about.schema), _template(about, right, who, state)
     return space.everything if template.every_event else space.advertisement(template.condition(about.schema))
 
 
-def wanted_labels(text: str, about: Topic, template: Template = EVERYTHING) -> tuple[WantedLabels, ...]:
-    """A filter, within what a right is for, as the labels that keys are for, an alternative each; FilterRejected for
-    what cannot be one."""
+def _template(about: Topic, right: Right, who: Entity, state: RealmState) -> Template:
+    return Template.parse(state.terms_of(about.name, who.name)[right].template)
+
+
+def wanted_labels(text: str, about: Topic, template: Template = _EVERYTHING) -> tuple[WantedLabels, ...]:
+    """A filter as the labels that keys are for, an alternative each: of what it asks for and the template admits.
+    FilterRejected for what cannot be one."""
     # (17)
     condition = template.within(fit(parse(text), about.schema), about.schema)
     found = EventSpace(about.schema).subscriptions(condition)
@@ -195,6 +192,14 @@ def wanted_labels(text: str, about: Topic, template: Template = EVERYTHING) -> t
             hint="wider ranges and fewer alternatives have fewer labels; or make several subscriptions of it",
         )
     return found
+
+
+def _check_places(places: Iterable[TreeLabel], space: EventSpace, allowed: WantedLabels, name: str) -> None:
+    """Places are for labels that one's right admits. A root tells which requests there are, and nothing of them."""
+    for attribute, label in places:
+        about = space.spaces.get(attribute)
+        if about is not None and label != about.root and not {*about.path(label)} & {*allowed[attribute]}:
+            raise no(CenterReason.RIGHT, f"{name!r} has no right to such a label of {attribute!r}")
 
 
 def placed(space: EventSpace, wanted: WantedLabels) -> dict[str, list[PlacedLabel]]:

@@ -22,7 +22,7 @@ from sealcast.control.bodies import Body, Name, binary, natural, rows, text
 from sealcast.control.center.rules import CenterReason, no
 from sealcast.errors import Misuse
 from sealcast.primitives.secrets import Secret
-from sealcast.protections.attribute.credentials import EventSpace, WantedLabels
+from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.protections.attribute.scheme import ConnectionKey, Label, MasterSecret
 from sealcast.protections.attribute.spaces import CredentialSpace
 from sealcast.wire.limits import (
@@ -97,40 +97,28 @@ def places_of(given: Connecting) -> dict[TreeLabel, ConnectingPlace]:
 
 
 def made_places(
-    master: MasterSecret,
-    space: EventSpace,
-    epoch: int,
-    wanted: Iterable[TreeLabel],
-    within: WantedLabels,
-    *,
-    publishes: bool,
+    master: MasterSecret, space: EventSpace, epoch: int, wanted: Iterable[TreeLabel], *, subscribes: bool
 ) -> GivenPlaces:
-    """At the key center. CenterRejected for what is no label of the schema, and for what one may not have: a subscriber
-    has places below the labels that its right is for (`within`; nothing for who may not subscribe), a publisher has
-    those of a rendezvous, which are roots."""
-    found = []
-    for attribute, label in wanted:
-        try:
-            space.position(attribute, label)
-        except Misuse as error:
-            raise no(CenterReason.FORM, error.message) from None
-        about = space.spaces[attribute]
-        subscribes = not set(about.path(label)).isdisjoint(within.get(attribute, ()))
-        if not subscribes and not (publishes and label == about.root):
-            raise no(CenterReason.FORM, "who may not subscribe to it has no such place, only the roots of a rendezvous")
-        found.append(_place(master, about, epoch, label, subscribes))
-    return tuple(found)
+    """At the key center. CenterRejected for what is no label of the schema, and for what one may not have."""
+    return tuple(_place(master, space, epoch, attribute, label, subscribes) for attribute, label in wanted)
 
 
 def _place(
-    master: MasterSecret, about: CredentialSpace, epoch: int, label: Label, subscribes: bool
+    master: MasterSecret, space: EventSpace, epoch: int, attribute: str, label: Label, subscribes: bool
 ) -> tuple[str, Label, bytes, bytes, bytes, bytes, bytes]:
-    key = master.connection_key(epoch, about.name, label).to_bytes()
+    try:
+        space.position(attribute, label)
+    except Misuse as error:
+        raise no(CenterReason.FORM, error.message) from None
+    about = space.spaces[attribute]
+    if not subscribes and label != about.root:
+        raise no(CenterReason.FORM, "who may not subscribe has no place of its own, only the roots of a rendezvous")
+    key = master.connection_key(epoch, attribute, label).to_bytes()
     if not subscribes:
-        return about.name, label, key, b"", b"", b"", b""
+        return attribute, label, key, b"", b"", b"", b""
     first, first_hidden = _request(master, epoch, about, label)
     second, second_hidden = _request(master, epoch, about, label)
-    return about.name, label, key, first, first_hidden, second, second_hidden
+    return attribute, label, key, first, first_hidden, second, second_hidden
 
 
 def _request(master: MasterSecret, epoch: int, about: CredentialSpace, label: Label) -> tuple[bytes, bytes]:

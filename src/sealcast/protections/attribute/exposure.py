@@ -64,8 +64,6 @@ def _publisher(count: int) -> Party:
         [
             "open another publisher's event, unless it has a subscription that matches",
             "learn who subscribes to what, or who gets its events",
-            "publish events that its right is not for (its template): its key does not sign for their labels, and "
-            "readers refuse what is not signed for",
         ],
     )
 
@@ -82,7 +80,6 @@ def _subscriber(count: int, anonymous: bool) -> Party:
             "open an event that none of its subscriptions matches: keys of two subscriptions cannot be mixed, and "
             "subscribers who pool their keys open nothing that none of them opens alone",
             "open events of an epoch in which it was given no keys",
-            "get keys for events that its right is not for (its template), whatever its filter asks for",
         ],
     )
 
@@ -187,7 +184,8 @@ def _left(about: Topic, positions: int, anonymous: bool) -> list[str]:
         "Peers judge a publisher's token and epoch by the time that it states, within the bounds of the topic's "
         "clocks, and its right by the registry of now. What was published just before a right ended may be refused by "
         "who gets it later.",
-        "Templates of rights stand in the registry, where every member reads them. Filters do not.",
+        "Whoever may subscribe may ask for a credential of any label that its right admits. So it can hold the "
+        "connection requests that reach its peer against each of them. A template of its right narrows that.",
         "An event goes to every peer on its way as it is. Whoever watches several links can follow it.",
         "Exponentiations take a time that depends on their secrets. Timing them takes access to the peer's machine.",
         "The key center can enrol no one. Whoever runs the authority can, and can grant itself rights.",

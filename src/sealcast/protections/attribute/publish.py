@@ -46,15 +46,15 @@ class EventEncryptor(Unpicklable):
         self._codec, self._space = RecordCodec(about.schema), EventSpace(about.schema)
         self._head = inside_head(about.id, name)
         self._sealer = AttributeSealer(parameters, key)
-        self._may = dict[str, tuple[bytes, ...]]()
-        for one in key.credentials:
-            self._may[one.attribute] = (*self._may.get(one.attribute, ()), one.label)
+        #: What it may publish, by the labels that its key signs for.
+        self._may = {
+            name: tuple(c.label for c in key.credentials if c.attribute == name) for name in self._space.spaces
+        }
         points, spaces = Profile(parameters.profile).point_bytes, len(self._space.spaces)
         self._most = self._space.positions * _LABEL_BYTES + spaces * (points + _SIGNED_BYTES) + _SLACK
 
     def check(self, values: Mapping[str, Value], payload: bytes, content_type: str) -> None:
-        """EventRejected for an event that its publisher's key is not for, and for one that would not fit into a message
-        once it is sealed."""
+        """EventRejected for an event that its publisher may not publish, or that would not fit into a message."""
         self._space.signing(self._may, self._space.event(values))
         (record,) = self._codec.encode([values], [payload], content_type)
         size = len(self._head) + len(record) + self._most
