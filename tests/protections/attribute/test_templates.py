@@ -87,11 +87,10 @@ def test_no_key_that_was_given_is_for_anything_else(realm: Realm) -> None:
 def test_a_place_among_peers_is_for_what_its_right_is_for(realm: Realm) -> None:
     """Also the keys that open others' requests are for labels within the right, and for no other."""
     realm.subscribe(TOPIC, "nurse", "TRUE")
-    space = EventSpace(SCHEMA).spaces["ward"]
     with CredentialRing(realm, TOPIC, realm.identity("nurse")) as ring:
-        for label in (space.root, naming.exact("ward", "b"), naming.subtree("ward", ())):
+        for label in (naming.exact("ward", "b"), naming.subtree("ward", ())):
             asked = WantConnecting(TOPIC, 1, (("ward", label),))
-            with pytest.raises(SealcastError, match="no such place"):
+            with pytest.raises(SealcastError, match="no right to such a label"):
                 ring.wallet.correspondent.ask_center(realm.state().topic(TOPIC).center, asked.KIND, asked.to_bytes())
         asked = WantConnecting(TOPIC, 1, (("ward", naming.exact("ward", "a")), ("pulse", naming.root("pulse"))))
         reply = ring.wallet.correspondent.ask_center(realm.state().topic(TOPIC).center, asked.KIND, asked.to_bytes())
@@ -164,8 +163,7 @@ def test_another_template_is_another_epoch(realm: Realm) -> None:
     assert realm.state().topic(TOPIC).epoch == 2  # the same once more changes nothing
 
 
-@pytest.mark.parametrize("template", ["ward=toolong", "pulse=256"])
-def test_a_template_that_fits_no_event_gives_no_keys(realm: Realm, template: str) -> None:
-    realm.grant(TOPIC, "pump", [Right.PUBLISH], template=template)
+def test_a_template_that_fits_no_event_gives_no_keys(realm: Realm) -> None:
+    realm.grant(TOPIC, "pump", [Right.PUBLISH], template="ward=toolong")
     with pytest.raises(Rejected, match="no event of this schema"):
         publish(realm, "pump", ("a", 1))
