@@ -244,7 +244,7 @@ class PeerMember(Closing, Unpicklable):
         inbox = self.subscriber
         if inbox is None or not events:
             return
-        carried = [CarriedEvent.from_bytes(event) for event in events]
+        carried = sorted((CarriedEvent.from_bytes(event) for event in events), key=lambda event: event.position)
         for start in range(0, len(carried), AT_A_TIME):
             fresh = [event for event in carried[start : start + AT_A_TIME] if not inbox.has(event)]
             found = inbox.look_at(fresh)
