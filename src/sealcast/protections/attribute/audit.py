@@ -204,6 +204,7 @@ class PeersAudit:
 
     def _missing(self, name: str, ring: CredentialRing, had: dict[Position, OpenedEvent]) -> None:
         heard = testimony.heard_until_us(self._realm, self._topic, name) or 0
+
         @cache
         def opener(ids: frozenset[str]) -> AttributeOpener:
             return AttributeOpener(
