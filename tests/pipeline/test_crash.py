@@ -35,7 +35,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Kills at random moments: some every day, many among the long tests.
-KILLS = (7, pytest.param(20, marks=pytest.mark.soak))
+KILLS = (
+    ("endpoint", 7),
+    pytest.param("endpoint", 20, marks=pytest.mark.soak),
+    pytest.param("searchable", 20, marks=pytest.mark.soak),
+)
 #: How long a driver may take to its first batch on a machine that is busy with other things.
 PATIENCE = 240.0
 #: Frames that publishers are ahead of the pipeline, at most: there is always something to do, and never too much.
@@ -137,7 +141,7 @@ def test_dying_before_every_step_of_a_late_delivery_loses_nothing_and_doubles_no
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kills", KILLS)
+@pytest.mark.parametrize(("field", "kills"), KILLS, indirect=["field"])
 def test_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path, kills: int) -> None:
     dice, log, began, drivers = random.Random(20), tmp_path / "drivers.log", 0.0, list[Driver]()
     with _publishing(field):
@@ -163,6 +167,7 @@ def test_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path, kil
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("field", ["endpoint", pytest.param("searchable", marks=pytest.mark.soak)], indirect=True)
 def test_kills_around_the_commit(field: Field, tmp_path: Path) -> None:
     """The windows that matter most, hit for certain: staged and not in the ledger, in the ledger and not in Spark."""
     log = tmp_path / "drivers.log"

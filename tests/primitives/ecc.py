@@ -1,4 +1,4 @@
-"""BLS12-381 through py_ecc, which shares no code with the libraries of `primitives.pairing` and is a thousand times slower.
+"""BLS12-381 through py_ecc: it shares no code with the libraries of `primitives.pairing`, and is much slower.
 
 Its pairing differs from theirs by a fixed power: e_py_ecc^-3 = e. Its Fp12 is Fp[w] / (w^12 - 2 w^6 + 2), where
 u = w^6 - 1 and v = w^2 are the generators of the tower that the libraries write elements of GT in.

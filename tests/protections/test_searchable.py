@@ -42,8 +42,6 @@ from sealcast.protections.steps import StepName
 from sealcast.trust.realm.changes import AddSubscription
 from sealcast.wire.sealed import SealedPiece
 from sealcast.wire.searching import (
-    FIRST_POINT,
-    SECOND_POINT,
     TAG_BYTES,
     SealedFilter,
     SealedRejected,
@@ -53,6 +51,7 @@ from sealcast.wire.searching import (
 )
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
+from tests.protections.searchable.world import rekeyed
 
 SCHEMA = Schema.from_json(
     {
@@ -335,15 +334,7 @@ def test_who_makes_anothers_filter_its_own_gets_nothing(
         monkeypatch.setattr(Holder, "bound", property(lambda _: bytes(BOUND_BYTES)))
     realm = a_realm(tmp_path / "realm")
     (theirs,) = [s for s in realm.state().subscriptions_of(TOPIC) if s.subscriber == "nurse"]
-    sealed, half = SealedFilter.from_text(theirs.filter), user_part(realm, "mallory").half
-
-    def mine(label: bytes) -> bytes:
-        first = CURVE.decode(label[FIRST_POINT])
-        return label[: FIRST_POINT.stop] + CURVE.encode(CURVE.power(first, half)) + label[SECOND_POINT.stop :]
-
-    copied = SealedFilter.of(
-        sealed.epoch, [[[mine(label) for label in slot] for slot in slots] for slots in sealed.conjunctions]
-    )
+    copied = rekeyed(SealedFilter.from_text(theirs.filter), user_part(realm, "mallory").half)
     credential = realm.issuer().credential(realm.state(), TOPIC, "mallory", realm.clock())
     realm.registry.apply_many([AddSubscription("copied", TOPIC, "mallory", copied.to_text(), credential)])
     publish(realm, 90, 120)

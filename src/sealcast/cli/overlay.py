@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sealcast.cli import forest, talk
+from sealcast.cli import forest, peer_trees, talk
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
@@ -97,8 +97,13 @@ def show(
     """Show a topic's overlay as a tree: publishers on top, then roots, brokers, and subscribers.
 
     Depth is the number of hops from publishers. A subscriber has all layers if its depth is at least their number.
+    A topic without brokers has a tree of peers for each attribute: shown are those that run on this machine.
     """
-    state = talk.open_realm().state()
+    here = talk.open_realm()
+    state = here.state()
+    if state.topic(topic).protection.peers:
+        peer_trees.show(here, topic, svg)
+        return
     protection, overlay = require_overlay(state.topic(topic)), state.overlay(topic)
     drawn = forest.forest(state, topic, everyone=everyone)
     title = f"{topic}: {protection.summary}, {len(overlay.parents)} brokers"
@@ -129,6 +134,8 @@ def wanted(
     tag_bits: int | None = None,
     fresh: bool = False,
     retained: Mapping[str, int] | None = None,
+    profile: str | None = None,
+    epoch: str | None = None,
 ) -> Protection:
     """What the options of `topic create` ask for; an option that the protection does not have is refused by name."""
     from sealcast.model.protection import GROUPS, PROTECTIONS, protection_of, with_setting
@@ -145,6 +152,7 @@ def wanted(
         "tag_bits": ("--tag-bits", tag_bits),
         "fresh": ("--fresh-trapdoors", fresh or None),
         **{setting: ("--retain", value) for setting, value in (retained or {}).items()},
+        "profile": ("--profile", None if profile is None else profile.upper()),
     }
     given = {setting: value for setting, (_, value) in options.items() if value is not None}
     for setting in given:
@@ -155,6 +163,8 @@ def wanted(
     for option, value in (("--nodes", nodes), ("--fan-out", fan_out)):
         if value is not None and not asked.overlay:
             raise _not_for(option, protection, [kind.name for kind in PROTECTIONS.values() if kind.overlay])
+    if epoch is not None and not asked.peers:
+        raise _not_for("--epoch", protection, [kind.name for kind in PROTECTIONS.values() if kind.peers])
     return asked
 
 

@@ -54,16 +54,19 @@ def create(
     fresh_trapdoors: options.FreshTrapdoorsOption = False,
     retain: options.RetainOption = None,
     fan_out: options.FanOutOption = None,
+    profile: options.ProfileOption = None,
+    epoch: options.EpochOption = None,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
 
     Types are int, float, decimal, string, bool and timestamp. Bounds are inclusive. Spans of time are written 90s, 15m,
-    12h, 30d, 4w or 1y. A layered topic gets a tree of brokers (`sealcast overlay show`), unless you give --nodes 0.
+    12h, 30d, 4w or 1y. A layered topic gets a tree of brokers (`sealcast overlay show`), unless you give --nodes 0. An
+    attribute topic has no brokers: run `sealcast peer run` where the keys of its publishers and subscribers are.
     """
     parameters = options.parameters(
         {"key_bits": key_size, "token_hash": token_hash, "messages_per_key": messages_per_key},
         {
-            "key_lifetime_s": (key_lifetime, "--key-lifetime"),
+            "key_lifetime_s": (key_lifetime, "--key-lifetime") if epoch is None else (epoch, "--epoch"),
             "token_lifetime_s": (token_lifetime, "--token-lifetime"),
             "grace_s": (grace, "--grace"),
             "max_skew_s": (max_skew, "--max-skew"),
@@ -72,7 +75,18 @@ def create(
     )
     settings = options.retained(retain)
     wanted = overlay.wanted(
-        protection, layers, group, nodes, fan_out, pad, seal_attributes, tag_bits, fresh_trapdoors, settings
+        protection,
+        layers,
+        group,
+        nodes,
+        fan_out,
+        pad,
+        seal_attributes,
+        tag_bits,
+        fresh_trapdoors,
+        settings,
+        profile,
+        epoch,
     )
     here = talk.open_realm()
     here.create_topic(
@@ -92,6 +106,8 @@ def create(
     lines = [f"topic {name!r} created ({access}, {talk.counted(partitions, 'partition')})"]
     if wanted.overlay:
         lines.append(f"{wanted.summary}; {len(state.overlay(name).parents)} brokers: sealcast overlay show {name}")
+    if wanted.peers:
+        lines.append(f"{wanted.summary}; publishers and subscribers carry it themselves: sealcast peer run")
     talk.answer(describe(state, state.topic_state(name)), *lines)
 
 

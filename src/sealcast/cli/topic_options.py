@@ -18,7 +18,7 @@ ProtectionOption = Annotated[
     str,
     typer.Option(
         help="How much brokers may know: endpoint (all), payload (attributes), searchable (which filters an event "
-        "matches), layered (nothing they can read)."
+        "matches), layered (nothing they can read), attribute (no brokers: peers)."
     ),
 ]
 AccessOption = Annotated[
@@ -80,6 +80,13 @@ RetainOption = Annotated[
         help="For searchable: match new filters with events up to this age, and with the newest N [default: 7d,10000]. "
         "Give one or both; 0 turns it off.",
     ),
+]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(metavar="A|P", help="For attribute: A hides values and subscriptions from guesses [default]; P not."),
+]
+EpochOption = Annotated[
+    str | None, typer.Option(metavar="SPAN", help="For attribute: how long an epoch lasts, as --key-lifetime.")
 ]
 FanOutOption = Annotated[int | None, typer.Option(metavar="D", help="Brokers below each of them [default: 2].")]
 

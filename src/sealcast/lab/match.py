@@ -49,6 +49,8 @@ TOPIC: Final = "match"
 #: subscriber states its filter to every publisher's brokers, so that one has to do.
 MAX_PUBLISHERS: Final = 4
 EVENTS_PER_PUBLISHER: Final = 2_000
+#: Of a publisher that takes milliseconds to seal an event: several share the work.
+EVENTS_PER_PEER: Final = 50
 #: Brokers right below each broker, where a topic has a tree of them: publishers encrypt for each that is deep enough.
 FAN_OUT: Final = 1
 #: What one delivery takes in a piece at most: its wrapped key and its place in two indices.
@@ -159,13 +161,17 @@ def _matched(
             client_side(protection).subscribe_many(realm, TOPIC, wanted)
         with clock("spark"):
             spark = spark or _session()
+        subscribers = list(map(_subscriber, range(count)))
+        way = (_ByPeers if protection.peers else _ByBrokers)(spark, realm, subscribers)
         for some in _jobs(inputs):
             with clock("publish"):
-                _publish(publishers, inputs.events, some, published)
+                way.publish(publishers, inputs.events, some, published)
             with clock("deliver"):
-                _deliver(spark, realm)
+                way.deliver()
         with clock("open"):
-            opened = _open(spark, realm, list(map(_subscriber, range(count))))
+            opened = way.open()
+        if opened.unopened:
+            raise Bug(f"{opened.unopened} deliveries did not open for whom they were sealed; the first: {opened.why}")
         return _pairs(opened, published)
 
 
@@ -175,9 +181,10 @@ def _matched(
 def _populate(realm: Realm, inputs: Inputs, protection: Protection) -> Iterator[Publisher]:
     """The topic, an entity a subscription, and publishers, each of which writes to a partition of its own."""
     most = 1 if protection.overlay else MAX_PUBLISHERS
-    partitions = max(1, min(most, len(inputs.events) // EVENTS_PER_PUBLISHER))
+    count = max(1, min(most, len(inputs.events) // (EVENTS_PER_PEER if protection.peers else EVENTS_PER_PUBLISHER)))
+    partitions = 1 if protection.peers else count  # a peer has a log of its own
     realm.create_topic(TOPIC, inputs.schema, partitions=partitions, protection=protection, fan_out=FAN_OUT)
-    names = _publishers(partitions)
+    names = _publishers(count)
     realm.enrol_many([*names, *map(_subscriber, range(len(inputs.subscriptions)))])
     return (Publisher(realm, TOPIC, as_=name) for name in names)
 
@@ -220,9 +227,7 @@ class _Published:
 
 
 def _publish(publishers: Sequence[Publisher], events: Sequence[GivenEvent], some: range, to: _Published) -> None:
-    share = -(-len(some) // len(publishers))
-    for number, publisher in enumerate(publishers):
-        mine = some[number * share : (number + 1) * share]
+    for publisher, mine in zip(publishers, _shares(some, len(publishers)), strict=True):
         result = publisher.publish_admissible(events[i].event for i in mine)
         refused = {refusal.index: refusal.error for refusal in result.refusals}
         for index, error in refused.items():
@@ -230,6 +235,12 @@ def _publish(publishers: Sequence[Publisher], events: Sequence[GivenEvent], some
             to.refused.append(Refused(events[mine[index]].id, error.attribute, message))
         to.index += [i for index, i in enumerate(mine) if index not in refused]
         to.positions += result.positions
+
+
+def _shares(some: range, publishers: int) -> list[range]:
+    """Neighbouring events for each publisher."""
+    share = -(-len(some) // publishers)
+    return [some[number * share : (number + 1) * share] for number in range(publishers)]
 
 
 def _session() -> SparkSession:
@@ -249,10 +260,7 @@ def _open(spark: SparkSession, realm: Realm, subscribers: Sequence[str]) -> Open
     # Here, so that checking the input does not wait for Spark to be imported.
     from sealcast.lab.prove import open_all
 
-    opened = open_all(spark, str(realm.paths.root), TOPIC, subscribers)
-    if opened.unopened:
-        raise Bug(f"{opened.unopened} deliveries did not open for whom they were sealed; the first: {opened.why}")
-    return opened
+    return open_all(spark, str(realm.paths.root), TOPIC, subscribers)
 
 
 def _pairs(opened: OpenedSample, published: _Published) -> tuple[Ints, Ints]:
@@ -272,6 +280,56 @@ def _pairs(opened: OpenedSample, published: _Published) -> tuple[Ints, Ints]:
         event[opened.partition == partition] = index[here[found]]
     order = np.lexsort((opened.subscriber, event))
     return event[order], opened.subscriber[order]
+
+
+class _ByBrokers:
+    """The way of events whose topic has brokers: their pipeline, until everything is drained."""
+
+    def __init__(self, spark: SparkSession, realm: Realm, subscribers: Sequence[str]) -> None:
+        self._spark, self._realm, self._subscribers = spark, realm, subscribers
+
+    def publish(
+        self, publishers: Sequence[Publisher], events: Sequence[GivenEvent], some: range, to: _Published
+    ) -> None:
+        _publish(publishers, events, some, to)
+
+    def deliver(self) -> None:
+        _deliver(self._spark, self._realm)
+
+    def open(self) -> OpenedSample:
+        return _open(self._spark, self._realm, self._subscribers)
+
+
+class _ByPeers(_ByBrokers):
+    """The way of events that peers carry: sealed, routed and opened by tasks of Spark."""
+
+    def __init__(self, spark: SparkSession, realm: Realm, subscribers: Sequence[str]) -> None:
+        from sealcast.lab.carrying import RelayedTopic
+
+        super().__init__(spark, realm, subscribers)
+        self._relayed = RelayedTopic(spark, realm, TOPIC, subscribers, realm.paths.root.parent / "relay")
+        self._names: list[str] = []
+
+    def publish(
+        self, publishers: Sequence[Publisher], events: Sequence[GivenEvent], some: range, to: _Published
+    ) -> None:
+        from sealcast.lab.carrying import publish_all
+
+        self._names = [publisher.name for publisher in publishers]
+        shares = {
+            name: [(i, events[i].event) for i in mine]
+            for name, mine in zip(self._names, _shares(some, len(publishers)), strict=True)
+        }
+        for share in publish_all(self._spark, str(self._realm.paths.root), TOPIC, shares):
+            to.refused += [Refused(events[i].id, attribute, message) for i, attribute, message in share.refused]
+            to.index += [i for i, _ in share.positions]
+            to.positions += [position for _, position in share.positions]
+
+    def deliver(self) -> None:
+        self._relayed.route(self._names)
+
+    def open(self) -> OpenedSample:
+        return self._relayed.open()
 
 
 # --- odds and ends --------------------------------------------------------------------------------------

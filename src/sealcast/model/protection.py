@@ -3,11 +3,11 @@
 A topic has one of these values for good. What differs between protections is code in the room of the same name
 (`protections.port`); what the realm's rules must know of each is written here, as facts, so that nobody compares names.
 
-    Endpoint    the end-point broker reads events and seals each for its group (papers 000, 004)
-    Payload     brokers read attributes and match; only readers open payloads, under a key of the epoch (paper 004)
-    Searchable  brokers match sealed filters against sealed labels, and read neither (paper 002)
-    Layered     a tree of brokers routes what none of them can read (paper 001)
-    Attribute   no broker at all: peers carry what only matching credentials open (paper 003)
+    Endpoint        the end-point broker reads events and seals each for its group (papers 000, 004)
+    Payload         brokers read attributes and match; only readers open payloads, under a key of the epoch (paper 004)
+    Searchable      brokers match sealed filters against sealed labels, and read neither (paper 002)
+    Layered         a tree of brokers routes what none of them can read (paper 001)
+    AttributeBased  no broker at all: peers carry what only matching credentials open (paper 003)
 """
 
 from __future__ import annotations
@@ -303,7 +303,7 @@ class Layered(Protection):
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute(Protection):
+class AttributeBased(Protection):
     """The mathematics decides who opens what: a key fits the events that carry its credentials, and no others."""
 
     name = "attribute"
@@ -315,7 +315,6 @@ class Attribute(Protection):
         "brokers": "it has none: every publisher and every subscriber is a peer, and carries events for others",
         "readers": "whoever has a key that fits opens an event: its publisher cannot narrow that by name",
         "replay": "nobody keeps past events for a subscription that comes later",
-        "templates": "its keys are for every value of an attribute, and nobody on the way could tell events apart",
     }
 
     #: `A` hides values and subscriptions from whoever guesses them; `P` is the paper's own encryption, repaired.
@@ -339,7 +338,7 @@ class Attribute(Protection):
 
 #: A new protection is a class above, a line here, and a room in protections/.
 PROTECTIONS: Final[Mapping[str, type[Protection]]] = {
-    kind.name: kind for kind in (Endpoint, Payload, Searchable, Layered, Attribute)
+    kind.name: kind for kind in (Endpoint, Payload, Searchable, Layered, AttributeBased)
 }
 DEFAULT_PROTECTION: Final = Endpoint()
 

@@ -6,6 +6,7 @@ from typing import Final
 
 from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.model.moments import LAST
+from sealcast.model.protection import Searchable
 
 # --- frames -----------------------------------------------------------------------------------
 
@@ -94,7 +95,7 @@ MAX_SEALED_LABELS: Final = 4_096
 #: With a few bytes for the counts: 4,096 labels of 86 bytes.
 MAX_SEALED_FILTER_BYTES: Final = 384 << 10
 #: The same in base64, as the registry keeps it.
-MAX_SEALED_FILTER_CHARACTERS: Final = 512 << 10
+MAX_SEALED_FILTER_CHARACTERS: Final = Searchable.max_filter_characters
 #: Of one event.
 MAX_TRAPDOORS: Final = 8_192
 

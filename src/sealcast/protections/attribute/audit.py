@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import cache
 from typing import NamedTuple
 
 from sealcast.broker.replay import Windows
@@ -23,9 +24,9 @@ from sealcast.log.piece_reader import PieceReader, peer_reader
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.protections.attribute.carry import publishers_here
 from sealcast.protections.attribute.interests import CredentialInterests
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.ledger import journal_key
-from sealcast.protections.attribute.open import AttributeOpener, NotOurs
+from sealcast.protections.attribute.open import AttributeOpener
 from sealcast.protections.attribute.outgoing import OutgoingFrames
 from sealcast.protections.witness.report import CheckReport, Kind
 from sealcast.trust.deployment import Realm
@@ -117,7 +118,7 @@ class PeersAudit:
         identity, about = self._realm.identity(name), self._realm.state().topic(self._topic)
         paths, key = self._realm.paths.topic(self._topic, name), journal_key(identity, about.id)
         with (
-            closing(KeyRing(self._realm, self._topic, identity)) as ring,
+            closing(CredentialRing(self._realm, self._topic, identity)) as ring,
             closing(peer_reader(paths.root, key=key)) as reader,
         ):
             opener = AttributeOpener.of(self._realm.state, self._topic, ring)
@@ -129,7 +130,7 @@ class PeersAudit:
             except SealcastError as error:
                 self.report.add(Kind.PIECE, f"the inbox of {name}: {error.message}")
                 return
-            self._missing(name, opener, had)
+            self._missing(name, ring, had)
             if self._by_reference:
                 self._asked(name, ring, had)
 
@@ -165,25 +166,31 @@ class PeersAudit:
             report.add(Kind.UNEXPECTED, f"event {at} in the inbox of {name} was never sent by its publisher's peer")
         had[at] = opened
 
-    def _missing(self, name: str, opener: AttributeOpener, had: dict[Position, OpenedEvent]) -> None:
+    def _missing(self, name: str, ring: CredentialRing, had: dict[Position, OpenedEvent]) -> None:
+        @cache
+        def opener(ids: frozenset[str]) -> AttributeOpener:
+            return AttributeOpener(
+                self._realm.state, self._topic, lambda epoch: [s for s in ring.subscribing(epoch) if s.id in ids]
+            )
+
+        subscribed = cache(lambda version: self._subscribed(name, version))
         for at, sent in self._sent.items():
-            if at in had or not self._subscribed(name, sent.version):
+            if at in had:
                 continue
             try:
-                opener.open(sent.event)
-            except NotOurs:
-                continue
+                opener(subscribed(sent.version)).open(sent.event)
             except CannotOpen:
-                continue  # it was refused there, and stands in the inbox as refused
+                continue  # it is for others; or it was refused, and the inbox says so
             self.report.add(Kind.LOST, f"event {at} is for {name}, and is not in its inbox")
 
-    def _subscribed(self, name: str, version: int) -> bool:
-        """Whether it had a subscription, and the right, when an event was sent."""
+    def _subscribed(self, name: str, version: int) -> frozenset[str]:
+        """The subscriptions that it had when an event was sent, while it had the right."""
         state = self._realm.state(version)
-        has = any(each.subscriber == name for each in state.subscriptions_of(self._topic))
-        return has and state.may_subscribe(self._topic, name)
+        if not state.may_subscribe(self._topic, name):
+            return frozenset()
+        return frozenset(each.id for each in state.subscriptions_of(self._topic) if each.subscriber == name)
 
-    def _asked(self, name: str, ring: KeyRing, had: dict[Position, OpenedEvent]) -> None:
+    def _asked(self, name: str, ring: CredentialRing, had: dict[Position, OpenedEvent]) -> None:
         """The reference evaluator on what was received, by the filters that the subscriber has now."""
         schema = self._realm.state().topic(self._topic).schema
         with CredentialInterests(self._realm, self._topic, name, ring) as interests:

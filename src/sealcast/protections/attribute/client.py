@@ -18,7 +18,7 @@ from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.carry import refresh_here, subscribers_here
 from sealcast.protections.attribute.center import wanted_labels
 from sealcast.protections.attribute.interests import CredentialInterests
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.open import AttributeOpener
 from sealcast.protections.attribute.publish import AttributeWay
 from sealcast.protections.labelled import LabelledSide
@@ -41,7 +41,7 @@ class AttributeInbox(Unpicklable):
         if reader.broker is not None:
             raise _no_broker(topic)
         self.mail = mail(realm, topic, name)
-        self._ring = KeyRing(realm, topic, realm.identity(name))
+        self._ring = CredentialRing(realm, topic, realm.identity(name))
         self._interests = CredentialInterests(realm, topic, name, self._ring)
         self._opener = AttributeOpener.of(realm.state, topic, self._ring)
         self._looked: RealmState | None = None
@@ -133,7 +133,7 @@ class AttributeClient(LabelledSide):
             with CredentialInterests(realm, topic, subscriber) as interests:
                 return interests.filters()
         found = realm.state().subscriptions_of(topic)
-        return [Interest(each.id, topic, each.subscriber, None, each.subscriber) for each in found]
+        return [Interest(each.id, topic, each.subscriber, None, None) for each in found]
 
     def filter_owners(self, realm: EntityRealm, topic: str) -> list[str]:
         return subscribers_here(realm, realm.state(), topic)

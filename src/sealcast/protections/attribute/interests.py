@@ -18,9 +18,9 @@ from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.log.closing import Closing
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.center import wanted_labels
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.labelled import named, new_ids
-from sealcast.protections.own_filters import OwnFilter, OwnFilters
+from sealcast.protections.own_filters import OwnFilter, OwnFilters, unregistered_ids
 from sealcast.protections.port import Interest
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.changes import Right
@@ -50,11 +50,11 @@ class CredentialFilters(OwnFilters):
 class CredentialInterests(Closing, Unpicklable):
     """One entity's filters on one topic. Close it."""
 
-    def __init__(self, realm: EntityRealm, topic: str, name: str, ring: KeyRing | None = None) -> None:
+    def __init__(self, realm: EntityRealm, topic: str, name: str, ring: CredentialRing | None = None) -> None:
         """NotFound where the entity's keys are not on this machine."""
         self.realm, self.topic, self.name = realm, topic, name
         self._own = CredentialFilters(realm.paths.root / "wallets", name, realm.state().topic(topic).id)
-        self._ring = KeyRing(realm, topic, realm.identity(name)) if ring is None else ring
+        self._ring = CredentialRing(realm, topic, realm.identity(name)) if ring is None else ring
         self._owns_ring = ring is None
         #: Why the last attempt to get keys came to nothing, if it did; it is made again.
         self.trouble: SealcastError | None = None
@@ -66,8 +66,13 @@ class CredentialInterests(Closing, Unpicklable):
 
     def present(self) -> list[OwnFilter]:
         """Those that are not ending, oldest first."""
-        ending = self._own.ending()
-        return [each for number, each in self._own.all().items() if number not in ending]
+        over = {each.number for each in self._over(self.realm.state())}
+        return [each for number, each in self._own.all().items() if number not in over]
+
+    def _over(self, state: RealmState) -> list[OwnFilter]:
+        """Those that are ending, and those whose subscriptions an administrator has ended."""
+        ending, given = self._own.ending(), state.subscription_topics
+        return [each for each in self._own.all().values() if each.number in ending or given.get(each.id, "") is None]
 
     def add(self, text: str, id: str | None = None) -> Interest:
         return self.add_many([(text, id)])[0]
@@ -102,6 +107,7 @@ class CredentialInterests(Closing, Unpicklable):
             known = {each.id for each in self._own.all().values()}
             if len(known) + len(wanted) > MAX_SUBSCRIPTIONS_EACH:
                 raise Misuse(f"{self.name!r} can have {MAX_SUBSCRIPTIONS_EACH} filters on a topic")
+            known |= unregistered_ids(self.realm.paths.root / "wallets", state, self.name)
             ids = list(new_ids(state, self.name, [id for _, id in wanted], known))
             for (text, _), id in zip(wanted, ids, strict=True):
                 self._own.check(id, text)
@@ -135,35 +141,31 @@ class CredentialInterests(Closing, Unpicklable):
         if not self.is_due(state):
             return 0
         with self._own.locked():
-            everything, ending = self._own.all(), self._own.ending()
-            gone = [everything[number] for number in sorted(ending) if number in everything]
+            gone = self._over(state)
             live = [each.id for each in gone if state.subscription_topics.get(each.id) == self.topic]
             if live:
                 self._ring.unsubscribe(live)
             for each in gone:
-                self._ring.forget(each.number)
+                self._ring.retire(each.number)
                 self._own.forget(each.number)
             done += len(gone)
             if not state.may_subscribe(self.topic, self.name, self.realm.clock()):
                 return done
-            for each in self._missing(state, epoch):
-                self._ring.subscribe(each, epoch)
-                done += 1
+            for each in self._own.all().values():
+                if not self._ring.has(each.number, epoch):
+                    self._ring.subscribe(each, epoch)
+                    done += 1
         return done
 
     def is_due(self, state: RealmState) -> bool:
-        """Whether `refresh` has anything to do, without opening a filter."""
-        epoch, ending = state.topic(self.topic).epoch, self._own.ending()
-        return bool(ending) or any(not self._ring.has(number, epoch) for number in self._own.numbers())
+        """Whether `refresh` has anything to do."""
+        epoch = state.topic(self.topic).epoch
+        missing = any(not self._ring.has(number, epoch) for number in self._own.numbers())
+        return missing or bool(self._over(state))
 
     def close(self) -> None:
         if self._owns_ring:
             self._ring.close()
 
-    def _missing(self, state: RealmState, epoch: int) -> list[OwnFilter]:
-        """Filters without keys of this epoch. One that was registered and is gone was ended by somebody else."""
-        ended = {each.id for each in self.present() if state.subscription_topics.get(each.id, "") is None}
-        return [each for each in self.present() if each.id not in ended and not self._ring.has(each.number, epoch)]
-
     def _interest(self, own: OwnFilter, said: tuple[str, ...] = ()) -> Interest:
-        return Interest(own.id, self.topic, self.name, own.text, self.name, said)
+        return Interest(own.id, self.topic, self.name, own.text, None, said)

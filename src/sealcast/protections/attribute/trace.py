@@ -21,7 +21,7 @@ from sealcast.model.event import OpenedEvent, Position
 from sealcast.model.moments import moment
 from sealcast.model.rejection import Rejection
 from sealcast.protections.attribute.interests import CredentialInterests
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.open import AttributeOpener, NotOurs
 from sealcast.protections.attribute.outgoing import OutgoingFrames
 from sealcast.protections.witness.answer import DecidingBatch, TracedInterest, Verdict, WhyAnswer
@@ -110,7 +110,7 @@ def _unmatched(realm: Realm, answer: WhyAnswer, publisher: str, version: int) ->
 
 
 def _open(realm: Realm, topic: str, name: str, event: CarriedEvent) -> OpenedEvent:
-    with closing(KeyRing(realm, topic, realm.identity(name))) as ring:
+    with closing(CredentialRing(realm, topic, realm.identity(name))) as ring:
         return AttributeOpener.of(realm.state, topic, ring).open(event)
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from functools import cache
 from typing import Final
 
@@ -23,12 +24,13 @@ from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.filters.check import fit
 from sealcast.filters.labels import LabelFilter, label_filter
 from sealcast.filters.parse import parse
+from sealcast.log import files
 from sealcast.log.closing import Closing
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.offsets import PinnedOffset
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.labelled import named, new_ids
-from sealcast.protections.own_filters import OwnFilter, OwnFilters, registered_id
+from sealcast.protections.own_filters import OwnFilter, OwnFilters, keep_together, registered_id
 from sealcast.protections.port import Interest
 from sealcast.protections.searchable.keys import user_keys
 from sealcast.protections.searchable.scheme import UserKeys
@@ -119,18 +121,37 @@ class SealedInterests(Closing, Unpicklable):
 
     def keep(self, wanted: Sequence[tuple[str, str | None]], state: RealmState) -> list[OwnFilter]:
         """Writes filters down, all of them or none; FilterRejected for one that labels cannot express."""
+        with self._own.locked():
+            made = self._new(wanted, state)
+            keep_together({self._own: made})
+        return made
+
+    def _new(self, wanted: Sequence[tuple[str, str | None]], state: RealmState) -> list[OwnFilter]:
+        """Filters that can be written down, as long as the lock is held."""
         for text, _ in wanted:
             _labels(text, state.topic(self.topic))
-        with self._own.locked():
-            known = {each.id for each in self._own.all().values()}
-            if len(known) + len(wanted) > MAX_SUBSCRIPTIONS_EACH:
-                raise Misuse(f"{self.name!r} can have {MAX_SUBSCRIPTIONS_EACH} filters on a topic")
-            ids = list(new_ids(state, self.name, [id for _, id in wanted], known, MAX_ID))
-            for (text, _), id in zip(wanted, ids, strict=True):
-                self._own.check(id, text)
-            first = self._own.next_number()
-            pairs = zip(wanted, ids, strict=True)
-            return [self._own.keep(first + at, id, text) for at, ((text, _), id) in enumerate(pairs)]
+        known = {each.id for each in self._own.all().values()}
+        if len(known) + len(wanted) > MAX_SUBSCRIPTIONS_EACH:
+            raise Misuse(f"{self.name!r} can have {MAX_SUBSCRIPTIONS_EACH} filters on a topic")
+        ids = list(new_ids(state, self.name, [id for _, id in wanted], known, MAX_ID))
+        for (text, _), id in zip(wanted, ids, strict=True):
+            self._own.check(id, text)
+        first = self._own.next_number()
+        return [OwnFilter(first + at, id, text) for at, ((text, _), id) in enumerate(zip(wanted, ids, strict=True))]
+
+    @staticmethod
+    def keep_all(
+        wanted: Mapping[SealedInterests, Sequence[tuple[str, str | None]]], state: RealmState
+    ) -> dict[SealedInterests, list[OwnFilter]]:
+        """`keep` for many subscribers: all of them, or none."""
+        files.make_directories(each._own.directory for each in wanted)
+        with ExitStack() as held:
+            # In the order in which everybody takes them: two that do this at once do not wait for each other.
+            for each in sorted(wanted, key=lambda each: each.name):
+                held.enter_context(each._own.locked())
+            made = {each: each._new(asked, state) for each, asked in wanted.items()}
+            keep_together({each._own: new for each, new in made.items()})
+        return made
 
     def drop(self, kept: Iterable[OwnFilter]) -> None:
         """Forgets filters that nobody was told of."""

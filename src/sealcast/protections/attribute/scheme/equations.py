@@ -128,8 +128,8 @@ class Equations(ABC):
         """CT'_ij with a pairing for each, as the paper has them."""
 
     @abstractmethod
-    def expected_tag(self, token: bytes, ct_first: bytes) -> bytes:
-        """H4 of the pairing of Pr3 and CT_i: the tag that an event has if it has the token's label."""
+    def expected_tags(self, tokens: Iterable[bytes], ct_first: bytes) -> list[bytes]:
+        """H4 of the pairing of Pr3 and CT_i: for each token, the tag that an event has if it has its label."""
 
 
 class MasterEquations(ABC):

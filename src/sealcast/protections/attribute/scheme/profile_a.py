@@ -68,10 +68,10 @@ class AnonymousEquations(Equations):
         targets = (pairing.product([(raised, self._route_point(credential))]) for credential in credentials)
         return [hashed_target(pairing.target_bytes(target)) for target in targets]
 
-    def expected_tag(self, token: bytes, ct_first: bytes) -> bytes:
-        first = read_point(self.pairing.decode1, "CT_i", ct_first)
-        own = self.own2(token)
-        return hashed_target(self.pairing.target_bytes(self.pairing.product([(first, own)])))
+    def expected_tags(self, tokens: Iterable[bytes], ct_first: bytes) -> list[bytes]:
+        pairing, first = self.pairing, read_point(self.pairing.decode1, "CT_i", ct_first)
+        targets = (pairing.product([(first, self.own2(token))]) for token in tokens)
+        return [hashed_target(pairing.target_bytes(target)) for target in targets]
 
 
 class AnonymousMaster(MasterEquations):

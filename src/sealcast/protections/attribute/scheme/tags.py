@@ -11,8 +11,8 @@ Whoever holds one of the paper's tokens tells its label by pairing it with a gue
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sealcast.primitives.kdf import INNER_PAD, OUTER_PAD
 from sealcast.protections.attribute.scheme.parameters import PublicParameters
-from sealcast.wire.attribute import ROUTING_TAG_BYTES, EventHeader, TagKind
+from sealcast.wire.attribute import ROUTING_TAG_BYTES, EventHeader, SealedAttribute, TagKind
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -59,7 +59,7 @@ def matching(parameters: PublicParameters, token: RoutingToken, header: EventHea
         return False
     if parameters.tags is TagKind.KEYED:
         return attribute.tagged(keyed_tag(token.token, header.id))
-    return attribute.tagged(parameters.equations.expected_tag(token.token, attribute.first))
+    return any(map(attribute.tagged, parameters.equations.expected_tags([token.token], attribute.first)))
 
 
 def route(parameters: PublicParameters, tokens: Sequence[RoutingToken], header: EventHeader) -> bool:
@@ -72,6 +72,40 @@ def route_many(
 ) -> NDArray[np.bool_]:
     """`matching` of every header (rows) and token (columns)."""
     found = np.zeros((len(headers), len(tokens)), np.bool_)
+    columns: dict[tuple[int, str], list[int]] = {}
+    for column, token in enumerate(tokens):
+        columns.setdefault((token.epoch, token.attribute), []).append(column)
+    expecting = _keyed_tags if parameters.tags is TagKind.KEYED else partial(_paper_tags, parameters)
+    expected = {group: expecting([tokens[column].token for column in own]) for group, own in columns.items()}
     for row, header in enumerate(headers):
-        found[row] = [matching(parameters, token, header) for token in tokens]
+        if header.tags is parameters.tags:
+            for attribute in header.attributes:
+                group = header.epoch, attribute.name
+                if group in expected:
+                    for column, tag in zip(columns[group], expected[group](header, attribute), strict=True):
+                        if attribute.tagged(tag):
+                            found[row, column] = True
     return found
+
+
+_Expected = Callable[[EventHeader, SealedAttribute], list[bytes]]
+
+
+def _keyed_tags(tokens: Sequence[bytes]) -> _Expected:
+    """`keyed_tag` of each token, written out: a call for each would cost as much as its hashes."""
+    keyed = list(map(_keyed, tokens))
+
+    def tags(header: EventHeader, attribute: SealedAttribute) -> list[bytes]:
+        made, id = [], header.id
+        for start, end in keyed:
+            inside, outside = start.copy(), end.copy()
+            inside.update(id)
+            outside.update(inside.digest())
+            made.append(outside.digest()[:ROUTING_TAG_BYTES])
+        return made
+
+    return tags
+
+
+def _paper_tags(parameters: PublicParameters, tokens: Sequence[bytes]) -> _Expected:
+    return lambda header, attribute: parameters.equations.expected_tags(tokens, attribute.first)
