@@ -45,6 +45,7 @@ HEAVY = (
     "examples/",
     "cli/",
     "filters/test_index.py",
+    "fuzz/",
     "groupkeys/test_deliveries.py",
     "groupkeys/test_mosaic.py",
     "groupkeys/test_plans.py",
