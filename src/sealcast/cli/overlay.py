@@ -136,6 +136,7 @@ def wanted(
     retained: Mapping[str, int] | None = None,
     profile: str | None = None,
     epoch: str | None = None,
+    joint: bool = False,
 ) -> Protection:
     """What the options of `topic create` ask for; an option that the protection does not have is refused by name."""
     from sealcast.model.protection import GROUPS, PROTECTIONS, protection_of, with_setting
@@ -153,6 +154,7 @@ def wanted(
         "fresh": ("--fresh-trapdoors", fresh or None),
         **{setting: ("--retain", value) for setting, value in (retained or {}).items()},
         "profile": ("--profile", None if profile is None else profile.upper()),
+        "joint": ("--joint", joint or None),
     }
     given = {setting: value for setting, (_, value) in options.items() if value is not None}
     for setting in given:

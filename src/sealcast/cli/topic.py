@@ -56,6 +56,7 @@ def create(
     fan_out: options.FanOutOption = None,
     profile: options.ProfileOption = None,
     epoch: options.EpochOption = None,
+    joint: options.JointOption = False,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
 
@@ -87,6 +88,7 @@ def create(
         settings,
         profile,
         epoch,
+        joint,
     )
     here = talk.open_realm()
     here.create_topic(

@@ -17,9 +17,9 @@ from sealcast.errors import Bug, CannotOpen, EventRejected
 from sealcast.model.bounded import bounded
 from sealcast.model.schema import Value
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.scheme import AttributeSealer, OutgoingEvent, PublicParameters, PublisherKey
+from sealcast.protections.attribute.settings import event_space
 from sealcast.protections.port import CheckedEvent, Messages
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
@@ -43,7 +43,7 @@ class EventEncryptor(Unpicklable):
 
     def __init__(self, about: Topic, epoch: int, name: str, parameters: PublicParameters, key: PublisherKey) -> None:
         self.about, self.epoch = about, epoch
-        self._codec, self._space = RecordCodec(about.schema), EventSpace(about.schema)
+        self._codec, self._space = RecordCodec(about.schema), event_space(about)
         self._head = inside_head(about.id, name)
         self._sealer = AttributeSealer(parameters, key)
         #: What it may publish, by the labels that its key signs for.
