@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sealcast.cli import forest, talk
+from sealcast.cli import forest, peer_trees, talk
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
@@ -97,8 +97,13 @@ def show(
     """Show a topic's overlay as a tree: publishers on top, then roots, brokers, and subscribers.
 
     Depth is the number of hops from publishers. A subscriber has all layers if its depth is at least their number.
+    A topic without brokers has a tree of peers for each attribute: shown are those that run on this machine.
     """
-    state = talk.open_realm().state()
+    here = talk.open_realm()
+    state = here.state()
+    if state.topic(topic).protection.peers:
+        peer_trees.show(here, topic, svg)
+        return
     protection, overlay = require_overlay(state.topic(topic)), state.overlay(topic)
     drawn = forest.forest(state, topic, everyone=everyone)
     title = f"{topic}: {protection.summary}, {len(overlay.parents)} brokers"

@@ -315,7 +315,6 @@ class AttributeBased(Protection):
         "brokers": "it has none: every publisher and every subscriber is a peer, and carries events for others",
         "readers": "whoever has a key that fits opens an event: its publisher cannot narrow that by name",
         "replay": "nobody keeps past events for a subscription that comes later",
-        "templates": "its keys are for every value of an attribute, and nobody on the way could tell events apart",
     }
 
     #: `A` hides values and subscriptions from whoever guesses them; `P` is the paper's own encryption, repaired.

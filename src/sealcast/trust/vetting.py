@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from sealcast.errors import FilterRejected, Rejected
 from sealcast.filters.check import check, fit
+from sealcast.filters.labels import label_filter
 from sealcast.filters.parse import parse
 from sealcast.filters.visible import refuse_unseen
 from sealcast.model.protection import MAX_FILTER_EPOCHS, OWN_FILTER
@@ -123,6 +124,11 @@ def vet_template(topic: str, schema: Schema, text: str) -> Template:
 
 def _vet_grant(topic: Topic, text: str) -> None:
     template = vet_template(topic.name, topic.schema, text)
+    if topic.protection.peers:
+        # Keys are for labels: what cannot be one set of them for each attribute cannot be enforced.
+        if len(label_filter(template.condition(topic.schema), topic.schema).conjunctions) != 1:
+            raise Rejected(f"the tags of {text!r} are no one set of labels for each attribute", hint="use fewer tags")
+        return
     if not topic.protection.brokers_read and not template.every_event:
         raise Rejected(
             f"topic {topic.name!r} is {topic.protection.name}: its brokers cannot read, so nobody could hold events "

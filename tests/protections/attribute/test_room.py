@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from sealcast import Event, Publisher, Realm, Right, Subscriber
+from sealcast.control.bodies import Body
 from sealcast.control.center.rules import CenterReason
 from sealcast.control.service import ServiceRefused
 from sealcast.errors import CannotOpen, Corrupt, FilterRejected, Misuse, NotFound, SealcastError
@@ -97,12 +98,12 @@ def test_what_labels_cannot_say_is_refused_before_anybody_is_asked(ward: Ward) -
 # --- the key server -------------------------------------------------------------------------------------
 
 
-def asked(ward: Ward, name: str, body: WantPublishing | WantSubscribing | EndSubscribing) -> object:
+def asked(ward: Ward, name: str, body: Body) -> object:
     with ward.ring(name) as ring:
         return ring.wallet.correspondent.ask_center("center", body.KIND, body.to_bytes())
 
 
-def refused(ward: Ward, name: str, body: WantPublishing | WantSubscribing | EndSubscribing) -> str:
+def refused(ward: Ward, name: str, body: Body) -> str:
     with pytest.raises(ServiceRefused) as refusal:
         asked(ward, name, body)
     return str(refusal.value.reason)
@@ -533,3 +534,115 @@ def test_a_reader_acknowledges_and_goes_on_by_position(ward: Ward) -> None:
     with Subscriber(ward.realm, TOPIC, as_="nurse", from_=positions[3]) as reader:
         assert [event.position for event in reader] == positions[3:]
     assert isinstance(positions[0], Position)
+
+
+# --- what else is done on every topic -------------------------------------------------------------------
+
+
+def test_a_compromised_subscriber_is_out_and_what_lasts_is_said(ward: Ward) -> None:
+    ward.publish([1])
+    ward.carry()
+    found = command(ward, "compromise", "nurse")
+    assert (found["lasting"], found["over"], found["unharmed"]) == ([TOPIC], None, True)
+    assert ward.realm.state().topic(TOPIC).epoch == 2
+    ward.publish([2, 200])
+    ward.carry()
+    assert ward.got("doctor") == [b"monitor 200"]
+    with pytest.raises(SealcastError, match="was revoked"):
+        ward.got("nurse")
+
+
+def test_another_center_takes_over_and_nothing_is_lost(ward: Ward) -> None:
+    """The topic's master secret was that of a center that is compromised: the next epoch has another."""
+    ward.publish([1])
+    ward.carry()
+    ward.realm.add_center("second")
+    found = command(ward, "compromise", "center", "--center", "second")
+    assert found["unharmed"]
+    about = ward.realm.state().topic(TOPIC)
+    assert (about.center, about.epoch) == ("second", 2)
+    ward.publish([2])
+    ward.carry()
+    assert ward.got("nurse") == [b"monitor 1", b"monitor 2"]
+    assert command(ward, "check", TOPIC)["ok"]
+
+
+def test_audit_says_who_received_how_much(ward: Ward) -> None:
+    ward.publish([1, 2, 200])
+    ward.carry()
+    rows = command(ward, "audit", "--received")["received"]
+    assert {(row["entity"], row["deliveries"]) for row in rows} == {("nurse", 2), ("doctor", 1)}  # type: ignore[attr-defined]
+
+
+def test_a_key_server_elsewhere_answers_over_its_control_topic(ward: Ward, tmp_path: Path) -> None:
+    """The center's key file is in another process's realm directory only: `sealcast serve` answers there."""
+    from sealcast.control.running import Running
+    from sealcast.protections.port import center_rules
+
+    with Running(ward.realm, ["center", "discovery-1", "discovery-2"], center_more=center_rules) as running:
+        running.start()
+        kinds = {kind for served in running.services if served.center is not None for kind in served.center.kinds}
+    assert {"attribute/publishing", "attribute/subscribing", "attribute/ending"} <= kinds
+
+
+# --- rights for some events -----------------------------------------------------------------------------
+
+
+def test_a_publishers_keys_are_for_what_its_right_is_for(ward: Ward) -> None:
+    ward.realm.grant(TOPIC, "monitor", [Right.PUBLISH], template="pulse=7")
+    assert ward.realm.state().topic(TOPIC).epoch == 2, "the keys for every event end with the right to it"
+    ward.publish([7])
+    with pytest.raises(SealcastError, match="may not publish an event with this value of 'pulse'"):
+        ward.publish([8])
+    ward.carry()
+    assert ward.got("nurse") == [b"monitor 7"]
+
+
+def test_a_publisher_that_signs_for_another_value_is_found_out(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own software does not keep it: it seals an event for the labels of 7 with 8 inside."""
+    from sealcast.protections.attribute.credentials import EventSpace
+
+    ward.realm.grant(TOPIC, "monitor", [Right.PUBLISH], template="pulse=7")
+    honest = EventSpace.event
+    with monkeypatch.context() as patched:
+        patched.setattr(EventSpace, "event", lambda self, values: honest(self, {"pulse": 7}))
+        ward.publish([8])
+    assert ward.carry()["rejected_seal"] == 1
+    assert ward.got("nurse") == []
+
+
+def test_a_subscribers_keys_are_for_what_its_right_is_for(ward: Ward) -> None:
+    ward.realm.grant(TOPIC, "nurse", [Right.SUBSCRIBE], template="pulse=7")
+    ward.publish([3, 7])
+    ward.carry()
+    assert ward.got("nurse") == [b"monitor 7"], "its filter is wider than its right"
+    ward.realm.subscribe(TOPIC, "nurse", "pulse = 200")
+    ward.publish([200])
+    ward.carry()
+    assert ward.got("nurse") == [b"monitor 7"]
+
+
+def test_places_among_peers_are_for_labels_that_ones_right_admits(ward: Ward) -> None:
+    from sealcast.filters.labels import naming
+    from sealcast.protections.attribute.connecting import WantConnecting
+
+    ward.realm.grant(TOPIC, "nurse", [Right.SUBSCRIBE], template="pulse=7")
+    for label in (naming.root("pulse"), naming.block("pulse", 8, 7)):
+        asked(ward, "nurse", WantConnecting(TOPIC, 2, (("pulse", label),)))
+    beyond = WantConnecting(TOPIC, 2, (("pulse", naming.block("pulse", 8, 8)),))
+    assert refused(ward, "nurse", beyond) == CenterReason.RIGHT
+
+
+def test_an_owner_that_narrows_a_right_ends_the_epoch_too(tmp_path: Path) -> None:
+    from sealcast.control import requests as ask
+    from sealcast.control.at_hand import services_at_hand
+    from sealcast.control.correspondence import Correspondent
+
+    realm = Realm.create(tmp_path / "realm")
+    realm.enrol_many(["owner", "monitor"])
+    realm.create_topic(TOPIC, SCHEMA, protection="attribute", access="granted", owner="owner")
+    with Correspondent(realm, realm.identity("owner"), at_hand=services_at_hand(realm)) as owner:
+        ask.authorise(owner, "center", TOPIC, "monitor", [Right.PUBLISH])
+        assert realm.state().topic(TOPIC).epoch == 1
+        ask.authorise(owner, "center", TOPIC, "monitor", [Right.PUBLISH], template="pulse=7")
+    assert realm.state().topic(TOPIC).epoch == 2

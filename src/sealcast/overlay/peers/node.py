@@ -159,6 +159,8 @@ class PeerNode:
         for seat in new:
             if not seat.plan.root:
                 self._searching.start(seat)
+        if new:
+            self._passing.reconsider()
         return self._done()
 
     def meet(self, rendezvous: Sequence[PeerId], now: float) -> list[PeerEffect]:
@@ -178,8 +180,8 @@ class PeerNode:
         core.now = now
         for rendezvous in core.rendezvous if to is None else (to,):
             if rendezvous == core.name:
-                self._passing.take(event, core.name)
-                core.effects.append(Confirmed(event_id(event), core.name))
+                if self._passing.take(event, core.name):
+                    core.effects.append(Confirmed(event_id(event), core.name))
             else:
                 self._passing.publish(event, rendezvous)
         return self._done()
@@ -195,6 +197,7 @@ class PeerNode:
         for seat in core.seats.values():
             self._searching.reprove(seat)
             core.timers.set(("children", seat.number), now + 2 * core.settings.offer_seconds)
+        self._passing.reconsider()
         return self._done()
 
     def leave(self, now: float) -> list[PeerEffect]:

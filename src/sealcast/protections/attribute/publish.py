@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from sealcast.errors import Bug, CannotOpen, EventRejected
+from sealcast.model.bounded import bounded
 from sealcast.model.schema import Value
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.credentials import EventSpace
@@ -29,6 +30,8 @@ from sealcast.wire.frame import TOPIC_BYTES
 from sealcast.wire.limits import MAX_MESSAGE_BYTES
 from sealcast.wire.records import RecordCodec
 
+#: Of sealed events in one frame: they share a signature, and the first does not wait long for the last.
+BYTES_PER_FRAME: Final = 4 << 20
 #: Around an event's ciphertexts: names of spaces, tags of frames, what is signed. Far more than it takes.
 _SLACK: Final = 4_096
 _LABEL_BYTES: Final = 48 + 16
@@ -43,11 +46,16 @@ class EventEncryptor(Unpicklable):
         self._codec, self._space = RecordCodec(about.schema), EventSpace(about.schema)
         self._head = inside_head(about.id, name)
         self._sealer = AttributeSealer(parameters, key)
+        #: What it may publish, by the labels that its key signs for.
+        self._may = {
+            name: tuple(c.label for c in key.credentials if c.attribute == name) for name in self._space.spaces
+        }
         points, spaces = Profile(parameters.profile).point_bytes, len(self._space.spaces)
         self._most = self._space.positions * _LABEL_BYTES + spaces * (points + _SIGNED_BYTES) + _SLACK
 
     def check(self, values: Mapping[str, Value], payload: bytes, content_type: str) -> None:
-        """EventRejected for an event that would not fit into a message once it is sealed."""
+        """EventRejected for an event that its publisher may not publish, or that would not fit into a message."""
+        self._space.signing(self._may, self._space.event(values))
         (record,) = self._codec.encode([values], [payload], content_type)
         size = len(self._head) + len(record) + self._most
         if size > MAX_MESSAGE_BYTES:
@@ -88,7 +96,9 @@ class AttributeWay:
 
     def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
         values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
-        yield len(batch), {self._identity.name: self._made.messages(values, payloads, kinds)}
+        # A sealed event is many times as large as the event: a frame's worth of these is more than a frame holds.
+        for some in bounded(self._made.messages(values, payloads, kinds), len, BYTES_PER_FRAME):
+            yield len(some), {self._identity.name: some}
 
     @property
     def _made(self) -> EventEncryptor:

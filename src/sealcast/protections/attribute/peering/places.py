@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from sealcast.errors import Misuse, Rejected
+from sealcast.errors import FrameRejected, Misuse, Rejected
 from sealcast.overlay.peers.port import PeerId, SeatPlan, SeatRequest
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.attribute.arriving import ArrivalGate
@@ -80,7 +80,7 @@ class PeerPlaces(Unpicklable):
         """Goes by the keys that are here now, and asks for what they lack. Whether seats changed, and whether an epoch
         began. Unavailable or Rejected where the key center does not give it."""
         epoch = self.state.topic(self._topic).epoch
-        stamp = (epoch, self._ring.stamp(epoch), rendezvous)
+        stamp = (epoch, self._ring.stamp(epoch, live=True), rendezvous)
         if stamp == self._stamp:
             return False, False
         keys = self._keys(epoch)
@@ -104,7 +104,7 @@ class PeerPlaces(Unpicklable):
         return before != self._seats, began
 
     def _keys(self, epoch: int) -> list[SubscriptionKey]:
-        return [SubscriptionKey.parse(key) for each in self._ring.subscribing(epoch) for key in each.keys]
+        return [SubscriptionKey.parse(key) for each in self._ring.subscribing(epoch, live=True) for key in each.keys]
 
     def _load_before(self, epoch: int, parameters: PublicParameters) -> None:
         """The epoch before, for events that are still on their way: nobody finds a place by its keys any more."""
@@ -165,7 +165,15 @@ class PeerPlaces(Unpicklable):
 
     def check_event(self, event: bytes) -> None:
         carried, _ = self._parsed(event)
-        self._gates.check(carried, self._gates.at(self.state.version), self._realm.clock())
+        try:
+            self._gates.check(carried, self._gates.at(self.state.version), self._realm.clock())
+        except FrameRejected:
+            # Its publisher may know a newer registry, and be right: an epoch that has begun, a right that was given.
+            newest = self._realm.state()
+            if newest.version == self.state.version:
+                raise
+            self.state = newest
+            self._gates.check(carried, self._gates.at(newest.version), self._realm.clock())
 
     def check_publisher(self, peer: PeerId, advertisement: bytes) -> None:
         if advertisement != self.topic_id:
