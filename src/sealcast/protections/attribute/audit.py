@@ -3,7 +3,9 @@
     a publisher's log     every frame is judged again; its peer's account must say the same
     a subscriber's inbox  the ledger's chain and tags, every piece by its digest; every event must open with its
                           subscriber's keys, stand in its publisher's log, come once, and in its publisher's order
-    both together         what a publisher's peer sent, and a subscriber's keys open, must be in that one's inbox
+    both together         what a publisher's peer sent, and a subscriber's keys open, must be in that one's inbox; if
+                          its peer has a log of what it got, from the moment on that it had the event
+    peers' logs           signed by their peers, numbered, nothing left out in between
 
 A subscriber that is elsewhere, and a publisher that is, are not judged, and that is said.
 """
@@ -28,6 +30,7 @@ from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.ledger import journal_key
 from sealcast.protections.attribute.open import AttributeOpener
 from sealcast.protections.attribute.outgoing import OutgoingFrames
+from sealcast.protections.attribute.said import PeersSaid
 from sealcast.protections.witness.report import CheckReport, Kind
 from sealcast.trust.deployment import Realm
 from sealcast.wire.carried import CarriedEvent
@@ -55,6 +58,7 @@ class PeersAudit:
             if realm.paths.entity_key(name).exists() and not state.entity(name).revoked
         ]
         self._sent: dict[Position, SentEvent] = {}
+        self._said = PeersSaid(realm, topic)
 
     def size(self) -> int:
         return len(self._publishers) + len(self._subscribers)
@@ -64,6 +68,8 @@ class PeersAudit:
         for name in state.slots_of(self._topic):
             if name not in self._subscribers:
                 report.gap(f"the keys of {name!r} are not here: what it received was not checked")
+        for name, why in self._said.damaged.items():
+            report.add(Kind.LOG, f"the log of {name}'s peer: {why}")
         for name in self._publishers:
             self._publisher(name)
             told(1)
@@ -173,7 +179,7 @@ class PeersAudit:
                 self._realm.state, self._topic, lambda epoch: [s for s in ring.subscribing(epoch) if s.id in ids]
             )
 
-        subscribed = cache(lambda version: self._subscribed(name, version))
+        subscribed, away = cache(lambda version: self._subscribed(name, version)), 0
         for at, sent in self._sent.items():
             if at in had:
                 continue
@@ -181,7 +187,14 @@ class PeersAudit:
                 opener(subscribed(sent.version)).open(sent.event)
             except CannotOpen:
                 continue  # it is for others; or it was refused, and the inbox says so
-            self.report.add(Kind.LOST, f"event {at} is for {name}, and is not in its inbox")
+            if name in self._said.peers and not self._said.had(name, sent.event.id):
+                away += 1
+            else:
+                self.report.add(Kind.LOST, f"event {at} is for {name}, and is not in its inbox")
+        if away:
+            self.report.count("not_arrived", away)
+            missed = f"; it says that it missed some {self._said.missed[name]} times" if self._said.missed[name] else ""
+            self.report.gap(f"{away} events have not reached {name!r} yet, by the log of its peer{missed}")
 
     def _subscribed(self, name: str, version: int) -> frozenset[str]:
         """The subscriptions that it had when an event was sent, while it had the right."""

@@ -71,26 +71,32 @@ class SubscriberPeer(Closing, Unpicklable):
     def look_at(self, events: Iterable[CarriedEvent]) -> Arrivals:
         """What of these is its own, and what is wrong with the others. Nothing is kept yet."""
         found, version, now = Arrivals([], []), self.realm.registry.version(), self.realm.clock()
-        gate, fresh = self._gates.at(version), set[bytes]()
-
-        def known(event: CarriedEvent, header: Header) -> bool:
-            return (number := _number(header, event)) in self._seen or number in fresh
-
+        gate, good, copies = self._gates.at(version), dict[bytes, CarriedEvent](), list[tuple[bytes, CarriedEvent]]()
         if not gate.state.may_subscribe(self.topic, self.name, now):
             return found
         for event in events:
             try:
-                header = self._gates.check(event, gate, now, partial(known, event))
-                self._opener.open(event)
-                found.events.append(event)
-                fresh.add(_number(header, event))
+                header = self._gates.check(event, gate, now, partial(self._knows, event))
             except FrameRejected as error:
                 found.rejected.append(_refusal(event.position, Reason(error.reason), error.message))
-            except NotOurs:
                 continue
-            except CannotOpen as error:
-                found.rejected.append(_refusal(event.position, Reason.SEAL, error.message))
+            number = _number(header, event)
+            if number in good:
+                copies.append((number, event))
+            good.setdefault(number, event)
+        mine = set[bytes]()
+        for (number, event), opened in zip(good.items(), self._opener.open_many([*good.values()]), strict=True):
+            if not isinstance(opened, CannotOpen):
+                found.events.append(event)
+                mine.add(number)
+            elif not isinstance(opened, NotOurs):
+                found.rejected.append(_refusal(event.position, Reason.SEAL, opened.message))
+        again = (event for number, event in copies if number in mine)
+        found.rejected.extend(_refusal(event.position, Reason.REPLAY, "it came twice at once") for event in again)
         return found
+
+    def _knows(self, event: CarriedEvent, header: Header) -> bool:
+        return _number(header, event) in self._seen
 
     def keep(self, found: Arrivals) -> Mapping[str, int]:
         """Durably its own from now on; what was counted. Nothing, where there is nothing to say."""

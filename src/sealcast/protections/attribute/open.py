@@ -24,11 +24,12 @@ from sealcast.protections.attribute.asking import Subscribing
 from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.publish import inside_record
-from sealcast.protections.attribute.scheme import Opener, PublicParameters, SubscriptionKey
+from sealcast.protections.attribute.scheme import OpenedContent, Opener, PublicParameters, SubscriptionKey
 from sealcast.protections.verify import SignedHeaders, opened_event, publishers_keys
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.attribute import AttributeReason, AttributeRejected, SealedAttributeEvent
 from sealcast.wire.carried import CarriedEvent
+from sealcast.wire.frame import Header
 from sealcast.wire.records import RecordCodec
 
 #: Epochs whose keys are kept ready: this one, the one before, and some that a reader goes back to.
@@ -68,26 +69,57 @@ class AttributeOpener(Unpicklable):
 
     def open(self, event: CarriedEvent) -> OpenedEvent:
         """CannotOpen says why not."""
-        header = self._headers.header(event.signed)  # (1)
+        (found,) = self.open_many([event])
+        if isinstance(found, CannotOpen):
+            raise found
+        return found
+
+    def open_many(self, events: Sequence[CarriedEvent]) -> list[OpenedEvent | CannotOpen]:
+        """Each event opened, or why not. What publishers signed with their credentials is verified together."""
+        found: list[OpenedEvent | CannotOpen] = [NotOurs("no subscription matches it")] * len(events)
+        by_epoch = dict[int, list[int]]()
+        for number, event in enumerate(events):
+            try:
+                by_epoch.setdefault(self._signed(event).epoch, []).append(number)
+            except CannotOpen as error:
+                found[number] = error
+        for epoch, numbers in by_epoch.items():
+            opener = self._at(epoch)
+            if opener is None:
+                why = NotOurs(f"no key of topic {self._about.name!r} (epoch {epoch}) is at hand")
+                found = [why if number in numbers else each for number, each in enumerate(found)]
+                continue
+            opened = opener.open_many([events[number].message for number in numbers])  # (2)
+            for number, content in zip(numbers, opened, strict=True):
+                found[number] = self._read(events[number], content)
+        return found
+
+    def _signed(self, event: CarriedEvent) -> Header:
+        """(1)"""
+        header = self._headers.header(event.signed)
         self._headers.verify(header, event.message, event.position, event.path)
         try:
-            if SealedAttributeEvent.parse(event.message).header.epoch != header.epoch:
-                raise CannotOpen(f"{header.publisher} sealed it in another epoch than it states")
-            opener = self._at(header.epoch)
-            if opener is None:
-                raise NotOurs(f"no key of topic {self._about.name!r} (epoch {header.epoch}) is at hand")
-            opened = opener.open(event.message)  # (2)
+            sealed = SealedAttributeEvent.parse(event.message).header
         except AttributeRejected as error:
-            if error.reason is AttributeReason.MISMATCH:
-                raise NotOurs("no subscription has a label of each of the event's attributes") from None
             raise CannotOpen(error.message) from None
-        record = inside_record(opened.payload, self._about.id, header.publisher)  # (3)
-        found = opened_event(header, event.position, self._codec, record)  # (4)
+        if sealed.epoch != header.epoch:
+            raise CannotOpen(f"{header.publisher} sealed it in another epoch than it states")
+        return header
+
+    def _read(self, event: CarriedEvent, content: OpenedContent | AttributeRejected) -> OpenedEvent | CannotOpen:
+        if isinstance(content, AttributeRejected):
+            ours = content.reason is not AttributeReason.MISMATCH
+            return CannotOpen(content.message) if ours else NotOurs(content.message)
+        header = self._headers.header(event.signed)
         try:
-            self._space.verify(found.attributes, opened.own, "the label that opened it")
-            self._space.verify(found.attributes, opened.publisher, f"what {header.publisher} may publish")
+            record = inside_record(content.payload, self._about.id, header.publisher)  # (3)
+            found = opened_event(header, event.position, self._codec, record)  # (4)
+            self._space.verify(found.attributes, content.own, "the label that opened it")
+            self._space.verify(found.attributes, content.publisher, f"what {header.publisher} may publish")
+        except CannotOpen as error:
+            return error
         except EventRejected as error:
-            raise CannotOpen(f"event {event.position} is not of its topic's schema: {error.message}") from None
+            return CannotOpen(f"event {event.position} is not of its topic's schema: {error.message}")
         return found
 
     def _at(self, epoch: int) -> Opener | None:
@@ -96,4 +128,4 @@ class AttributeOpener(Unpicklable):
     def _made(self, epoch: int, stamp: object) -> Opener | None:
         held = self._keys(epoch)
         keys = [SubscriptionKey.parse(key) for each in held for key in each.keys]
-        return Opener(PublicParameters.from_bytes(held[0].parameters), keys) if held else None
+        return Opener(PublicParameters.from_bytes(held[0].parameters), keys) if keys else None

@@ -24,6 +24,7 @@ from sealcast.protections.attribute.interests import CredentialInterests
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.open import AttributeOpener, NotOurs
 from sealcast.protections.attribute.outgoing import OutgoingFrames
+from sealcast.protections.attribute.said import PeersSaid
 from sealcast.protections.witness.answer import DecidingBatch, TracedInterest, Verdict, WhyAnswer
 from sealcast.trust.deployment import Realm
 from sealcast.trust.layout import TopicPaths
@@ -79,8 +80,11 @@ def _arrived(realm: Realm, answer: WhyAnswer, publisher: str, version: int) -> W
             return replace(answer, refused=refused).that(Verdict.REFUSED, text)
         event = next((event for event in range(len(piece)) if piece.position(event) == position), None)
         if event is not None:
-            opened = _opened(realm, topic, name, piece.carried(event))
-            answer = replace(answer, batch=_batch(committed, name), interests=_interests(realm, topic, name, opened))
+            carried = piece.carried(event)
+            opened, way = _opened(realm, topic, name, carried), PeersSaid(realm, topic).way(publisher, name, carried.id)
+            notes = (f"by the logs of peers it came by {' > '.join(way)}",) if len(way) > 1 else ()
+            interests = _interests(realm, topic, name, opened)
+            answer = replace(answer, batch=_batch(committed, name), interests=interests, notes=notes)
             return answer.that(Verdict.DELIVERED, f"it is in the inbox of {name!r}")
     state = realm.state(version)
     if not any(each.subscriber == name for each in state.subscriptions_of(topic)):
@@ -106,6 +110,9 @@ def _unmatched(realm: Realm, answer: WhyAnswer, publisher: str, version: int) ->
         return answer.that(Verdict.NOT_MATCHED, f"no key of {name!r} fits it: {error.message}")
     except CannotOpen as error:
         return answer.that(Verdict.REFUSED, f"{name!r} cannot open it: {error.message}")
+    said = PeersSaid(realm, topic)
+    if name in said.peers and not said.had(name, event.id):
+        return answer.that(Verdict.WAITING, f"it was sent, and has not reached {name!r}, by the log of its peer")
     return answer.that(Verdict.WRONG, f"the keys of {name!r} open it, and it is not in its inbox")
 
 
