@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import shutil
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from sealcast.clients.subscriber import Subscriber
 from sealcast.control import requests as ask
 from sealcast.control.keepalive import KeepAlive
-from sealcast.control.wallet import Wallet
+from sealcast.control.wallet import Wallet, fill
 from sealcast.errors import CannotOpen, NotFound, Rejected, Unavailable
 from sealcast.protections.endpoint.client import EndpointInbox
 from sealcast.trust.deployment import Realm
+from sealcast.trust.keys.broker import BrokerSecrets
+from sealcast.trust.keys.centers import CenterSecrets
+from sealcast.trust.keys.holder import HolderSecrets
 from sealcast.trust.realm.changes import Right
 from tests.trust.center_world import SCHEMA, World, served
 
@@ -144,6 +150,47 @@ def test_over_discovery_from_whoever_serves(tmp_path: Path) -> None:
         assert realm.state().subscription(made.id).filter == "price > 3"
         ask.unsubscribe(alice.correspondent, "broker", [made.id])
     assert not list(realm.state().subscriptions_of("quotes"))
+
+
+@pytest.mark.parametrize("at_hand", [False, True])
+def test_clients_unlock_keys_of_services_only_in_realms_that_say_so(
+    tmp_path: Path, at_hand: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    realm = Realm.create(tmp_path / "market", at_hand=at_hand)
+    realm.create_topic("quotes", SCHEMA)
+    realm.enrol("alice")
+    client, unlocked = threading.get_ident(), set[str]()
+    for kind in (CenterSecrets, BrokerSecrets):
+
+        def load(path: Path, kind: type[HolderSecrets] = kind, really: Any = kind.load) -> HolderSecrets:
+            if threading.get_ident() == client:
+                unlocked.add(kind.__name__)
+            loaded: HolderSecrets = really(path)
+            return loaded
+
+        monkeypatch.setattr(kind, "load", load)
+    with served(realm):  # by another thread, as by another process
+        unlocked.clear()
+        with Wallet(realm.paths.root, "alice") as alice, Wallet(realm.paths.root, "alice", keep=False) as other:
+            assert alice.get("quotes", Right.SUBSCRIBE).claims.subject == "alice"
+            ask.subscribe(alice, "quotes", "price > 3")
+            fill([other], "quotes", Right.PUBLISH)
+    assert unlocked == ({"CenterSecrets", "BrokerSecrets"} if at_hand else set())
+    if not at_hand:  # also when nobody else answers
+        with Wallet(realm.paths.root, "alice", keep=False) as alone, pytest.raises((NotFound, Unavailable)):
+            alone.get("quotes", Right.PUBLISH)
+        assert unlocked == set()
+
+
+def test_a_mark_that_says_nothing_about_it_says_no(tmp_path: Path) -> None:
+    realm = Realm.create(tmp_path / "market")
+    mark = json.loads(realm.paths.mark.read_text())
+    for said, believed in ((True, True), (False, False), (1, False), ("yes", False), (None, False)):
+        realm.paths.mark.write_text(json.dumps(mark | {"at_hand": said}))
+        assert Realm(realm.paths.root).at_hand is believed
+    del mark["at_hand"]
+    realm.paths.mark.write_text(json.dumps(mark))
+    assert not Realm(realm.paths.root).at_hand
 
 
 def test_a_reader_keeps_its_subscriptions_alive(world: World) -> None:

@@ -22,7 +22,7 @@ from sealcast.lab.match_input import Asked, GivenEvent, Inputs
 from sealcast.model import Event, Schema
 from sealcast.model.schema import value_to_json
 from sealcast.pipeline import relay
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.wire.carried import CarriedEvent
 from tests.cli.shell import sealcast
 from tests.protections.attribute.asked import SCHEMA, Asker, condition
@@ -159,7 +159,7 @@ def test_plans_have_names_in_them_and_no_secret(spark: SparkSession) -> None:
         list(lab._populate(realm, inputs, ATTRIBUTE))
         lab.client_side(ATTRIBUTE).subscribe_many(realm, lab.TOPIC, [("s0", "n > 30", None)])
         way = lab._ByPeers(spark, realm, ["s0"])
-        with KeyRing(realm, lab.TOPIC, realm.identity("s0")) as ring:
+        with CredentialRing(realm, lab.TOPIC, realm.identity("s0")) as ring:
             (held,) = ring.subscribing(realm.state().topic(lab.TOPIC).epoch)
         (key,) = (carrying.SubscriptionKey.parse(each) for each in held.keys)
         secrets = [key.bond, *(part for one in key.credentials for part in (one.first, one.second, one.token))]

@@ -7,7 +7,6 @@ index, keys, log, ledger or Spark. What was got is what subscribers open with th
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -62,9 +61,7 @@ class Field:
         seed: int = 7,
         parameters: KeyParameters = RATES,
         protection: str = "endpoint",
-        later: Sequence[str] = (),
     ) -> None:
-        """Everybody subscribes at once, but for those who come `later` (`subscribe`)."""
         self.realm = Realm.create(directory)
         about = self.realm.create_topic(
             TOPIC, SCHEMA, partitions=partitions, parameters=parameters, protection=protection
@@ -73,21 +70,19 @@ class Field:
         #: Those that the protection can express.
         self.filters = {name: text for name, text in FILTERS.items() if _expressed(side, text, about)}
         self.realm.enrol_many([*PUBLISHERS, *FILTERS])
-        self.later = [name for name in self.filters if name in later]
-        first = [(name, text, None) for name, text in self.filters.items() if name not in later]
-        side.subscribe_many(self.realm, TOPIC, first)
+        side.subscribe_many(self.realm, TOPIC, [(name, text, None) for name, text in self.filters.items()])
         self.paths = self.realm.paths.topic(TOPIC)
         self.said: dict[str, list[Event]] = {name: [] for name in PUBLISHERS}
         self._dice = random.Random(seed)
         self._publishers = {name: Publisher(self.realm, TOPIC, name) for name in PUBLISHERS}
         self._log = self.realm.frames(TOPIC, read_only=True)
 
-    def subscribe(self) -> None:
-        """The next of those who come later, if there is one."""
-        if self.later:
-            name = self.later.pop(0)
-            side = client_side(self.realm.state().topic(TOPIC).protection)
-            side.subscribe_many(self.realm, TOPIC, [(name, self.filters[name], None)])
+    def join(self, name: str, text: str) -> None:
+        """One more subscriber, who is to get what was published before, too."""
+        self.realm.enrol_many([name])
+        side = client_side(self.realm.state().topic(TOPIC).protection)
+        side.subscribe_many(self.realm, TOPIC, [(name, text, None)])
+        self.filters[name] = text
 
     def publish(self, name: str, count: int, size: int = 24) -> None:
         """One frame of `count` events, durable on return."""
@@ -117,7 +112,7 @@ class Field:
     # --- the comparison -----------------------------------------------------------------------------
 
     def expected(self, subscriber: str) -> dict[str, list[Said]]:
-        condition = parse(FILTERS[subscriber], SCHEMA)
+        condition = parse(self.filters[subscriber], SCHEMA)
         return {
             publisher: [
                 (event.attributes["number"], event.payload)  # type: ignore[misc]

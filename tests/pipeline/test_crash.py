@@ -29,7 +29,7 @@ from sealcast.protections.steps import StepName
 from tests.clients.pump import pump
 from tests.pipeline import steps
 from tests.pipeline.drivers import ROOT, Driver, batches
-from tests.pipeline.field import FILTERS, TOPIC, Field, by_publisher
+from tests.pipeline.field import TOPIC, Field, by_publisher
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,26 +111,30 @@ def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(fiel
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_dying_before_every_step_while_filters_come_late_loses_nothing_and_doubles_nothing(tmp_path: Path) -> None:
+@pytest.mark.parametrize("field", ["searchable"], indirect=True)
+def test_dying_before_every_step_of_a_late_delivery_loses_nothing_and_doubles_nothing(
+    field: Field, lives: Lives
+) -> None:
     """Who subscribes between two deaths gets everything that was published before, once, and in order."""
-    field = Field(tmp_path / "realm", protection="searchable", later=[*FILTERS][1:])
-    lives, step = Lives(field.realm.paths.root), 0
+    texts, step = list(field.filters.values()), 0
+    for _ in range(4):
+        field.publish_round(largest=2)
+    assert lives.live() == 0
     while True:
         step += 1
-        field.publish_round(largest=2)
-        if step % 4 == 0:
-            field.subscribe()
+        field.join(f"late-{step}", texts[step % len(texts)])
+        if step % 5 == 0:
+            field.publish_round(largest=1)
         ended = lives.live(death_at=step)
-        if ended == 0 and not field.later:
+        if ended == 0:
             break
-        assert ended in (0, -signal.SIGKILL)
-    lives.close()
-    assert step > 30
+        assert ended == -signal.SIGKILL
+    assert step > 20
     with LedgerReader(field.paths.ledger) as ledger:
-        late = sum(ref.deliveries for each in ledger.entries() for ref in each.entry.pieces[: each.entry.late])
-    assert late > 20, "filters came late"
+        entries = [each.entry for each in ledger.entries()]
+    late = [ref for entry in entries for ref in entry.pieces[: entry.late]]
+    assert sum(ref.deliveries for ref in late) > 50 and any(entry.late and not entry.own for entry in entries)
     _compare(field)
-    field.close()
 
 
 # --- Spark --------------------------------------------------------------------------------------

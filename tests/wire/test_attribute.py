@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
-from sealcast.primitives.pairing import named
+from sealcast.primitives.pairing import best
 from sealcast.primitives.pairing.counted import CountedPairing
 from sealcast.protections.attribute import scheme
 from sealcast.protections.attribute.scheme import (
@@ -28,16 +28,21 @@ from sealcast.protections.attribute.scheme import (
 from sealcast.wire import cbor
 from sealcast.wire.attribute import (
     MAGIC,
-    LeafProof,
     SealedAttribute,
     SealedAttributeEvent,
-    bound_content,
-    framed_contents,
     packed_body,
     packed_head,
-    parse_content,
 )
-from sealcast.wire.attribute_keys import SessionCertificate, SignedCredential, encode_signed, parse_signed
+from sealcast.wire.attribute_contents import (
+    LeafProof,
+    SessionCertificate,
+    SignedCredential,
+    bound_content,
+    encode_signed,
+    framed_contents,
+    parse_content,
+    parse_signed,
+)
 from sealcast.wire.limits import MAX_ATTRIBUTE_HEADER_BYTES, MAX_CONNECTION_REQUEST_BYTES, MAX_EPOCH
 from tests.primitives.test_pairing import GOOD1, GOOD2, REFUSED1, REFUSED2
 from tests.protections.attribute.world import EPOCH, PROFILES, World
@@ -47,7 +52,7 @@ _AT = len(MAGIC)
 
 @pytest.fixture(scope="module", params=PROFILES)
 def world(request: pytest.FixtureRequest) -> World:
-    return World("fast", request.param)
+    return World(best(), request.param)
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +152,7 @@ _SHARED: list[tuple[bytes, Opener]] = []
 
 def _shared() -> tuple[bytes, Opener]:
     if not _SHARED:
-        world = World("fast")
+        world = World(best())
         _SHARED.append((world.seal(heat="101"), world.opener(heat="1")))
     return _SHARED[0]
 
@@ -218,7 +223,7 @@ def test_documents_that_are_none_are_refused(world: World) -> None:
 
 
 def test_master_secrets_are_read_as_they_are_written() -> None:
-    data = scheme.setup(pairing=named("fast")).to_bytes()
+    data = scheme.setup().to_bytes()
     assert MasterSecret.from_bytes(data).to_bytes() == data
     assert refused(MasterSecret.from_bytes, data + b"\0") is AttributeReason.MAGIC
     assert refused(MasterSecret.from_bytes, data[:-1]) is AttributeReason.MAGIC

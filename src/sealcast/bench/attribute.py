@@ -15,8 +15,7 @@ Library calls are counted while the work is done once, and then made again as of
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -24,37 +23,31 @@ import pymcl
 from py_arkworks_bls12381 import G1Point
 
 from sealcast.bench.report import BenchRow, side_by_side
-from sealcast.errors import Bug
 from sealcast.lab.market import zipf
+from sealcast.lab.tariq.topic import (
+    EPOCH,
+    SchemeTopic,
+    Work,
+    counted,
+    decrypting,
+    encrypting,
+    labels,
+    verifying,
+)
 from sealcast.primitives.aead import SealingKey
-from sealcast.primitives.pairing import named, random_scalar
-from sealcast.primitives.pairing.counted import CountedPairing
+from sealcast.primitives.pairing import random_scalar
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.attribute import scheme
 from sealcast.protections.attribute.scheme import (
-    AttributeSealer,
     EventHeader,
-    MasterSecret,
-    Opener,
-    OutgoingEvent,
-    PlacedLabel,
     Profile,
-    PublicParameters,
     RoutingToken,
     SealOptions,
     TagKind,
 )
-from sealcast.protections.attribute.scheme.contents import event_message
-from sealcast.protections.attribute.scheme.equations import Labels
-from sealcast.protections.attribute.scheme.sign import SignatureClaim, sign, verify
-from sealcast.wire.attribute import SealedAttributeEvent
 
-ATTRIBUTES: Final = ("heat", "pulse", "ward", "zone")
-DEPTH: Final = 8
-EPOCH: Final = 1
 ROUNDS: Final = 15
 TOKENS: Final = 8
-PAYLOAD_BYTES: Final = 200
 FRAME_EVENTS: Final = 1_000
 FRAMES: Final = 100
 LABEL_SETS: Final = 100
@@ -70,57 +63,7 @@ def rows() -> Iterator[BenchRow]:
     yield publish_row()
 
 
-class BenchTopic:
-    """A topic's key server, with a publisher of everything."""
-
-    def __init__(
-        self,
-        profile: Profile = Profile.A,
-        tags: TagKind = TagKind.KEYED,
-        attributes: Sequence[str] = ATTRIBUTES,
-        pairing: str = "fast",
-    ) -> None:
-        self.attributes = attributes
-        self.counted = CountedPairing(named(pairing))
-        self.master: MasterSecret = scheme.setup(profile, tags, named(pairing))
-        self.parameters = self.master.public()
-        self.publisher_key = self.master.publisher_key(EPOCH, {name: [labels(0)[0]] for name in attributes})
-
-    def sealer(self, options: SealOptions | None = None) -> AttributeSealer:
-        return AttributeSealer(self.parameters, self.publisher_key, options)
-
-    def event(self, value: int = 0, payload: bytes = bytes(PAYLOAD_BYTES)) -> OutgoingEvent:
-        return OutgoingEvent(self.labels(value), payload)
-
-    def labels(self, value: int) -> Labels:
-        return {name: labels((value * 37 + number * 11) % 2**DEPTH) for number, name in enumerate(self.attributes)}
-
-    def key(self, value: int) -> scheme.SubscriptionKey:
-        """A subscription for this value alone."""
-        wanted = {name: [PlacedLabel(DEPTH, found[-1])] for name, found in self.labels(value).items() if found[-1]}
-        return self.master.subscription_key(EPOCH, wanted)
-
-    def counting(self) -> PublicParameters:
-        """The parameters again, with a pairing that counts."""
-        return PublicParameters.from_bytes(self.parameters.to_bytes(), self.counted)
-
-
-def labels(value: int) -> tuple[bytes, ...]:
-    """Of a value on a grid of 2^8 places, by position."""
-    bits = format(value, f"0{DEPTH}b")
-    return tuple(f"{bits[:size]}|".encode() for size in range(DEPTH + 1))
-
-
 # --- the library's own calls ------------------------------------------------------------------------------------------
-
-
-def counted(topic: BenchTopic, work: Callable[[PublicParameters], Callable[[], object]]) -> Counter[str]:
-    """What the work computes when it has been done before, so that what is remembered is."""
-    ready = work(topic.counting())
-    ready()
-    topic.counted.spent.clear()
-    ready()
-    return Counter(topic.counted.spent)
 
 
 def bare(spent: Mapping[str, int]) -> Callable[[], None]:
@@ -157,92 +100,57 @@ def told(spent: Mapping[str, int]) -> str:
     )
 
 
-def _over_bare(
-    name: str, topic: BenchTopic, work: Callable[[PublicParameters], Callable[[], object]], rounds: int
-) -> BenchRow:
+def _over_bare(name: str, topic: SchemeTopic, work: Work, rounds: int) -> BenchRow:
     spent = counted(topic, work)
     ours, reference = side_by_side(work(topic.parameters), bare(spent), rounds, min)
     return BenchRow(name, ours * 1e3, reference * 1e3, told(spent), ours / reference, "ms per event")
 
 
 def decrypt_row(rounds: int = ROUNDS) -> BenchRow:
-    topic = BenchTopic()
+    topic = SchemeTopic()
     return _over_bare("decrypt", topic, decrypting(topic), rounds)
 
 
-def decrypting(topic: BenchTopic) -> Callable[[PublicParameters], Callable[[], object]]:
-    """Opens an event up to its content, without what an opener remembers of headers."""
-    (sealed,) = topic.sealer().seal([topic.event(5)])
-    key = topic.key(5)
-
-    def work(parameters: PublicParameters) -> Callable[[], object]:
-        opener = Opener(parameters, [key])
-
-        def run() -> object:
-            event = SealedAttributeEvent.parse(sealed)
-            return opener.opened_header(event).key.open(event.nonce, event.commitment, event.ciphertext)
-
-        return run
-
-    return work
-
-
 def verify_row(rounds: int = ROUNDS) -> BenchRow:
-    topic = BenchTopic()
+    topic = SchemeTopic()
     return _over_bare("verify", topic, verifying(topic), rounds)
-
-
-def verifying(topic: BenchTopic) -> Callable[[PublicParameters], Callable[[], object]]:
-    message = event_message(bytes(4096), 0, bytes(PAYLOAD_BYTES))
-    claim = SignatureClaim(EPOCH, message, sign(topic.parameters, EPOCH, message, topic.publisher_key.credentials))
-
-    def work(parameters: PublicParameters) -> Callable[[], object]:
-        def run() -> None:
-            if not verify(parameters, [claim]):
-                raise Bug("an honest signature does not verify")
-
-        return run
-
-    return work
 
 
 # --- against the paper's form -----------------------------------------------------------------------------------------
 
 
 def encrypt_row(rounds: int = ROUNDS) -> BenchRow:
-    return _over_paper("encrypt", BenchTopic(), SealOptions(), rounds)
+    return _over_paper("encrypt", SchemeTopic(), SealOptions(), rounds)
 
 
 def encrypt_cached_row(rounds: int = ROUNDS) -> BenchRow:
-    return _over_paper("encrypt-cached", BenchTopic(Profile.P, TagKind.PAPER), SealOptions(), rounds)
+    return _over_paper("encrypt-cached", SchemeTopic(Profile.P, TagKind.PAPER), SealOptions(), rounds)
 
 
-def _over_paper(name: str, topic: BenchTopic, options: SealOptions, rounds: int) -> BenchRow:
+def _over_paper(name: str, topic: SchemeTopic, options: SealOptions, rounds: int) -> BenchRow:
     """Hashed labels are remembered on both sides: they are the same for every event of an epoch."""
-    paper = BenchTopic(Profile.P, TagKind.PAPER)
+    paper = SchemeTopic(Profile.P, TagKind.PAPER)
     ours, reference = side_by_side(
-        encrypting(topic, options), encrypting(paper, SealOptions(cached_pairings=False)), rounds, min
+        encrypting(topic, options)(topic.parameters),
+        encrypting(paper, SealOptions(cached_pairings=False))(paper.parameters),
+        rounds,
+        min,
     )
     what = "the paper's tags, a pairing each"
     return BenchRow(name, ours * 1e3, reference * 1e3, what, reference / ours, "ms per header")
 
 
-def encrypting(topic: BenchTopic, options: SealOptions) -> Callable[[], object]:
-    sealer, wanted = topic.sealer(options), topic.labels(5)
-    return lambda: sealer.new_header(wanted)
-
-
 def route_row(events: int = 40, rounds: int = ROUNDS) -> BenchRow:
     """Headers come as bytes, and every token is tried."""
 
-    def testing(topic: BenchTopic, events: int) -> Callable[[], object]:
+    def testing(topic: SchemeTopic, events: int) -> Callable[[], object]:
         headers = [topic.sealer().new_header(topic.labels(i)).raw for i in range(events)]
         name = topic.attributes[0]
         tokens: list[RoutingToken] = topic.master.tokens(EPOCH, {name: [labels(i)[-1] for i in range(TOKENS)]})
         return lambda: scheme.route_many(topic.parameters, tokens, list(map(EventHeader.parse, headers)))
 
     few = max(1, events // 40)
-    keyed, paper = BenchTopic(), BenchTopic(Profile.A, TagKind.PAPER)
+    keyed, paper = SchemeTopic(), SchemeTopic(Profile.A, TagKind.PAPER)
     ours, reference = side_by_side(testing(keyed, events), testing(paper, few), rounds, min)
     ours, reference = ours / (events * TOKENS) * 1e6, reference / (few * TOKENS) * 1e6
     return BenchRow("route", ours, reference, "the paper's tags, a pairing each", reference / ours, "us per token")
@@ -253,7 +161,7 @@ def route_row(events: int = 40, rounds: int = ROUNDS) -> BenchRow:
 
 def publish_row(frames: int = FRAMES, sets: int = LABEL_SETS) -> BenchRow:
     """A publisher from its first event on: headers and the session's certificate are made while it is measured."""
-    topic = BenchTopic()
+    topic = SchemeTopic()
     known = [topic.event(i) for i in range(sets)]
     topic.sealer().seal(known[:1])  # tables of the label hash, made once for a topic
     drawn = zipf(np.random.default_rng(7), sets, (frames * FRAME_EVENTS,), SKEW).tolist()

@@ -21,10 +21,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from sealcast.bench.attribute import BenchTopic, bare, counted, labels
+from sealcast.bench.attribute import bare
 from sealcast.bench.report import BenchRow
 from sealcast.errors import Bug
 from sealcast.lab import scratch
+from sealcast.lab.tariq.topic import SchemeTopic, counted, labels
 from sealcast.log import files
 from sealcast.pipeline.session import session
 from sealcast.primitives.pairing import named
@@ -42,7 +43,7 @@ def rows() -> Iterator[BenchRow]:
 
 
 def cores_row(spark: SparkSession, events: int = EVENTS, rounds: int = ROUNDS) -> BenchRow:
-    topic = BenchTopic()
+    topic = SchemeTopic()
     spent = counted(topic, lambda parameters: _sealing(topic, parameters))
     work = bare(spent)
     with scratch.directory(1 << 20) as directory:
@@ -94,7 +95,7 @@ def _event(names: tuple[str, ...], number: int) -> OutgoingEvent:
     return OutgoingEvent({name: labels((number * 37 + at * 11) % 32) for at, name in enumerate(names)}, _PAYLOAD)
 
 
-def _sealing(topic: BenchTopic, parameters: PublicParameters) -> Callable[[], object]:
+def _sealing(topic: SchemeTopic, parameters: PublicParameters) -> Callable[[], object]:
     sealer = AttributeSealer(parameters, topic.publisher_key)
     return lambda: sealer.seal([topic.event(5)])
 

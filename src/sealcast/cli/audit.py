@@ -35,6 +35,8 @@ def audit(
     """Show who could read and publish what, when and why: every right as a span of time, and the changes that began and
     ended it.
 
+    Publishers that equivocated are shown, with where both frames were: they signed two headers for one sequence number.
+
     With --json, the keys and tokens that went with it are shown, too. An entity that gets hold of sealed bytes can open
     what was sealed in the epochs whose keys it has. A subscription lives as long as its tokens.
     """
@@ -49,7 +51,8 @@ def audit(
     found = history(here.registry.changes(), entity=entity, topic=topic)
     _narrow(found, at, since)
     counts = _received(here, entity, topic) if received else None
-    if talk.emitted(_document(found, counts)):
+    lies = _equivocations(here, entity, topic)
+    if talk.emitted(_document(found, counts) | {"equivocations": lies}):
         return
     talk.table(
         ["entity", "topic", "right", "from", "until", "because of", "ended by"],
@@ -63,6 +66,11 @@ def audit(
             [tuple("" if value is None else value for value in row.values()) for row in counts],
             "nobody was sent anything",
         )
+    if lies:
+        talk.say("")
+        talk.say("Publishers that signed two things for one number of one start; --json has both signed headers:")
+        columns = ["entity", "topic", "broker", "boot", "sequence", "first", "second", "proven"]
+        talk.table(columns, [[lie[name] for name in columns] for lie in lies], "")
 
 
 # --- which --------------------------------------------------------------------------------------------
@@ -198,6 +206,39 @@ def _received(here: Realm, entity: str | None, topic: str | None) -> list[dict[s
                 if who in got or who in replayed:
                     about = {"entity": who, "topic": name, "broker": broker}
                     rows.append(about | _counted(got.get(who, ReceivedDelivery()), replayed.get(who, 0)))
+    return rows
+
+
+def _equivocations(here: Realm, entity: str | None, topic: str | None) -> list[dict[str, Any]]:
+    """By the notes that are on this machine. Both headers are verified again: a proof is one for whoever looks."""
+    from sealcast.log.equivocations import Equivocations
+    from sealcast.primitives.sign import VerifyKey
+    from sealcast.wire import frame
+
+    state, rows = here.state(), list[dict[str, Any]]()
+    for name in state.topics if topic is None else [topic]:
+        for broker in state.brokers():
+            for lie in Equivocations(here.paths.topic(name, broker).root).all():
+                if entity not in (None, lie.publisher):
+                    continue
+                parsed = [frame.parse_signed(place.signed) for place in (lie.first, lie.second)]
+                known = state.entities.get(lie.publisher)
+                proven = known is not None and all(
+                    VerifyKey(known.verify_key).verify(each.to_be_signed, each.signature) for each in parsed
+                )
+                rows.append(
+                    {
+                        "entity": lie.publisher,
+                        "topic": name,
+                        "broker": broker,
+                        "boot": lie.boot.hex(),
+                        "sequence": lie.sequence,
+                        "first": f"{lie.first.partition}/{lie.first.offset}",
+                        "second": f"{lie.second.partition}/{lie.second.offset}",
+                        "proven": proven,
+                        "signed": [lie.first.signed.hex(), lie.second.signed.hex()],
+                    }
+                )
     return rows
 
 

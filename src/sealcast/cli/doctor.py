@@ -46,8 +46,7 @@ def _waiting(check: str) -> None:
 
 
 def _show(finding: Finding) -> None:
-    word = f"{finding.level:<4}"
-    shown = f"\x1b[{_COLOUR[finding.level]}m{word}\x1b[0m" if sys.stdout.isatty() else word
-    talk.say(f"{shown}  {finding.check:<16}  {finding.found}")
+    word = talk.coloured(f"{finding.level:<4}", _COLOUR[finding.level], sys.stdout)
+    talk.say(f"  {finding.check:<16}  {finding.found}", word)
     if finding.advice is not None:
         talk.say(f"{'':<24}-> {finding.advice}")

@@ -30,5 +30,5 @@ def eval_(
         # A line that is not UTF-8 gets its answer like any other, and does not end the run.
         lines = TextIOWrapper(raw, encoding="utf-8", errors="surrogateescape", newline="\n")
         for answer in evaluate_cases(lines):
-            sys.stdout.write(dumps(answer) + "\n")
+            sys.stdout.write(dumps(answer) + "\n")  # ASCII: nothing in it is an order to a terminal
     sys.stdout.flush()

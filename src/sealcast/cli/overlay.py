@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sealcast.cli import forest, peer, talk
+from sealcast.cli import forest, peer_trees, talk
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
@@ -97,11 +97,12 @@ def show(
     """Show a topic's overlay as a tree: publishers on top, then roots, brokers, and subscribers.
 
     Depth is the number of hops from publishers. A subscriber has all layers if its depth is at least their number.
-    Of a topic that peers carry it shows the peers that run here, and their places in the trees (`sealcast peer show`).
+    A topic without brokers has a tree of peers for each attribute: shown are those that run on this machine.
     """
-    state = talk.open_realm().state()
+    here = talk.open_realm()
+    state = here.state()
     if state.topic(topic).protection.peers:
-        peer.show(topic, svg)
+        peer_trees.show(here, topic, svg)
         return
     protection, overlay = require_overlay(state.topic(topic)), state.overlay(topic)
     drawn = forest.forest(state, topic, everyone=everyone)

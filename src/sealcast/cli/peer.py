@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from sealcast.cli import talk
+from sealcast.cli import peer_trees, talk
 from sealcast.cli.stopping import stop_asked
 
 if TYPE_CHECKING:
@@ -95,24 +95,6 @@ def show(
 
     What peers elsewhere have told, theirs show. A peer whose process died is shown as it last stood.
     """
-    from sealcast.cli import peer_trees
-    from sealcast.protections.attribute.peering import status
-
-    realm = talk.open_realm()
-    if topic is not None:
-        realm.state().topic(topic)
-    elif svg is not None:
+    if svg is not None and topic is None:
         raise typer.BadParameter("say which topic: --topic TOPIC", param_hint="--svg")
-    found = [each for each in status.all_here(realm) if topic is None or topic in each["topics"]]
-    if svg is not None and topic is not None:
-        peer_trees.draw(found, topic, svg)
-    if talk.emitted({"peers": found, "svg": None if svg is None else str(svg)}):
-        return
-    rows = [peer_trees.row(each, name) for each in found for name in each["topics"] if topic in (None, name)]
-    columns = ["peer", "topic", "address", "state", "links", "places", "waiting", "delivered", "passed on"]
-    talk.table(columns, rows, "no peer runs on this machine: sealcast peer run")
-    if topic is not None:
-        for line in peer_trees.lines(found, topic):
-            talk.say(line)
-    if svg is not None:
-        talk.note(f"drawn into {svg}")
+    peer_trees.show(talk.open_realm(), topic, svg)

@@ -4,13 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 
-from sealcast.cli import forest
+from sealcast.cli import forest, talk
 from sealcast.cli.forest import Item
+
+if TYPE_CHECKING:
+    from sealcast.trust.deployment import Realm
+
+COLUMNS: Final = ("peer", "topic", "address", "state", "links", "places", "waiting", "delivered", "passed on")
 
 #: What a process says of one peer (`protections.attribute.peering.status`).
 Shown = Mapping[str, Any]
+
+
+def show(realm: Realm, topic: str | None, svg: Path | None) -> None:
+    """The peers of a topic, or of all, as a table and as trees; with `svg`, drawn into that file, too."""
+    from sealcast.protections.attribute.peering import status
+
+    if topic is not None:
+        realm.state().topic(topic)
+    found = [each for each in status.all_here(realm) if topic is None or topic in each["topics"]]
+    if svg is not None and topic is not None:
+        draw(found, topic, svg)
+    if talk.emitted({"peers": found, "svg": None if svg is None else str(svg)}):
+        return
+    rows = [row(each, name) for each in found for name in each["topics"] if topic in (None, name)]
+    talk.table(COLUMNS, rows, "no peer runs on this machine: sealcast peer run")
+    for name in dict.fromkeys(name for each in found for name in each["topics"] if topic in (None, name)):
+        for line in lines(found, name):
+            talk.say(line)
+    if svg is not None:
+        talk.note(f"drawn into {svg}")
 
 
 def row(shown: Shown, topic: str) -> tuple[object, ...]:

@@ -109,8 +109,7 @@ class _Shown:
             f"{batch.seconds:.2f} s, backlog {batch.backlog:,} frames"
         )
         if self._live:
-            sys.stderr.write(f"\r\x1b[2K{text}")
-            sys.stderr.flush()
+            talk.note_live(text)
         else:
             talk.note(text)
 

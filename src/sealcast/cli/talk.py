@@ -1,5 +1,8 @@
 """How commands talk: data to stdout (a table, or one JSON document), everything else to stderr.
 
+Much of it is others' text: names in frames that nobody signed, details of refusals, payloads. All of it passes `safe`
+or `as_json` here, so that none of it is an order to the terminal. No other module of commands prints.
+
 Also the options that every command shares, so that they read the same everywhere.
 """
 
@@ -13,7 +16,7 @@ from dataclasses import dataclass
 from functools import wraps
 from inspect import Parameter, signature
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final, TextIO
 
 import typer
 from typer.models import CommandFunctionType
@@ -131,6 +134,25 @@ def realm_around() -> Realm | None:
         return None
 
 
+# --- others' text -------------------------------------------------------------------------------------
+
+
+def safe(text: str) -> str:
+    """Text that a terminal shows and does not obey: whatever is not printable but lines and tabs, such as escape
+    sequences and marks that turn the direction of writing, stands there as its code point."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+
+
+def as_json(document: object, **layout: Any) -> str:
+    """A document whose text is read back as it was, and which a terminal shows and does not obey."""
+    text = json.dumps(document, ensure_ascii=False, **layout)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c == "\n" else json.dumps(c)[1:-1] for c in text)
+
+
 # --- data ---------------------------------------------------------------------------------------------
 
 
@@ -159,19 +181,19 @@ def answer_table(document: object, columns: Sequence[str], rows: Sequence[Sequen
 
 def emit(document: object) -> None:
     """One JSON document."""
-    print(json.dumps(document, indent=2, ensure_ascii=False), flush=True)
+    print(as_json(document, indent=2), flush=True)
 
 
 def say_lines(documents: Iterable[Mapping[str, object]]) -> None:
     """JSON Lines, written when this returns."""
     for document in documents:
-        sys.stdout.write(json.dumps(document, ensure_ascii=False, separators=(", ", ": ")) + "\n")
+        sys.stdout.write(as_json(document, separators=(", ", ": ")) + "\n")
     sys.stdout.flush()
 
 
-def say(text: str) -> None:
-    """The result, for people."""
-    print(text, flush=True)
+def say(text: str, mark: str = "") -> None:
+    """The result, for people; `mark` stands before it and may be coloured."""
+    print(mark + safe(text), flush=True)
 
 
 def table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) -> None:
@@ -187,7 +209,7 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]], empty: str) 
     for name, right in zip(columns, numeric, strict=True):
         shown.add_column(name, justify="right" if right else "left", overflow="fold")
     for row in rows:
-        shown.add_row(*(f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else str(v) for v in row))
+        shown.add_row(*(f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else safe(str(v)) for v in row))
     console().print(shown)
 
 
@@ -221,12 +243,19 @@ def console(*, stderr: bool = False) -> Console:
 # --- talk ---------------------------------------------------------------------------------------------
 
 
-def note(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
+def note(text: str, mark: str = "") -> None:
+    """Something beside the result; `mark` stands before it and may be coloured."""
+    print(mark + safe(text), file=sys.stderr, flush=True)
+
+
+def note_live(text: str) -> None:
+    """Something that takes the place of what was noted so before, in front of a person."""
+    sys.stderr.write(f"\r\x1b[2K{safe(text)}")
+    sys.stderr.flush()
 
 
 def warn(text: str) -> None:
-    note(f"{_coloured('warning:', '33')} {text}")
+    note(f" {text}", coloured("warning:", "33", sys.stderr))
 
 
 @contextmanager
@@ -272,13 +301,13 @@ def refuse(error: SealcastError, *, as_json: bool) -> None:
     """Why it was refused and what to do next. Under --json it is the document; the words still go to stderr."""
     if as_json:
         emit(error.as_json())
-    note(f"{_coloured('refused:' if error.code != 'bug' else 'bug:', '31;1')} {error.message}")
+    note(f" {error.message}", coloured("refused:" if error.code != "bug" else "bug:", "31;1", sys.stderr))
     if isinstance(error, FilterRejected) and error.at is not None:
         for text in getattr(error, "__notes__", ()):
             if not text.startswith(HINT):
                 note(marked(text, error.at))
     if error.hint is not None:
-        note(f"{_coloured('hint:', '36')} {error.hint}")
+        note(f" {error.hint}", coloured("hint:", "36", sys.stderr))
 
 
 def marked(text: str, at: int) -> str:
@@ -315,5 +344,6 @@ def from_os_error(error: OSError) -> Unavailable:
     return Unavailable(f"{where}{error.strerror or error}")
 
 
-def _coloured(text: str, code: str) -> str:
-    return f"\x1b[{code}m{text}\x1b[0m" if sys.stderr.isatty() else text
+def coloured(text: str, code: str, stream: TextIO) -> str:
+    """A word of ours in a colour, where the stream is a terminal."""
+    return f"\x1b[{code}m{text}\x1b[0m" if stream.isatty() else text

@@ -1,7 +1,9 @@
 """Every service whose keys are on this machine, for entities that ask it: key centers, and brokers' desks.
 
-In a realm that lives in one directory no daemon needs to run: whoever asks also takes a turn of the service that is
-asked (`control.correspondence`). Broker-side code never imports this module, because it can load a key center.
+In a realm that lives in one directory, and says that clients may (`realm.json`, `at_hand`), no daemon needs to run:
+whoever asks also takes a turn of the service that is asked (`control.correspondence`). In any other realm no client
+ever unlocks the key of a center or a broker. Broker-side code never imports this module, because it can load a key
+center.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ def services_at_hand(realm: OpenRealm, more: MoreOf | None = None, center_more: 
     def open_service(what: What, name: str) -> Service | None:
         if what is not What.KEY_CENTER:
             return desks(what, name)
-        made = center_here(realm, name, more=center_more)
+        made = center_here(realm, name, more=center_more) if realm.at_hand else None
         return None if made is None else made[0]
 
     return open_service

@@ -323,8 +323,9 @@ def desk_here(realm: OpenRealm, broker: str, more: MoreOf | None = None, *, adve
 
 
 def desks_at_hand(realm: OpenRealm, more: MoreOf | None = None) -> AtHand:
-    """For a `Correspondent`: the desks of all brokers whose keys are on this machine, and no key center."""
-    return lambda what, name: desk_here(realm, name, more) if what is What.BROKER else None
+    """For a `Correspondent`: the desks of all brokers whose keys are on this machine, and no key center. None in a
+    realm that does not let clients use them."""
+    return lambda what, name: desk_here(realm, name, more) if what is What.BROKER and realm.at_hand else None
 
 
 # --- answers ---------------------------------------------------------------------------------------

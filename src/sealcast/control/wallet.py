@@ -100,14 +100,15 @@ class Wallet(Unpicklable, Closing):
         at_hand: bool = True,
         center_more: MoreRules = nothing_more,
     ) -> None:
-        """Without `keep`, in memory alone; without `at_hand`, asking whoever runs the center, also if its keys are
-        here. `center_more` are rules on further requests, for a center that is at hand."""
+        """Without `keep`, in memory alone; without `at_hand`, or in a realm that does not say so, asking whoever runs
+        the center, also if its keys are here. `center_more` are rules on further requests, for a center that is at
+        hand."""
         self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
         self.identity = self.realm.identity(name) if identity is None else identity
         self._directory = self.realm.paths.root / "wallets" / name if keep else None
         self._held: dict[tuple[str, Right], Held] = {}
         self._asked: dict[tuple[str, Right], int] = {}
-        self._at_hand, self._center_more = at_hand, center_more
+        self._at_hand, self._center_more = at_hand and self.realm.at_hand, center_more
         self._correspondent: Correspondent | None = None
 
     @property

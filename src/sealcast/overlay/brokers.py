@@ -31,10 +31,10 @@ from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer
 from sealcast.errors import FrameRejected, NotFound, Rejected, TokenRejected, Unavailable
 from sealcast.log.closing import Closing
-from sealcast.log.embedded import EmbeddedLog
 from sealcast.overlay import knowledge, moves
 from sealcast.overlay.knowledge import Action, Knowledge, Learnt, Source, TopicMessage
 from sealcast.overlay.memory import KnowledgeStore
+from sealcast.overlay.plain import PlainLogs
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.certificates.certificate import Role
 from sealcast.trust.certificates.revocation import Fetched, RevocationStore
@@ -52,8 +52,6 @@ SUBSCRIBE: Final = "plain/subscribe"
 UNSUBSCRIBE: Final = "plain/unsubscribe"
 PLAIN_DONE: Final = "plain/done"
 Bytes = Annotated[bytes, that(lambda value: isinstance(value, bytes))]
-#: Of one plain topic at one broker.
-PLAIN_LOG_BYTES: Final = 64 << 20
 #: Pages of a list that is read from another broker.
 MAX_PAGES: Final = 64
 
@@ -101,6 +99,7 @@ class Node(Unpicklable, Closing):
         self._realm, self.name, self._at_hand = realm, name, at_hand
         state = realm.state()
         self.store = KnowledgeStore(realm.paths.broker(name) / "knowledge")
+        self._plain_logs = PlainLogs(realm.paths.broker(name) / "plain")
         self._revoked = RevocationStore(realm.paths.revocations(name), realm.trust(state))
         #: What was new in the revocation lists when it started.
         self.fetched: Fetched = self._revoked.update(state)
@@ -196,16 +195,14 @@ class Node(Unpicklable, Closing):
         valid = self._valid(message.token)
         actions = self.store.update(lambda known: knowledge.take(known, message, sender, valid))
         if Action.DELIVER in actions:
-            with EmbeddedLog(self.plain_log(message.topic)) as log:
-                log.append([message.body])
-                log.retain(max_bytes=PLAIN_LOG_BYTES)
+            self._plain_logs.append(message.topic, message.body)
         if Action.PROPAGATE in actions:
             self._propagate(message)
         return actions
 
     def plain_log(self, topic: bytes) -> Path:
         """Where what was published on a plain topic lies."""
-        return self._realm.paths.broker(self.name) / "plain" / topic.hex()
+        return self._plain_logs.log(topic)
 
     def _valid(self, token: bytes) -> Token | None:
         if not token:

@@ -15,12 +15,15 @@ from typing import Final
 
 from pyspark.sql.streaming.query import StreamingQuery
 
+from sealcast.broker.columns import REJECTED
 from sealcast.errors import Locked, SealcastError, Unavailable
 from sealcast.log import failing
 from sealcast.log.failing import FailureNote
+from sealcast.model.rejection import Reason
 from sealcast.pipeline.checkpoints import drop_foreign
 from sealcast.pipeline.failures import explain, explained
 from sealcast.pipeline.metrics import FinishedBatch, Metrics, finished
+from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import OpenStep, StepName
 from sealcast.trust.layout import Layout
 
@@ -99,6 +102,8 @@ class Attempts:
             return []
         ended = not query.isActive
         batches = self._batches(query)
+        if any(batch.counts.get(REJECTED[Reason.REPLAY]) for batch in batches):
+            self._note_equivocations()
         error = query.exception() if ended else None
         if error is not None:
             self._fail(explain(error))
@@ -143,6 +148,13 @@ class Attempts:
         reports = [report for report in query.recentProgress if report.batchId > self._reported]
         self._reported = last.batchId
         return [batch for report in reports if (batch := finished(report)) is not None]
+
+    def _note_equivocations(self) -> None:
+        step = self.names[0].open()
+        if isinstance(step, FramesStep):
+            # What cannot be read now is looked at again when the step is held next, and named then.
+            with suppress(Unavailable):
+                step.note_equivocations()
 
     def _let_go(self, failed: bool) -> None:
         if self._query is not None:

@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
 from functools import cached_property
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from sealcast.broker.authenticate import authenticate
-from sealcast.broker.columns import CLAIMS, piece_row
+from sealcast.broker.columns import CLAIMS, REJECTED, piece_row
 from sealcast.broker.context import Context, Sealing, by_version, gate_at
+from sealcast.broker.equivocation import equivocations
 from sealcast.broker.frames import frames_of, pinned_rulings
 from sealcast.broker.gate import RULING, Gate, Rulings, bounds_of
 from sealcast.broker.history import History, RefusingPiece
@@ -29,9 +32,12 @@ from sealcast.broker.rulings import claim_rows, gathered
 from sealcast.broker.tables import FilterIndexes, Indexing, TableCache
 from sealcast.errors import Corrupt
 from sealcast.log.entry import slot_bits
+from sealcast.log.equivocations import Equivocations
 from sealcast.log.forwarded import BrokerTopic
 from sealcast.log.offsets import PinnedOffset
+from sealcast.model.rejection import Reason
 from sealcast.primitives.secrets import Secret
+from sealcast.primitives.sign import VerifyKey
 from sealcast.protections.past import AskedPast, PastMatching, ReadPast
 from sealcast.protections.port import broker_side
 from sealcast.protections.steps import FRAMES, OpenStep, StepName, Task
@@ -43,6 +49,9 @@ from sealcast.trust.tokens.token import VerifiedTokens
 from sealcast.wire import sealed
 from sealcast.wire.sealed import SealedPiece
 
+#: Records of a ledger after which it is noted that there was nothing in them, so that nobody looks again.
+_NOTED_EVERY: Final = 4_096
+
 
 class FramesStep(OpenStep):
     """A step that reads frames. It is pinned to a version of the registry."""
@@ -51,6 +60,8 @@ class FramesStep(OpenStep):
     max_bytes = 64 << 20
     #: Starting a task costs as much as handling that many bytes.
     min_task_bytes = 512 << 10
+    #: Records of the ledger that were looked through for equivocations; None before the first look.
+    _looked_through: int | None = None
 
     @abstractmethod
     def parse(self, data: bytes) -> RefusingPiece:
@@ -90,6 +101,28 @@ class FramesStep(OpenStep):
     def history(self) -> History:
         """What the ledger says of replay."""
         return History(self.ledger, self.pieces, self.frames, bounds_of(self.about), self.parse)
+
+    def prepare(self) -> None:
+        super().prepare()
+        self.note_equivocations()
+
+    def note_equivocations(self) -> None:
+        """Keeps what batches since the last look show of publishers that signed two things for one number."""
+        kept, end = Equivocations(self.paths.root, self.journal_key), self.ledger.end()
+        with closing(kept):
+            begin = self._looked_through if self._looked_through is not None else kept.through()
+            entries = [c.entry for c in self.ledger.entries(begin) if c.entry.counts.get(REJECTED[Reason.REPLAY])]
+            known, bounds = self.realm.state().entities, bounds_of(self.about)
+            found = [
+                pair
+                for entry in entries
+                for pair in equivocations(
+                    entry, self.pieces, self.parse, self.frames, bounds, lambda name: VerifyKey(known[name].verify_key)
+                )
+            ]
+            if entries or end - begin >= _NOTED_EVERY:
+                kept.add(found, end)
+        self._looked_through = end
 
     @property
     def initial(self) -> PinnedOffset:

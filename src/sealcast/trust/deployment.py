@@ -32,12 +32,14 @@ class Realm(Handle):
         *,
         registry: str | None = None,
         clock: Callable[[], int] = now_us,
+        at_hand: bool = True,
     ) -> Self:
         """Makes a realm in a directory that is empty or does not exist yet, with its registry there or at a URL.
 
-        With it come its authority, a key center, a broker and two discovery nodes.
+        With it come its authority, a key center, a broker and two discovery nodes. Without `at_hand`, clients never use
+        the keys of centers and brokers, also where these are on the same machine: `sealcast serve` answers them.
         """
-        return cls(founding.found(directory, name, registry, clock), clock=clock)
+        return cls(founding.found(directory, name, registry, clock, at_hand=at_hand), clock=clock)
 
     # --- who is here
     enrol = entities.enrol

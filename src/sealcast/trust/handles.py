@@ -45,6 +45,8 @@ class OpenRealm:
         self.name = mark.name
         self.id = mark.id
         self._root = mark.root
+        #: Whether clients may use the keys of services that are on their machine: the realm says so, or they may not.
+        self.at_hand = mark.at_hand
         self.registry = Registry(mark.registry_address(self.paths), realm=mark.id, clock=clock)
         self.clock = clock
 

@@ -1,7 +1,7 @@
 """Where things lie in a realm's directory, and how a realm is found.
 
 REALM/
-  realm.json             format, name, id, root; the registry's URL if it has one     public
+  realm.json             format, name, id, root; its registry's URL; `at_hand`         public
   registry.sqlite        every change, in order, unless it is on a server             public
   secrets/broker.key     the first broker's secrets; others in secrets/brokers/       that broker alone
   secrets/authority/     the authority's keys, certificates and revocation lists      the administrator alone
@@ -10,6 +10,7 @@ REALM/
   entities/NAME.key      an entity's private keys                                     that entity alone
   NAME.layers/           beside a key file: its agreement keys for layered topics     its owner alone
   topics/TOPIC/          frames/P, pieces, ledger, cursors, tables, checkpoint        sealed bytes, filters
+                         equivocations/, failing-STEP.json                            signed headers; why a step fails
                          of a layered one also hops/, filters/                        bytes that its broker cannot read
   brokers/NAME/          another broker's topics/TOPIC/; every broker's revocations/, knowledge
 """
@@ -143,9 +144,13 @@ class RealmMark:
     root: bytes
     #: Where the registry is, if not in the realm's directory; without a password.
     registry: str | None = None
+    #: Whether processes of clients may use the keys of centers and brokers that are on their machine. A realm that does
+    #: not say so has its services run by somebody else (`sealcast serve`).
+    at_hand: bool = False
 
     def to_bytes(self) -> bytes:
-        body = {"format": FORMAT, "name": self.name, "id": self.id.hex(), "root": self.root.hex()}
+        body: dict[str, object] = {"format": FORMAT, "name": self.name, "id": self.id.hex(), "root": self.root.hex()}
+        body["at_hand"] = self.at_hand
         if self.registry is not None:
             body["registry"] = address.written(self.registry)
         return json.dumps(body, indent=2).encode() + b"\n"
@@ -169,9 +174,9 @@ def read_mark(layout: Layout) -> RealmMark:
                 f"{layout.root} is a realm of format {body['format']}; this release knows format {FORMAT}",
                 hint="use the release that made it, or a newer one of this",
             )
-        registry = body.get("registry")
+        registry, at_hand = body.get("registry"), body.get("at_hand", False)
         id, root = bytes.fromhex(body["id"]), bytes.fromhex(body["root"])
-        return RealmMark(str(body["name"]), id, root, registry and address.written(str(registry)))
+        return RealmMark(str(body["name"]), id, root, registry and address.written(str(registry)), at_hand is True)
     except FileNotFoundError:
         raise NotFound(
             f"{layout.root} is no realm (it has no {_MARK})", hint=f"make one: sealcast init {layout.root}"

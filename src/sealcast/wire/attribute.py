@@ -5,9 +5,7 @@
     attribute    = u8 size | name (UTF-8) | u8 positions | CT_i | CT_ij (48 each) | CT'_ij (16 each)
     session      = empty, or a session certificate under the header's key (its tag at the end)
     body         = number u64 | commitment (32) | CT3
-    content      = what CT3 hides, one of
-                   0x01 | u16 size | signed credentials (CBOR, `attribute_keys`) | payload
-                   0x02 | leaf u32 | leaves u32 | root (32) | signature (64) | u8 hashes | path (32 each) | payload
+                   what CT3 hides is in `attribute_contents`
 
 CT2 and CT_i have 48 bytes in profile A and 96 in profile P. Attributes stand in the order of their names' bytes. CT_ij
 stand in the order of positions. Tags CT'_ij stand in the order of their bytes, which says nothing about positions.
@@ -28,7 +26,6 @@ from typing import Final, NamedTuple
 
 from sealcast.errors import Misuse, ReasonedRejection
 from sealcast.primitives.aead import COMMITMENT_BYTES, TAG_BYTES
-from sealcast.primitives.merkle import HASH_BYTES
 from sealcast.primitives.pairing.port import G1_BYTES, G2_BYTES
 from sealcast.wire.limits import (
     MAX_ATTRIBUTE_HEADER_BYTES,
@@ -43,7 +40,6 @@ MAGIC: Final = b"AH1"
 ID_BYTES: Final = 16
 ROUTING_TAG_BYTES: Final = 16
 NUMBER_BYTES: Final = 8
-SIGNATURE_BYTES: Final = 64
 _FIXED: Final = len(MAGIC) + 2 + 8 + ID_BYTES
 _BODY_HEAD: Final = NUMBER_BYTES + COMMITMENT_BYTES
 
@@ -248,51 +244,6 @@ def packed_head(header: bytes, session: bytes) -> bytes:
 
 def packed_body(number: int, commitment: bytes, ciphertext: bytes) -> bytes:
     return number.to_bytes(NUMBER_BYTES, "big") + commitment + ciphertext
-
-
-class LeafProof(NamedTuple):
-    """Where an event stands in a frame that was signed as a whole, and the signature of its root."""
-
-    leaf: int
-    leaves: int
-    root: bytes
-    signature: bytes
-    path: bytes
-
-
-_PROOF: Final = struct.Struct(f">cII{HASH_BYTES}s{SIGNATURE_BYTES}sB")
-_BOUND, _FRAMED = b"\x01", b"\x02"
-
-
-def bound_content(signed: bytes, payload: bytes) -> bytes:
-    """What CT3 hides where an event is signed by itself: signed credentials, and the payload."""
-    return _BOUND + len(signed).to_bytes(2, "big") + signed + payload
-
-
-def framed_contents(root: bytes, signature: bytes, paths: Sequence[bytes], payloads: Sequence[bytes]) -> list[bytes]:
-    """What CT3 hides where a frame is signed as a whole: of each event its place in the tree, and the payload."""
-    shared = len(paths).to_bytes(4, "big") + root + signature
-    return [
-        _FRAMED + leaf.to_bytes(4, "big") + shared + (len(path) // HASH_BYTES).to_bytes(1, "big") + path + payload
-        for leaf, (path, payload) in enumerate(zip(paths, payloads, strict=True))
-    ]
-
-
-def parse_content(data: bytes) -> tuple[bytes | LeafProof, bytes]:
-    """AttributeRejected for what neither of these makes."""
-    proof: bytes | LeafProof
-    if data[:1] == _BOUND and len(data) >= 3:
-        end = 3 + int.from_bytes(data[1:3], "big")
-        proof = data[3:end]
-    elif data[:1] == _FRAMED and len(data) >= _PROOF.size:
-        _, leaf, leaves, root, signature, hashes = _PROOF.unpack_from(data)
-        end = _PROOF.size + hashes * HASH_BYTES
-        proof = LeafProof(leaf, leaves, root, signature, data[_PROOF.size : end])
-    else:
-        raise AttributeRejected(AttributeReason.MALFORMED, "an event's content begins with no proof that exists")
-    if len(data) < end:
-        raise AttributeRejected(AttributeReason.TRUNCATED, "an event's content ends within its proof")
-    return proof, data[end:]
 
 
 def _session(data: bytes, at: int) -> tuple[bytes, int]:

@@ -19,7 +19,8 @@ def parents(net: Simulation, name: str) -> list[str | None]:
 
 def tokens(net: Simulation, parent: str, child: str) -> set[bytes]:
     seats = net.peers[parent].node._core.seats.values()
-    return {link.token for seat in seats for address, link in seat.children.items() if address.peer == child}
+    links = [link for seat in seats for address, link in seat.children.items() if address.peer == child]
+    return {token for link in links for token in link.tokens}
 
 
 def published(net: Simulation, values: dict[str, str], number: int = 0) -> bytes:
@@ -81,7 +82,7 @@ def test_flooding_parents_learn_no_token_so_that_one_may_have_all() -> None:
     net.join("both", ["root"])
     net.run(net.now + 20)
     assert parents(net, "both") == ["root", "root"]
-    assert tokens(net, "root", "both") == {b""}
+    assert tokens(net, "root", "both") == set()
     assert not net.weakened
 
 
@@ -189,3 +190,39 @@ def test_a_revoked_peer_is_out_with_the_next_epoch(who: str) -> None:
     assert published(net, {"a": "00110011"}) in net.peers[other].delivered
     assert not net.peers[who].delivered
     assert net.total("broken rules") == 0, "who is late, or out, breaks no rule by asking"
+
+
+@pytest.mark.parametrize("dissemination", Dissemination)
+@pytest.mark.parametrize("late", [0.0, 4.0])
+def test_the_first_events_of_an_epoch_are_not_lost(dissemination: Dissemination, late: float) -> None:
+    """Publishers begin an epoch before every peer has its keys: one after the other they learn of it, some late."""
+    settings = PeerSettings(dissemination=dissemination, children=2, root_children=2, root_patience_seconds=0)
+    net = one_tree({"a": "0", "b": "00", "c": "001", "d": "0010"}, settings=settings)
+    net.add("publisher")
+    net.join("publisher")
+    net.run(net.now + 1)
+    begin = net.now
+    net.peers["root"].credentials.epoch = 1
+    events = [ideal_event("publisher", n, {"a": "00101111"}, epoch=1) for n in range(40)]
+    for n, event in enumerate(events):
+        net.at(begin + n * 0.2, lambda event=event: net.publish("publisher", event))
+
+    def renew(name: str) -> None:
+        net.peers[name].credentials.epoch = 1
+        net._run(name, lambda: net.peers[name].node.renew(net.now))
+
+    for n, name in enumerate(["d", "root", "a", "c", "b"]):
+        net.at(begin + 0.5 + n * late / 4, lambda name=name: renew(name))
+    net.run(begin + 60)
+    for name in "abcd":
+        assert set(net.peers[name].delivered) == {event_id(event) for event in events}, name
+        assert net.peers[name].twice == 0
+    assert not net.closed
+    assert net.total("broken rules") == 0
+
+
+def test_a_parent_that_floods_keeps_no_token_even_if_it_is_given_one() -> None:
+    net = one_tree({"child": "01"}, settings=PeerSettings(root_patience_seconds=0))
+    (seat,) = net.peers["root"].node._core.seats.values()
+    (link,) = seat.children.values()
+    assert link.tokens == ()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
 import json
 import os
 import signal
@@ -27,6 +28,8 @@ def main() -> None:
     from sealcast.primitives.pairing import best
 
     best()
+    gc.collect()
+    gc.freeze()  # children share these pages for as long as nobody counts the objects in them
     children = set[int]()
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     for line in sys.stdin:

@@ -18,14 +18,19 @@ from sealcast.protections.attribute.scheme import (
     contents,
 )
 from sealcast.wire.attribute import (
-    LeafProof,
     SealedAttributeEvent,
-    framed_contents,
     packed_body,
     packed_head,
+)
+from sealcast.wire.attribute_contents import (
+    LeafProof,
+    SessionCertificate,
+    framed_contents,
     parse_content,
 )
-from sealcast.wire.attribute_keys import PublisherKey, SessionCertificate
+from sealcast.wire.attribute_keys import (
+    PublisherKey,
+)
 from tests.protections.attribute.world import ATTRIBUTES, EPOCH, PAIRINGS, PROFILES, World, event
 
 FAST = SealOptions(reuse=16, session=True)
@@ -120,6 +125,15 @@ def test_parts_of_two_events_do_not_combine(world: World, frame: list[bytes]) ->
     assert reason(world, joined(replace(one, number=two.number + 1))) is AttributeReason.KEY
     assert reason(world, joined(replace(one, ciphertext=two.ciphertext))) is AttributeReason.KEY
     assert reason(world, joined(replace(one, commitment=two.commitment))) is AttributeReason.KEY
+
+
+def test_nothing_can_be_added_to_an_event(world: World) -> None:
+    """What is not authenticated could be changed on the way: one event would have many spellings."""
+    event = SealedAttributeEvent.parse(world.seal(heat="101"))
+    body = packed_body(event.number, event.commitment, event.ciphertext)
+    assert reason(world, packed_head(event.header.raw, b"") + body) is None
+    assert reason(world, packed_head(event.header.raw, b"added") + body) is AttributeReason.MALFORMED
+    assert reason(world, packed_head(event.header.raw, b"") + body + b"\0") is AttributeReason.KEY
 
 
 def test_a_publisher_without_credentials_is_refused(world: World) -> None:

@@ -134,6 +134,27 @@ def test_nothing_but_a_new_filter_is_a_batch_too(realm: Realm) -> None:
     assert records(realm) == [(0, 1), (1, 0), (1, 0), (1, 0)], "also one that brought nothing leaves a trace"
 
 
+def test_many_batches_make_one_late_piece_of_each_partition(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A record names each of its pieces, so that there must not be as many as there were batches."""
+    realm = a_realm(tmp_path / "realm")
+    for pulse in range(1, 13):
+        publish(realm, pulse)
+        pump(realm, TOPIC)
+    realm.subscribe(TOPIC, "nurse", "pulse <= 11")
+    pump(realm, TOPIC)
+    assert read(realm, "nurse") == [*range(1, 12)] and records(realm)[-1] == (1, 0) and audit(realm).ok
+    monkeypatch.setattr(late_batch, "MAX_FRAMES_PER_PIECE", 5)
+    realm.subscribe(TOPIC, "nurse", "pulse = 12")
+    realm.subscribe(TOPIC, "doctor", "pulse > 1")
+    pump(realm, TOPIC)
+    assert read(realm, "nurse") == [*range(1, 13)] and read(realm, "doctor") == [*range(2, 13)]
+    assert records(realm)[-1] == (3, 0) and audit(realm).ok
+    monkeypatch.setattr(late_batch, "MAX_DELIVERIES_PER_PIECE", 2)
+    realm.subscribe(TOPIC, "porter", "pulse > 0")
+    pump(realm, TOPIC)
+    assert read(realm, "porter") == [*range(1, 13)] and records(realm)[-1] == (6, 0) and audit(realm).ok
+
+
 def test_a_second_filter_brings_only_what_its_subscriber_has_not_got(realm: Realm) -> None:
     realm.subscribe(TOPIC, "nurse", "pulse > 100")
     publish(realm, 90, 120, 30)
@@ -421,6 +442,19 @@ def test_after_a_compromise_nothing_that_is_delivered_late_opens_with_stolen_key
     for event in range(len(piece)):
         with pytest.raises(SealcastError):
             opens(piece, event, int(piece.use_start[event]))
+
+
+def test_what_was_delivered_late_is_sealed_again_after_a_compromise(tmp_path: Path) -> None:
+    realm = a_realm(tmp_path / "realm")
+    publish(realm, 120, 130)
+    pump(realm, TOPIC)
+    for name in ("nurse", "doctor"):
+        realm.subscribe(TOPIC, name, "pulse > 100")
+    publish(realm, 140)
+    pump(realm, TOPIC)
+    drill.drill(realm, "nurse")
+    assert read(realm, "doctor") == [120, 130, 140] and audit(realm).ok
+    assert all(TOPIC_KEY not in np.asarray(piece.key_kind).tolist() for piece in late_pieces(realm))
 
 
 def test_what_was_withdrawn_after_a_compromise_does_not_come_again(tmp_path: Path) -> None:

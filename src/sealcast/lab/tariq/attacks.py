@@ -20,10 +20,12 @@ from sealcast.lab.tariq.curious import (
     Narrowed,
     answer_times,
     lone_parent,
+    offer_suspects,
     parent_and_grandchild,
     pooled,
     watched,
 )
+from sealcast.lab.tariq.ideal import DEPTH
 from sealcast.overlay.peers.port import Dissemination
 
 NAME: Final = "tariq/attacks"
@@ -138,20 +140,17 @@ def _collusion(point: WatchPoint, result: AttackResult, events: Sequence[int]) -
 
 
 def _offers() -> Iterator[Row]:
-    """Finding F10: a newcomer of depth 8 reads the acceptor's label from which slot's key an offer is under."""
-    doubt = math.log2(9)
-    for form, after, agrees in (
-        ("one key for each slot, as printed", 0.0, False),
-        ("one key in all slots", doubt, True),
-    ):
+    """Finding F10: a newcomer reads the acceptor's label from which slot's key an offer is under."""
+    for form, one_key in (("one key for each slot, as printed", False), ("one key in all slots", True)):
+        suspects = offer_suspects(one_key)
         yield _cells(
             attack="connecting: a newcomer reads the offer",
             strategy=form,
             printed="nothing but containment",
-            measured="the acceptor's label" if after == 0 else "nothing but containment",
-            before=round(doubt, 1),
-            after=round(after, 1),
-            agrees=agrees,
+            measured="the acceptor's label" if suspects == 1 else f"one of {suspects} labels, as before",
+            before=round(math.log2(DEPTH + 1), 1),
+            after=round(math.log2(suspects), 1),
+            agrees=suspects > 1,
         )
 
 

@@ -19,7 +19,9 @@ from sealcast.lab.tariq.ideal import DEPTH, Bits, event_values, ideal_event
 from sealcast.lab.tariq.joining import JoinPoint, build
 from sealcast.lab.tariq.simulate import Simulation
 from sealcast.lab.tariq.workloads import Workload
+from sealcast.overlay.peers.core import OFFER, proof, proves
 from sealcast.overlay.peers.port import Dissemination, PeerId, PeerSettings, SeatAddress
+from sealcast.primitives.secrets import Secret
 from sealcast.wire.peers import Alive, Carry, PeerMessage, Pulse
 
 ATTRIBUTE = "a0"
@@ -173,6 +175,20 @@ def merged(labels: set[Bits]) -> set[Bits]:
             return found
         found -= {pair, pair[:-1] + "1"}
         found.add(pair[:-1])
+
+
+# --- connecting -----------------------------------------------------------------------------------------
+
+
+def offer_suspects(one_key: bool, seed: int = 1) -> int:
+    """A newcomer with a value for a label made the slots of its request, and gets an offer: how many labels may the
+    acceptor have? With `one_key` all slots hide the same key; else each has its own, as in the paper (finding F10)."""
+    rng = random.Random(seed)
+    own = Workload(rng).value()
+    same, search, acceptor = Secret(rng.randbytes(32)), rng.randbytes(16), SeatAddress("acceptor", 0)
+    slots = {own[:size]: same if one_key else Secret(rng.randbytes(32)) for size in range(len(own) + 1)}
+    offer = proof(slots[rng.choice(sorted(slots))], OFFER, search, acceptor)
+    return sum(proves(offer, key, OFFER, search, acceptor) for key in slots.values())
 
 
 # --- timing ---------------------------------------------------------------------------------------------

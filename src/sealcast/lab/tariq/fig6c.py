@@ -17,7 +17,7 @@ from typing import Final
 from sealcast.lab.points import run_all
 from sealcast.lab.report import Curve, Panel, Report, Row, Told, columns
 from sealcast.lab.tariq.costs import NO_SECURITY, CryptoCosts, measured_costs
-from sealcast.lab.tariq.ideal import ideal_event
+from sealcast.lab.tariq.ideal import DEPTH, ideal_event
 from sealcast.lab.tariq.joining import JoinPoint, build, degree_of
 from sealcast.lab.tariq.workloads import Workload, attribute_names
 from sealcast.overlay.peers.port import Dissemination
@@ -105,8 +105,8 @@ def run(quick: bool, told: Told) -> Report:
     ]
     base = JoinPoint(peers[-2], degree_of(peers[-2]), costs=ours)
     points += [
-        SpreadPoint(replace(base, attributes=number), publishers, events, how)
-        for number in (1, 4)
+        SpreadPoint(replace(base, attributes=number, longest=longest), publishers, events, how)
+        for number, longest in ((1, DEPTH), (4, 2))
         for how in Dissemination
     ]
     points = list(dict.fromkeys(points))

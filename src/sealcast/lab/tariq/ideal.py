@@ -44,17 +44,21 @@ def _checked(data: bytes) -> tuple[str, ...]:
 # --- events -------------------------------------------------------------------------------------
 
 
-def ideal_event(publisher: PeerId, number: int, values: Mapping[str, Bits]) -> bytes:
+def ideal_event(publisher: PeerId, number: int, values: Mapping[str, Bits], epoch: int = 0) -> bytes:
     """An event that any of these peers takes for a publisher's."""
-    return _signed("event", publisher, str(number), *(f"{name}={bits}" for name, bits in values.items()))
+    return _signed("event", publisher, str(number), str(epoch), *(f"{name}={bits}" for name, bits in values.items()))
 
 
 @lru_cache(maxsize=1 << 16)
+def _event(event: bytes) -> tuple[int, dict[str, Bits]]:
+    match _checked(event):
+        case ("event", _, _, epoch, *values):
+            return int(epoch), dict(text.split("=", 1) for text in values)
+    raise Rejected("this is no event")
+
+
 def event_values(event: bytes) -> dict[str, Bits]:
-    kind, _, _, *values = _checked(event)
-    if kind != "event":
-        raise Rejected("this is no event")
-    return dict(text.split("=", 1) for text in values)
+    return _event(event)[1]
 
 
 # --- subscribers --------------------------------------------------------------------------------
@@ -138,10 +142,10 @@ class IdealCredentials:
         return _connection_key(request) if covers else None
 
     def token(self, seat: int) -> bytes:
-        return b"token " + self.places[seat].label.encode()
+        return f"token {self.epoch} {self.places[seat].label}".encode()
 
     def check_token(self, attribute: str, token: bytes) -> None:
-        if token and not token.startswith(b"token "):
+        if not token.startswith(b"token "):
             raise Rejected("this is no token")
 
     def check_event(self, event: bytes) -> None:
@@ -154,22 +158,28 @@ class IdealCredentials:
 
     def matches(self, seat: int, event: bytes) -> bool:
         self._test()
-        place = self.places[seat]
-        return event_values(event).get(place.plan.attribute, "").startswith(place.label)
+        place, (epoch, values) = self.places[seat], _event(event)
+        return self._holds(epoch) and values.get(place.plan.attribute, "").startswith(place.label)
 
     def routes(self, attribute: str, token: bytes, event: bytes) -> bool:
         self._test()
-        return event_values(event).get(attribute, "").startswith(token.removeprefix(b"token ").decode())
+        epoch, values = _event(event)
+        _, of, label = token.decode().split(" ")
+        return of == str(epoch) and values.get(attribute, "").startswith(label)
 
     def wants(self, event: bytes) -> bool:
-        values = event_values(event)
-        return any(
+        epoch, values = _event(event)
+        return self._holds(epoch) and any(
             all(
                 any(values.get(attribute, "").startswith(label) for label in labels)
                 for attribute, labels in conjunction.items()
             )
             for conjunction in self.conjunctions
         )
+
+    def _holds(self, epoch: int) -> bool:
+        """Keys of this epoch and of the one before are at hand."""
+        return self.epoch - 1 <= epoch <= self.epoch
 
     def _test(self) -> None:
         self.meter.seconds += self.meter.costs.tag_test

@@ -11,6 +11,7 @@ from statistics import fmean, median
 from typing import Final
 
 from sealcast.lab.tariq.costs import NO_SECURITY, CryptoCosts
+from sealcast.lab.tariq.ideal import DEPTH
 from sealcast.lab.tariq.simulate import Simulation
 from sealcast.lab.tariq.workloads import Workload, attribute_names
 from sealcast.overlay.peers.port import Dissemination, PeerSettings
@@ -38,6 +39,7 @@ def quiet_settings(degree: int, dissemination: Dissemination = Dissemination.FLO
         search_seconds=2.0,
         root_patience_seconds=0.0,
         searches_per_window=1 << 20,
+        own_searches_per_window=1 << 20,
     )
 
 
@@ -49,6 +51,8 @@ class JoinPoint:
     degree: int
     attributes: int = 1
     hot_spots: int = 0
+    #: Of labels: with several attributes, coarse ones are matched now and then.
+    longest: int = DEPTH
     costs: CryptoCosts = NO_SECURITY
     seed: int = 1
 
@@ -91,7 +95,7 @@ def build(point: JoinPoint, split: int = 1, dissemination: Dissemination = Disse
 
     for number in range(point.peers):
         name = f"p{number}"
-        net.subscriber(name, [work.labels(attributes)], split)
+        net.subscriber(name, [work.labels(attributes, point.longest)], split)
         net.at(1.0 + number * APART, partial(arrive, name))
     net.run(1.0 + point.peers * APART + 120)
     return net
@@ -118,7 +122,7 @@ def measure_joins(point: JoinPoint) -> JoinResult:
 
 
 def work_of(point: JoinPoint) -> float:
-    return point.peers * point.attributes
+    return point.peers * math.sqrt(point.peers) * point.attributes
 
 
 def averaged(results: Sequence[JoinResult]) -> JoinResult:

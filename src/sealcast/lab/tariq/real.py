@@ -137,7 +137,7 @@ class RealCredentials(IdealCredentials):
         return self._token(place.plan.attribute, place.label).token
 
     def check_token(self, attribute: str, token: bytes) -> None:
-        if token and len(token) not in (32, 48, 96):
+        if len(token) not in (32, 48, 96):
             raise Rejected("this is no token")
 
     def check_event(self, event: bytes) -> None:

@@ -22,6 +22,7 @@ from sealcast.lab.tariq.ideal import DEPTH, Bits, ideal_event
 from sealcast.lab.tariq.joining import JoinPoint, build, degree_of
 from sealcast.lab.tariq.workloads import Workload, attribute_names
 from sealcast.overlay.peers.port import Dissemination
+from sealcast.protections.attribute import scheme
 from sealcast.wire.peers import event_id
 
 NAME: Final = "tariq/scale"
@@ -139,23 +140,25 @@ def run(quick: bool, told: Told) -> Report:
         f"random ranges on {ATTRIBUTES} attributes of {1 << DEPTH} values; the bound that the paper prints is "
         f"{ATTRIBUTES * DEPTH} credentials; a range can take {2 * DEPTH - 2}, not log2 Z = {DEPTH}",
         f"a new epoch: {1000 * costs.issue_label:.2f} ms for a label's key and {1000 * costs.issue_request:.1f} ms for "
-        f"a connection request, {REQUESTS} of them a label; it grows with subscribers, but no subscriber's part does",
+        f"a connection request, {REQUESTS} of them a label, which has a pairing for each slot; the whole grows with "
+        "subscribers, no subscriber's part does, and requests are nearly all of it",
         "messages: events sent from a parent to a child; a false positive: an event that reached a peer none of whose "
         "labels it has; a duplicate came over a second tree",
-        "routing splits each label into k_D labels at different parents: more links, more messages for each delivery, "
-        "and nothing that is not for the child",
+        "routing splits each label into k_D labels at different parents: more places and heartbeats, but not more "
+        "messages, and nothing that is not for the child",
     )
     return Report(NAME, rows, all(bool(row["agrees"]) for row in rows), notes, _panels(counts, costs, found))
 
 
 def _key_rows(counts: Sequence[KeyCount], costs: CryptoCosts) -> Iterator[Row]:
+    secret = len(scheme.setup().to_bytes())
     for count in counts:
         seconds = epoch_seconds(count, costs)
         yield _cells(
             cell="secrets of the key server",
             subscribers=count.subscribers,
             printed="a pair of master keys",
-            measured="1",
+            measured=f"1, of {secret} bytes",
             agrees=True,
         )
         yield _cells(

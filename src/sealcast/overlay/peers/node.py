@@ -159,6 +159,8 @@ class PeerNode:
         for seat in new:
             if not seat.plan.root:
                 self._searching.start(seat)
+        if new:
+            self._passing.reconsider()
         return self._done()
 
     def meet(self, rendezvous: Sequence[PeerId], now: float) -> list[PeerEffect]:
@@ -195,6 +197,7 @@ class PeerNode:
         for seat in core.seats.values():
             self._searching.reprove(seat)
             core.timers.set(("children", seat.number), now + 2 * core.settings.offer_seconds)
+        self._passing.reconsider()
         return self._done()
 
     def leave(self, now: float) -> list[PeerEffect]:

@@ -217,8 +217,10 @@ class PeerSettings:
     #: Ids of events, and of searches, that are remembered.
     seen_events: int = 65_536
     seen_searches: int = 16_384
-    #: Searches that one peer may start or pass on in a window, and events of an own publisher without confirmation.
-    searches_per_window: int = 512
+    #: Searches that one neighbour may bring in a window, and how many of one origin; events of an own publisher that
+    #: wait for a confirmation.
+    searches_per_window: int = 2_048
+    own_searches_per_window: int = 256
     window_seconds: float = 10.0
     unconfirmed_events: int = 4_096
     #: Broken rules until a peer is cut off, and for how long.

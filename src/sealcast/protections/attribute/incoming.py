@@ -11,7 +11,7 @@ What is not for any of its keys is not refused: it is somebody else's.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from contextlib import AbstractContextManager
 from functools import partial
 from typing import Final, NamedTuple
@@ -70,33 +70,18 @@ class SubscriberPeer(Closing, Unpicklable):
 
     def look_at(self, events: Iterable[CarriedEvent]) -> Arrivals:
         """What of these is its own, and what is wrong with the others. Nothing is kept yet."""
-        found, version, now = Arrivals([], []), self.realm.registry.version(), self.realm.clock()
-        gate, good, copies = self._gates.at(version), dict[bytes, CarriedEvent](), list[tuple[bytes, CarriedEvent]]()
+        version, now = self.realm.registry.version(), self.realm.clock()
+        gate = self._gates.at(version)
         if not gate.state.may_subscribe(self.topic, self.name, now):
-            return found
+            return Arrivals([], [])
+        looking = _Looking(self._opener, self._seen)
         for event in events:
             try:
-                header = self._gates.check(event, gate, now, partial(self._knows, event))
+                header = self._gates.check(event, gate, now, partial(looking.knows, event))
+                looking.wait(_number(header, event), event)
             except FrameRejected as error:
-                found.rejected.append(_refusal(event.position, Reason(error.reason), error.message))
-                continue
-            number = _number(header, event)
-            if number in good:
-                copies.append((number, event))
-            good.setdefault(number, event)
-        mine = set[bytes]()
-        for (number, event), opened in zip(good.items(), self._opener.open_many([*good.values()]), strict=True):
-            if not isinstance(opened, CannotOpen):
-                found.events.append(event)
-                mine.add(number)
-            elif not isinstance(opened, NotOurs):
-                found.rejected.append(_refusal(event.position, Reason.SEAL, opened.message))
-        again = (event for number, event in copies if number in mine)
-        found.rejected.extend(_refusal(event.position, Reason.REPLAY, "it came twice at once") for event in again)
-        return found
-
-    def _knows(self, event: CarriedEvent, header: Header) -> bool:
-        return _number(header, event) in self._seen
+                looking.refuse(_refusal(event.position, Reason(error.reason), error.message))
+        return looking.found()
 
     def keep(self, found: Arrivals) -> Mapping[str, int]:
         """Durably its own from now on; what was counted. Nothing, where there is nothing to say."""
@@ -127,6 +112,45 @@ class SubscriberPeer(Closing, Unpicklable):
                     yield _number(frame.parse_signed(event.signed).header, event)
         finally:
             reader.close()
+
+
+class _Looking:
+    """Events that passed the gate are opened together, unless one comes twice: then it matters whether the first one
+    opened."""
+
+    def __init__(self, opener: AttributeOpener, seen: Set[bytes]) -> None:
+        self._opener, self._seen = opener, seen
+        self._fresh: set[bytes] = set()
+        self._waiting: dict[bytes, CarriedEvent] = {}
+        self._found = Arrivals([], [])
+
+    def knows(self, event: CarriedEvent, header: Header) -> bool:
+        """Whether it was here before."""
+        number = _number(header, event)
+        if number in self._waiting:
+            self._open()
+        return number in self._seen or number in self._fresh
+
+    def wait(self, number: bytes, event: CarriedEvent) -> None:
+        self._waiting[number] = event
+
+    def refuse(self, refusal: Rejection) -> None:
+        self._open()  # refusals stand in the order of arrivals
+        self._found.rejected.append(refusal)
+
+    def found(self) -> Arrivals:
+        self._open()
+        return self._found
+
+    def _open(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        opened = self._opener.open_many(list(waiting.values()))
+        for (number, event), one in zip(waiting.items(), opened, strict=True):
+            if not isinstance(one, CannotOpen):
+                self._found.events.append(event)
+                self._fresh.add(number)
+            elif not isinstance(one, NotOurs):
+                self._found.rejected.append(_refusal(event.position, Reason.SEAL, one.message))
 
 
 def may_receive(realm: EntityRealm, topic: str, name: str) -> bool:

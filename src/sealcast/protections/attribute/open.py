@@ -75,51 +75,52 @@ class AttributeOpener(Unpicklable):
         return found
 
     def open_many(self, events: Sequence[CarriedEvent]) -> list[OpenedEvent | CannotOpen]:
-        """Each event opened, or why not. What publishers signed with their credentials is verified together."""
-        found: list[OpenedEvent | CannotOpen] = [NotOurs("no subscription matches it")] * len(events)
-        by_epoch = dict[int, list[int]]()
+        """Each event opened, or why not. What is signed in the name of credentials is verified for all of them at once,
+        which takes a fraction of the pairings."""
+        found = dict[int, OpenedEvent | CannotOpen]()
+        epochs = dict[int, list[tuple[int, Header]]]()
         for number, event in enumerate(events):
             try:
-                by_epoch.setdefault(self._signed(event).epoch, []).append(number)
+                header = self._header(event)  # (1)
+                epochs.setdefault(header.epoch, []).append((number, header))
             except CannotOpen as error:
                 found[number] = error
-        for epoch, numbers in by_epoch.items():
-            opener = self._at(epoch)
-            if opener is None:
-                why = NotOurs(f"no key of topic {self._about.name!r} (epoch {epoch}) is at hand")
-                found = [why if number in numbers else each for number, each in enumerate(found)]
-                continue
-            opened = opener.open_many([events[number].message for number in numbers])  # (2)
-            for number, content in zip(numbers, opened, strict=True):
-                found[number] = self._read(events[number], content)
-        return found
+        for epoch, some in epochs.items():
+            opened = self._opened(epoch, [events[number].message for number, _ in some])  # (2)
+            for (number, header), one in zip(some, opened, strict=True):
+                try:
+                    found[number] = self._settled(header, events[number], one)
+                except CannotOpen as error:
+                    found[number] = error
+        return [found[number] for number in range(len(events))]
 
-    def _signed(self, event: CarriedEvent) -> Header:
-        """(1)"""
+    def _header(self, event: CarriedEvent) -> Header:
+        """What its publisher signed."""
         header = self._headers.header(event.signed)
         self._headers.verify(header, event.message, event.position, event.path)
         try:
-            sealed = SealedAttributeEvent.parse(event.message).header
+            if SealedAttributeEvent.parse(event.message).header.epoch != header.epoch:
+                raise CannotOpen(f"{header.publisher} sealed it in another epoch than it states")
         except AttributeRejected as error:
             raise CannotOpen(error.message) from None
-        if sealed.epoch != header.epoch:
-            raise CannotOpen(f"{header.publisher} sealed it in another epoch than it states")
         return header
 
-    def _read(self, event: CarriedEvent, content: OpenedContent | AttributeRejected) -> OpenedEvent | CannotOpen:
-        if isinstance(content, AttributeRejected):
-            ours = content.reason is not AttributeReason.MISMATCH
-            return CannotOpen(content.message) if ours else NotOurs(content.message)
-        header = self._headers.header(event.signed)
+    def _opened(self, epoch: int, messages: Sequence[bytes]) -> Sequence[OpenedContent | CannotOpen]:
+        opener = self._at(epoch)
+        if opener is None:
+            return [NotOurs(f"no key of topic {self._about.name!r} (epoch {epoch}) is at hand")] * len(messages)
+        return [_why_not(one) if isinstance(one, AttributeRejected) else one for one in opener.open_many(messages)]
+
+    def _settled(self, header: Header, event: CarriedEvent, opened: OpenedContent | CannotOpen) -> OpenedEvent:
+        if isinstance(opened, CannotOpen):
+            raise opened
+        record = inside_record(opened.payload, self._about.id, header.publisher)  # (3)
+        found = opened_event(header, event.position, self._codec, record)  # (4)
         try:
-            record = inside_record(content.payload, self._about.id, header.publisher)  # (3)
-            found = opened_event(header, event.position, self._codec, record)  # (4)
-            self._space.verify(found.attributes, content.own, "the label that opened it")
-            self._space.verify(found.attributes, content.publisher, f"what {header.publisher} may publish")
-        except CannotOpen as error:
-            return error
+            self._space.verify(found.attributes, opened.own, "the label that opened it")
+            self._space.verify(found.attributes, opened.publisher, f"what {header.publisher} may publish")
         except EventRejected as error:
-            return CannotOpen(f"event {event.position} is not of its topic's schema: {error.message}")
+            raise CannotOpen(f"event {event.position} is not of its topic's schema: {error.message}") from None
         return found
 
     def _at(self, epoch: int) -> Opener | None:
@@ -129,3 +130,9 @@ class AttributeOpener(Unpicklable):
         held = self._keys(epoch)
         keys = [SubscriptionKey.parse(key) for each in held for key in each.keys]
         return Opener(PublicParameters.from_bytes(held[0].parameters), keys) if keys else None
+
+
+def _why_not(error: AttributeRejected) -> CannotOpen:
+    if error.reason is AttributeReason.MISMATCH:
+        return NotOurs("no subscription has a label of each of the event's attributes")
+    return CannotOpen(error.message)

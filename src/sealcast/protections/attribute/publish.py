@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from sealcast.errors import Bug, CannotOpen, EventRejected
+from sealcast.model.bounded import bounded
 from sealcast.model.schema import Value
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.credentials import EventSpace
@@ -38,6 +39,8 @@ from sealcast.wire.records import RecordCodec
 
 #: Headers that a publisher goes on using, where its topic lets it.
 HEADERS_KEPT: Final = 4_096
+#: Of sealed events in one frame: they share a signature, and the first does not wait long for the last.
+BYTES_PER_FRAME: Final = 4 << 20
 #: Around an event's ciphertexts: names of spaces, tags of frames, what is signed. Far more than it takes.
 _SLACK: Final = 4_096
 _LABEL_BYTES: Final = 48 + 16
@@ -104,7 +107,9 @@ class AttributeWay:
 
     def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
         values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
-        yield len(batch), {self._identity.name: self._made.messages(values, payloads, kinds)}
+        # A sealed event is many times as large as the event: a frame's worth of these is more than a frame holds.
+        for some in bounded(self._made.messages(values, payloads, kinds), len, BYTES_PER_FRAME):
+            yield len(some), {self._identity.name: some}
 
     @property
     def _made(self) -> EventEncryptor:

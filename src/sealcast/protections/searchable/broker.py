@@ -148,17 +148,18 @@ class SearchableStep(MatchingStep):
             yield from self._make_late(pinned, rulings[late])
 
     def _make_late(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
-        batch = self._late_batch(pinned["version"], pinned["time"])
-        # In the order of the ledger, so that versions of the registry are gone through once.
-        for partition, first, code in sorted(rulings.tolist(), key=lambda ruling: batch.order(ruling[:2])):
-            piece = batch.retained.get((partition, first))
-            made = list(batch.pieces(piece)) if piece is not None else []
-            if not made and code == RETAINED_TOLD:
-                ref = self._earlier.find(partition, first)[2]
-                made = [batch.nothing(ref)] if ref is not None else []
-            for each in made:
-                slots = slot_bits(each.slots.tolist())
-                yield piece_row(self.name.broker, each, sealed.encode(each), pinned, slots, late=True)
+        batch, made = self._late_batch(pinned["version"], pinned["time"]), 0
+        for piece in batch.make((partition, first) for partition, first, _ in rulings.tolist()):
+            made += 1
+            yield self._late_row(piece, pinned)
+        told = [ruling[:2] for ruling in rulings.tolist() if ruling[2] == RETAINED_TOLD]
+        for ref in (self._earlier.find(*place)[2] for place in told if not made):
+            if ref is not None:
+                yield self._late_row(batch.nothing(ref), pinned)
+
+    def _late_row(self, piece: SealedPiece, pinned: Mapping[str, int]) -> pa.RecordBatch:
+        slots = slot_bits(piece.slots.tolist())
+        return piece_row(self.name.broker, piece, sealed.encode(piece), pinned, slots, late=True)
 
     def _late_batch(self, version: int, time_us: int) -> LateBatch:
         """The late part of a batch that follows what is in the ledger."""

@@ -12,7 +12,6 @@ has matched them with what it retains. People see their own ids only.
 from __future__ import annotations
 
 import time
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cache
@@ -228,13 +227,15 @@ class SealedInterests(Closing, Unpicklable):
     def is_due(self, state: RealmState, mine: Iterable[str]) -> bool:
         """Whether `refresh` has anything to do, without opening a filter."""
         about, ending, mine = state.topic(self.topic), self._own.ending(), list(mine)
-        here = len(set(self._own.numbers()) - ending)
-        counts = Counter(own_id(id)[1] for id in mine)
-        earlier = [e for e in earlier_epochs(about, self.realm.clock()) if counts[e] < here]
-        if ending or counts[about.epoch] < here or self._over(state, mine):
+        present = [own for own, epoch in map(own_id, mine) if epoch == about.epoch]
+        if ending or len(present) < len(set(self._own.numbers()) - ending) or self._over(state, mine):
             return True
-        # Only now filters are opened: those that were registered in an epoch and are gone since look the same so far.
-        return any(self._opens(state, e) for e in earlier) and bool(self.unregistered(state, self.present()))
+        missing = (
+            epoch
+            for epoch in earlier_epochs(about, self.realm.clock())
+            if any(registered_id(own, epoch) not in state.subscription_topics for own in present)
+        )
+        return any(self._opens(state, epoch) for epoch in missing)
 
     def _ended(self, state: RealmState, mine: Iterable[str]) -> list[str]:
         """What is to be registered no more: filters that their owner ended, and those of epochs that are over."""

@@ -6,8 +6,9 @@ What was retained, and which filters were new to the batch, is worked out from l
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -25,12 +26,12 @@ from sealcast.protections.searchable import asking
 from sealcast.protections.searchable.asking import StatedFilter, asked
 from sealcast.protections.searchable.halves import BrokerHalves, searched
 from sealcast.protections.searchable.late import HadBefore, LateFilters, PubFilters, tags_of
-from sealcast.protections.searchable.late_batch import had_before, kept_frames, late_refs
+from sealcast.protections.searchable.late_batch import had_before, joined, kept_frames, late_refs
 from sealcast.protections.searchable.retained import RetainedPiece, new_filters, retained
 from sealcast.protections.witness import places
 from sealcast.protections.witness.expected import Expected
 from sealcast.protections.witness.ledger import resealing
-from sealcast.protections.witness.places import Delivered, Pairs
+from sealcast.protections.witness.places import Delivered, Pairs, place_of
 from sealcast.protections.witness.report import Kind
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.realm.state import RealmState
@@ -57,6 +58,28 @@ class _Asked:
                 self.slots.append(slots[new[id].subscriber])
 
 
+class _Judged(NamedTuple):
+    """A retained piece: what was admitted of it, where it was worked out again, and what was delivered beyond."""
+
+    piece: RetainedPiece
+    admitted: Admitted | None
+    beyond: Sequence[tuple[int, int]] = ()
+
+
+class _Late(NamedTuple):
+    """A late piece of the batch at hand."""
+
+    piece: SealedPiece
+    ref: PieceRef
+    delivered: Delivered
+
+    def outside(self, judged: Sequence[_Judged]) -> Pairs:
+        """What it delivers that is of none of these."""
+        spans = [(place_of(each.piece.ref.first, 0), place_of(each.piece.ref.end, 0)) for each in judged]
+        pairs = zip(self.delivered.slot.tolist(), self.delivered.place.tolist(), strict=True)
+        return [pair for pair in pairs if not any(first <= pair[1] < end for first, end in spans)]
+
+
 class LateAudit(EnvelopedAudit):
     """A broker that matches filters that came later with what is retained."""
 
@@ -74,67 +97,72 @@ class LateAudit(EnvelopedAudit):
             self._earlier.close()
 
     def late(self, found: Sequence[FoundPiece], committed: Committed, before: int, where: str) -> None:
-        entry = committed.entry
-        state = self._realm.state(entry.version)
+        state = self._realm.state(committed.entry.version)
         new = self._new(committed.index, before, state)
-        if not new and not found:
-            return
+        made = [_Late(piece, ref, self._counted(piece, ref, where)) for piece, ref in found if piece is not None]
+        judged = list[_Judged]()
         try:
-            pieces = self._retained(committed) if new else []
-            filters = _Asked(state, self._topic, new, self._broker, entry.end.time_us)
-            for piece in pieces:
-                mine = [(made, ref) for made, ref in found if _within(ref, piece.ref)]
-                self._judge_late(mine, piece, filters, committed, where)
+            if new:
+                filters = _Asked(state, self._topic, new, self._broker, committed.entry.end.time_us)
+                judged = list(self._judged(made, filters, committed, where))
         except (Corrupt, NotFound, FrameRejected) as error:
             self.report.gap(f"{where}: its late deliveries cannot be judged: {error.message}")
             return
-        for made, ref in found:
-            if made is not None and not any(_within(ref, piece.ref) for piece in pieces):
-                delivered = self._counted(made, ref, where)
-                pairs = list(zip(delivered.slot.tolist(), delivered.place.tolist(), strict=True))
-                self._say_late(Kind.UNEXPECTED, pairs, ref.partition, where, "and nothing of it was retained")
+        for late in made:
+            mine = [each for each in judged if _overlap(late.ref, each.piece.ref)]
+            self._say_late(Kind.UNEXPECTED, late.outside(mine), late.ref.partition, where, "and was not retained")
+            if mine and all(each.admitted is not None for each in mine):
+                admitted = joined([each.admitted for each in mine if each.admitted is not None])
+                none = np.empty(0, np.int64)
+                beyond = [pair for each in mine for pair in each.beyond]
+                self.opening(late.piece, late.delivered, Expected(admitted, none, none), beyond, where)
+
+    def _judged(self, made: Sequence[_Late], filters: _Asked, committed: Committed, where: str) -> Iterator[_Judged]:
+        """Of everything that was retained: what was admitted, and what was delivered late beyond what is due."""
+        retention, now = self._about.protection.retention, committed.entry.end.time_us
+        pieces = retained(self._earlier.record, committed.index, retention, now)
+        earlier = late_refs(self._earlier, pieces[0].record + 1 if pieces else 0, committed.index)
+        for piece in pieces:
+            mine = [late for late in made if _overlap(late.ref, piece.ref)]
+            known = self._pub_filters.get(piece.ref.name)
+            if known is None or mine or filters.filters.may_match(known):
+                had = had_before(piece, earlier, self._earlier)
+                yield self._judge_late(mine, piece, filters, had, committed, where)
+            else:
+                yield _Judged(piece, None)
 
     def _new(self, index: int, before: int, state: RealmState) -> dict[str, Subscription]:
         if not index or before >= state.version or state.topic(self._topic).protection.retention is None:
             return {}
         return dict(new_filters(self._realm, self._topic, self._broker.name, self._realm.state(before), state))
 
-    def _retained(self, committed: Committed) -> list[RetainedPiece]:
-        retention, now = self._about.protection.retention, committed.entry.end.time_us
-        return retained(self._earlier.record, committed.index, retention, now)
-
     def _judge_late(
         self,
-        mine: Sequence[FoundPiece],
+        mine: Sequence[_Late],
         piece: RetainedPiece,
         filters: _Asked,
+        had: HadBefore,
         committed: Committed,
         where: str,
-    ) -> None:
+    ) -> _Judged:
         """One retained piece, and what the batch delivered late of it."""
-        known = self._pub_filters.get(piece.ref.name)
-        if known is not None and not mine and not filters.filters.may_match(known):
-            return
         admitted = self._admitted(piece)
         if admitted is None:
-            return
-        had = had_before(piece, late_refs(self._earlier, piece.record + 1, committed.index), self._earlier)
+            return _Judged(piece, None)
         expected = self._due(admitted, piece, filters, had)
-        read = [(made, ref, self._counted(made, ref, where)) for made, ref in mine if made is not None]
-        later = next((found for _, ref in mine if (found := resealing(committed, ref)) is not None), None)
+        later = next((found for late in mine if (found := resealing(committed, late.ref)) is not None), None)
         if later is not None:
             expected = self._expectation.of_those(expected, later.version, later.time_us)
-        lost, beyond = places.compare(_joined(each for _, _, each in read), expected)
+        lost, beyond = places.compare(_within(piece.ref, [late.delivered for late in mine]), expected)
         # What was withdrawn from somebody after a compromise is in no piece any more: nothing is said of those.
         lost, beyond = (_without(pairs, had) for pairs in (lost, beyond))
-        twice = [pair for pair in beyond if pair in had.pairs]
         partition = piece.ref.partition
         self.say(Kind.LOST, lost, partition, where, "was not delivered late, and a new filter matches it")
+        twice = [pair for pair in beyond if pair in had.pairs]
         self._say_late(Kind.DUPLICATED, twice, partition, where, "and before")
         wrong = [pair for pair in beyond if pair not in had.pairs]
         self._say_late(Kind.UNEXPECTED, wrong, partition, where, "and should not have been")
-        for made, _, delivered in read:
-            self.opening(made, delivered, expected, beyond, where)
+        return _Judged(piece, admitted, beyond)
 
     def _admitted(self, piece: RetainedPiece) -> Admitted | None:
         """What was admitted of a retained piece; None when there is nothing of it, or it is no longer kept."""
@@ -173,13 +201,15 @@ class LateAudit(EnvelopedAudit):
         self.say(kind, pairs, partition, where, f"was delivered late, {what}")
 
 
-def _within(ref: PieceRef, piece: PieceRef) -> bool:
-    return ref.partition == piece.partition and piece.first <= ref.first and ref.end <= piece.end
+def _overlap(one: PieceRef, other: PieceRef) -> bool:
+    return one.partition == other.partition and one.first < other.end and other.first < one.end
 
 
-def _joined(each: Iterable[Delivered]) -> Delivered:
-    parts = list(each)
-    columns = ([getattr(part, name) for part in parts] for name in ("slot", "event", "use", "place"))
+def _within(ref: PieceRef, delivered: Sequence[Delivered]) -> Delivered:
+    """Those of deliveries that are of a piece's frames."""
+    names, first, end = ("slot", "event", "use", "place"), place_of(ref.first, 0), place_of(ref.end, 0)
+    here = [(first <= each.place) & (each.place < end) for each in delivered]
+    columns = ([getattr(each, name)[mine] for each, mine in zip(delivered, here, strict=True)] for name in names)
     return Delivered(*(np.concatenate([np.empty(0, np.int64), *column]) for column in columns))
 
 

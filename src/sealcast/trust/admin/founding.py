@@ -18,7 +18,9 @@ from sealcast.trust.registry import Registry
 from sealcast.trust.storage import address
 
 
-def found(directory: str | Path, name: str | None, registry: str | None, clock: Callable[[], int]) -> Path:
+def found(
+    directory: str | Path, name: str | None, registry: str | None, clock: Callable[[], int], *, at_hand: bool = True
+) -> Path:
     """Makes a realm in a directory that is empty or does not exist yet, with its registry there or at a URL."""
     root = Path(directory).absolute()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
@@ -29,7 +31,8 @@ def found(directory: str | Path, name: str | None, registry: str | None, clock: 
         )
     now, id, paths = clock(), os.urandom(16), Layout(root)
     authority = Authority.generate(id, now)
-    mark = RealmMark(name or root.name, id, authority.root.fingerprint, registry and address.written(registry))
+    where = registry and address.written(registry)
+    mark = RealmMark(name or root.name, id, authority.root.fingerprint, where, at_hand)
     files.make_directory(root)
     # First, because it can fail for reasons that are not here: an empty directory can be tried again.
     changes = Registry.create(mark.registry_address(paths), realm=id, clock=clock)

@@ -80,7 +80,7 @@ class PeerPlaces(Unpicklable):
         """Goes by the keys that are here now, and asks for what they lack. Whether seats changed, and whether an epoch
         began. Unavailable or Rejected where the key center does not give it."""
         epoch = self.state.topic(self._topic).epoch
-        stamp = (epoch, self._ring.stamp(epoch), rendezvous)
+        stamp = (epoch, self._ring.stamp(epoch, live=True), rendezvous)
         if stamp == self._stamp:
             return False, False
         keys = self._keys(epoch)
@@ -104,7 +104,7 @@ class PeerPlaces(Unpicklable):
         return before != self._seats, began
 
     def _keys(self, epoch: int) -> list[SubscriptionKey]:
-        return [SubscriptionKey.parse(key) for each in self._ring.subscribing(epoch) for key in each.keys]
+        return [SubscriptionKey.parse(key) for each in self._ring.subscribing(epoch, live=True) for key in each.keys]
 
     def _load_before(self, epoch: int, parameters: PublicParameters) -> None:
         """The epoch before, for events that are still on their way: nobody finds a place by its keys any more."""

@@ -35,16 +35,18 @@ from sealcast.wire.attribute import (
     AttributeReason,
     AttributeRejected,
     EventHeader,
-    LeafProof,
     SealedAttributeEvent,
-    parse_content,
 )
-from sealcast.wire.attribute_keys import (
+from sealcast.wire.attribute_contents import (
+    LeafProof,
     SessionCertificate,
     Signed,
+    parse_content,
+    parse_signed,
+)
+from sealcast.wire.attribute_keys import (
     SubscriptionCredential,
     SubscriptionKey,
-    parse_signed,
 )
 
 #: Headers, certificates and roots remembered: whoever repeats one is not computed again.
@@ -65,11 +67,14 @@ class OpenedContent(NamedTuple):
     subscription: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _OpenedHeader:
     key: SealingKey
+    digest: bytes
     subscription: int
     own: Mapping[str, bytes]
+    #: A session as it came with an event, and what it says: events under one header come with the same.
+    session: tuple[bytes, SessionCertificate] | None = None
 
 
 class _Unverified(NamedTuple):
@@ -127,20 +132,21 @@ class Opener(Unpicklable):
 
     def _checked(self, event: SealedAttributeEvent) -> _Unverified:
         raw, epoch = event.header.raw, event.header.epoch
-        digest = hashlib.sha256(raw).digest()
-        opened = self._headers.get(digest)
+        opened = self._headers.get(raw)
         if opened is None:
             opened = self.opened_header(event)
         try:
             content = opened.key.open(contents.event_nonce(event.number), event.commitment, event.ciphertext)
         except CannotOpen as error:
             raise AttributeRejected(AttributeReason.KEY, error.message) from None
-        self._remember(self._headers, digest, opened)
+        self._remember(self._headers, raw, opened)
         proof, payload = parse_content(content)
         if isinstance(proof, LeafProof):
             certificate = self._certificate(opened, event.session)
-            self._check_frame(certificate, epoch, proof, contents.leaf(digest, event.number, payload))
+            self._check_frame(certificate, epoch, proof, contents.leaf(opened.digest, event.number, payload))
             signed, message = certificate.signed, contents.session_message(certificate.verify_key)
+        elif event.session:
+            raise AttributeRejected(AttributeReason.MALFORMED, "an event that is signed by itself came with a session")
         else:
             signed, message = parse_signed(proof), contents.event_message(raw, event.number, payload)
         _check_cover(event.header, signed)
@@ -169,7 +175,8 @@ class Opener(Unpicklable):
             ]
             target = parameters.equations.decapsulate(header.second, key.bond, own)
             labels = {one.attribute: one.label for one in chosen}
-            return _OpenedHeader(contents.header_key(target, header.raw), number, labels)
+            digest = hashlib.sha256(header.raw).digest()
+            return _OpenedHeader(contents.header_key(target, header.raw), digest, number, labels)
         raise AttributeRejected(
             AttributeReason.MISMATCH, "no subscription has a label of each of the event's attributes"
         )
@@ -194,10 +201,13 @@ class Opener(Unpicklable):
     # --- sessions ---------------------------------------------------------------------------------------------------
 
     def _certificate(self, opened: _OpenedHeader, session: bytes) -> SessionCertificate:
-        try:
-            return SessionCertificate.parse(opened.key.unseal(contents.SESSION_NONCE, session))
-        except CannotOpen as error:
-            raise AttributeRejected(AttributeReason.KEY, f"a session certificate: {error.message}") from None
+        if opened.session is None or opened.session[0] != session:
+            try:
+                data = opened.key.unseal(contents.SESSION_NONCE, session)
+            except CannotOpen as error:
+                raise AttributeRejected(AttributeReason.KEY, f"a session certificate: {error.message}") from None
+            opened.session = session, SessionCertificate.parse(data)
+        return opened.session[1]
 
     def _check_frame(self, certificate: SessionCertificate, epoch: int, proof: LeafProof, leaf: bytes) -> None:
         message = contents.frame_message(epoch, proof.leaves, proof.root)

@@ -36,12 +36,19 @@ from sealcast.wire.attribute import (
     EventHeader,
     SealedAttribute,
     TagKind,
-    bound_content,
-    framed_contents,
     packed_body,
     packed_head,
 )
-from sealcast.wire.attribute_keys import PublisherCredential, PublisherKey, SessionCertificate, encode_signed
+from sealcast.wire.attribute_contents import (
+    SessionCertificate,
+    bound_content,
+    encode_signed,
+    framed_contents,
+)
+from sealcast.wire.attribute_keys import (
+    PublisherCredential,
+    PublisherKey,
+)
 from sealcast.wire.limits import MAX_EVENTS_PER_FRAME
 
 
