@@ -148,7 +148,7 @@ class AttributeClient(LabelledSide):
             with CredentialInterests(realm, topic, subscriber) as interests:
                 return interests.filters()
         found = realm.state().subscriptions_of(topic)
-        return [Interest(each.id, topic, each.subscriber, None, None) for each in found]
+        return [Interest(each.id, topic, each.subscriber, None, each.subscriber) for each in found]
 
     def filter_owners(self, realm: EntityRealm, topic: str) -> list[str]:
         return subscribers_here(realm, realm.state(), topic)
