@@ -5,7 +5,7 @@ labels (L = 8), profile A and keyed tags unless it says otherwise.
     verify           verifying an event's signature, likewise
     encrypt          making a header as the paper does (profile P, a pairing for each tag) over making ours
     encrypt-cached   the same over the paper's tags with remembered pairings, raised to a power
-    route            testing a child's token with the paper's tags over testing ours, 8 tokens an event
+    route            testing a child's token with the paper's tags over testing ours, 11 tokens an event
     publish          publishing at its fastest (headers reused, frames of 1,000, one signature of a session's key each),
                      everything included, over an AEAD call for each payload; the share of reused headers is printed
 
@@ -47,7 +47,8 @@ from sealcast.protections.attribute.scheme import (
 )
 
 ROUNDS: Final = 15
-TOKENS: Final = 8
+#: As many as a peer has children in the largest overlay of the paper: log2 of 2,048.
+TOKENS: Final = 11
 FRAME_EVENTS: Final = 1_000
 FRAMES: Final = 100
 LABEL_SETS: Final = 100

@@ -1,41 +1,43 @@
 """Suite `attribute`, the row about processes.
 
-    cores   what two workers of Spark gain over one in bulk sealing, over what two bare processes gain over one in calls
-            of the library. A gain is how many times as much is done in a second; pairings hold the interpreter's lock,
-            so that only processes gain anything
+    cores   what two workers of Spark gain over one in sealing a backlog (`df.write.format("sealcast")`), over what two
+            bare processes gain over one in calls of the library. A gain is how many times as much is done in a second;
+            pairings hold the interpreter's lock, so that only processes gain anything
 
-Four things are timed in turn, each on the machine as it then is: one and two workers, one and two processes. The best
-round of each counts. Workers read their publisher's key from a file that only its owner can read, as publishers do.
+Four things are timed in turn, each on the machine as it then is: one and two workers, one and two processes, each with
+the same number of events. The best round of each counts.
 """
 
 from __future__ import annotations
 
 import multiprocessing
 import time
-from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
-from pathlib import Path
-from typing import Final
-
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark.sql import SparkSession
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 from sealcast.bench.attribute import bare
 from sealcast.bench.report import BenchRow
 from sealcast.errors import Bug
 from sealcast.lab import scratch
-from sealcast.lab.tariq.topic import SchemeTopic, counted, labels
-from sealcast.log import files
+from sealcast.lab.tariq.topic import ATTRIBUTES, DEPTH, SchemeTopic, counted
+from sealcast.model.protection import AttributeBased
+from sealcast.model.schema import Schema
 from sealcast.pipeline.session import session
-from sealcast.primitives.pairing import named
-from sealcast.protections.attribute.scheme import AttributeSealer, OutgoingEvent, PublicParameters, PublisherKey
+from sealcast.protections.attribute.scheme import AttributeSealer, PublicParameters
+from sealcast.trust.deployment import Realm
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 EVENTS: Final = 300
 ROUNDS: Final = 5
 WORKERS: Final = 2
-_PAYLOAD: Final = bytes(200)
-_ROWS: Final = "sealed bigint"
+TOPIC: Final = "vitals"
+PUBLISHER: Final = "monitor"
+SCHEMA: Final = Schema.from_json(
+    {"attributes": [{"name": name, "type": "int", "min": 0, "max": 2**DEPTH - 1} for name in ATTRIBUTES]}
+)
 
 
 def rows() -> Iterator[BenchRow]:
@@ -44,55 +46,34 @@ def rows() -> Iterator[BenchRow]:
 
 def cores_row(spark: SparkSession, events: int = EVENTS, rounds: int = ROUNDS) -> BenchRow:
     topic = SchemeTopic()
-    spent = counted(topic, lambda parameters: _sealing(topic, parameters))
-    work = bare(spent)
-    with scratch.directory(1 << 20) as directory:
-        files.replace_file(directory / "parameters", topic.parameters.to_bytes())
-        files.replace_file(directory / "key", topic.publisher_key.to_bytes())
-        timed: dict[tuple[str, int], float] = {}
+    work = bare(counted(topic, partial(_sealing, topic)))
+    timed: dict[tuple[str, int], float] = {}
+    with scratch.realm(need_bytes=256 << 20) as realm:
+        realm.create_topic(TOPIC, SCHEMA, protection=AttributeBased())
+        realm.enrol_many([PUBLISHER])
         for number in range(rounds + 1):
             for workers in (1, WORKERS):
-                for what, run in (
-                    ("ours", lambda n=workers: seal_all(spark, directory, events * n, n)),
-                    ("bare", lambda n=workers: _in_processes(work, events, n)),
-                ):
-                    taken = _seconds(run)
+                for what, run in (("ours", partial(seal_all, spark, realm)), ("bare", partial(_in_processes, work))):
+                    began = time.monotonic()
+                    run(events, workers)
+                    taken = time.monotonic() - began
                     if number:  # the first round wakes workers up
                         timed[what, workers] = min(taken, timed.get((what, workers), taken))
-    gains = {what: WORKERS * timed[what, 1] / timed[what, WORKERS] for what in ("ours", "bare")}
+        with realm.outbox(TOPIC, PUBLISHER, read_only=True) as log:
+            if not log.partition(0).end():
+                raise Bug("nothing was sealed")
+    ours, reference = (WORKERS * timed[what, 1] / timed[what, WORKERS] for what in ("ours", "bare"))
     unit = f"times as much in a second, {WORKERS} instead of 1"
-    return BenchRow("cores", gains["ours"], gains["bare"], "bare processes", gains["ours"] / gains["bare"], unit)
+    return BenchRow("cores", ours, reference, "bare processes", ours / reference, unit)
 
 
-def seal_all(spark: SparkSession, directory: Path, events: int, workers: int) -> None:
-    """Seals so many events in as many tasks as there are workers."""
-    place = str(directory)
-
-    def run(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        for batch in batches:
-            sealed = sealed_sizes(place, batch.column("id").to_pylist())
-            yield pa.RecordBatch.from_arrays([pa.array(sealed, pa.int64())], names=["sealed"])
-
-    done = spark.range(0, events, 1, workers).mapInArrow(run, _ROWS).toArrow()
-    if done.num_rows != events or pc.min(done.column("sealed")).as_py() < len(_PAYLOAD):
-        raise Bug(f"{events} events, and {done.num_rows} were sealed")
-
-
-def sealed_sizes(place: str, numbers: list[int]) -> list[int]:
-    """In a worker: seals an event for each number."""
-    names, sealer = _sealer(place)
-    return [len(sealed) for sealed in sealer.seal([_event(names, number) for number in numbers])]
-
-
-@lru_cache(1)
-def _sealer(place: str) -> tuple[tuple[str, ...], AttributeSealer]:
-    parameters = PublicParameters.from_bytes((Path(place) / "parameters").read_bytes(), named("fast"))
-    key = PublisherKey.parse((Path(place) / "key").read_bytes())
-    return tuple(one.attribute for one in key.credentials), AttributeSealer(parameters, key)
-
-
-def _event(names: tuple[str, ...], number: int) -> OutgoingEvent:
-    return OutgoingEvent({name: labels((number * 37 + at * 11) % 32) for at, name in enumerate(names)}, _PAYLOAD)
+def seal_all(spark: SparkSession, realm: Realm, events: int, workers: int) -> None:
+    """A backlog of so many events for each worker, sealed by as many tasks. Labels come back, so that those which were
+    hashed before are."""
+    values = [f"(id * 37 + {number * 11}) % 32 as {name}" for number, name in enumerate(ATTRIBUTES)]
+    backlog = spark.range(0, events * workers, 1, workers).selectExpr(*values, "cast('event' as binary) as payload")
+    options = {"realm": str(realm.paths.root), "topic": TOPIC, "as": PUBLISHER}
+    backlog.write.format("sealcast").options(**options).mode("append").save()
 
 
 def _sealing(topic: SchemeTopic, parameters: PublicParameters) -> Callable[[], object]:
@@ -100,11 +81,11 @@ def _sealing(topic: SchemeTopic, parameters: PublicParameters) -> Callable[[], o
     return lambda: sealer.seal([topic.event(5)])
 
 
-def _in_processes(work: Callable[[], None], times: int, processes: int) -> None:
+def _in_processes(work: Callable[[], None], events: int, processes: int) -> None:
     """The library's own calls of so many events, in each of so many processes."""
 
     def run() -> None:
-        for _ in range(times):
+        for _ in range(events):
             work()
 
     fork = multiprocessing.get_context("fork")
@@ -115,9 +96,3 @@ def _in_processes(work: Callable[[], None], times: int, processes: int) -> None:
         process.join()
         if process.exitcode:
             raise Bug("a bare process failed")
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.monotonic()
-    work()
-    return time.monotonic() - began

@@ -648,63 +648,6 @@ def test_an_owner_that_narrows_a_right_ends_the_epoch_too(tmp_path: Path) -> Non
     assert realm.state().topic(TOPIC).epoch == 2
 
 
-# --- what peers say in their own logs -------------------------------------------------------------------
-
-
-def test_check_and_why_go_by_what_a_peer_says_that_it_got(ward: Ward) -> None:
-    """An event that was sent and has not reached its subscriber is on its way; one that has must be in the inbox."""
-    from sealcast.log.peer_log import PeerLogWriter
-    from sealcast.wire.peer_logs import EntryKind, PeerEntry
-
-    ward.publish([1])
-    (event,) = ward.outgoing()
-    ward.carry()
-    paths = ward.realm.paths.topic(TOPIC, "nurse")
-    shutil.rmtree(paths.root)
-    identity, about = ward.realm.identity("nurse"), ward.realm.state().topic(TOPIC)
-
-    def says(*entries: PeerEntry) -> None:
-        with PeerLogWriter(paths.peer_log, about.id, "nurse", identity.signer) as log:
-            for entry in entries:
-                log.add(entry)
-            log.flush(ward.realm.clock())
-
-    place = f"{TOPIC}/{event.position}"
-    says(
-        PeerEntry(EntryKind.LINKED, other="monitor", detail="0"), PeerEntry(EntryKind.MISSED, detail="pulse: 3 events")
-    )
-    found = command(ward, "check", TOPIC)
-    assert (found["ok"], found["lost"]) == (True, 0)
-    assert "1 events have not reached 'nurse' yet" in str(found["topics"])
-    assert command(ward, "why", place, "nurse")["verdict"] == "waiting"
-    says(PeerEntry(EntryKind.RECEIVED, event.id, "monitor"))
-    assert command(ward, "check", TOPIC, code=1)["lost"] == 1
-    assert command(ward, "why", place, "nurse")["verdict"] == "wrong"
-    (segment,) = paths.peer_log.glob("*.seg")
-    data = bytearray(segment.read_bytes())
-    data[-40] ^= 1
-    segment.chmod(0o600)
-    segment.write_bytes(data)
-    assert any(each["kind"] == "log" for each in command(ward, "check", TOPIC, code=1)["problems"])  # type: ignore[attr-defined]
-
-
-def test_why_names_the_peers_by_which_an_event_came(ward: Ward) -> None:
-    from sealcast.log.peer_log import PeerLogWriter
-    from sealcast.wire.peer_logs import EntryKind, PeerEntry
-
-    ward.publish([1])
-    (event,) = ward.outgoing()
-    ward.carry()
-    about = ward.realm.state().topic(TOPIC)
-    for name, other in (("doctor", "monitor"), ("nurse", "doctor")):
-        paths = ward.realm.paths.topic(TOPIC, name)
-        with PeerLogWriter(paths.peer_log, about.id, name, ward.realm.identity(name).signer) as log:
-            log.add(PeerEntry(EntryKind.RECEIVED, event.id, other))
-            log.flush(ward.realm.clock())
-    answer = command(ward, "why", f"{TOPIC}/{event.position}", "nurse")
-    assert answer["notes"] == ["by the logs of peers it came by monitor > doctor > nurse"]
-
-
 # --- what is faster and tells more ----------------------------------------------------------------------
 
 

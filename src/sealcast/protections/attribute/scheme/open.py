@@ -30,7 +30,7 @@ from sealcast.protections.attribute.scheme import contents
 from sealcast.protections.attribute.scheme.equations import OwnCredential
 from sealcast.protections.attribute.scheme.parameters import PublicParameters
 from sealcast.protections.attribute.scheme.sign import SignatureClaim, forged
-from sealcast.protections.attribute.scheme.tags import RoutingToken, matching
+from sealcast.protections.attribute.scheme.tags import Expected, expecting
 from sealcast.wire.attribute import (
     AttributeReason,
     AttributeRejected,
@@ -92,6 +92,7 @@ class Opener(Unpicklable):
     def __init__(self, parameters: PublicParameters, keys: Sequence[SubscriptionKey]) -> None:
         self._parameters = parameters
         self._keys = tuple(keys)
+        self._own = [_by_attribute(parameters, key) for key in keys]
         self._headers: OrderedDict[bytes, _OpenedHeader] = OrderedDict()
         self._verified: OrderedDict[object, None] = OrderedDict()
 
@@ -166,7 +167,7 @@ class Opener(Unpicklable):
         if not keys:
             raise AttributeRejected(AttributeReason.EPOCH, f"no key of epoch {header.epoch} is at hand")
         for number, key in keys:
-            chosen = self._matching(key, header)
+            chosen = self._matching(number, header)
             if chosen is None:
                 continue
             own = [
@@ -181,17 +182,13 @@ class Opener(Unpicklable):
             AttributeReason.MISMATCH, "no subscription has a label of each of the event's attributes"
         )
 
-    def _matching(self, key: SubscriptionKey, header: EventHeader) -> list[SubscriptionCredential] | None:
+    def _matching(self, number: int, header: EventHeader) -> list[SubscriptionCredential] | None:
         """A credential for each attribute, by the tags; None if one has none."""
-        found = []
+        found, own = [], self._own[number]
         for attribute in header.attributes:
-            for one in key.credentials:
-                token = RoutingToken(key.epoch, one.attribute, one.token)
-                if (
-                    one.attribute == attribute.name
-                    and one.position < attribute.positions
-                    and matching(self._parameters, token, header)
-                ):
+            credentials, expected = own.get(attribute.name, _NOTHING)
+            for one, tag in zip(credentials, expected(header, attribute), strict=True):
+                if one.position < attribute.positions and attribute.tagged(tag):
                     found.append(one)
                     break
             else:
@@ -232,6 +229,18 @@ class Opener(Unpicklable):
         memory.move_to_end(key)
         if len(memory) > MAX_REMEMBERED:
             memory.popitem(last=False)
+
+
+def _by_attribute(
+    parameters: PublicParameters, key: SubscriptionKey
+) -> dict[str, tuple[list[SubscriptionCredential], Expected]]:
+    """A subscription's credentials of each attribute, and the tags that they look for."""
+    names = dict.fromkeys(one.attribute for one in key.credentials)
+    own = {name: [one for one in key.credentials if one.attribute == name] for name in names}
+    return {name: (several, expecting(parameters, [one.token for one in several])) for name, several in own.items()}
+
+
+_NOTHING: Final[tuple[list[SubscriptionCredential], Expected]] = [], lambda header, attribute: iter(())
 
 
 def _check_cover(header: EventHeader, signed: Signed) -> None:
