@@ -6,7 +6,8 @@ What is faster tells more. Nothing of this is on unless it is asked for:
                 Everybody sees which events have the same labels, though not which labels these are.
     session     an Ed25519 key, signed once with the credentials, signs all events of a call at once.
                 Whoever opens two events of an epoch sees that one publisher made them.
-    pseudonym   the credentials' signatures keep S2, which makes signing and batches cheaper. Linkable as with `session`.
+    pseudonym   the credentials' signatures keep S2, which makes signing and batches cheaper.
+                It links as much as `session` does.
 """
 
 from __future__ import annotations
