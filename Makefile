@@ -1,13 +1,12 @@
 # Everything works from a bare clone: python3 (3.11 to 3.13) and make suffice. uv is fetched when it is not there,
 # and Spark falls back to the Java runtime that comes as a Python package.
 
-UV_VERSION := 0.13.7
 PYTHON ?= python3
 UV := $(or $(shell command -v uv 2>/dev/null),.tools/bin/uv)
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto mqtt-plugin lint bench soak clean
+.PHONY: help setup demo check test postgres install-postgres mosquitto install-mosquitto mqtt-plugin lint bench soak fuzz audit clean
 .DEFAULT_GOAL := help
 
 help:
@@ -18,6 +17,8 @@ help:
 	@echo "make lint    style, types and import rules"
 	@echo "make bench   measurements, each beside its reference"
 	@echo "make soak    the long tests: many kills, many events"
+	@echo "make fuzz    every parser under coverage guidance, FUZZ_SECONDS=30 each"
+	@echo "make audit   known advisories against what the lock file names"
 	@echo "make mqtt-plugin   the plug-in for mosquitto: mqtt-plugin/build/sealcast_mosquitto.so"
 	@echo "make clean   remove what the others made"
 
@@ -29,9 +30,11 @@ $(READY): pyproject.toml uv.lock $(if $(filter .tools/%,$(UV)),$(UV))
 	@UV_PYTHON_DOWNLOADS=never $(UV) sync --frozen --all-extras --quiet --python "$$($(PYTHON) -c 'import sys; print(sys.executable)')"
 	@touch $@
 
-.tools/bin/uv:
+# By hash, like everything in uv.lock.
+.tools/bin/uv: uv.requirements.txt
 	@$(PYTHON) -m venv .tools
-	@.tools/bin/pip install --quiet --disable-pip-version-check "uv==$(UV_VERSION)"
+	@.tools/bin/pip install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r $<
+	@touch $@
 
 # The last line is the next one to type; README.md shows the same one, and a test compares them.
 demo: $(READY)
@@ -89,5 +92,15 @@ bench: $(READY) mqtt-plugin
 soak: $(READY) postgres mosquitto
 	@$(BIN)/pytest -m soak --timeout 3600
 
+# atheris is not part of `make setup`: it is large, and has wheels for Linux on x86-64 only.
+FUZZ_SECONDS ?= 30
+fuzz: $(READY)
+	@UV_PYTHON_DOWNLOADS=never $(UV) sync --frozen --all-extras --group fuzz --quiet
+	@$(BIN)/python -m tests.fuzz.run $(FUZZ_SECONDS)
+
+# Where PyPI can be asked; otherwise it says so, and is no success.
+audit: $(READY)
+	@$(BIN)/python -m tests.advisories
+
 clean:
-	rm -rf mqtt-plugin/build .venv .tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
+	rm -rf .fuzz mqtt-plugin/build .venv .tools .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

@@ -123,7 +123,7 @@ def test_dying_before_every_step_of_a_late_delivery_loses_nothing_and_doubles_no
     while True:
         step += 1
         field.join(f"late-{step}", texts[step % len(texts)])
-        if step % 5 == 0:
+        if step % 12 == 6:
             field.publish_round(largest=1)
         ended = lives.live(death_at=step)
         if ended == 0:

@@ -68,8 +68,8 @@ PIECES: Final = pa.schema(
         pa.field("end_offset", pa.int64(), nullable=False),
         *_PINNED,
         *(pa.field(name, pa.int64(), nullable=False) for name in (*COUNTS, *REJECTED.values())),
-        # 1: of frames that an earlier batch took, for filters that came since.
-        pa.field("late", pa.int32(), nullable=False),
+        # 1: of frames that an earlier batch took, for filters that came since. Most steps never make one.
+        pa.field("late", pa.int32()),
         # Who finds something in it (log/entry.py, `slot_bits`); NULL where recipients have names instead of slots.
         pa.field("slots", pa.binary()),
         pa.field("piece", pa.binary(), nullable=False),

@@ -31,6 +31,7 @@ from sealcast.model.event import Event
 from sealcast.mqtt import credentials
 from sealcast.mqtt.claimed import ClaimedId
 from sealcast.mqtt.link import lasting
+from sealcast.mqtt.ordered import OrderedClient
 from sealcast.mqtt.received import ReceivedEvent
 from sealcast.mqtt.topics import ClientTopics
 from sealcast.trust.handles import EntityRealm
@@ -39,7 +40,7 @@ from sealcast.trust.layout import FIRST_BROKER
 Callback = Callable[..., None]
 
 
-class Client(Paho):
+class Client(OrderedClient):
     """One entity of a realm, connected to one MQTT broker. All that Paho's client has, this one has, but a will."""
 
     def __init__(
@@ -147,6 +148,7 @@ class Client(Paho):
     def _before_connect(self, client: Paho, userdata: Any) -> None:
         # What is wanted in this epoch is registered before the broker begins to deliver what waits there.
         self._claim()
+        self.fall_behind()
         self._topics.look()
         if self._given_password is None:
             now = self.realm.clock()
@@ -163,6 +165,8 @@ class Client(Paho):
                 super().subscribe(wanted)
         if self._user_on_connect is not None:
             self._user_on_connect(client, userdata, flags, reason, properties)
+        if not reason.is_failure:
+            self.send_again()
 
     # --- publishing -----------------------------------------------------------------------------------
 

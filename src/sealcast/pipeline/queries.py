@@ -32,7 +32,7 @@ from sealcast.pipeline.attempts import Attempts
 from sealcast.pipeline.checkpoints import initial_windows
 from sealcast.pipeline.failures import living_jvm
 from sealcast.pipeline.metrics import OBSERVED, FinishedBatch, Metrics
-from sealcast.pipeline.session import cores, is_local
+from sealcast.pipeline.session import cores, is_local, use_here
 from sealcast.pipeline.sources import FRAME_LIMITS, RECORD_LIMITS
 from sealcast.protections.frame_steps import FramesStep, kernel
 from sealcast.protections.steps import OpenStep, StepName
@@ -222,6 +222,7 @@ class Pipeline(Closing):
     def _watch(self) -> None:
         try:
             with living_jvm():
+                use_here(self._spark)
                 while not self._stopping.wait(_POLL_SECONDS):
                     self._turn()
         except SealcastError as error:

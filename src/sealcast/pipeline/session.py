@@ -71,6 +71,12 @@ def session(
         return spark
 
 
+def use_here(spark: SparkSession) -> None:
+    """Makes a session the active one of this thread. Each thread of Python's has one of the JVM's beside it, and Spark
+    finds the data sources of the session that is active there."""
+    SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+
 def configuration(master: str, home: Path) -> dict[str, str]:
     """What we ask of Spark, and why."""
     conf = {

@@ -22,9 +22,9 @@ def churn(crowd: Crowd, *, changes: int, events: int, seconds: float = 60.0) -> 
         net.at(begin + rng.uniform(seconds / 4, seconds), crowd.bring_one_back)
     for n in range(events):
         net.at(begin + n * seconds / events, crowd.publish)
-    for n in range(int(seconds)):
+    for n in range(0, int(seconds), 2):
         net.at(begin + n, net.check_forest)
-    net.run(begin + seconds + 100)
+    net.run(begin + seconds + 80)
 
 
 def check(crowd: Crowd, *, least: int) -> None:
@@ -38,13 +38,14 @@ def check(crowd: Crowd, *, least: int) -> None:
     assert not net.closed, "honest peers are never cut off"
     # No livelock: after healing nobody searches and nobody moves.
     before = (net.total("searches"), net.counts["links"], net.messages["Search"])
-    net.run(net.now + 300)
+    net.run(net.now + 60)
     assert (net.total("searches"), net.counts["links"], net.messages["Search"]) == before
 
 
+@pytest.mark.timeout(900)
 def test_2048_peers_with_churn() -> None:
     crowd = Crowd(2_048, 1, seed=1, settings=settings(Dissemination.FLOODING))
-    churn(crowd, changes=300, events=60)
+    churn(crowd, changes=300, events=50, seconds=50)
     check(crowd, least=5_000)
 
 

@@ -18,13 +18,26 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 CLONE_NEWNET = 0x40000000
 
 
+#: What a child would import. It finds all of it there already.
+MODULES = (
+    "sealcast.cli.main",
+    "sealcast.cli.peer",
+    "sealcast.control.at_hand",
+    "sealcast.protections.attribute.peering.host",
+    "sealcast.trust.storage.store",
+)
+
+
 def main() -> None:
+    for module in MODULES:
+        import_module(module)
     from sealcast.primitives.pairing import best
 
     best()

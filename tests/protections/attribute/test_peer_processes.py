@@ -14,10 +14,14 @@ from sealcast import Event, Publisher, Realm, Subscriber
 from sealcast.errors import Rejected
 from sealcast.log.mailbox import inbox_mailbox
 from sealcast.log.peer_log import PeerLogReader
+from sealcast.model.event import Position
 from sealcast.model.protection import protection_of
 from sealcast.model.schema import Schema
 from sealcast.primitives.sign import VerifyKey
+from sealcast.protections.attribute.audit import PeersAudit
 from sealcast.protections.attribute.peering import status
+from sealcast.protections.port import witness_side
+from sealcast.protections.witness.answer import Verdict
 from sealcast.wire.peer_logs import EntryKind
 from tests.protections.attribute.nursery import Nursery
 
@@ -147,6 +151,13 @@ def test_five_processes_through_kills_and_a_revocation(field: Field) -> None:
     processes["warm"].kill(15)
     assert "peers: " in processes["warm"].said()
     logs_agree(field)
+
+    # (6) and the whole holds together
+    report = PeersAudit(field.realm, TOPIC).run(lambda done: None)
+    assert report.ok and not report.also.get("peers_on_the_way"), report.problems
+    event = Position(field.realm.state().entity_number("pub-1"), 0, 2)
+    answer = witness_side(field.realm.state().topic(TOPIC).protection).why(field.realm, TOPIC, event, "warm")
+    assert answer.verdict is Verdict.DELIVERED and "by way of 'pub-" in str(answer.because)
 
 
 def waiting(field: Field, name: str) -> int | None:

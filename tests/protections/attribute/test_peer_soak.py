@@ -147,7 +147,7 @@ def drill(directory: Path, peers: int, kills: int, events: int, seed: int) -> No
             for name in town.names:
                 town.start(name)
             note("all are started")
-            until(lambda: town.placed() == peers, within=300.0, what=lambda: f"{town.placed()} of {peers} have places")
+            until(lambda: town.placed() == peers, within=900.0, what=lambda: f"{town.placed()} of {peers} have places")
             note(f"{peers} processes have their places")
             town.publish(events // 4)
             # (1) killed at random, one after the other, and back after a while
@@ -170,7 +170,7 @@ def drill(directory: Path, peers: int, kills: int, events: int, seed: int) -> No
             town.publish(events // 4)
             # (3) everything that is wanted arrives, once
             missing = {name: town.expected(name) for name in town.filters}
-            deadline = time.monotonic() + 300.0
+            deadline = time.monotonic() + 600.0
             while missing and time.monotonic() < deadline:
                 for name in list(missing):
                     found = town.received(name)
@@ -190,7 +190,7 @@ def drill(directory: Path, peers: int, kills: int, events: int, seed: int) -> No
 
 
 @pytest.mark.soak
-@pytest.mark.timeout(1_500)
+@pytest.mark.timeout(2_400)
 def test_fifty_processes_ten_kills_and_a_cut_cable(tmp_path: Path) -> None:
     drill(tmp_path, peers=50, kills=10, events=160, seed=11)
 

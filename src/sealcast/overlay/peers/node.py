@@ -180,8 +180,8 @@ class PeerNode:
         core.now = now
         for rendezvous in core.rendezvous if to is None else (to,):
             if rendezvous == core.name:
-                self._passing.take(event, core.name)
-                core.effects.append(Confirmed(event_id(event), core.name))
+                if self._passing.take(event, core.name):
+                    core.effects.append(Confirmed(event_id(event), core.name))
             else:
                 self._passing.publish(event, rendezvous)
         return self._done()

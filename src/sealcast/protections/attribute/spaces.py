@@ -208,8 +208,9 @@ class TextSpace:
 
     def longer(self, label: Label) -> bool:
         """Whether the label is for texts that are longer than the attribute's may be."""
-        node, longest = self.node(label), self.attribute.max_length
-        return node is not None and longest is not None and text.characters(node) > longest
+        one, node, longest = self._exact(label), self.node(label), self.attribute.max_length
+        size = len(one) if one is not None else text.characters(node) if node is not None else 0
+        return longest is not None and size > longest
 
     def _carried(self, value: str) -> text.Digits:
         return text.carried(value, self.plan.text)[: self.digits] if self.digits else ()

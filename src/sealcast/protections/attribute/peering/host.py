@@ -157,6 +157,8 @@ class PeerHost(Unpicklable):
         self._near: dict[str, Transport] = {}
         self._hosted: dict[str, HostedIdentity] = {}
         self._found: dict[str, tuple[AnnouncedPeer, PeerAddress | None]] = {}
+        #: Peers that have left a topic and are not closed yet.
+        self._retiring: dict[tuple[str, bytes], asyncio.Future[None]] = {}
         self._locks = ExitStack()
         self._said = dict[str, str]()
         #: What happened so far, over all peers.
@@ -296,12 +298,12 @@ class PeerHost(Unpicklable):
                 self._leave(identity, about.id)
                 return
             if member is None:
+                if (name, about.id) in self._retiring:
+                    return
                 member = PeerMember(self._realm, topic, name, rendezvous, identity, self._settings, self._told)
                 identity.members[about.id] = member
-                identity.tasks[about.id] = [
-                    asyncio.ensure_future(member.run()),
-                    asyncio.ensure_future(member.publish()),
-                ]
+                work = (member.run(), member.publish(), member.open())
+                identity.tasks[about.id] = [asyncio.ensure_future(each) for each in work]
             member.look(self._state, rendezvous)
             self._said.pop(f"{name}/{topic}", None)
         except (Unavailable, Rejected, NotFound) as error:
@@ -315,7 +317,12 @@ class PeerHost(Unpicklable):
             member.leave()
             for task in identity.tasks.pop(topic):
                 task.cancel()
-            member.close()
+            self._retiring[identity.name, topic] = asyncio.ensure_future(self._retire(identity.name, topic, member))
+
+    async def _retire(self, name: str, topic: bytes, member: PeerMember) -> None:
+        await member.settle()
+        member.close()
+        del self._retiring[name, topic]
 
     def _say(self, about: str, error: SealcastError) -> None:
         """Each trouble once, while it lasts."""
@@ -363,7 +370,9 @@ class PeerHost(Unpicklable):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             for member in identity.members.values():
+                await member.settle()
                 member.leave()
+        await asyncio.gather(*self._retiring.values())
         for identity in self._hosted.values():
             await identity.transport.close()
             for member in identity.members.values():

@@ -1,10 +1,14 @@
 """One entity on one topic: its node, and everything that must be durable before anything is said about it.
 
-    messages ──> node ──> effects ──> (1) its inbox, (2) what it keeps for others, (3) only then what it sends
+    messages ──> node ──> effects ──> (1) what it keeps for others, durably ──> (2) what it sends
+                             └──────> its own events, opened beside ──────────> its inbox, durably
 
 So what a peer tells others ("taken", or nothing more to fetch) is true after a crash, too. What is written before a
-crash and was not told comes again, and is recognised. A peer that was started anew takes back what it kept, says for
-how long it heard nothing, and gets what its parents kept of that time.
+crash and was not told comes again, and is recognised. A peer that was started anew takes back what it kept, and from
+that what its inbox lacks; it says for how long it heard nothing, and gets what its parents kept of that time.
+
+Opening takes time, and answers must not tell who opened what: a parent that waits for an answer could measure it. So
+events are opened in another thread, and not at once, but after a pause of random length.
 """
 
 from __future__ import annotations
@@ -37,7 +41,7 @@ from sealcast.overlay.peers.port import (
     Weakened,
 )
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.attribute.incoming import SubscriberPeer, may_receive
+from sealcast.protections.attribute.incoming import Arrivals, SubscriberPeer, may_receive
 from sealcast.protections.attribute.interests import CredentialInterests
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.outgoing import PublisherPeer
@@ -51,8 +55,9 @@ from sealcast.wire.peers import Carry, Inject, PeerMessage, event_id
 
 #: Effects that wait to be made durable, beyond which a link is not read: who sends more waits.
 MAX_PENDING: Final = 1_024
-#: Events that are opened without letting anybody else do something in between.
-AT_A_TIME: Final = 8
+#: Events that are opened together, and the longest pause before that.
+AT_A_TIME: Final = 64
+PAUSE_S: Final = 0.2
 #: Other peers that a node is told about.
 CONTACTS: Final = 16
 #: How often the log is signed, and the time noted up to which everything was heard.
@@ -96,6 +101,10 @@ class PeerMember(Closing, Unpicklable):
         self.subscriber: SubscriberPeer | None = None
         self.counts = Counter[str]()
         self._pending = deque[PeerEffect]()
+        #: Own events that are not opened yet, and what opens some of them now.
+        self._arrivals = deque[bytes]()
+        self._opening: asyncio.Future[Arrivals] | None = None
+        self._arrived = asyncio.Event()
         self._to_keep = list[bytes]()
         self._filled, self._drained = asyncio.Event(), asyncio.Event()
         self._drained.set()
@@ -129,7 +138,9 @@ class PeerMember(Closing, Unpicklable):
             self._joined = True
             self._take(self.node.join(contacts, now, away=away, advertisement=advertisement))
         if epoch:
-            self._take(self.node.renew(now))
+            found = self.node.renew(now)
+            self._to_keep += [each.event for each in found if isinstance(each, Deliver)]  # they had been set aside
+            self._take(found)
 
     def _away_for(self) -> float | None:
         """For how long this peer heard nothing: since it last did, or else since its first filter was kept."""
@@ -154,9 +165,12 @@ class PeerMember(Closing, Unpicklable):
                 self._held.enter_context(self.subscriber.alone())
 
     def _restore(self, now: float) -> None:
-        """What this peer kept in its former life. All of it was handled: inboxes are written first."""
+        """What this peer kept in its former life. All of it was passed on; what its inbox lacks is opened now."""
         clock, kept = self._realm.clock(), list(self._relayed.since(0))
         oldest = kept[0].time_us if kept and self._relayed.let_go else self._away.since_us
+        if self.subscriber is not None:
+            wanted = (record.data for record in kept if self._places.wants(record.data))
+            self._arrive([event for event in wanted if not self.subscriber.has(CarriedEvent.from_bytes(event))])
         ages = ((max(0, clock - record.time_us) / _MICROSECONDS, record.data) for record in kept)
         self.node.restore(ages, now, max(0, clock - max(oldest, self._away.since_us)) / _MICROSECONDS)
 
@@ -179,7 +193,7 @@ class PeerMember(Closing, Unpicklable):
         if fresh:
             self._note_arrival(sender, event)
         self._take(effects)
-        while len(self._pending) > MAX_PENDING:
+        while len(self._pending) + len(self._arrivals) > MAX_PENDING:
             self._drained.clear()
             await self._drained.wait()
 
@@ -203,6 +217,8 @@ class PeerMember(Closing, Unpicklable):
         for effect in effects:
             if isinstance(effect, Wake):
                 self._wake(effect.at)
+            elif isinstance(effect, Deliver):
+                self._arrive([effect.event])
             else:
                 self._pending.append(effect)
         if self._pending or self._to_keep:
@@ -224,36 +240,57 @@ class PeerMember(Closing, Unpicklable):
                     await self._filled.wait()
             except TimeoutError:
                 pass
-            await self._commit()
+            self._commit()
             if self._now() - noted >= NOTE_S:
                 noted = self._now()
                 self.note()
 
-    async def _commit(self) -> None:
+    def _commit(self) -> None:
         self._filled.clear()
         effects, self._pending = list(self._pending), deque()
         keep, self._to_keep = self._to_keep, []
-        await self._deliver([effect.event for effect in effects if isinstance(effect, Deliver)])
         self._relayed.keep(keep)
         for effect in effects:
             self._do(effect)
         self._drained.set()
 
-    async def _deliver(self, events: Sequence[bytes]) -> None:
-        """Into the inbox, durably: what its keys open."""
-        inbox = self.subscriber
-        if inbox is None or not events:
-            return
-        carried = [CarriedEvent.from_bytes(event) for event in events]
-        for start in range(0, len(carried), AT_A_TIME):
-            fresh = [event for event in carried[start : start + AT_A_TIME] if not inbox.has(event)]
-            found = inbox.look_at(fresh)
-            self.counts.update(inbox.keep(found))
-            for event in found.events:
-                self._log.add(PeerEntry(EntryKind.DELIVERED, event.id))
-            for rejection in found.rejected:
-                self._log.add(PeerEntry(EntryKind.REFUSED, NO_EVENT, "", f"{rejection.position}: {rejection.detail}"))
-            await asyncio.sleep(0)
+    # --- opening ------------------------------------------------------------------------------------
+
+    def _arrive(self, events: Sequence[bytes]) -> None:
+        if self.subscriber is not None and events:
+            self._arrivals.extend(events)
+            self._arrived.set()
+
+    async def open(self) -> None:
+        """Opens what came for its subscriber, beside everything else, for as long as the process runs."""
+        while True:
+            await self._arrived.wait()
+            self._arrived.clear()
+            await asyncio.sleep(random.uniform(0.0, PAUSE_S))
+            while self._arrivals and self.subscriber is not None:
+                some = [self._arrivals[at] for at in range(min(AT_A_TIME, len(self._arrivals)))]
+                self._opening = asyncio.ensure_future(asyncio.to_thread(_kept, self.subscriber, some))
+                found = await asyncio.shield(self._opening)
+                for _ in some:
+                    self._arrivals.popleft()
+                self._note_opened(found)
+                self._drained.set()
+
+    async def settle(self) -> None:
+        """Waits for what is being opened: a thread is not ended in the middle."""
+        if self._opening is not None:
+            await asyncio.wait([self._opening])
+
+    def _note_opened(self, found: Arrivals) -> None:
+        self.active = self._now()
+        self.counts["deliveries"] += len(found.events)
+        for event in found.events:
+            self._log.add(PeerEntry(EntryKind.DELIVERED, event.id))
+        for rejection in found.rejected:
+            self.counts["refused"] += 1
+            self._log.add(PeerEntry(EntryKind.REFUSED, NO_EVENT, "", f"{rejection.position}: {rejection.detail}"))
+
+    # --- effects ------------------------------------------------------------------------------------
 
     def _do(self, effect: PeerEffect) -> None:
         match effect:
@@ -348,7 +385,8 @@ class PeerMember(Closing, Unpicklable):
         """Nothing waits to go out, and every seat has what there is to be had."""
         settled = self.publisher is None or not self.publisher.waiting()
         placed = all(seat.root or seat.parent is not None for seat in self.node.seats())
-        return self._joined and settled and placed and not self._pending and not self._awaited
+        quiet = not self._pending and not self._awaited and not self._arrivals
+        return self._joined and settled and placed and quiet
 
     def leave(self) -> None:
         """Says good-bye to parents and children."""
@@ -385,6 +423,14 @@ class _Away:
         body = {"since": self.since_us, "heard": self._clock() - int(behind * _MICROSECONDS)}
         files.make_directory(self._path.parent)
         files.replace_file(self._path, json.dumps(body).encode())
+
+
+def _kept(inbox: SubscriberPeer, events: Sequence[bytes]) -> Arrivals:
+    """Into the inbox, durably: what its keys open."""
+    carried = sorted((CarriedEvent.from_bytes(event) for event in events), key=lambda event: event.position)
+    found = inbox.look_at([event for event in carried if not inbox.has(event)])
+    inbox.keep(found)
+    return found
 
 
 def _named(event: bytes) -> bytes:

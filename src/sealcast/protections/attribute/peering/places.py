@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Final
 
-from sealcast.errors import Misuse, Rejected
+from sealcast.errors import FrameRejected, Misuse, Rejected
 from sealcast.overlay.peers.port import PeerId, SeatPlan, SeatRequest
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.attribute.arriving import ArrivalGate
@@ -165,7 +165,15 @@ class PeerPlaces(Unpicklable):
 
     def check_event(self, event: bytes) -> None:
         carried, _ = self._parsed(event)
-        self._gates.check(carried, self._gates.at(self.state.version), self._realm.clock())
+        try:
+            self._gates.check(carried, self._gates.at(self.state.version), self._realm.clock())
+        except FrameRejected:
+            # Its publisher may know a newer registry, and be right: an epoch that has begun, a right that was given.
+            newest = self._realm.state()
+            if newest.version == self.state.version:
+                raise
+            self.state = newest
+            self._gates.check(carried, self._gates.at(newest.version), self._realm.clock())
 
     def check_publisher(self, peer: PeerId, advertisement: bytes) -> None:
         if advertisement != self.topic_id:

@@ -6,7 +6,8 @@ What is faster tells more. Nothing of this is on unless it is asked for:
                 Everybody sees which events have the same labels, though not which labels these are.
     session     an Ed25519 key, signed once with the credentials, signs all events of a call at once.
                 Whoever opens two events of an epoch sees that one publisher made them.
-    pseudonym   signatures keep S2, which makes signing and batches cheaper. Linkable as with `session`.
+    pseudonym   the credentials' signatures keep S2, which makes signing and batches cheaper.
+                It links as much as `session` does.
 """
 
 from __future__ import annotations
@@ -39,8 +40,16 @@ from sealcast.wire.attribute import (
     packed_body,
     packed_head,
 )
-from sealcast.wire.attribute_contents import SessionCertificate, bound_content, encode_signed, framed_contents
-from sealcast.wire.attribute_keys import PublisherCredential, PublisherKey
+from sealcast.wire.attribute_contents import (
+    SessionCertificate,
+    bound_content,
+    encode_signed,
+    framed_contents,
+)
+from sealcast.wire.attribute_keys import (
+    PublisherCredential,
+    PublisherKey,
+)
 from sealcast.wire.limits import MAX_EVENTS_PER_FRAME
 
 
