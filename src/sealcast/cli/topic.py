@@ -56,6 +56,8 @@ def create(
     fan_out: options.FanOutOption = None,
     profile: options.ProfileOption = None,
     epoch: options.EpochOption = None,
+    reuse_headers: options.ReuseHeadersOption = False,
+    sessions: options.SessionsOption = False,
     joint: options.JointOption = False,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
@@ -74,22 +76,21 @@ def create(
             "stale_after_s": (stale_after, "--stale-after"),
         },
     )
-    settings = options.retained(retain)
-    wanted = overlay.wanted(
-        protection,
-        layers,
-        group,
-        nodes,
-        fan_out,
-        pad,
-        seal_attributes,
-        tag_bits,
-        fresh_trapdoors,
-        settings,
-        profile,
-        epoch,
-        joint,
-    )
+    settings: dict[str, tuple[str, object]] = {
+        "layers": ("--layers", layers),
+        "group": ("--group", options.group_named(group)),
+        "padded": ("--pad", pad or None),
+        "sealed_attributes": ("--seal-attributes", options.names(seal_attributes)),
+        "tag_bits": ("--tag-bits", tag_bits),
+        "fresh": ("--fresh-trapdoors", fresh_trapdoors or None),
+        **{setting: ("--retain", value) for setting, value in options.retained(retain).items()},
+        "profile": ("--profile", None if profile is None else profile.upper()),
+        "reuse": ("--reuse-headers", reuse_headers or None),
+        "session": ("--sessions", sessions or None),
+        "joint": ("--joint", joint or None),
+    }
+    only = {"--nodes": (nodes, "overlay"), "--fan-out": (fan_out, "overlay"), "--epoch": (epoch, "peers")}
+    wanted = overlay.wanted(protection, settings, only)
     here = talk.open_realm()
     here.create_topic(
         name,
