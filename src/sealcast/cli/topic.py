@@ -56,9 +56,9 @@ def create(
     fan_out: options.FanOutOption = None,
     profile: options.ProfileOption = None,
     epoch: options.EpochOption = None,
-    joint: options.JointOption = False,
     reuse_headers: options.ReuseHeadersOption = False,
     sessions: options.SessionsOption = False,
+    joint: options.JointOption = False,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
 
@@ -85,9 +85,9 @@ def create(
         "fresh": ("--fresh-trapdoors", fresh_trapdoors or None),
         **{setting: ("--retain", value) for setting, value in options.retained(retain).items()},
         "profile": ("--profile", None if profile is None else profile.upper()),
-        "joint": ("--joint", joint or None),
         "reuse": ("--reuse-headers", reuse_headers or None),
         "session": ("--sessions", sessions or None),
+        "joint": ("--joint", joint or None),
     }
     only = {"--nodes": (nodes, "overlay"), "--fan-out": (fan_out, "overlay"), "--epoch": (epoch, "peers")}
     wanted = overlay.wanted(protection, settings, only)

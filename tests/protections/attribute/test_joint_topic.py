@@ -73,7 +73,7 @@ def test_a_right_for_some_events_is_one_for_subspaces(realm: Realm) -> None:
 def test_the_setting_is_kept_and_shown(tmp_path: Path) -> None:
     assert from_json(to_json(AttributeBased(joint=True))) == AttributeBased(joint=True)
     assert from_json({"name": "attribute", "profile": "P"}) == AttributeBased("P")
-    with pytest.raises(ParameterRejected, match="numbers share a space or not"):
+    with pytest.raises(ParameterRejected, match="joint is true or false"):
         AttributeBased(joint=1)  # type: ignore[arg-type]
     at = ("--realm", tmp_path / "realm")
     assert sealcast("init", tmp_path / "realm").code == 0
@@ -81,7 +81,7 @@ def test_the_setting_is_kept_and_shown(tmp_path: Path) -> None:
     made = sealcast(
         "topic", "create", "t", "--schema", tmp_path / "schema.json", "--protection", "attribute", "--joint", *at
     )
-    assert made.code == 0 and "profile A; one space for all numbers" in made.out, made.err
+    assert made.code == 0 and "profile A, one space for all numbers" in made.out, made.err
     refused = sealcast("topic", "create", "u", "--schema", tmp_path / "schema.json", "--joint", *at)
     assert refused.code == 1 and "--joint is for attribute topics" in refused.err
 
