@@ -26,13 +26,7 @@ from sealcast.protections.attribute.scheme import (
     TagKind,
 )
 from sealcast.wire import cbor
-from sealcast.wire.attribute import (
-    MAGIC,
-    SealedAttribute,
-    SealedAttributeEvent,
-    packed_body,
-    packed_head,
-)
+from sealcast.wire.attribute import MAGIC, SealedAttribute, SealedAttributeEvent, packed_body, packed_head
 from sealcast.wire.attribute_contents import (
     LeafProof,
     SessionCertificate,

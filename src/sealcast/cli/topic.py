@@ -56,6 +56,7 @@ def create(
     fan_out: options.FanOutOption = None,
     profile: options.ProfileOption = None,
     epoch: options.EpochOption = None,
+    joint: options.JointOption = False,
     reuse_headers: options.ReuseHeadersOption = False,
     sessions: options.SessionsOption = False,
 ) -> None:
@@ -84,6 +85,7 @@ def create(
         "fresh": ("--fresh-trapdoors", fresh_trapdoors or None),
         **{setting: ("--retain", value) for setting, value in options.retained(retain).items()},
         "profile": ("--profile", None if profile is None else profile.upper()),
+        "joint": ("--joint", joint or None),
         "reuse": ("--reuse-headers", reuse_headers or None),
         "session": ("--sessions", sessions or None),
     }

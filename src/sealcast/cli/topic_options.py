@@ -85,6 +85,13 @@ ProfileOption = Annotated[
     str | None,
     typer.Option(metavar="A|P", help="For attribute: A hides values and subscriptions from guesses [default]; P not."),
 ]
+JointOption = Annotated[
+    bool,
+    typer.Option(
+        "--joint",
+        help="For attribute: one space for all numbers. Opening is cheaper, ranges over several take many more labels.",
+    ),
+]
 EpochOption = Annotated[
     str | None, typer.Option(metavar="SPAN", help="For attribute: how long an epoch lasts, as --key-lifetime.")
 ]

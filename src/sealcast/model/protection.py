@@ -121,6 +121,11 @@ class Protection:
         """What brokers match with filters that come later; None where filters count for later events only."""
         return None
 
+    @property
+    def joins_numbers(self) -> bool:
+        """Whether labels are for all numbers of a schema at once, which bounds how fine these may be together."""
+        return False
+
     def hidden_of(self, schema: Schema) -> frozenset[str]:
         """Attributes of a schema that publishers show to no broker."""
         return self.hidden
@@ -319,6 +324,9 @@ class AttributeBased(Protection):
 
     #: `A` hides values and subscriptions from whoever guesses them; `P` is the paper's own encryption, repaired.
     profile: str = PROFILES[0]
+    #: Whether all numbers of the schema share one space (the paper's first form): opening an event takes fewer
+    #: pairings, and a range over several of them takes many labels.
+    joint: bool = False
     #: Whether events with the same labels share a header: hundreds of times as fast, and everybody sees which do.
     reuse: bool = False
     #: Whether a publisher signs with its credentials once an epoch, and then by a key of its own: faster, and whoever
@@ -326,6 +334,8 @@ class AttributeBased(Protection):
     session: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.joint, bool):
+            raise ParameterRejected("joint", f"numbers share a space or not, not {self.joint!r}")
         if self.profile not in PROFILES:
             raise ParameterRejected(
                 "profile",
@@ -340,8 +350,13 @@ class AttributeBased(Protection):
         return frozenset(schema.by_name)
 
     @property
+    def joins_numbers(self) -> bool:
+        return self.joint
+
+    @property
     def summary(self) -> str:
-        return f"profile {self.profile}" + ", shared headers" * self.reuse + ", sessions" * self.session
+        joint, reuse, session = "; one space for all numbers", "; shared headers", "; sessions"
+        return f"profile {self.profile}" + joint * self.joint + reuse * self.reuse + session * self.session
 
 
 #: A new protection is a class above, a line here, and a room in protections/.

@@ -15,17 +15,9 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from sealcast.protections.attribute.scheme import AttributeSealer, OutgoingEvent, PlacedLabel, Profile, TagKind
-from sealcast.wire.attribute import (
-    SealedAttributeEvent,
-)
-from sealcast.wire.attribute_contents import (
-    SignedCredential,
-    parse_content,
-    parse_signed,
-)
-from sealcast.wire.attribute_keys import (
-    SLOT_BYTES,
-)
+from sealcast.wire.attribute import SealedAttributeEvent
+from sealcast.wire.attribute_contents import SignedCredential, parse_content, parse_signed
+from sealcast.wire.attribute_keys import SLOT_BYTES
 from tests.primitives import ecc
 from tests.primitives.test_pairing import GENERATOR2
 from tests.protections.attribute.world import EPOCH, PAIRINGS, PROFILES, World

@@ -25,9 +25,7 @@ from sealcast.protections.attribute.scheme.sign import SignatureClaim, sign, ver
 from sealcast.protections.attribute.scheme.tags import keyed_tag
 from sealcast.protections.attribute.scheme.waters import BITS
 from sealcast.wire.attribute import ROUTING_TAG_BYTES, SealedAttributeEvent
-from sealcast.wire.attribute_contents import (
-    SignedCredential,
-)
+from sealcast.wire.attribute_contents import SignedCredential
 from sealcast.wire.limits import MAX_ATTRIBUTE_POSITIONS
 from tests.protections.attribute.paper import Paper, solved
 from tests.protections.attribute.world import EPOCH, PAIRINGS, World, event

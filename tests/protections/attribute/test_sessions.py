@@ -17,20 +17,9 @@ from sealcast.protections.attribute.scheme import (
     SealOptions,
     contents,
 )
-from sealcast.wire.attribute import (
-    SealedAttributeEvent,
-    packed_body,
-    packed_head,
-)
-from sealcast.wire.attribute_contents import (
-    LeafProof,
-    SessionCertificate,
-    framed_contents,
-    parse_content,
-)
-from sealcast.wire.attribute_keys import (
-    PublisherKey,
-)
+from sealcast.wire.attribute import SealedAttributeEvent, packed_body, packed_head
+from sealcast.wire.attribute_contents import LeafProof, SessionCertificate, framed_contents, parse_content
+from sealcast.wire.attribute_keys import PublisherKey
 from tests.protections.attribute.world import ATTRIBUTES, EPOCH, PAIRINGS, PROFILES, World, event
 
 FAST = SealOptions(reuse=16, session=True)

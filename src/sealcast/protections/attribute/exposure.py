@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sealcast.protections.attribute.credentials import EventSpace
-from sealcast.protections.attribute.settings import settings_of
+from sealcast.protections.attribute.settings import event_space, settings_of
 from sealcast.protections.port import Explanation, Party
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
@@ -24,7 +23,7 @@ def explained(state: RealmState, topic: str) -> Explanation:
     about, live = state.topic(topic), [e.name for e in state.entities.values() if not e.revoked]
     publishers = [name for name in live if state.may_publish(topic, name)]
     readers = [name for name in live if state.may_subscribe(topic, name)]
-    space, anonymous = EventSpace(about.schema), settings_of(about).profile == "A"
+    space, anonymous = event_space(about), settings_of(about).profile == "A"
     trees = len(space.spaces)
     parties = [
         _center(about),

@@ -17,7 +17,6 @@ from sealcast.errors import Bug, CannotOpen, EventRejected
 from sealcast.model.bounded import bounded
 from sealcast.model.schema import Value
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.scheme import (
     AttributeSealer,
@@ -26,7 +25,7 @@ from sealcast.protections.attribute.scheme import (
     PublisherKey,
     SealOptions,
 )
-from sealcast.protections.attribute.settings import settings_of
+from sealcast.protections.attribute.settings import event_space, settings_of
 from sealcast.protections.port import CheckedEvent, Messages
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
@@ -52,7 +51,7 @@ class EventEncryptor(Unpicklable):
 
     def __init__(self, about: Topic, epoch: int, name: str, parameters: PublicParameters, key: PublisherKey) -> None:
         self.about, self.epoch = about, epoch
-        self._codec, self._space = RecordCodec(about.schema), EventSpace(about.schema)
+        self._codec, self._space = RecordCodec(about.schema), event_space(about)
         self._head = inside_head(about.id, name)
         settings = settings_of(about)
         options = SealOptions(reuse=HEADERS_KEPT if settings.reuse else 0, session=settings.session)

@@ -31,23 +31,9 @@ from sealcast.protections.attribute.scheme.equations import OwnCredential
 from sealcast.protections.attribute.scheme.parameters import PublicParameters
 from sealcast.protections.attribute.scheme.sign import SignatureClaim, forged
 from sealcast.protections.attribute.scheme.tags import Expected, expecting
-from sealcast.wire.attribute import (
-    AttributeReason,
-    AttributeRejected,
-    EventHeader,
-    SealedAttributeEvent,
-)
-from sealcast.wire.attribute_contents import (
-    LeafProof,
-    SessionCertificate,
-    Signed,
-    parse_content,
-    parse_signed,
-)
-from sealcast.wire.attribute_keys import (
-    SubscriptionCredential,
-    SubscriptionKey,
-)
+from sealcast.wire.attribute import AttributeReason, AttributeRejected, EventHeader, SealedAttributeEvent
+from sealcast.wire.attribute_contents import LeafProof, SessionCertificate, Signed, parse_content, parse_signed
+from sealcast.wire.attribute_keys import SubscriptionCredential, SubscriptionKey
 
 #: Headers, certificates and roots remembered: whoever repeats one is not computed again.
 MAX_REMEMBERED: Final = 4_096

@@ -24,13 +24,8 @@ from sealcast.protections.attribute.scheme.equations import read_point
 from sealcast.protections.attribute.scheme.naming import TAG_M
 from sealcast.protections.attribute.scheme.parameters import PublicParameters
 from sealcast.wire.attribute import AttributeRejected
-from sealcast.wire.attribute_contents import (
-    Signed,
-    SignedCredential,
-)
-from sealcast.wire.attribute_keys import (
-    PublisherCredential,
-)
+from sealcast.wire.attribute_contents import Signed, SignedCredential
+from sealcast.wire.attribute_keys import PublisherCredential
 
 #: Of the random exponents in a batch: a forger passes with a chance of one in 2^128.
 BATCH_BITS: Final = 128
