@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from sealcast import Realm, Subscriber
-from sealcast.errors import CannotOpen, FilterRejected, SealcastError
+from sealcast.errors import CannotOpen, FilterRejected, Misuse, SealcastError
 from sealcast.model.event import Position
 from sealcast.model.protection import OWN_FILTER, AttributeBased, ParameterRejected
 from sealcast.protections.attribute.interests import CredentialInterests
@@ -248,3 +248,11 @@ def test_an_event_that_does_not_open_stops_a_reader_there_and_not_before(ward: W
         assert [event.payload for event in reader.poll()] == [b"monitor 1"]
         with pytest.raises(CannotOpen, match="altered"):
             reader.poll()
+
+
+def test_events_do_not_go_over_mqtt(ward: Ward) -> None:
+    from sealcast.mqtt.choice import carrier_for
+
+    for through in (None, "bridge", "broker"):
+        with pytest.raises(Misuse, match="do not go over MQTT"):
+            carrier_for(ward.realm, TOPIC, "nurse", "broker", through)
