@@ -87,7 +87,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Realm, Path, byte
 def make_realm(directory: Path) -> Realm:
     """With events in its log: three that are admitted, one that is refused, and frames that are none."""
     realm = Realm.create(directory)
-    realm.create_topic("quotes", SCHEMA)
+    realm.create_topic("quotes", SCHEMA, access="members")
     realm.enrol_many(["nyse", "alice", "bob", "eve"])
     realm.subscribe("quotes", "alice", "symbol LIKE 'CANARY%'")
     realm.subscribe("quotes", "bob", "price > 0 AND symbol LIKE '%7a2'")

@@ -176,7 +176,9 @@ def _populate(realm: Realm, inputs: Inputs, protection: Protection) -> Iterator[
     """The topic, an entity a subscription, and publishers, each of which writes to a partition of its own."""
     most = 1 if protection.overlay else MAX_PUBLISHERS
     partitions = max(1, min(most, len(inputs.events) // EVENTS_PER_PUBLISHER))
-    realm.create_topic(TOPIC, inputs.schema, partitions=partitions, protection=protection, fan_out=FAN_OUT)
+    realm.create_topic(
+        TOPIC, inputs.schema, partitions=partitions, protection=protection, fan_out=FAN_OUT, access="members"
+    )
     names = _publishers(partitions)
     realm.enrol_many([*names, *map(_subscriber, range(len(inputs.subscriptions)))])
     return (Publisher(realm, TOPIC, as_=name) for name in names)
