@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from sealcast.model import Position as Position
     from sealcast.model import Schema as Schema
     from sealcast.pipeline.run import run as run
+    from sealcast.protections.attribute.carry import carry as carry
     from sealcast.trust.realm.changes import Right as Right
 
 #: Every public name and where it is.
@@ -58,6 +59,7 @@ _NAMES = {
     "Schema": "model",
     "SealcastError": "errors",
     "Subscriber": "clients.subscriber",
+    "carry": "protections.attribute.carry",
     "run": "pipeline.run",
 }
 __all__ = sorted(_NAMES)

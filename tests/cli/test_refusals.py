@@ -104,7 +104,7 @@ REFUSED = [
     (
         "topic create t --schema schema.json --protection x",
         "misuse",
-        "protection is one of endpoint, payload, searchable, layered, not 'x'",
+        "protection is one of endpoint, payload, searchable, layered, attribute, not 'x'",
     ),
     ("topic create t --schema schema.json --partitions 0", "misuse", "a topic has 1 to 1024 partitions, not 0"),
     ("subscription remove alice-9", "not-found", "there is no subscription 'alice-9'", "subscription list"),

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
-from sealcast.broker.gate import bounds_of
+import numpy as np
+
+from sealcast.broker.gate import RULING, bounds_of
 from sealcast.broker.history import History
 from sealcast.broker.path import handle
 from sealcast.broker.replay import SETTLING_US, Windows
@@ -30,9 +32,11 @@ def pump(
     *,
     forgetful: bool = False,
     broker: str = FIRST_BROKER,
+    tamper_late: Callable[[SealedPiece], SealedPiece | None] = lambda piece: piece,
 ) -> dict[str, int]:
     """All that is in the topic's log and not handled yet, as one batch; its counts. `tamper` and `forgetful` play a bad
-    broker, one that alters what it made or remembers nothing it saw."""
+    broker, one that alters what it made or remembers nothing it saw; `tamper_late` one that does so to what it delivers
+    late, or leaves it out."""
     about, paths = realm.state().topic(topic), realm.paths.topic(topic, broker)
     version = realm.registry.version()
     log = realm.frames(topic, broker)
@@ -42,7 +46,8 @@ def pump(
     now = time.time_ns() // 1000
     ends = tuple(log.partition(p).end() for p in range(log.partitions))
     end = PinnedOffset(ends, version, max(now, start.time_us), max(now - SETTLING_US, start.settled_us))
-    at = MatchingStep.of(StepName(str(realm.paths.root), topic, broker)).at(version, end.time_us)
+    step = MatchingStep.of(StepName(str(realm.paths.root), topic, broker))
+    at = step.at(version, end.time_us)
     history = History(ledger, Pieces(paths.pieces), log, bounds_of(about))
     windows = Windows(bounds_of(about)) if forgetful else history.windows(ledger.end())
     codes = rule_frames(windows, log, start.ranges(end), at.gate, end.settled_us)
@@ -69,7 +74,26 @@ def pump(
             )
         )
         totals = {name: totals.get(name, 0) + counts.get(name, 0) for name in {*totals, *counts}}
-    ledger.commit(Entry("test", last.entry.batch + 1 if last else 0, start, end, tuple(refs), totals))
+    late = list(_late(step, start, end, tamper_late))
+    for _, counts in late:
+        totals = {name: totals.get(name, 0) + counts.get(name, 0) for name in {*totals, *counts}}
+    pieces = (*sorted((ref for ref, _ in late), key=lambda ref: (ref.partition, ref.first)), *refs)
+    ledger.commit(Entry("test", last.entry.batch + 1 if last else 0, start, end, pieces, totals, len(late)))
     ledger.close()
     log.close()
     return totals
+
+
+def _late(
+    step: MatchingStep, start: PinnedOffset, end: PinnedOffset, tamper: Callable[[SealedPiece], SealedPiece | None]
+) -> Iterator[tuple[PieceRef, Mapping[str, int]]]:
+    """What the batch delivers of frames that earlier ones took."""
+    spans = [span for span, _ in step.beside(start, end)]
+    rulings = np.array([(span.partition, span.first, span.retained) for span in spans], RULING)
+    for row in step.make(end.pinned, rulings) if spans else ():
+        (found,) = row.to_pylist()
+        assert found["late"]
+        piece = tamper(sealed.parse(found["piece"]))
+        if piece is not None:
+            staged = step.pieces.stage(piece.partition, piece.first_offset, piece.end_offset, sealed.encode(piece))
+            yield PieceRef.of(staged, piece), piece.counts

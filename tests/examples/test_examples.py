@@ -31,6 +31,17 @@ SAYS = {
         r"  maternity-screen +reads patients \[31, 32\]",
         r"  emergency-team +is refused: entity 'emergency-team' may not subscribe on topic 'vitals'",
     ],
+    "wards.py": [
+        r"Every ward opens what it asked for, within what it may read:",
+        r"  north-icu +opens icu 41, icu 0",
+        r"  south-er +opens er-2 182",
+        r"  coroner +opens icu 0",
+        r"South cannot publish for north: event 0: this publisher may not publish an event with .* of 'hospital'",
+        r"After the coroner left:",
+        r"  north-icu +opens icu 41, icu 0",
+        r"  south-er +opens er-2 182",
+        r"  coroner +is refused: entity 'coroner' may not subscribe on topic 'vitals'",
+    ],
     "from_spark.py": [r"fleet: truck-2 drives 131 km/h at 48\.1,11\.5"],
 }
 

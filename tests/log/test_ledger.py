@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from sealcast.errors import Corrupt, Locked, Misuse, NotFound
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.entry import Entry, PieceRef, slot_bits
-from sealcast.log.ledger import Ledger, LedgerReader
+from sealcast.log.ledger import GENESIS, Ledger, LedgerReader
 from sealcast.log.offsets import PinnedOffset
 from sealcast.primitives.secrets import Secret
 from sealcast.wire import cbor
@@ -202,6 +202,11 @@ def test_the_key_stays_here(directory: Path) -> None:
         (lambda: Entry("q", 0, at(0), at(5), (piece(0, 3), piece(0, 3))), "another piece's"),
         (lambda: Entry("q", 0, at(0), at(5), (piece(0, 5, partition=1),)), "not this batch's"),
         (lambda: Entry("q", 0, at(0), at(5), (), {str(i): 1 for i in range(65)}), "at most"),
+        (lambda: Entry("q", 0, at(5), at(9), (piece(0, 3), piece(5, 9)), late=3), "cannot be late"),
+        (lambda: Entry("q", 0, at(5), at(9), (piece(5, 9),), late=1), "not an earlier batch's"),
+        (lambda: Entry("q", 0, at(5), at(9), (piece(4, 6), piece(6, 9)), late=1), "not an earlier batch's"),
+        (lambda: Entry("q", 0, at(5), at(9), (piece(0, 3), piece(2, 5), piece(5, 9)), late=2), "another piece's"),
+        (lambda: Entry("q", 0, at(5), at(9), (piece(0, 3), piece(5, 9))), "not this batch's"),
         (lambda: PieceRef("x", b"short", 1, 0, 0, 1, 0, 0, 0), "not described properly"),
         (lambda: PieceRef("x", bytes(32), 1, 0, 0, 1, 0, 0, 0, b"\1\0"), "trailing zero"),
     ],
@@ -209,6 +214,22 @@ def test_the_key_stays_here(directory: Path) -> None:
 def test_an_entry_that_makes_no_sense_cannot_be_made(make: Callable[[], object], says: str) -> None:
     with pytest.raises(Misuse, match=says):
         make()
+
+
+def test_late_pieces_are_counted_in_an_entry_that_has_any(directory: Path) -> None:
+    ends = at(50), PinnedOffset((50,), 2)
+    late = Entry("q", 5, *ends, (piece(0, 10), piece(20, 30)), {"deliveries": 4}, late=2)
+    assert (late.own, late.late) == ((), 2)
+    with Ledger(directory, KEY) as ledger:
+        assert ledger.commit(late) and not ledger.commit(late)
+        assert ledger.at(5).entry == late and ledger.verify() == 6
+        with pytest.raises(Corrupt, match="other content"):
+            ledger.commit(replace(late, pieces=late.pieces[:1], late=1))
+    assert b"late" not in entry(0, 0, 10).encode(GENESIS) and b"late" in late.encode(GENESIS)
+    body = cbor.decode(late.encode(GENESIS))
+    for bad in (0, -1, True, "2", 3):
+        with pytest.raises(Misuse):
+            Entry.decode(cbor.encode({**body, "late": bad}))
 
 
 @given(slots=st.sets(st.integers(0, 300)), asked=st.integers(0, 310))

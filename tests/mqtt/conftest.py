@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.mqtt.servers import Mosquitto
+from tests.mqtt.mosquitto import Mosquitto
 
 
 @pytest.fixture(scope="module")
 def mosquitto(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mosquitto]:
-    with Mosquitto(tmp_path_factory.mktemp("mosquitto")) as server:
+    with Mosquitto(tmp_path_factory.mktemp("mosquitto")).start() as server:
         yield server

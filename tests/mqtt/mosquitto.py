@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ctypes
+import getpass
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,6 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
+from sealcast.log.closing import Closing
+from tests.mqtt.servers import answers, free_port, until
 
 TREE = Path(__file__).parents[2]
 PLUGIN = "sealcast_mosquitto.so"
@@ -45,62 +48,75 @@ def _die_with_the_tests() -> None:
         ctypes.CDLL(None).prctl(DEATH_SIGNAL, signal.SIGKILL)
 
 
-class Mosquitto:
-    """One server. Its users' passwords are their names, backwards."""
+class Mosquitto(Closing):
+    """One server on loopback, killed at the end if it still runs. With `users`, these have passwords, which are their
+    names backwards. With persistence its sessions and queues survive `restart`."""
 
-    def __init__(self, directory: Path, users: Sequence[str], *more: str) -> None:
-        self.directory = directory
-        self.log = directory / "mosquitto.log"
+    def __init__(
+        self,
+        directory: Path,
+        *lines: str,
+        users: Sequence[str] = (),
+        listener: str = "",
+        persistent: bool = True,
+    ) -> None:
+        directory.mkdir(parents=True, exist_ok=True)
+        self.directory, self.port = directory, free_port()
+        self.log, self._config = directory / "mosquitto.log", directory / "mosquitto.conf"
         self._process: subprocess.Popen[bytes] | None = None
-        with socket.create_server(("127.0.0.1", 0)) as chosen:
-            self.port: int = chosen.getsockname()[1]
-        passwords, acl = directory / "passwords", directory / "acl"
+        settings = [
+            f"listener {self.port} 127.0.0.1",
+            listener,
+            f"user {getpass.getuser()}",  # started by root it would change to another, who cannot write here
+            *([] if "allow_anonymous false" in lines else ["allow_anonymous true"]),
+            *(self._doors(users) if users else []),
+            *(["persistence true", f"persistence_location {directory}/"] if persistent else []),
+            "max_queued_messages 0",
+            "log_type error",
+            "log_type warning",
+            "log_type notice",
+            "set_tcp_nodelay true",
+            *lines,
+        ]
+        self._config.write_text("\n".join(settings) + "\n")
+
+    def _doors(self, users: Sequence[str]) -> list[str]:
+        passwords, acl = self.directory / "passwords", self.directory / "acl"
         passwords.write_text("".join(f"{user}:{user[::-1]}\n" for user in users))
         passwords.chmod(0o600)
         subprocess.run([programs("mosquitto_passwd"), "-U", passwords], check=True, capture_output=True)
         acl.write_text(OPEN_ACL)
-        (directory / "mosquitto.conf").write_text(
-            "\n".join(
-                [
-                    f"listener {self.port} 127.0.0.1",
-                    *(["user root"] if os.geteuid() == 0 else []),
-                    "allow_anonymous true",
-                    f"password_file {passwords}",
-                    f"acl_file {acl}",
-                    "max_queued_messages 0",
-                    "log_type error",
-                    "log_type warning",
-                    "log_type notice",
-                    "set_tcp_nodelay true",
-                    *more,
-                    "",
-                ]
-            )
-        )
+        return [f"password_file {passwords}", f"acl_file {acl}"]
 
     def start(self) -> Mosquitto:
         with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                [programs("mosquitto"), "-c", self.directory / "mosquitto.conf"],
+            process = self._process = subprocess.Popen(
+                [programs("mosquitto"), "-c", self._config],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
                 preexec_fn=_die_with_the_tests,
             )
-        end = time.monotonic() + 30
-        while self._process.poll() is None and time.monotonic() < end:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), 1).close()
-                return self
-            except OSError:
-                time.sleep(0.02)
-        raise AssertionError(self.said())
+        until(lambda: answers(self.port) or process.poll() is not None, 30)
+        assert process.poll() is None, self.said()
+        return self
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
+        """In good order, if it is not told otherwise: what it holds is saved."""
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait(60)
             self._process = None
+
+    def restart(self) -> None:
+        self.stop()
+        assert (self.directory / "mosquitto.db").exists()
+        self.start()
+
+    def kill(self) -> None:
+        self.stop(signal.SIGKILL)
+
+    close = kill
 
     @property
     def pid(self) -> int:
@@ -116,8 +132,3 @@ class Mosquitto:
         while self.said().count(text) < times:
             assert time.monotonic() < end, f"{text!r} is not in the log:\n{self.said()}"
             time.sleep(0.02)
-
-
-def with_plugin(directory: Path, plugin: Path, users: Sequence[str], *more: str) -> Mosquitto:
-    """A server that matches sealed topics with the table `directory/table`."""
-    return Mosquitto(directory, users, f"plugin {plugin}", f"plugin_opt_table {directory / 'table'}", *more)

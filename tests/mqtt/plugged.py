@@ -39,7 +39,7 @@ class Plugged:
             self.put(world)
         if self._server is None:
             options = (f"plugin {self._plugin}", f"plugin_opt_table {self.table}", *more)
-            self._server = Mosquitto(self.directory, self._users, *options)
+            self._server = Mosquitto(self.directory, *options, users=self._users, persistent=False)
         return self._server.start()
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:

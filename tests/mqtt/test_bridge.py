@@ -26,7 +26,8 @@ from sealcast.mqtt.mail import Mail
 from sealcast.wire.frame import parse
 from tests.clients.layered_pump import pump as layered_pump
 from tests.clients.pump import pump
-from tests.mqtt.servers import Mosquitto, free_port, until
+from tests.mqtt.mosquitto import Mosquitto
+from tests.mqtt.servers import free_port, until
 from tests.protections.world import FILTERS, SCHEMA, TOPIC, World
 
 VERSIONS = list(PROTOCOLS)
@@ -202,7 +203,7 @@ Bridge(EntityRealm(Path(sys.argv[1])), link, ["quotes"], subscribers=sys.argv[5:
 def test_killed_bridges_lose_and_reorder_nothing(tmp_path: Path, version: str) -> None:
     """Killed -9 again and again, in the middle of both ways."""
     realm, published = realm_with(tmp_path / "realm"), events(400)
-    with Mosquitto(tmp_path / "mosquitto") as server:
+    with Mosquitto(tmp_path / "mosquitto").start() as server:
         arguments = [str(realm.paths.root), str(server.port), f"killed{version}", version, "ann", "eve"]
 
         def start() -> subprocess.Popen[bytes]:
@@ -251,7 +252,7 @@ def test_killed_bridges_lose_and_reorder_nothing(tmp_path: Path, version: str) -
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_restarted_mosquitto_is_found_again(tmp_path: Path, version: str) -> None:
     realm, published = realm_with(tmp_path / "realm"), events(40)
-    with Mosquitto(tmp_path / "mosquitto") as server, bridging(realm, server.port, version, "ann") as bridge:
+    with Mosquitto(tmp_path / "mosquitto").start() as server, bridging(realm, server.port, version, "ann") as bridge:
         with connected(realm, "ann", server.port, version) as ann:
             got = Collected(ann)
             ann.subscribe(TOPIC)
@@ -298,7 +299,7 @@ def test_mail_waits_for_whoever_never_listened(tmp_path: Path) -> None:
     pump(realm, TOPIC)
     said: list[str] = []
     with (
-        Mosquitto(tmp_path / "mosquitto") as server,
+        Mosquitto(tmp_path / "mosquitto").start() as server,
         bridging(realm, server.port, "5", "eve", told=said.append) as bridge,
     ):
         until(lambda: bridge.counts["unheard"])
@@ -471,7 +472,7 @@ def test_misuse_is_said(tmp_path: Path) -> None:
 
 def test_a_broker_that_refuses_is_told(tmp_path: Path) -> None:
     realm = realm_with(tmp_path / "realm")
-    with Mosquitto(tmp_path / "closed", "allow_anonymous false") as server:
+    with Mosquitto(tmp_path / "closed", "allow_anonymous false").start() as server:
         for version in VERSIONS:
             with (
                 pytest.raises(Unavailable, match="refuses the bridge"),

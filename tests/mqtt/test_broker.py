@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
 import socket
@@ -12,21 +13,24 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from amqtt.adapters import WriterAdapter
 from paho.mqtt.client import Client as Paho
 from paho.mqtt.client import MQTTv5, MQTTv31, MQTTv311
 from paho.mqtt.enums import CallbackAPIVersion
 
 from sealcast import Event, Realm
-from sealcast.errors import Misuse
+from sealcast.errors import Locked, Misuse, Unavailable
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.mqtt import Client, ReceivedEvent, channels, credentials
 from sealcast.mqtt.broker import Address
 from sealcast.mqtt.choice import carrier_for
+from sealcast.mqtt.credentials import PasswordChecker
+from sealcast.mqtt.doors import Doors
 from sealcast.trust.realm.changes import Right
 from tests.mqtt.servers import answers, free_port, until
 from tests.protections.world import SCHEMA, TOPIC
@@ -39,21 +43,28 @@ class Served:
 
     def __init__(self, realm: Realm, *options: str) -> None:
         self.realm, self.port, self._options = realm, free_port(), options
+        #: What those said that were killed.
+        self.said = ""
         self.start()
 
-    def start(self) -> None:
-        command = [sys.executable, "-m", "sealcast.cli.main", "mqtt", "broker", "--listen", f"127.0.0.1:{self.port}"]
+    def begin(self) -> None:
         code = "from sealcast.cli.main import main; main()"
-        command = [sys.executable, "-c", code, *command[3:], "--realm", str(self.realm.paths.root), "--json"]
+        command = [sys.executable, "-c", code, "mqtt", "broker", "--listen", f"127.0.0.1:{self.port}"]
         self.process = subprocess.Popen(
-            [*command, *self._options], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            [*command, "--realm", str(self.realm.paths.root), "--json", *self._options],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
         )
+
+    def start(self) -> None:
+        self.begin()
         until(lambda: answers(self.port) or self.process.poll() is not None, 60)
         assert self.process.poll() is None, self.process.communicate()
 
     def kill(self) -> None:
         self.process.kill()
-        self.process.communicate()
+        self.said += "".join(self.process.communicate())
 
     def stop(self) -> dict[str, Any]:
         self.process.send_signal(signal.SIGTERM)
@@ -327,6 +338,48 @@ def test_nobody_connects_but_entities_each_as_itself(tmp_path: Path) -> None:
         until(lambda: attempt("gone", credentials.password(gone, realm.id, "x", now())))
 
 
+def test_two_clients_of_one_entity_need_ids_of_their_own(tmp_path: Path) -> None:
+    """They would end each other's connections, over and over."""
+    realm = realm_with(tmp_path / "realm", ["s0"])
+    with serving(realm) as served:
+        first = Reader(realm, "s0", served.port, "price < 200")
+        second = Client(realm, "s0")
+        with pytest.raises(Locked, match="'s0' is connected to 127.0.0.1:.* as 'sealcast-s0'") as refused:
+            second.connect("127.0.0.1", served.port)
+        assert refused.value.hint is not None and "client_id" in refused.value.hint
+        assert first.client.is_connected()
+        other = Client(realm, "s0", client_id="another")
+        other.connect("127.0.0.1", served.port)
+        first.client.close()
+        second.connect("127.0.0.1", served.port)  # when the first has gone, its session is there for the next
+        for client in (second, other):
+            client.close()
+
+
+def test_nobody_is_let_in_while_the_registry_cannot_be_asked(tmp_path: Path) -> None:
+    refused, written = list[str](), list[bytes]()
+
+    class Away:
+        def admit(self, *_: str) -> None:
+            raise Unavailable("the registry is away")
+
+    class Out:
+        def write(self, data: bytes) -> None:
+            written.append(data)
+
+        async def drain(self) -> None:
+            pass
+
+    async def knock() -> object:
+        reader = asyncio.StreamReader()
+        reader.feed_data(bytes([0x10, 13]) + b"\0\4MQTT\4\2\0\x3c\0\1x")
+        doors = Doors(cast(PasswordChecker, Away()), lambda reason, message: refused.append(reason))
+        return await doors.admit(reader, cast(WriterAdapter, Out()))
+
+    assert asyncio.run(knock()) is None
+    assert refused == ["registry"] and written == [bytes([0x20, 2, 0, 3])]
+
+
 def test_an_intruder_cannot_end_a_session(tmp_path: Path) -> None:
     """Neither without a password, nor with its own: a client id is its user's."""
     realm = realm_with(tmp_path / "realm", ["s0", "s1"])
@@ -441,7 +494,7 @@ def test_new_keys_and_filters_count_while_it_runs(tmp_path: Path) -> None:
             publish(nyse, first)
             reader.has(first)
             realm.rotate(TOPIC)
-            reader.client._look()
+            reader.client._topics.look()
             time.sleep(0.6)
             second = events(random, 40, 40)
             publish(nyse, second)

@@ -15,7 +15,8 @@ from sealcast import Event, Publisher
 from sealcast.mqtt import Client
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
-from tests.mqtt.servers import Mosquitto, free_port, until
+from tests.mqtt.mosquitto import Mosquitto
+from tests.mqtt.servers import free_port, until
 from tests.mqtt.test_bridge import Collected, connected, due, events, realm_with
 from tests.protections.world import TOPIC
 

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import pytest
 
+from sealcast.errors import Unavailable
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.mqtt import feed as module
 from sealcast.mqtt.feed import Feed
@@ -16,12 +17,18 @@ from sealcast.mqtt.matching import MessageMatcher, Users
 
 
 class Everybody:
-    """Delivers everything to one user."""
+    """Delivers everything to one user. Its registry cannot be asked for a while."""
 
     version = 1
 
-    def look(self, *, now: bool = False) -> None:
-        pass
+    def __init__(self, away: int = 0) -> None:
+        self.away, self.due = away, bool(away)
+
+    def look(self) -> None:
+        if self.away:
+            self.away -= 1
+            raise Unavailable("the registry is away")
+        self.due = False
 
     def users(self, topic: str, messages: Sequence[bytes]) -> list[Users]:
         return [frozenset({"ann"})] * len(messages)
@@ -48,3 +55,37 @@ def test_events_in_memory_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch
         return [entry.data for entry in found]
 
     assert asyncio.run(publish_and_read()) == sent
+
+
+def test_nothing_is_delivered_while_the_registry_cannot_be_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked again, less and less often, by one of all who wait. Events stay durable and acknowledged."""
+    monkeypatch.setattr(module, "FIRST_WAIT", 0.01)
+    monkeypatch.setattr(module, "LONGEST_WAIT", 0.02)
+    said, matcher = list[str](), Everybody()
+
+    async def through_an_outage() -> list[bytes]:
+        feed = Feed(EmbeddedLog(tmp_path / "log"), cast(MessageMatcher, matcher), said.append)
+        running = asyncio.ensure_future(feed.run())
+        await feed.append("t", 1, b"before")
+        await feed.beyond(0)
+        assert [entry.data for entry in await feed.read(0)] == [b"before"]
+        matcher.away, matcher.due = 1_000_000, True
+        readers = [asyncio.ensure_future(feed.read(0)) for _ in range(5)]
+        await feed.append("t", 1, b"meanwhile")
+        await asyncio.sleep(0.2)
+        assert not any(reader.done() for reader in readers) and feed.end == 1, "also what was matched before waits"
+        assert matcher.away > 1_000_000 - 40, "all who wait share the attempts"
+        matcher.away = 0
+        await feed.beyond(1)
+        for reader in readers:
+            assert (await reader)[0].data == b"before"
+        found = await feed.read(0)
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        feed.close()
+        return [entry.data for entry in found]
+
+    assert asyncio.run(through_an_outage()) == [b"before", b"meanwhile"]
+    assert len(said) == 2 and "nothing is delivered" in said[0] and "goes on" in said[1]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.mqtt.servers import Mosquitto
+from tests.mqtt.mosquitto import Mosquitto
 from tests.mqtt.test_bridge import bridging, connected, events, in_log, realm_with, until
 from tests.protections.world import TOPIC
 
@@ -12,7 +12,7 @@ from tests.protections.world import TOPIC
 def lost(tmp_path: Path, how: str) -> int:
     """Of 50 frames that mosquitto acknowledged for a bridge that was away, how many never reach the log."""
     realm = realm_with(tmp_path / "realm")
-    with Mosquitto(tmp_path / "mosquitto") as server:
+    with Mosquitto(tmp_path / "mosquitto").start() as server:
         with bridging(realm, server.port, "3.1.1", client_id="away"):
             pass
         with connected(realm, "nyse", server.port, "3.1.1", through="bridge") as nyse:

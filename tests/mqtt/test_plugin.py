@@ -14,6 +14,7 @@ from tests.mqtt.plugged import CLIENTS, END, EVENTS, PUBLISHER, Plugged, made, n
 from tests.mqtt.plugged import plugged as plugged
 from tests.mqtt.plugged import plugin as plugin
 from tests.mqtt.sealed_world import World, message, number_in
+from tests.protections.searchable.world import rekeyed
 
 V311, V5 = MQTTProtocolVersion.MQTTv311, MQTTProtocolVersion.MQTTv5
 #: Events that are under way at most: mosquitto lets go of a client that is too far behind.
@@ -79,6 +80,25 @@ def test_fresh_trapdoors_match_like_reused_ones(plugged: Plugged) -> None:
         for listener in listeners:
             listener.wait_for(len(truth(world, listener.user, events)) + 1)
             assert numbers(listener) == truth(world, listener.user, events)
+
+
+def test_anothers_filter_under_ones_own_name_matches_nothing(plugged: Plugged) -> None:
+    """The broker re-encrypts a copy to the very same points. Whose it is, is hashed with them."""
+    world, (one, thief) = World(), CLIENTS[:2]
+    world.subscribe(one, "level >= 0")
+    world.subscribe(thief, "level < 10 AND kind = 'a'")
+    (_, _, _, theirs), (_, epoch, condition, _) = world.filters
+    world.filters.append((thief, epoch, condition, rekeyed(theirs, world.keys(thief)._half)))
+    server = plugged.start(world)
+    events, payloads = made(world, 100)
+    with Listener(server.port, PUBLISHER) as publisher, ExitStack() as stack:
+        listeners = [stack.enter_context(Listener(server.port, user)).subscribe("#", 1) for user in (one, thief)]
+        publisher.publish(EVENTS, payloads, 1)
+        publisher.publish(END, [b"end"], 1)
+        for listener in listeners:
+            listener.wait_for(len(truth(world, listener.user, events)) + 1)
+            assert numbers(listener) == truth(world, listener.user, events)
+    assert len(truth(world, thief, events)) < len(truth(world, one, events))
 
 
 # --- clients that were away ---------------------------------------------------------------------------------------

@@ -190,8 +190,12 @@ def _readable(table: Path) -> None:
     table.chmod(0o640)
 
 
-def _another(table: Path) -> None:
-    write(table, b"SCQT2" + table.read_bytes()[5:])
+def _earlier(table: Path) -> None:
+    write(table, b"SCQT1" + table.read_bytes()[5:])
+
+
+def _later(table: Path) -> None:
+    write(table, b"SCQT3" + table.read_bytes()[5:])
 
 
 def _linked(table: Path) -> None:
@@ -213,7 +217,8 @@ BAD = [
     (_cut, "its checksum is wrong"),
     (_damaged, "its checksum is wrong"),
     (_readable, "others than its owner can read it"),
-    (_another, "it is no table of this version"),
+    (_earlier, "it is no table of this version"),
+    (_later, "it is no table of this version"),
     (_linked, "it cannot be opened"),
     (Path.unlink, "it cannot be opened"),
 ]

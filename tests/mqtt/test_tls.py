@@ -19,7 +19,8 @@ from sealcast.errors import Unavailable
 from sealcast.mqtt import Client
 from sealcast.mqtt.bridge import Bridge
 from sealcast.mqtt.link import MqttLink
-from tests.mqtt.servers import Mosquitto, until
+from tests.mqtt.mosquitto import Mosquitto
+from tests.mqtt.servers import until
 from tests.mqtt.test_bridge import in_log, realm_with
 from tests.mqtt.test_broker import ReceivedEvent, serving
 from tests.mqtt.test_broker import realm_with as searchable_realm
@@ -86,7 +87,7 @@ def listener(authority: Authority, *, clients: bool) -> str:
 def test_the_bridge_speaks_tls(tmp_path: Path, authority: Authority, version: str) -> None:
     realm = realm_with(tmp_path / "realm")
     certificate, key = authority.issue("bridge")
-    with Mosquitto(tmp_path / "server", listener=listener(authority, clients=True)) as server:
+    with Mosquitto(tmp_path / "server", listener=listener(authority, clients=True)).start() as server:
         link = MqttLink("127.0.0.1", server.port, "tls", version, None, None, authority.file, certificate, key)
         with Bridge(realm, link, [TOPIC]) as bridge:
             bridge.run(threading.Event(), once=True)
@@ -104,7 +105,7 @@ def test_the_bridge_speaks_tls(tmp_path: Path, authority: Authority, version: st
 
 def test_a_server_that_is_not_the_one_meant_gets_nothing(tmp_path: Path, authority: Authority) -> None:
     realm, other = realm_with(tmp_path / "realm"), Authority(tmp_path / "other")
-    with Mosquitto(tmp_path / "server", listener=listener(other, clients=False)) as server:
+    with Mosquitto(tmp_path / "server", listener=listener(other, clients=False)).start() as server:
         link = MqttLink("127.0.0.1", server.port, "tls", authority=authority.file)
         with pytest.raises(Unavailable, match="certificate"), Bridge(realm, link, [TOPIC]) as bridge:
             bridge.run(threading.Event(), once=True)

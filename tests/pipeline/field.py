@@ -77,6 +77,13 @@ class Field:
         self._publishers = {name: Publisher(self.realm, TOPIC, name) for name in PUBLISHERS}
         self._log = self.realm.frames(TOPIC, read_only=True)
 
+    def join(self, name: str, text: str) -> None:
+        """One more subscriber, who is to get what was published before, too."""
+        self.realm.enrol_many([name])
+        side = client_side(self.realm.state().topic(TOPIC).protection)
+        side.subscribe_many(self.realm, TOPIC, [(name, text, None)])
+        self.filters[name] = text
+
     def publish(self, name: str, count: int, size: int = 24) -> None:
         """One frame of `count` events, durable on return."""
         first = len(self.said[name])
@@ -105,7 +112,7 @@ class Field:
     # --- the comparison -----------------------------------------------------------------------------
 
     def expected(self, subscriber: str) -> dict[str, list[Said]]:
-        condition = parse(FILTERS[subscriber], SCHEMA)
+        condition = parse(self.filters[subscriber], SCHEMA)
         return {
             publisher: [
                 (event.attributes["number"], event.payload)  # type: ignore[misc]

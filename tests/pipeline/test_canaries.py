@@ -25,17 +25,26 @@ from pyspark import cloudpickle
 
 from sealcast.clients.publisher import Publisher
 from sealcast.errors import Misuse, NotFound
+from sealcast.filters.check import fit
+from sealcast.filters.labels import label_filter
+from sealcast.filters.parse import parse
 from sealcast.lab.attacks import Insider
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event, Position, Schema
 from sealcast.primitives import aead, kdf
 from sealcast.primitives.aead import SealingKey
+from sealcast.primitives.curve import ORDER
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
 from sealcast.protections.endpoint import keys
-from sealcast.protections.endpoint.broker import EndpointStep
+from sealcast.protections.frame_steps import MatchingStep
+from sealcast.protections.port import client_side
+from sealcast.protections.searchable.halves import BrokerHalves
+from sealcast.protections.searchable.keys import user_keys
+from sealcast.protections.searchable.table import SealedIndexes
 from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
+from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.vault import keyfile, unlock
 from sealcast.wire.records import RecordCodec
 from tests.pipeline.drivers import ROOT
@@ -52,18 +61,25 @@ REFUSED = 9_002_199_254_740_881
 SCHEMA = Schema.from_json(
     {
         "attributes": [
-            {"name": "symbol", "type": "string"},
+            {"name": "symbol", "type": "string", "max_length": 40},
             {"name": "price", "type": "int", "max": 9_000_000_000_000_000},
         ]
     }
 )
+FILTERS = {
+    "alice": "symbol LIKE 'CANARY%'",
+    "bob": "price > 0 AND symbol LIKE '%7a2'",
+    "eve": "symbol = 'something else'",
+}
+#: One where brokers read, one where they match what they cannot read.
+PROTECTIONS = ["endpoint", pytest.param("searchable", marks=pytest.mark.soak)]
 
 
-@pytest.fixture(scope="module")
-def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Realm, Path, bytes]:
+@pytest.fixture(scope="module", params=PROTECTIONS)
+def watched(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> tuple[Realm, Path, bytes]:
     """The realm, what the run left in `out`, and what it said."""
     root = tmp_path_factory.mktemp("canaries")
-    realm, out = make_realm(root / "realm"), root / "out"
+    realm, out = make_realm(root / "realm", request.param), root / "out"
     out.mkdir()
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.pipeline.watched", str(realm.paths.root), str(out)],
@@ -84,14 +100,14 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> tuple[Realm, Path, byte
     return realm, out, said
 
 
-def make_realm(directory: Path) -> Realm:
+def make_realm(directory: Path, protection: str = "endpoint") -> Realm:
     """With events in its log: three that are admitted, one that is refused, and frames that are none."""
     realm = Realm.create(directory)
-    realm.create_topic("quotes", SCHEMA, access="members")
-    realm.enrol_many(["nyse", "alice", "bob", "eve"])
-    realm.subscribe("quotes", "alice", "symbol LIKE 'CANARY%'")
-    realm.subscribe("quotes", "bob", "price > 0 AND symbol LIKE '%7a2'")
-    realm.subscribe("quotes", "eve", "symbol = 'something else'")
+    about = realm.create_topic("quotes", SCHEMA, protection=protection, access="members")
+    realm.enrol_many(["nyse", *FILTERS])
+    client_side(about.protection).subscribe_many(
+        realm, "quotes", [(name, text, None) for name, text in FILTERS.items()]
+    )
     publish(realm, 2)
     with Publisher(realm, "quotes", "nyse") as nyse:
         nyse.publish([Event({"symbol": "quiet"})])
@@ -219,7 +235,7 @@ def secrets_of(realm: Realm) -> Iterator[tuple[bytes, str]]:
     yield secret.reveal(), "topic secret"
     yield kdf.derive(secret, b"content").reveal(), "secret of content keys"
     yield broker.journal_key(topic.id).reveal(), "journal key"
-    for entity in ("nyse", "alice", "bob", "eve"):
+    for entity in ("nyse", *FILTERS):
         pair = ours.pair_key(entity)
         yield pair.reveal(), f"pair key of {entity}"
         for use in (b"body", b"wrap"):
@@ -227,6 +243,30 @@ def secrets_of(realm: Realm) -> Iterator[tuple[bytes, str]]:
     nonces = [aead.nonce(Position(0, offset, row)) for offset in range(8) for row in range(2)]
     for number, key in enumerate(keys.content_keys(secret, nonces)):
         yield key, f"content key {number}"
+    if topic.protection.filters_sealed:
+        yield from searched_with(realm, ours)
+
+
+def searched_with(realm: Realm, ours: TopicKeys) -> Iterator[tuple[bytes, str]]:
+    """What belongs to matching ciphertexts, and what readers asked for."""
+    for entity in ("nyse", *FILTERS):
+        given, half = realm.identity(entity).topic_keys(realm.state(), "quotes"), ours.search_half(entity)
+        assert given.search is not None and given.content is not None
+        yield given.search.half.packed, f"half of {entity}"
+        yield half.packed, f"broker's half of {entity}"
+        yield given.content.of_publisher(entity).reveal(), f"content key of publisher {entity}"
+    x = (given.search.half.reveal() + half.reveal()) % ORDER
+    yield x.to_bytes(32, "big"), "master exponent"
+    search = given.search.search
+    yield search.reveal(), "search secret"
+    for use in (b"sigma", b"tag"):
+        yield kdf.derive(search, use).reveal(), f"key of {use.decode()}s"
+    yield given.content.to_bytes()[1:], "content key"
+    for name, text in FILTERS.items():
+        yield text.encode(), f"filter of {name}"
+        for slots in label_filter(fit(parse(text), SCHEMA), SCHEMA).conjunctions:
+            for label in (label for slot in slots.slots for label in slot):
+                yield label, f"label that {name} asked for"
 
 
 def unlocked(root: Path) -> Iterator[tuple[bytes, str]]:
@@ -256,11 +296,11 @@ def _written(raw: bytes) -> Iterator[bytes]:
 # --- nothing leaves a process by accident -------------------------------------------------------
 
 
-def _handles(directory: Path) -> dict[str, object]:
-    realm = make_realm(directory)
-    worker = EndpointStep(StepName(str(realm.paths.root), "quotes")).at(realm.registry.version())
+def _handles(directory: Path, protection: str) -> dict[str, object]:
+    realm = make_realm(directory, protection)
+    worker = MatchingStep.of(StepName(str(realm.paths.root), "quotes")).at(realm.registry.version())
     topic = StepName(str(directory), "quotes").open()
-    return {
+    found: dict[str, object] = {
         "secret": Secret.random(),
         "sealing key": SealingKey(Secret.random(), b""),
         "signing key": SigningKey.generate(),
@@ -269,14 +309,30 @@ def _handles(directory: Path) -> dict[str, object]:
         "identity": realm.identity("alice"),
         "topic": topic,
         "ledger": topic.ledger,
-        "sealer": worker.sealing.sealer,  # type: ignore[attr-defined]
         "gate": worker.gate,
         "context": worker,
     }
+    if protection == "endpoint":
+        return found | {"sealer": worker.sealing.sealer}  # type: ignore[attr-defined]
+    state, alice = realm.state(), realm.identity("alice")
+    about, given = state.topic("quotes"), alice.topic_keys(state, "quotes")
+    return found | {
+        "content key": given.content,
+        "user's part": given.search,
+        "user's keys": user_keys(given, about, about.epoch, "alice"),
+        "broker's half": realm.broker().topic_keys(state, about).search_half("alice"),
+        "broker's halves": BrokerHalves(state, about, realm.broker()),
+        "indexes": SealedIndexes(realm.broker(), about),
+        "index": worker.table.index,
+    }
 
 
-def test_no_handle_to_a_secret_can_be_pickled_copied_or_captured(tmp_path: Path) -> None:
-    for name, handle in _handles(tmp_path / "realm").items():
+both = pytest.mark.parametrize("protection", ["endpoint", "searchable"])
+
+
+@both
+def test_no_handle_to_a_secret_can_be_pickled_copied_or_captured(tmp_path: Path, protection: str) -> None:
+    for name, handle in _handles(tmp_path / "realm", protection).items():
         ways: list[Callable[[], object]] = [
             lambda handle=handle: pickle.dumps(handle),  # type: ignore[misc]
             lambda handle=handle: cloudpickle.dumps(handle),  # type: ignore[misc]
@@ -289,8 +345,9 @@ def test_no_handle_to_a_secret_can_be_pickled_copied_or_captured(tmp_path: Path)
                 pytest.fail(f"{name} got out")
 
 
-def test_no_handle_to_a_secret_tells_it_when_it_is_printed(tmp_path: Path) -> None:
-    handles = _handles(tmp_path / "realm")
+@both
+def test_no_handle_to_a_secret_tells_it_when_it_is_printed(tmp_path: Path, protection: str) -> None:
+    handles = _handles(tmp_path / "realm", protection)
     needles = spellings(Realm(tmp_path / "realm"))
     told = tmp_path / "told"
     told.write_text("".join(f"{handle!r} {handle} {handle:}" for handle in handles.values()))

@@ -168,6 +168,20 @@ def alter(realm: Realm, change: Callable[[SealedPiece], SealedPiece], record: in
     rewrite(realm, records)
 
 
+def test_late_pieces_where_brokers_deliver_nothing_late_are_found(realm: Realm) -> None:
+    records = entries(realm)
+    before = records[0].pieces[0]
+    piece = replace(read(realm, before), version=records[2].version)
+    late, counts = restage(realm, before, piece), dict(records[2].counts)
+    for name, count in piece.counts.items():
+        counts[name] = counts.get(name, 0) + count
+    records[2] = replace(records[2], pieces=(late, *records[2].pieces), counts=counts, late=1)
+    rewrite(realm, records)
+    report = check(realm)
+    only(report, ledger=1)
+    assert "an earlier batch has delivered" in report.problems[0].message
+
+
 def mailboxes(piece: SealedPiece) -> list[tuple[int, int, int]]:
     """(slot, event, use)"""
     starts = np.asarray(piece.mailbox_start, np.int64)

@@ -35,7 +35,11 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 #: Kills at random moments: some every day, many among the long tests.
-KILLS = (7, pytest.param(20, marks=pytest.mark.soak))
+KILLS = (
+    ("endpoint", 7),
+    pytest.param("endpoint", 20, marks=pytest.mark.soak),
+    pytest.param("searchable", 20, marks=pytest.mark.soak),
+)
 #: How long a driver may take to its first batch on a machine that is busy with other things.
 PATIENCE = 240.0
 #: Frames that publishers are ahead of the pipeline, at most: there is always something to do, and never too much.
@@ -105,11 +109,39 @@ def test_dying_before_every_step_of_a_run_loses_nothing_and_doubles_nothing(fiel
     _compare(field)
 
 
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("field", ["searchable"], indirect=True)
+def test_dying_before_every_step_of_a_late_delivery_loses_nothing_and_doubles_nothing(
+    field: Field, lives: Lives
+) -> None:
+    """Who subscribes between two deaths gets everything that was published before, once, and in order."""
+    texts, step = list(field.filters.values()), 0
+    for _ in range(4):
+        field.publish_round(largest=2)
+    assert lives.live() == 0
+    while True:
+        step += 1
+        field.join(f"late-{step}", texts[step % len(texts)])
+        if step % 12 == 6:
+            field.publish_round(largest=1)
+        ended = lives.live(death_at=step)
+        if ended == 0:
+            break
+        assert ended == -signal.SIGKILL
+    assert step > 20
+    with LedgerReader(field.paths.ledger) as ledger:
+        entries = [each.entry for each in ledger.entries()]
+    late = [ref for entry in entries for ref in entry.pieces[: entry.late]]
+    assert sum(ref.deliveries for ref in late) > 50 and any(entry.late and not entry.own for entry in entries)
+    _compare(field)
+
+
 # --- Spark --------------------------------------------------------------------------------------
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("kills", KILLS)
+@pytest.mark.parametrize(("field", "kills"), KILLS, indirect=["field"])
 def test_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path, kills: int) -> None:
     dice, log, began, drivers = random.Random(20), tmp_path / "drivers.log", 0.0, list[Driver]()
     with _publishing(field):
@@ -135,6 +167,7 @@ def test_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path, kil
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.parametrize("field", ["endpoint", pytest.param("searchable", marks=pytest.mark.soak)], indirect=True)
 def test_kills_around_the_commit(field: Field, tmp_path: Path) -> None:
     """The windows that matter most, hit for certain: staged and not in the ledger, in the ledger and not in Spark."""
     log = tmp_path / "drivers.log"

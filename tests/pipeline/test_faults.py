@@ -26,7 +26,7 @@ from sealcast.broker.opening import MAX_NAMED_PER_FRAME
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Corrupt, DiskFull, EventRejected, FilterRejected, Locked, NotFound, Unavailable
-from sealcast.lab.attacks import Attack, Cast, Insider, attacks, outdated
+from sealcast.lab.attacks import Insider
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.layout import RECORD
 from sealcast.log.ledger import LedgerReader
@@ -36,15 +36,14 @@ from sealcast.pipeline.sinks import StreamPieces
 from sealcast.protections.frame_steps import kernel
 from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
-from sealcast.trust.realm.changes import Right
 from sealcast.trust.registry import Registry
 from sealcast.trust.vault import keyfile
 from sealcast.wire import sealed
-from sealcast.wire.limits import MAX_FRAME_BYTES
 from sealcast.wire.records import RecordCodec
 from tests.clients.pump import pump
 from tests.pipeline import steps
 from tests.pipeline.field import SCHEMA, TOPIC, Field, by_publisher
+from tests.pipeline.hostile import hostile
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -58,36 +57,6 @@ def field(tmp_path: Path) -> Iterator[Field]:
 
 
 # --- hostile frames -----------------------------------------------------------------------------
-
-
-def hostile(field: Field) -> list[Attack]:
-    """An attack on each of admission's checks, and parsers' nightmares."""
-    realm = field.realm
-    realm.enrol_many(["mallory", "gone", "narrow"])
-    realm.grant(TOPIC, "narrow", [Right.PUBLISH], template="symbol=ACME")
-    realm.revoke(TOPIC, "mallory")
-    # A topic for members gives both rights; this one keeps one of them.
-    realm.revoke(TOPIC, "all", [Right.PUBLISH])
-    gone = Insider.of(realm, TOPIC, "gone")
-    realm.revoke_entity("gone")
-    cast = Cast(
-        publisher=Insider.of(realm, TOPIC, "ann"),
-        reader=Insider.of(realm, TOPIC, "all", Right.SUBSCRIBE),
-        narrow=Insider.of(realm, TOPIC, "narrow"),
-        revoked=gone,
-        stranger=Insider.without(realm, "mallory"),
-        outdated=outdated(realm, TOPIC, "ann"),
-    )
-    return [
-        *attacks(realm.state().topic(TOPIC), cast, time.time_ns() // 1000),
-        Attack(Reason.FRAME, "nothing at all", b"", 1),
-        Attack(Reason.FRAME, "arrays within arrays", b"\x81" * 100_000 + b"\x00", 1),
-        Attack(Reason.FRAME, "maps within maps", b"\xa1\x00" * 100_000 + b"\x00", 1),
-        Attack(Reason.FRAME, "an array that claims 2**64 - 1 items", b"\x9b" + b"\xff" * 8, 1),
-        Attack(Reason.FRAME, "a text that claims 2**63 bytes", b"\x7b\x80" + bytes(7), 1),
-        Attack(Reason.FRAME, "tags within tags", b"\xc0" * 100_000 + b"\x00", 1),
-        Attack(Reason.FRAME, "larger than a frame may be", bytes(MAX_FRAME_BYTES + 1), 1),
-    ]
 
 
 @pytest.mark.timeout(600)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from sealcast.broker.columns import REFUSED
 from sealcast.broker.gate import bounds_of
 from sealcast.broker.history import History
 from sealcast.broker.replay import BUCKETS, CLAIM, Windows, bucket_of, identify
@@ -188,6 +189,8 @@ def test_a_checkpoint_begins_with_the_windows_of_the_ledger_and_its_first_batch_
 
 def test_a_batch_that_the_ledger_has_is_run_for_its_state_alone(field: Field) -> None:
     field.publish_round()
+    with EmbeddedTopic(field.paths.frames_root) as log:
+        log.partition(0).append([b"this is no frame"])
     name = StepName(str(field.realm.paths.root), TOPIC)
     source = StepsStream((name,), Limits(100, 1 << 30, 2))
     start = source.initialOffset()
@@ -196,6 +199,7 @@ def test_a_batch_that_the_ledger_has_is_run_for_its_state_alone(field: Field) ->
     end = topic.ledger.at(0).entry.end.to_json(topic.journal_key)
     rows = [r for task in source.partitions(start, end) for batch in source.read(task) for r in batch.to_pylist()]
     assert rows and all(row["again"] == 1 for row in rows)
+    assert REFUSED in {row["bucket"] for row in rows}, "what was refused has no state, and no piece again either"
     filled = 0
     for row in rows:
         processor = processor_of(name, {})

@@ -171,3 +171,9 @@ def test_a_neighbour_tests_guesses_only_where_there_is_no_salt() -> None:
     (sibling,) = merkle.path(salted, 2, 0)
     assert [g for g in guesses if merkle.leaf_hash(g) == sibling] == []
     assert [g for g in guesses if merkle.leaf_hash(bytes(16) + g) == sibling] == []
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 5, 8, 13, 64, 100])
+def test_all_paths_at_once_are_those_of_each_leaf(count: int) -> None:
+    nodes = merkle.build([merkle.leaf_hash(b"%d" % i) for i in range(count)])
+    assert merkle.joined_paths(nodes, count) == [b"".join(merkle.path(nodes, count, i)) for i in range(count)]

@@ -77,7 +77,7 @@ def test_what_each_protection_lacks_is_listed() -> None:
         "payload": ["readers"],
         "searchable": ["readers", "templates"],
         "layered": ["readers", "replay", "spark-write", "templates"],
-        "attribute": ["brokers", "readers", "replay", "templates"],
+        "attribute": ["brokers", "readers", "replay"],
     }
 
 

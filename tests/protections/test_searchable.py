@@ -42,8 +42,6 @@ from sealcast.protections.steps import StepName
 from sealcast.trust.realm.changes import AddSubscription
 from sealcast.wire.sealed import SealedPiece
 from sealcast.wire.searching import (
-    FIRST_POINT,
-    SECOND_POINT,
     TAG_BYTES,
     SealedFilter,
     SealedRejected,
@@ -53,6 +51,7 @@ from sealcast.wire.searching import (
 )
 from tests.cli.shell import sealcast
 from tests.clients.pump import pump
+from tests.protections.searchable.world import rekeyed
 
 SCHEMA = Schema.from_json(
     {
@@ -121,7 +120,7 @@ def test_filters_of_the_last_epoch_leave_room_for_those_of_this_one(
     realm: Realm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sealcast.control.desk.MAX_SUBSCRIPTIONS_EACH", 3)
-    monkeypatch.setattr("sealcast.protections.searchable.interests.MAX_SUBSCRIPTIONS_EACH", 4)
+    monkeypatch.setattr("sealcast.protections.kept_interests.MAX_SUBSCRIPTIONS_EACH", 4)
     with client_side(Searchable()).interests(realm, TOPIC, "nurse") as interests:
         interests.add("pulse > 101")
         interests.add("pulse > 102")
@@ -335,15 +334,7 @@ def test_who_makes_anothers_filter_its_own_gets_nothing(
         monkeypatch.setattr(Holder, "bound", property(lambda _: bytes(BOUND_BYTES)))
     realm = a_realm(tmp_path / "realm")
     (theirs,) = [s for s in realm.state().subscriptions_of(TOPIC) if s.subscriber == "nurse"]
-    sealed, half = SealedFilter.from_text(theirs.filter), user_part(realm, "mallory").half
-
-    def mine(label: bytes) -> bytes:
-        first = CURVE.decode(label[FIRST_POINT])
-        return label[: FIRST_POINT.stop] + CURVE.encode(CURVE.power(first, half)) + label[SECOND_POINT.stop :]
-
-    copied = SealedFilter.of(
-        sealed.epoch, [[[mine(label) for label in slot] for slot in slots] for slots in sealed.conjunctions]
-    )
+    copied = rekeyed(SealedFilter.from_text(theirs.filter), user_part(realm, "mallory").half)
     credential = realm.issuer().credential(realm.state(), TOPIC, "mallory", realm.clock())
     realm.registry.apply_many([AddSubscription("copied", TOPIC, "mallory", copied.to_text(), credential)])
     publish(realm, 90, 120)
@@ -727,8 +718,10 @@ def test_inspect_says_what_a_sealed_filter_reveals(realm: Realm, tmp_path: Path)
     assert sealcast("inspect", file, "--json").code == 1
 
 
-def test_who_is_away_when_an_epoch_begins_gets_events_from_its_return_on(realm: Realm, tmp_path: Path) -> None:
+@pytest.mark.parametrize("retained", [True, False])
+def test_who_is_away_when_an_epoch_begins_gets_what_is_retained_on_its_return(tmp_path: Path, retained: bool) -> None:
     """As `explain` says. Its keys and filters are elsewhere: nobody registers for it."""
+    realm = a_realm(tmp_path / "realm", **({} if retained else {"retain_events": 0}))
     away = tmp_path / "away"
     away.mkdir()
     moved = [realm.paths.entity_key("nurse"), realm.paths.root / "wallets" / "nurse"]
@@ -743,6 +736,6 @@ def test_who_is_away_when_an_epoch_begins_gets_events_from_its_return_on(realm: 
     assert read(realm, "nurse") == [] and registered(realm, "nurse") == ["nurse-1.e1", "nurse-1.e2"]
     publish(realm, 130)
     pump(realm, TOPIC)
-    assert read(realm, "nurse") == [130] and read(realm, "doctor") == [120, 130]
+    assert read(realm, "nurse") == ([120, 130] if retained else [130]) and read(realm, "doctor") == [120, 130]
     left = witness_side(Searchable()).explain(realm.state(), TOPIC).left
     assert any("is away when an epoch begins" in each for each in left)

@@ -7,7 +7,7 @@ import pytest
 from sealcast.errors import Misuse, Rejected
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys import peer_addresses
-from sealcast.trust.keys.peer_addresses import PeerAddress, PeerAddressReason, PeerAddressRejected
+from sealcast.trust.keys.peer_addresses import PeerAddress, PeerAddressReason, PeerAddressRejected, StatedAddress
 from sealcast.trust.realm.changes import AnnouncePeer, from_json, to_json
 from sealcast.wire import cbor
 
@@ -23,11 +23,14 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Realm:
     return made
 
 
-def signed(realm: Realm, by: str, about: str, address: PeerAddress = AT, sequence: int = 1) -> bytes:
-    return peer_addresses.announce(realm.identity(by).signer, realm.id, about, address, sequence)
+def signed(
+    realm: Realm, by: str, about: str, address: PeerAddress = AT, sequence: int = 1, *, serves: bool = False
+) -> bytes:
+    stated = StatedAddress(address, serves, sequence)
+    return peer_addresses.announce(realm.identity(by).signer, realm.id, about, stated)
 
 
-def judged(realm: Realm, announcement: bytes, name: str) -> PeerAddress:
+def judged(realm: Realm, announcement: bytes, name: str) -> StatedAddress:
     state = realm.state()
     return peer_addresses.judge(announcement, realm.id, state.entity(name), realm.trust(), state.revoked, realm.clock())
 
@@ -39,7 +42,7 @@ def test_an_address_is_what_its_owner_said_last(realm: Realm) -> None:
         assert from_json(change.kind, to_json(change)) == change
         realm.registry.apply(change)
     found = realm.state().peers["alice"]
-    assert (judged(realm, found.announcement, "alice"), found.sequence) == (there, 2)
+    assert judged(realm, found.announcement, "alice") == (there, False, 2) and not found.serves
     assert (str(AT), str(there)) == ("127.0.0.1:7000", "[::1]:7001")
 
 
@@ -48,8 +51,10 @@ def test_an_old_address_is_not_put_back(realm: Realm) -> None:
     for sequence in (4, 5):
         with pytest.raises(Misuse, match="does not follow 5"):
             realm.registry.apply(AnnouncePeer("bob", signed(realm, "bob", "bob", sequence=sequence), sequence))
-    with pytest.raises(Rejected, match="another sequence"):
-        realm.registry.apply(AnnouncePeer("bob", signed(realm, "bob", "bob", sequence=5), 6))
+    for sequence, serves in ((6, False), (5, True)):
+        said = AnnouncePeer("bob", signed(realm, "bob", "bob", sequence=sequence, serves=not serves), 6, serves)
+        with pytest.raises(Rejected, match="does not say what is said of it"):
+            realm.registry.apply(said)
 
 
 def statement(realm: Realm, *fields: object) -> bytes:
@@ -61,7 +66,9 @@ def test_nobody_announces_for_somebody_else(realm: Realm) -> None:
     cases = {
         PeerAddressReason.SIGNATURE: signed(realm, "bob", "alice"),
         PeerAddressReason.HOLDER: signed(realm, "bob", "bob"),
-        PeerAddressReason.REALM: peer_addresses.announce(realm.identity("alice").signer, other, "alice", AT, 9),
+        PeerAddressReason.REALM: peer_addresses.announce(
+            realm.identity("alice").signer, other, "alice", StatedAddress(AT, False, 9)
+        ),
         PeerAddressReason.FORM: b"nonsense",
     }
     for reason, announcement in cases.items():
@@ -74,19 +81,20 @@ def test_nobody_announces_for_somebody_else(realm: Realm) -> None:
     "fields",
     [
         (),
-        ("127.0.0.1", 7000, DOOR),
-        ("", 7000, DOOR, 1),
-        ("a" * 254, 7000, DOOR, 1),
-        ("h\x00st", 7000, DOOR, 1),
-        ("bücher", 7000, DOOR, 1),
-        ("127.0.0.1", 0, DOOR, 1),
-        ("127.0.0.1", 65_536, DOOR, 1),
-        ("127.0.0.1", True, DOOR, 1),
-        ("127.0.0.1", 7000, DOOR.upper(), 1),
-        ("127.0.0.1", 7000, DOOR[1:], 1),
-        ("127.0.0.1", 7000, DOOR, -1),
-        ("127.0.0.1", 7000, DOOR, True),
+        ("127.0.0.1", 7000, DOOR, 1),
         ("127.0.0.1", 7000, DOOR, 1, 1),
+        ("", 7000, DOOR, False, 1),
+        ("a" * 254, 7000, DOOR, False, 1),
+        ("h\x00st", 7000, DOOR, False, 1),
+        ("bücher", 7000, DOOR, False, 1),
+        ("127.0.0.1", 0, DOOR, False, 1),
+        ("127.0.0.1", 65_536, DOOR, False, 1),
+        ("127.0.0.1", True, DOOR, False, 1),
+        ("127.0.0.1", 7000, DOOR.upper(), False, 1),
+        ("127.0.0.1", 7000, DOOR[1:], False, 1),
+        ("127.0.0.1", 7000, DOOR, False, -1),
+        ("127.0.0.1", 7000, DOOR, False, True),
+        ("127.0.0.1", 7000, DOOR, False, 1, 1),
     ],
 )
 def test_an_address_is_host_port_door_and_sequence(realm: Realm, fields: tuple[object, ...]) -> None:

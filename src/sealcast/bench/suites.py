@@ -14,6 +14,7 @@ SUITES: Final[dict[str, tuple[str, ...]]] = {
     "groupkeys": ("groupkeys", "groupkeys_cpu", "groupkeys_members", "groupkeys_pipeline"),
     "admit": ("admit",),
     "layered": ("layered",),
+    "attribute": ("attribute", "attribute_cores"),
     "searchable": ("searchable_prefilter", "searchable_match", "searchable_mqtt"),
 }
 

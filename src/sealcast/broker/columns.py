@@ -68,6 +68,8 @@ PIECES: Final = pa.schema(
         pa.field("end_offset", pa.int64(), nullable=False),
         *_PINNED,
         *(pa.field(name, pa.int64(), nullable=False) for name in (*COUNTS, *REJECTED.values())),
+        # 1: of frames that an earlier batch took, for filters that came since. Most steps never make one.
+        pa.field("late", pa.int32()),
         # Who finds something in it (log/entry.py, `slot_bits`); NULL where recipients have names instead of slots.
         pa.field("slots", pa.binary()),
         pa.field("piece", pa.binary(), nullable=False),
@@ -83,7 +85,13 @@ def ddl(schema: pa.Schema) -> str:
 
 
 def piece_row(
-    node: str, piece: SealedPiece | HopPiece, data: bytes, pinned: Mapping[str, int], slots: bytes | None = None
+    node: str,
+    piece: SealedPiece | HopPiece,
+    data: bytes,
+    pinned: Mapping[str, int],
+    slots: bytes | None = None,
+    *,
+    late: bool = False,
 ) -> pa.RecordBatch:
     """A piece and its encoding as a row of PIECES."""
     row = {
@@ -93,6 +101,7 @@ def piece_row(
         "end_offset": piece.end_offset,
         **pinned,
         **{name: piece.counts.get(name, 0) for name in (*COUNTS, *REJECTED.values())},
+        "late": int(late),
         "slots": slots,
         "piece": data,
     }

@@ -32,6 +32,10 @@ from sealcast.wire.records import RecordCodec
 RULING: Final = np.dtype([("partition", "<i4"), ("offset", "<i8"), ("code", "u1")])
 #: A code is a `ReplayVerdict` on replay and rate; or this and the number of the check that refused the frame before.
 EARLIER: Final = 0x80
+#: Codes of frames that an earlier batch took and this one matches with filters that came since. One ruling stands for
+#: the frames of one piece. The second asks for a late piece even if nobody gets anything, so that the batch has one.
+RETAINED: Final = 0x70
+RETAINED_TOLD: Final = 0x71
 #: The number of each check, and the check of each number.
 CHECK: Final = {reason: number for number, reason in enumerate(Reason, 1)}
 REASON: Final = {number: reason for reason, number in CHECK.items()}

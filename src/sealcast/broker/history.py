@@ -60,7 +60,7 @@ class History:
         since = [self._log.partition(p).offset_at(oldest) for p in range(self._log.partitions)]
         for index in range(self._first_record(before, since), before):
             entry = self._ledger.at(index).entry
-            taken = [part for ref in entry.pieces for part in self._accepted(ref, since[ref.partition])]
+            taken = [part for ref in entry.own for part in self._accepted(ref, since[ref.partition])]
             claims = np.concatenate([np.empty(0, CLAIM), *(claims for claims, _ in taken)])
             charged = np.concatenate([np.empty(0, np.bool_), *(charged for _, charged in taken)])
             windows.take(claims, charged)

@@ -197,7 +197,8 @@ def _received(here: Realm, entity: str | None, topic: str | None) -> list[dict[s
     state, rows = here.state(), list[dict[str, Any]]()
     for name in state.topics if topic is None else [topic]:
         witness = witness_side(state.topic(name).protection)
-        for broker in state.brokers():
+        peers = state.topic(name).protection.peers  # then each subscriber has a ledger of its own
+        for broker in state.slots_of(name) if peers else state.brokers():
             got, replayed = witness.received(here, name, broker), dict[str, int]()
             for each in Replays(here.paths.topic(name, broker).root).all():
                 replayed[each.reader] = replayed.get(each.reader, 0) + each.events

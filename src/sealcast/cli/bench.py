@@ -15,7 +15,8 @@ app = talk.Commands(no_args_is_help=False, shared=talk.JSON_ONLY)
 @app.command(epilog="Example: sealcast bench kernels --json")
 def bench(
     suite: Annotated[
-        str | None, typer.Argument(help="kernels, pipeline, groupkeys, admit, layered or searchable; without one, all.")
+        str | None,
+        typer.Argument(help="kernels, pipeline, groupkeys, admit, layered, attribute or searchable; without one, all."),
     ] = None,
 ) -> None:
     """What the hot paths cost beside the physical limit, the naive way, or themselves at another size.

@@ -83,6 +83,7 @@ def as_json(report: DrillReport) -> dict[str, object]:
             for entity, topic in cells
         ],
         "tried": not report.untried,
+        "lasting": list(report.lasting),
         "over": report.over,
         "unharmed": report.unharmed,
     }
@@ -119,5 +120,10 @@ def _say(report: DrillReport) -> None:
         talk.warn(f"no broker has the new key of topic {topic!r}: sealcast topic serve {topic} BROKER")
     if report.untried:
         talk.warn(f"the keys of {report.entity!r} are not on this machine, so nobody tried them")
+    for topic in report.lasting:
+        talk.warn(
+            f"topic {topic!r} is carried by peers: what was sealed for {report.entity!r} in earlier epochs stays open "
+            "to whoever has its keys, and cannot be sealed again"
+        )
     columns = ["entity", "topic", "opened before", "opened after", "publishes before", "publishes after"]
     talk.table(columns, list(rows(report.before, report.after)), "nobody has anything to try")

@@ -36,7 +36,8 @@ def inspect(
     """Say what a file or directory is, check that it is whole, and say what it reveals. No key is ever shown.
 
     This knows realms, registries, key files, kept tokens, frame logs and their segments, single frames, ledgers, sealed
-    pieces, hop pieces, sealed filters and cursors. It needs no key: it shows what anyone who has the file can learn.
+    pieces, hop pieces, peer pieces, sealed filters and cursors. It needs no key: it shows what anyone who has the file
+    can learn.
     """
     found = look(file)
     if talk.emitted({"file": str(file), **found}):
@@ -297,6 +298,36 @@ def _hop_piece(path: Path) -> Found:
     )
 
 
+def _peer_piece(path: Path) -> Found:
+    from sealcast.wire import peer_pieces
+
+    piece = peer_pieces.parse(path.read_bytes())
+    publishers = sorted({frame.partition for frame in piece.frames})
+    return _result(
+        "a peer piece: what a peer of an attribute topic took in",
+        topic_id=piece.topic.hex(),
+        peer=piece.peer,
+        version=piece.version,
+        taken=f"{piece.first_offset} to before {piece.end_offset}",
+        events=len(piece),
+        publishers_by_number=publishers,
+        encrypted_bytes=len(piece.bodies),
+        rejected=len(piece.rejected),
+        counts=dict(piece.counts),
+        reveals="publishers, times and sizes of events that this peer opened, and how many positions attributes have",
+        hides="attributes, filters and payloads: only keys of a subscription that matches open an event",
+    )
+
+
+def _credentials(path: Path) -> Found:
+    return _result(
+        "an entity's keys of one epoch of an attribute topic, as its key center gave them",
+        sealed_bytes=path.stat().st_size,
+        reveals="the epoch, in its name, and that its owner publishes or subscribes",
+        hides="the keys and what they are for: sealed under a key that follows from its owner's own",
+    )
+
+
 def _kept(path: Path) -> Found:
     from sealcast.cli.times import moment
     from sealcast.control.center.requests import Credentials
@@ -359,6 +390,8 @@ _FILES: Final[tuple[tuple[Callable[[bytes], bool], Callable[[Path], Found]], ...
     (_holds(b"sealcast-frame"), _frame),
     (_holds(b"sealcast-piece"), _piece),
     (_holds(b"sealcast-hop"), _hop_piece),
+    (_holds(b"sealcast-peer-piece"), _peer_piece),
+    (_starts(b"SCR1"), _credentials),
     (_starts(b"sealed:"), _sealed_filter),
     (_starts(b"{"), _key_file),
 )

@@ -60,6 +60,7 @@ COMMANDS: Final[dict[str, dict[str, Command]]] = {
         "sub": Command("sub:app", "open the events that a subscriber gets, one JSON object per line"),
         "mqtt": Command("mqtt:app", "carry sealed topics over MQTT: bridge, broker, mosquitto"),
         "replay": Command("replay:app", "replay a span of the past for a reader, under its present rights"),
+        "peer": Command("peer:app", "run and show the peers of topics without brokers"),
         "run": Command("run:app", "run the pipeline on Spark: admit, match, group, seal, deliver"),
         "serve": Command("serve:app", "answer requests to key centers, brokers and discovery nodes"),
     },

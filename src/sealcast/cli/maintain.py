@@ -82,7 +82,9 @@ def _said(realm: Realm) -> Iterator[str]:
     for topic, found in realm.state().topics.items():
         for name, done in client_side(found.topic.protection).refresh_here(realm, topic):
             if isinstance(done, SealcastError):
-                talk.warn(f"{name!r} could not tell its broker what it wants on topic {topic!r}: {done.message}")
+                talk.warn(f"{name!r} could not say what it wants on topic {topic!r}: {done.message}")
+            elif done and found.topic.protection.peers:
+                yield f"topic {topic!r}: {name!r} asked its key center for what it lacked"
             elif done:
                 yield f"topic {topic!r}: the broker of {name!r} was told what it wants"
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from sealcast.cli import forest, talk
+from sealcast.cli import forest, peer_trees, talk
 from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
@@ -97,8 +97,13 @@ def show(
     """Show a topic's overlay as a tree: publishers on top, then roots, brokers, and subscribers.
 
     Depth is the number of hops from publishers. A subscriber has all layers if its depth is at least their number.
+    A topic without brokers has a tree of peers for each attribute: shown are those that run on this machine.
     """
-    state = talk.open_realm().state()
+    here = talk.open_realm()
+    state = here.state()
+    if state.topic(topic).protection.peers:
+        peer_trees.show(here, topic, svg)
+        return
     protection, overlay = require_overlay(state.topic(topic)), state.overlay(topic)
     drawn = forest.forest(state, topic, everyone=everyone)
     title = f"{topic}: {protection.summary}, {len(overlay.parents)} brokers"
@@ -119,40 +124,24 @@ def show(
 
 
 def wanted(
-    protection: str,
-    layers: int | None,
-    group: str | None,
-    nodes: int | None,
-    fan_out: int | None,
-    padded: bool,
-    sealed: str | None,
-    tag_bits: int | None = None,
-    fresh: bool = False,
+    protection: str, options: Mapping[str, tuple[str, object]], only: Mapping[str, tuple[object, str]]
 ) -> Protection:
-    """What the options of `topic create` ask for; an option that the protection does not have is refused by name."""
-    from sealcast.model.protection import GROUPS, PROTECTIONS, protection_of, with_setting
+    """What the options of `topic create` ask for; an option that the protection does not have is refused by name.
 
-    # As people write them: modp2048 is modp-2048.
-    spelt = {name.replace("-", ""): name for name in GROUPS}
-    named = None if group is None else spelt.get(group.replace("-", "").lower(), group)
-    names = None if sealed is None else tuple(name.strip() for name in sealed.split(","))
-    options: dict[str, tuple[str, object]] = {
-        "layers": ("--layers", layers),
-        "group": ("--group", named),
-        "padded": ("--pad", padded or None),
-        "sealed_attributes": ("--seal-attributes", names),
-        "tag_bits": ("--tag-bits", tag_bits),
-        "fresh": ("--fresh-trapdoors", fresh or None),
-    }
+    `options` are the settings of protections, each with its option and value, and `only` the options of topics that
+    have something which others do not, each with its value and what that is. None is what was not given.
+    """
+    from sealcast.model.protection import PROTECTIONS, protection_of, with_setting
+
     given = {setting: value for setting, (_, value) in options.items() if value is not None}
     for setting in given:
         kinds = with_setting(setting)
         if protection in PROTECTIONS and protection not in kinds:
             raise _not_for(options[setting][0], protection, kinds)
     asked = protection_of(protection, given)
-    for option, value in (("--nodes", nodes), ("--fan-out", fan_out)):
-        if value is not None and not asked.overlay:
-            raise _not_for(option, protection, [kind.name for kind in PROTECTIONS.values() if kind.overlay])
+    for option, (value, fact) in only.items():
+        if value is not None and not getattr(asked, fact):
+            raise _not_for(option, protection, [kind.name for kind in PROTECTIONS.values() if getattr(kind, fact)])
     return asked
 
 

@@ -53,10 +53,15 @@ def run(
         state.topic(name)
     if node is not None:
         state.broker_number(node)
+    for name in topics or state.topics:
+        if state.topic(name).protection.peers:
+            talk.note(f"topic {name!r} has no brokers: its peers carry it, with sealcast peer run")
     from sealcast.pipeline.metrics import Metrics
+    from sealcast.pipeline.run import queries_of
     from sealcast.pipeline.run import run as run_pipeline
     from sealcast.pipeline.session import session
 
+    queries_of(here, topics or (), node)  # what cannot be run is said before Spark takes its time
     talk.note("starting Spark ...")
     begin, metrics, shown = time.monotonic(), Metrics(), _Shown()
     with ExitStack() as held:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress
 
     from sealcast.trust.deployment import Realm
-    from sealcast.trust.handles import BrokerRealm
+    from sealcast.trust.handles import BrokerRealm, EntityRealm
 
 AsOption = Annotated[str, typer.Option("--as", metavar="ENTITY", help="The enrolled entity that does this.")]
 
@@ -115,6 +115,13 @@ def open_broker_realm() -> BrokerRealm:
     from sealcast.trust.handles import BrokerRealm
 
     return BrokerRealm(given.realm)
+
+
+def open_entity_realm() -> EntityRealm:
+    """The realm that the command works on as its publishers and subscribers see it."""
+    from sealcast.trust.handles import EntityRealm
+
+    return EntityRealm(given.realm)
 
 
 def realm_around() -> Realm | None:

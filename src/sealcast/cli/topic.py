@@ -52,12 +52,19 @@ def create(
     seal_attributes: options.SealAttributesOption = None,
     tag_bits: options.TagBitsOption = None,
     fresh_trapdoors: options.FreshTrapdoorsOption = False,
+    retain: options.RetainOption = None,
     fan_out: options.FanOutOption = None,
+    profile: options.ProfileOption = None,
+    epoch: options.EpochOption = None,
+    joint: options.JointOption = False,
+    reuse_headers: options.ReuseHeadersOption = False,
+    sessions: options.SessionsOption = False,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
 
     Types are int, float, decimal, string, bool and timestamp. Bounds are inclusive. Spans of time are written 90s, 15m,
-    12h, 30d, 4w or 1y. A layered topic gets a tree of brokers (`sealcast overlay show`), unless you give --nodes 0.
+    12h, 30d, 4w or 1y. A layered topic gets a tree of brokers (`sealcast overlay show`), unless you give --nodes 0. An
+    attribute topic has no brokers: run `sealcast peer run` where the keys of its publishers and subscribers are.
 
     Nobody may publish or subscribe before `sealcast grant` says so, unless you give --access members. `sealcast topic
     alter` changes that later.
@@ -65,14 +72,28 @@ def create(
     parameters = options.parameters(
         {"key_bits": key_size, "token_hash": token_hash, "messages_per_key": messages_per_key},
         {
-            "key_lifetime_s": (key_lifetime, "--key-lifetime"),
+            "key_lifetime_s": (key_lifetime, "--key-lifetime") if epoch is None else (epoch, "--epoch"),
             "token_lifetime_s": (token_lifetime, "--token-lifetime"),
             "grace_s": (grace, "--grace"),
             "max_skew_s": (max_skew, "--max-skew"),
             "stale_after_s": (stale_after, "--stale-after"),
         },
     )
-    wanted = overlay.wanted(protection, layers, group, nodes, fan_out, pad, seal_attributes, tag_bits, fresh_trapdoors)
+    settings: dict[str, tuple[str, object]] = {
+        "layers": ("--layers", layers),
+        "group": ("--group", options.group_named(group)),
+        "padded": ("--pad", pad or None),
+        "sealed_attributes": ("--seal-attributes", options.names(seal_attributes)),
+        "tag_bits": ("--tag-bits", tag_bits),
+        "fresh": ("--fresh-trapdoors", fresh_trapdoors or None),
+        **{setting: ("--retain", value) for setting, value in options.retained(retain).items()},
+        "profile": ("--profile", None if profile is None else profile.upper()),
+        "joint": ("--joint", joint or None),
+        "reuse": ("--reuse-headers", reuse_headers or None),
+        "session": ("--sessions", sessions or None),
+    }
+    only = {"--nodes": (nodes, "overlay"), "--fan-out": (fan_out, "overlay"), "--epoch": (epoch, "peers")}
+    wanted = overlay.wanted(protection, settings, only)
     here = talk.open_realm()
     here.create_topic(
         name,
@@ -93,6 +114,8 @@ def create(
         talk.note(f"nobody may use it yet: sealcast grant {name} ENTITY publish subscribe")
     if wanted.overlay:
         lines.append(f"{wanted.summary}; {len(state.overlay(name).parents)} brokers: sealcast overlay show {name}")
+    if wanted.peers:
+        lines.append(f"{wanted.summary}; publishers and subscribers carry it themselves: sealcast peer run")
     talk.answer(describe(state, state.topic_state(name)), *lines)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sealcast.cli.times import seconds
+from sealcast.errors import Misuse
 
 if TYPE_CHECKING:
     from sealcast.trust.realm.parameters import KeyParameters
@@ -17,7 +18,7 @@ ProtectionOption = Annotated[
     str,
     typer.Option(
         help="How much brokers may know: endpoint (all), payload (attributes), searchable (which filters an event "
-        "matches), layered (nothing they can read)."
+        "matches), layered (nothing they can read), attribute (no brokers: peers)."
     ),
 ]
 AccessOption = Annotated[
@@ -72,7 +73,53 @@ TagBitsOption = Annotated[
 FreshTrapdoorsOption = Annotated[
     bool, typer.Option("--fresh-trapdoors", help="For searchable: make new trapdoors for every event.")
 ]
+RetainOption = Annotated[
+    str | None,
+    typer.Option(
+        metavar="SPAN,N",
+        help="For searchable: match new filters with events up to this age, and with the newest N [default: 7d,10000]. "
+        "Give one or both; 0 turns it off.",
+    ),
+]
+ProfileOption = Annotated[
+    str | None,
+    typer.Option(metavar="A|P", help="For attribute: A hides values and subscriptions from guesses [default]; P not."),
+]
+JointOption = Annotated[
+    bool,
+    typer.Option(
+        "--joint",
+        help="For attribute: one space for all numbers. Opening is cheaper, ranges over several take many more labels.",
+    ),
+]
+EpochOption = Annotated[
+    str | None, typer.Option(metavar="SPAN", help="For attribute: how long an epoch lasts, as --key-lifetime.")
+]
+ReuseHeadersOption = Annotated[
+    bool,
+    typer.Option(
+        "--reuse-headers",
+        help="For attribute: events with equal labels share a header. Much faster; everybody sees which do.",
+    ),
+]
+SessionsOption = Annotated[
+    bool,
+    typer.Option(
+        "--sessions", help="For attribute: sign with credentials once an epoch. Faster; links a publisher's events."
+    ),
+]
 FanOutOption = Annotated[int | None, typer.Option(metavar="D", help="Brokers below each of them [default: 2].")]
+
+
+def retained(text: str | None) -> dict[str, int]:
+    """The settings that `--retain` makes: a span of time, a number of events, or both."""
+    found: dict[str, int] = {}
+    for part in () if text is None else text.split(","):
+        name = "retain_events" if part.strip().isdecimal() else "retain_s"
+        if name in found:
+            raise Misuse(f"--retain is a span of time, a number of events or both, not {text!r}", hint="write 7d,10000")
+        found[name] = int(part) if name == "retain_events" else seconds(part, "--retain")
+    return found
 
 
 def parameters(given: Mapping[str, str], spans: Mapping[str, tuple[str, str]]) -> KeyParameters:
@@ -80,3 +127,16 @@ def parameters(given: Mapping[str, str], spans: Mapping[str, tuple[str, str]]) -
     from sealcast.trust.realm.parameters import KeyParameters
 
     return KeyParameters.parse({**given, **{name: seconds(*span) for name, span in spans.items()}})
+
+
+def group_named(text: str | None) -> str | None:
+    """A group as people write it: modp2048 is modp-2048."""
+    from sealcast.model.protection import GROUPS
+
+    spelt = {name.replace("-", ""): name for name in GROUPS}
+    return None if text is None else spelt.get(text.replace("-", "").lower(), text)
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """Names with commas between them."""
+    return None if text is None else tuple(name.strip() for name in text.split(","))

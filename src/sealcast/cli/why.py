@@ -88,7 +88,8 @@ def _path(answer: WhyAnswer) -> list[tuple[str, object]]:
     rows: list[tuple[str, object]] = []
     if answer.publisher is not None and answer.published_at is not None:
         when = f"{moment(answer.published_at)}, number {answer.sequence}, in epoch {answer.epoch}"
-        rows.append(("published", f"by {answer.publisher}, {when}, at broker {answer.admitted_at}"))
+        where = "" if answer.admitted_at == answer.publisher else f", at broker {answer.admitted_at}"
+        rows.append(("published", f"by {answer.publisher}, {when}{where}"))
     if answer.batch is not None:
         batch = answer.batch
         when = f"committed {moment(batch.committed_at)}, under version {batch.version} of the registry"

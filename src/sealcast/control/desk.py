@@ -27,7 +27,7 @@ from sealcast.control.envelopes import ProvenMessage
 from sealcast.control.service import Answer, Service
 from sealcast.control.serving import AtHand, listening, settle
 from sealcast.errors import FrameRejected, ReasonedRejection
-from sealcast.model.protection import MAX_SEALED_FILTER_CHARACTERS
+from sealcast.model.protection import MAX_FILTER_EPOCHS, MAX_SEALED_FILTER_CHARACTERS
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust import vetting
 from sealcast.trust.certificates.certificate import Certificate, Role
@@ -54,7 +54,7 @@ DONE: Final = "desk/done"
 #: Live subscriptions that one entity can have on one topic by asking for them.
 MAX_SUBSCRIPTIONS_EACH: Final = 4_096
 #: Epochs of a topic whose filters are sealed in which one entity can have as many: what is over is ended by its owner.
-MAX_EPOCHS_EACH: Final = 4
+MAX_EPOCHS_EACH: Final = MAX_FILTER_EPOCHS
 #: The characters of all their filters. A sealed label has 115, and costs a broker a multiplication in every new table:
 #: so these are 290,000 labels, or a quarter of a minute. Without it, one entity could ask for an hour.
 MAX_CHARACTERS_EACH: Final = 32 << 20
@@ -189,11 +189,15 @@ def _subscribe(
         if not _is(wanted, sender.name, state):
             raise _no(DeskReason.TAKEN, f"subscription id {wanted.id!r} was given before", "ids are never given twice")
         return DeskDecision(_done(state.version))
+    vetting.vet_filter(about, wanted.filter, vetting.filter_epochs(about))
     found = state.topic_state(about.name)
     own = [each.filter for each in found.subscriptions.values() if each.subscriber == sender.name]
-    # A sealed filter is registered anew in every epoch, while that of the one before is still asked.
-    sealed = about.protection.filters_sealed
-    counted = [text for text in own if SealedFilter.epoch_in(text) == about.epoch] if sealed else own
+    # A sealed filter is registered in several epochs, each by itself.
+    if about.protection.filters_sealed:
+        epoch = SealedFilter.epoch_in(wanted.filter)
+        counted = [text for text in own if SealedFilter.epoch_in(text) == epoch]
+    else:
+        counted = own
     if len(counted) >= MAX_SUBSCRIPTIONS_EACH or len(own) >= MAX_EPOCHS_EACH * MAX_SUBSCRIPTIONS_EACH:
         raise _no(
             DeskReason.QUOTA,
@@ -207,7 +211,6 @@ def _subscribe(
             "characters, which is all they may",
             "end some, or ask for less: wider ranges and fewer alternatives have fewer labels",
         )
-    vetting.vet_filter(about, wanted.filter)
     add = AddSubscription(wanted.id, about.name, sender.name, wanted.filter, credential)
     return DeskDecision(_done(state.version + 1), (add,))
 

@@ -43,6 +43,8 @@ class Attack:
     data: bytes
     #: Events that are refused with it, as rejections count them.
     events: int = 1
+    #: Words that the refusal has, where one reason has several rules.
+    detail: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,8 @@ class Cast:
 
     publisher: Insider
     reader: Insider
-    narrow: Insider
+    #: None on topics of a protection whose brokers cannot tell which events a token is for.
+    narrow: Insider | None
     revoked: Insider
     stranger: Insider
     outdated: bytes
@@ -137,14 +140,15 @@ def _of_tokens(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:
     yield Attack(Reason.TOKEN_SIGNATURE, "a token that it signed itself", with_token(_minted(mine, good, topic)))
     yield Attack(Reason.TOKEN_TIME, "a token whose time is over", with_token(cast.outdated))
     yield Attack(Reason.RIGHT, "a token to subscribe", _frame(topic, cast.reader, now_us))
-    wider = replace(cast.narrow, token=publisher.token)
-    yield Attack(Reason.PUBLISHER, "somebody else's token, which is for more", _frame(topic, wider, now_us))
     yield Attack(
         Reason.RIGHT,
         "a token of somebody who may",
         _frame(topic, replace(cast.stranger, token=publisher.token), now_us),
     )
-    yield Attack(Reason.TEMPLATE, "an event that is not one of its token's", _frame(topic, cast.narrow, now_us))
+    if cast.narrow is not None:
+        wider = replace(cast.narrow, token=publisher.token)
+        yield Attack(Reason.PUBLISHER, "somebody else's token, which is for more", _frame(topic, wider, now_us))
+        yield Attack(Reason.TEMPLATE, "an event that is not one of its token's", _frame(topic, cast.narrow, now_us))
 
 
 def _of_publishers(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:

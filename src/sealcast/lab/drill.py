@@ -55,6 +55,9 @@ class DrillReport:
     after: Matrix = field(default_factory=dict)
     #: Its key file is not on this machine: nobody could play the thief.
     untried: bool = False
+    #: Topics that peers carry. Whoever has a subscriber's keys opens what was sealed for it in earlier epochs, wherever
+    #: it lies: nobody can seal that again, and nobody tries.
+    lasting: tuple[str, ...] = ()
     #: A run before this one was cut short, and this one has finished it.
     continued: bool = False
 
@@ -62,7 +65,7 @@ class DrillReport:
     def over(self) -> bool | None:
         """Whether nothing opens and nothing is admitted any more; None when nobody could try."""
         mine = [cell for (name, _), cell in self.after.items() if name == self.entity]
-        if self.untried:
+        if self.untried or self.lasting:
             return None
         return all(not cell.opened and cell.publishes != matrix.ADMITTED for cell in mine)
 
@@ -100,7 +103,10 @@ def drill(
     response = respond(realm, name, cause=cause, center=center)
     topics: list[str] = list(dict.fromkeys((*kept["topics"], *(each.topic for each in response.plan.topics))))
     before = _matrix(kept["before"])
-    report = DrillReport(name, response, tuple(topics), before=before, untried=loot is None, continued=continued)
+    lasting = tuple(topic for topic in topics if realm.state().topic(topic).protection.peers)
+    report = DrillReport(
+        name, response, tuple(topics), before=before, untried=loot is None, lasting=lasting, continued=continued
+    )
     for topic in _served(realm, topics, name):
         report.resealed += _reseal(topic, name, spark, spark_above)
     if Role.BROKER in realm.state().entity(name).roles:

@@ -45,6 +45,12 @@ EXPERIMENTS: Final[dict[str, Experiment]] = {
     "shikfa/collusion": Experiment("curious.collusion:run", "pooled keys and what they open: claimed against tried"),
     "nguyen/table1": Experiment("nguyen.table1:run", "Bloom against cuckoo filters: memory, insertion, searching"),
     "nguyen/table2": Experiment("nguyen.table2:run", "pre-filtering and matching, beside our index and in MQTT"),
+    "tariq/primitives": Experiment("tariq.primitives:run", "cost and operations of encrypting, signing, and back"),
+    "tariq/fig6a": Experiment("tariq.fig6ab:fig6a", "connection delay against peers and attributes, with security"),
+    "tariq/fig6b": Experiment("tariq.fig6ab:fig6b", "connection delay against out-degree, with security"),
+    "tariq/fig6c": Experiment("tariq.fig6c:run", "dissemination delay against peers, with security"),
+    "tariq/attacks": Experiment("tariq.attacks:run", "what timing, history and collusion reveal of subscriptions"),
+    "tariq/scale": Experiment("tariq.scale:run", "keys, rekeying, messages and false positives against subscribers"),
     "tariq/credentials": Experiment("tariq.credentials:run", "credentials with attributes apart and together"),
     "pallickara/registration": Experiment(
         "pallickara.registration:run", "registering a topic, and where the time goes"

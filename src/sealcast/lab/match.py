@@ -16,19 +16,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from sealcast.clients.publisher import Publisher, admissible, partition_of
 from sealcast.errors import Bug, EventRejected
 from sealcast.lab import scratch
-from sealcast.lab.match_input import Asked, GivenEvent, Id, Inputs, naming
+from sealcast.lab.match_input import Asked, GivenEvent, Inputs, naming
+from sealcast.lab.match_outcome import MatchOutcome, Refused
 from sealcast.model.event import Position
 from sealcast.model.protection import DEFAULT_PROTECTION, Protection, protection_of
 from sealcast.model.schema import Schema
@@ -43,72 +40,23 @@ if TYPE_CHECKING:
     from sealcast.lab.prove import OpenedSample
 
 STAGES: Final = ("keys", "filters", "publish", "spark", "deliver", "open")
-PAIRS_FILE: Final = "pairs.parquet"
 TOPIC: Final = "match"
 #: Publishers, and partitions for them: several, so that nothing here relies on there being one. But in an overlay every
 #: subscriber states its filter to every publisher's brokers, so that one has to do.
 MAX_PUBLISHERS: Final = 4
 EVENTS_PER_PUBLISHER: Final = 2_000
+#: Of a publisher that takes milliseconds to seal an event: several share the work.
+EVENTS_PER_PEER: Final = 50
 #: Brokers right below each broker, where a topic has a tree of them: publishers encrypt for each that is deep enough.
 FAN_OUT: Final = 1
 #: What one delivery takes in a piece at most: its wrapped key and its place in two indices.
 _BYTES_PER_DELIVERY: Final = 64
 _BYTES_PER_EVENT: Final = 16_384
 _BYTES_PER_SUBSCRIBER: Final = 32_768
-_INT64: Final = range(-(2**63), 2**63)
 #: Deliveries that one job may make if everybody gets everything; more events go through the pipeline in several jobs.
 MAX_DELIVERIES_PER_JOB: Final = 16_000_000
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """An event that its schema does not admit."""
-
-    id: Id
-    attribute: str | None
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class MatchOutcome:
-    """Which event reached which subscription, both by their place in the input, ordered by event and subscription."""
-
-    inputs: Inputs
-    event: Ints
-    subscription: Ints
-    refused: tuple[Refused, ...]
-    protection: str
-    seconds: dict[str, float] = field(default_factory=dict)
-    #: What the protection has to say about filters.
-    warnings: tuple[str, ...] = ()
-
-    def summary(self) -> dict[str, object]:
-        fanout = np.bincount(self.event, minlength=1)
-        return {
-            "events": len(self.inputs.events),
-            "subscriptions": len(self.inputs.subscriptions),
-            "pairs": int(self.event.size),
-            "matched_events": int(np.count_nonzero(fanout)),
-            "max_fanout": int(fanout.max()),
-            "rejected": len(self.refused),
-            "protection": self.protection,
-            "seconds": {stage: round(taken, 3) for stage, taken in self.seconds.items()},
-        }
-
-    def pairs(self) -> pa.Table:
-        """Pairs of ids."""
-        events = _column([given.id for given in self.inputs.events])
-        subscriptions = _column([asked.id for asked in self.inputs.subscriptions])
-        columns = [events.take(pa.array(self.event)), subscriptions.take(pa.array(self.subscription))]
-        return pa.table(columns, names=["event", "subscription"])
-
-    def write(self, directory: Path) -> Path:
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / PAIRS_FILE
-        pyarrow.parquet.write_table(self.pairs(), path)
-        return path
 
 
 def protection_named(name: str, layers: int | None = None) -> Protection:
@@ -159,13 +107,17 @@ def _matched(
             client_side(protection).subscribe_many(realm, TOPIC, wanted)
         with clock("spark"):
             spark = spark or _session()
+        subscribers = list(map(_subscriber, range(count)))
+        way = (_ByPeers if protection.peers else _ByBrokers)(spark, realm, subscribers)
         for some in _jobs(inputs):
             with clock("publish"):
-                _publish(publishers, inputs.events, some, published)
+                way.publish(publishers, inputs.events, some, published)
             with clock("deliver"):
-                _deliver(spark, realm)
+                way.deliver()
         with clock("open"):
-            opened = _open(spark, realm, list(map(_subscriber, range(count))))
+            opened = way.open()
+        if opened.unopened:
+            raise Bug(f"{opened.unopened} deliveries did not open for whom they were sealed; the first: {opened.why}")
         return _pairs(opened, published)
 
 
@@ -175,11 +127,12 @@ def _matched(
 def _populate(realm: Realm, inputs: Inputs, protection: Protection) -> Iterator[Publisher]:
     """The topic, an entity a subscription, and publishers, each of which writes to a partition of its own."""
     most = 1 if protection.overlay else MAX_PUBLISHERS
-    partitions = max(1, min(most, len(inputs.events) // EVENTS_PER_PUBLISHER))
+    count = max(1, min(most, len(inputs.events) // (EVENTS_PER_PEER if protection.peers else EVENTS_PER_PUBLISHER)))
+    partitions = 1 if protection.peers else count  # a peer has a log of its own
     realm.create_topic(
         TOPIC, inputs.schema, partitions=partitions, protection=protection, fan_out=FAN_OUT, access="members"
     )
-    names = _publishers(partitions)
+    names = _publishers(count)
     realm.enrol_many([*names, *map(_subscriber, range(len(inputs.subscriptions)))])
     return (Publisher(realm, TOPIC, as_=name) for name in names)
 
@@ -222,9 +175,7 @@ class _Published:
 
 
 def _publish(publishers: Sequence[Publisher], events: Sequence[GivenEvent], some: range, to: _Published) -> None:
-    share = -(-len(some) // len(publishers))
-    for number, publisher in enumerate(publishers):
-        mine = some[number * share : (number + 1) * share]
+    for publisher, mine in zip(publishers, _shares(some, len(publishers)), strict=True):
         result = publisher.publish_admissible(events[i].event for i in mine)
         refused = {refusal.index: refusal.error for refusal in result.refusals}
         for index, error in refused.items():
@@ -232,6 +183,12 @@ def _publish(publishers: Sequence[Publisher], events: Sequence[GivenEvent], some
             to.refused.append(Refused(events[mine[index]].id, error.attribute, message))
         to.index += [i for index, i in enumerate(mine) if index not in refused]
         to.positions += result.positions
+
+
+def _shares(some: range, publishers: int) -> list[range]:
+    """Neighbouring events for each publisher."""
+    share = -(-len(some) // publishers)
+    return [some[number * share : (number + 1) * share] for number in range(publishers)]
 
 
 def _session() -> SparkSession:
@@ -251,10 +208,7 @@ def _open(spark: SparkSession, realm: Realm, subscribers: Sequence[str]) -> Open
     # Here, so that checking the input does not wait for Spark to be imported.
     from sealcast.lab.prove import open_all
 
-    opened = open_all(spark, str(realm.paths.root), TOPIC, subscribers)
-    if opened.unopened:
-        raise Bug(f"{opened.unopened} deliveries did not open for whom they were sealed; the first: {opened.why}")
-    return opened
+    return open_all(spark, str(realm.paths.root), TOPIC, subscribers)
 
 
 def _pairs(opened: OpenedSample, published: _Published) -> tuple[Ints, Ints]:
@@ -276,6 +230,56 @@ def _pairs(opened: OpenedSample, published: _Published) -> tuple[Ints, Ints]:
     return event[order], opened.subscriber[order]
 
 
+class _ByBrokers:
+    """The way of events whose topic has brokers: their pipeline, until everything is drained."""
+
+    def __init__(self, spark: SparkSession, realm: Realm, subscribers: Sequence[str]) -> None:
+        self._spark, self._realm, self._subscribers = spark, realm, subscribers
+
+    def publish(
+        self, publishers: Sequence[Publisher], events: Sequence[GivenEvent], some: range, to: _Published
+    ) -> None:
+        _publish(publishers, events, some, to)
+
+    def deliver(self) -> None:
+        _deliver(self._spark, self._realm)
+
+    def open(self) -> OpenedSample:
+        return _open(self._spark, self._realm, self._subscribers)
+
+
+class _ByPeers(_ByBrokers):
+    """The way of events that peers carry: sealed, routed and opened by tasks of Spark."""
+
+    def __init__(self, spark: SparkSession, realm: Realm, subscribers: Sequence[str]) -> None:
+        from sealcast.lab.carrying import RelayedTopic
+
+        super().__init__(spark, realm, subscribers)
+        self._relayed = RelayedTopic(spark, realm, TOPIC, subscribers, realm.paths.root.parent / "relay")
+        self._names: list[str] = []
+
+    def publish(
+        self, publishers: Sequence[Publisher], events: Sequence[GivenEvent], some: range, to: _Published
+    ) -> None:
+        from sealcast.lab.carrying import publish_all
+
+        self._names = [publisher.name for publisher in publishers]
+        shares = {
+            name: [(i, events[i].event) for i in mine]
+            for name, mine in zip(self._names, _shares(some, len(publishers)), strict=True)
+        }
+        for share in publish_all(self._spark, str(self._realm.paths.root), TOPIC, shares):
+            to.refused += [Refused(events[i].id, attribute, message) for i, attribute, message in share.refused]
+            to.index += [i for i, _ in share.positions]
+            to.positions += [position for _, position in share.positions]
+
+    def deliver(self) -> None:
+        self._relayed.route(self._names)
+
+    def open(self) -> OpenedSample:
+        return self._relayed.open()
+
+
 # --- odds and ends --------------------------------------------------------------------------------------
 
 
@@ -294,10 +298,3 @@ class _Clock:
             yield
         finally:
             self.seconds[stage] += time.monotonic() - began
-
-
-def _column(ids: Sequence[Id]) -> pa.Array:
-    """Ids keep their type: whole numbers if all are, else texts."""
-    if ids and all(isinstance(id, int) and id in _INT64 for id in ids):
-        return pa.array(ids, pa.int64())
-    return pa.array([str(id) for id in ids], pa.string())

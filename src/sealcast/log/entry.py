@@ -22,6 +22,8 @@ MAX_ENTRY_BYTES: Final = 16 << 20
 MAX_QUERY_LENGTH: Final = 128
 MAX_COUNT_NAME: Final = 64
 _KEYS: Final = frozenset({"v", "query", "batch", "start", "end", "pieces", "counts", "previous"})
+#: Only in entries that have any.
+_LATE: Final = "late"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,9 @@ class Entry:
     pieces: tuple[PieceRef, ...] = ()
     #: Sums over the batch: `admitted`, `deliveries`, `rejected.signature`, ...
     counts: Mapping[str, int] = field(default_factory=dict)
+    #: How many of the pieces, the first ones, are late: of frames that earlier batches took, for filters that came
+    #: since. Readers find them before what the batch itself took.
+    late: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < len(self.query) <= MAX_QUERY_LENGTH or self.batch < 0:
@@ -101,17 +106,18 @@ class Entry:
             raise Misuse(f"a batch goes forward, not from {self.start} to {self.end}")
         if len(self.pieces) > MAX_PIECES or len(self.counts) > MAX_COUNTS:
             raise Misuse(f"a batch has at most {MAX_PIECES} pieces and {MAX_COUNTS} counts")
-        self._check_cover()
+        if not 0 <= self.late <= len(self.pieces):
+            raise Misuse(f"of {len(self.pieces)} pieces, {self.late} cannot be late")
+        # No frame is delivered by two pieces of a batch, and late ones are of what was taken before.
+        taken = {p: (first, end) for p, first, end in self.start.ranges(self.end)}
+        _check_cover(self.own, taken, "are not this batch's")
+        before = {p: (0, end) for p, end in enumerate(self.start.partitions)}
+        _check_cover(self.pieces[: self.late], before, "are not an earlier batch's")
 
-    def _check_cover(self) -> None:
-        """Pieces lie within the batch's input and do not overlap: no frame is delivered by two pieces."""
-        spans = {p: (first, end) for p, first, end in self.start.ranges(self.end)}
-        reached: dict[int, int] = {}
-        for piece in sorted(self.pieces, key=lambda piece: (piece.partition, piece.first)):
-            first, end = spans.get(piece.partition, (0, 0))
-            if piece.first < max(first, reached.get(piece.partition, 0)) or piece.end > end:
-                raise Misuse(f"piece {piece.name!r} covers frames that are not this batch's, or another piece's")
-            reached[piece.partition] = piece.end
+    @property
+    def own(self) -> tuple[PieceRef, ...]:
+        """The pieces of what the batch itself took."""
+        return self.pieces[self.late :]
 
     @property
     def version(self) -> int:
@@ -123,6 +129,7 @@ class Entry:
         return self.end.partitions[partition] if partition < len(self.end.partitions) else 0
 
     def encode(self, previous: bytes) -> bytes:
+        late = {_LATE: self.late} if self.late else {}
         raw = cbor.encode(
             {
                 "v": FORMAT,
@@ -133,6 +140,7 @@ class Entry:
                 "pieces": [piece_to_cbor(piece) for piece in self.pieces],
                 "counts": dict(self.counts),
                 "previous": previous,
+                **late,
             }
         )
         if len(raw) > MAX_ENTRY_BYTES:
@@ -145,16 +153,29 @@ class Entry:
     def decode(cls, raw: bytes) -> tuple[Entry, bytes]:
         """The entry and the tag of the record before; Misuse or FrameRejected when these bytes are no entry."""
         body: Any = cbor.decode(raw, max_bytes=MAX_ENTRY_BYTES, max_items=MAX_CBOR_ITEMS)
-        if not isinstance(body, dict) or body.keys() != _KEYS or body["v"] != FORMAT:
+        if not isinstance(body, dict) or body.keys() - {_LATE} != _KEYS or body["v"] != FORMAT:
             raise Misuse(f"not an entry of format {FORMAT}")
+        late = body.get(_LATE, 0)
         pieces, counts, previous = body["pieces"], body["counts"], body["previous"]
         query, batch = body["query"], body["batch"]
         if not isinstance(pieces, list) or not isinstance(counts, dict) or not _is_tag(previous):
             raise Misuse("not an entry")
         if not isinstance(query, str) or not _natural(batch) or not all(map(_is_count, counts.items())):
             raise Misuse("not an entry")
+        if not _natural(late) or (late == 0) is (_LATE in body):
+            raise Misuse("not an entry")
         start, end = PinnedOffset.from_cbor(body["start"]), PinnedOffset.from_cbor(body["end"])
-        return cls(query, batch, start, end, tuple(map(piece_from_cbor, pieces)), counts), previous
+        return cls(query, batch, start, end, tuple(map(piece_from_cbor, pieces)), counts, late), previous
+
+
+def _check_cover(pieces: Iterable[PieceRef], spans: Mapping[int, tuple[int, int]], fault: str) -> None:
+    """Pieces lie within spans of frames, by partition, and do not overlap."""
+    reached: dict[int, int] = {}
+    for piece in sorted(pieces, key=lambda piece: (piece.partition, piece.first)):
+        first, end = spans.get(piece.partition, (0, 0))
+        if piece.first < max(first, reached.get(piece.partition, 0)) or piece.end > end:
+            raise Misuse(f"piece {piece.name!r} covers frames that {fault}, or another piece's")
+        reached[piece.partition] = piece.end
 
 
 def piece_to_cbor(p: PieceRef) -> list[object]:

@@ -7,7 +7,7 @@ import fcntl
 import os
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -65,8 +65,28 @@ def sync_directory(path: Path) -> None:
         os.fsync(fd)
 
 
+def sync_directories(paths: Collection[Path]) -> None:
+    """The same for many, by one sync of the file system."""
+    if len(paths) > 1:
+        os.sync()
+    else:
+        for path in paths:
+            sync_directory(path)
+
+
 def make_directory(path: Path) -> None:
     """Create it and its missing parents, each durable and private."""
+    for changed in _make(path):
+        sync_directory(changed)
+
+
+def make_directories(paths: Iterable[Path]) -> None:
+    """The same for many."""
+    sync_directories({changed for path in paths for changed in _make(path)})
+
+
+def _make(path: Path) -> Iterator[Path]:
+    """The directories that another came into."""
     if path.is_dir():
         return
     with named(path, "creating"):
@@ -74,7 +94,7 @@ def make_directory(path: Path) -> None:
         for directory in reversed(missing):
             with suppress(FileExistsError):
                 os.mkdir(directory, DIRECTORY_MODE)
-                sync_directory(directory.parent)
+                yield directory.parent
 
 
 def write_all(fd: int, raw: bytes, position: int) -> None:

@@ -267,8 +267,9 @@ class Mailbox(Generic[P]):
         return Cursor(self.reader.ledger.index_at((moment - _EPOCH) // timedelta(microseconds=1)))
 
     def at_position(self, position: Position) -> Cursor:
-        """At this event. Where events are found by offset it need not be in the mailbox: what follows it in its piece
-        is next. Elsewhere all deliveries are looked at, and NotFound is raised when it is not among them."""
+        """At this event, also where it was delivered late. Where events are found by offset it need not be in the
+        mailbox: what follows it in its piece is next. Elsewhere all deliveries are looked at, and NotFound is raised
+        when it is not among them."""
         if not self.recipient.by_offset:
             for delivery in self.deliveries(Cursor()):
                 if delivery.position == position:
@@ -279,8 +280,20 @@ class Mailbox(Generic[P]):
         index, number, ref = self.reader.find(position.partition, position.offset)
         if ref is None:
             return Cursor(index)
+        place, here = self._place(index, number, ref, position)
+        if not here:
+            for late in self.reader.late(position.partition, position.offset, index):
+                found, here = self._place(*late, position)
+                if here:
+                    return found
+        return place
+
+    def _place(self, index: int, number: int, ref: PieceRef, position: Position) -> tuple[Cursor, bool]:
+        """Where an event stands in a piece, or would; and whether it is in it for this recipient."""
         piece = self.reader.piece(ref)
-        return Cursor(index, number, bisect_left(self.recipient.rows(piece)[0], position, key=piece.position))
+        events = self.recipient.rows(piece)[0]
+        rank = bisect_left(events, position, key=piece.position)
+        return Cursor(index, number, rank), rank < len(events) and piece.position(events[rank]) == position
 
 
 def slot_mailbox(topic: PieceReader[SealedPiece] | Path | str, slot: int, name: str) -> Mailbox[SealedPiece]:

@@ -131,10 +131,19 @@ class PieceReader(Generic[P]):
         index = bisect_right(range(end), offset, key=lambda i: self.record(i).entry.reached(partition))
         if index == end:
             raise NotFound(f"frame {offset} of partition {partition} was not delivered yet, to anyone")
-        for number, ref in enumerate(self.record(index).entry.pieces):
-            if ref.partition == partition and ref.first <= offset < ref.end:
+        entry = self.record(index).entry
+        for number, ref in enumerate(entry.own, entry.late):
+            if _covers(ref, partition, offset):
                 return index, number, ref
-        return index, 0, None
+        return index, entry.late, None
+
+    def late(self, partition: int, offset: int, after: int) -> Iterator[tuple[int, int, PieceRef]]:
+        """Where a frame was delivered late, by batches after record `after`: record, which of its pieces, and that."""
+        for index in range(after + 1, self.end()):
+            entry = self.record(index).entry
+            for number, ref in enumerate(entry.pieces[: entry.late]):
+                if _covers(ref, partition, offset):
+                    yield index, number, ref
 
     def close(self) -> None:
         self.ledger.close()
@@ -150,6 +159,10 @@ class PieceReader(Generic[P]):
         if (piece.partition, piece.first_offset, piece.end_offset) != (ref.partition, ref.first, ref.end):
             raise Corrupt(f"{path} covers something else than the ledger says")
         return piece
+
+
+def _covers(ref: PieceRef, partition: int, offset: int) -> bool:
+    return ref.partition == partition and ref.first <= offset < ref.end
 
 
 def sealed_reader(

@@ -3,11 +3,11 @@
 A topic has one of these values for good. What differs between protections is code in the room of the same name
 (`protections.port`); what the realm's rules must know of each is written here, as facts, so that nobody compares names.
 
-    Endpoint    the end-point broker reads events and seals each for its group (papers 000, 004)
-    Payload     brokers read attributes and match; only readers open payloads, under a key of the epoch (paper 004)
-    Searchable  brokers match sealed filters against sealed labels, and read neither (paper 002)
-    Layered     a tree of brokers routes what none of them can read (paper 001)
-    Attribute   no broker at all: peers carry what only matching credentials open (paper 003)
+    Endpoint        the end-point broker reads events and seals each for its group (papers 000, 004)
+    Payload         brokers read attributes and match; only readers open payloads, under a key of the epoch (paper 004)
+    Searchable      brokers match sealed filters against sealed labels, and read neither (paper 002)
+    Layered         a tree of brokers routes what none of them can read (paper 001)
+    AttributeBased  no broker at all: peers carry what only matching credentials open (paper 003)
 """
 
 from __future__ import annotations
@@ -29,6 +29,14 @@ MAX_LAYERS: Final = 16
 GROUPS: Final = ("secp256k1", "modp-2048", "modp-3072")
 #: A tag is the first bits of a keyed hash: more of them search faster and tell brokers more.
 MAX_TAG_BITS: Final = 32
+#: What brokers retain of a searchable topic, unless told. Each of both bounds what a new filter costs them.
+DEFAULT_RETAIN_EVENTS: Final = 10_000
+DEFAULT_RETAIN_S: Final = 7 * 86_400
+MAX_RETAIN_EVENTS: Final = 1_000_000
+MAX_RETAIN_S: Final = 10 * 365 * 86_400
+#: Epochs in which one filter is registered at a time, where filters are sealed: this one, and those before from which
+#: something is retained.
+MAX_FILTER_EPOCHS: Final = 4
 #: How events of a topic without brokers are encrypted: anonymously, or as the paper does, repaired.
 PROFILES: Final = ("A", "P")
 #: What the registry has in a filter's place where filters are for their subscriber and the key center alone.
@@ -37,6 +45,20 @@ OWN_FILTER: Final = "(its subscriber's own)"
 MAX_FILTER_CHARACTERS: Final = 65_536
 #: 4,096 labels of 86 bytes, which is what `filters.labels` allows a filter, as base64 with room for their framing.
 MAX_SEALED_FILTER_CHARACTERS: Final = 1 << 19
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What brokers keep at hand for filters that come later: the newest batches until they hold so many events, as far
+    as they are not older than so many seconds."""
+
+    events: int
+    seconds: int
+
+    def __str__(self) -> str:
+        units = (("day", 86_400), ("hour", 3_600), ("minute", 60), ("second", 1))
+        unit, size = next(each for each in units if self.seconds % each[1] == 0)
+        return f"{self.events:,} events, {self.seconds // size:,} {unit}{'s' * (self.seconds != size)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +90,8 @@ class Protection:
     max_filter_characters: ClassVar[int] = MAX_FILTER_CHARACTERS
     #: What other protections can do and this one cannot, with the reason: refused by name, never left out silently.
     lacks: ClassVar[Mapping[str, str]] = {}
+    #: Settings that came later, with what topics did before: a topic that was stored without them goes on as it was.
+    before: ClassVar[Mapping[str, Any]] = {}
 
     def __str__(self) -> str:
         return self.name
@@ -91,6 +115,16 @@ class Protection:
     def tag_bits_shown(self) -> int:
         """Where filters are sealed: how many bits of a label's tag brokers see."""
         return 0
+
+    @property
+    def retention(self) -> Retention | None:
+        """What brokers match with filters that come later; None where filters count for later events only."""
+        return None
+
+    @property
+    def joins_numbers(self) -> bool:
+        """Whether labels are for all numbers of a schema at once, which bounds how fine these may be together."""
+        return False
 
     def hidden_of(self, schema: Schema) -> frozenset[str]:
         """Attributes of a schema that publishers show to no broker."""
@@ -167,6 +201,7 @@ class Searchable(Protection):
         "readers": "everyone who may read holds the key of every event: no publisher can narrow who opens one",
         "templates": "its brokers cannot read, and so cannot tell which events a token would be for",
     }
+    before = {"retain_events": 0, "retain_s": 0}  # noqa: RUF012  (a ClassVar of the base)
 
     #: Bits of a label's tag that brokers see. None of them is the most private, and the slowest.
     tag_bits: int = 16
@@ -175,6 +210,10 @@ class Searchable(Protection):
     #: Whether every event gets trapdoors of its own. They are of no use to keep labels apart: brokers see which events
     #: share a label either way.
     fresh: bool = False
+    #: What brokers match with filters that come later: the newest batches until they hold so many events, as far as
+    #: those are not older than so many seconds. 0 of either turns it off.
+    retain_events: int = DEFAULT_RETAIN_EVENTS
+    retain_s: int = DEFAULT_RETAIN_S
 
     def __post_init__(self) -> None:
         if isinstance(self.tag_bits, bool) or not isinstance(self.tag_bits, int):
@@ -188,6 +227,18 @@ class Searchable(Protection):
         for name in ("padded", "fresh"):
             if not isinstance(getattr(self, name), bool):
                 raise ParameterRejected(name, f"{name} is true or false, not {getattr(self, name)!r}")
+        for name, most in (("retain_events", MAX_RETAIN_EVENTS), ("retain_s", MAX_RETAIN_S)):
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= most:
+                raise ParameterRejected(
+                    name,
+                    f"{name} is a whole number from 0 to {most}, not {number!r}",
+                    hint="every new filter is matched with all that is retained; 0 retains nothing",
+                )
+
+    @property
+    def retention(self) -> Retention | None:
+        return Retention(self.retain_events, self.retain_s) if self.retain_events and self.retain_s else None
 
     @property
     def tag_bits_shown(self) -> int:
@@ -203,9 +254,9 @@ class Searchable(Protection):
     @property
     def summary(self) -> str:
         lengths = f"lengths in steps of {PAD_BYTES} bytes" if self.padded else ""
-        return "; ".join(
-            filter(None, (f"tags of {self.tag_bits} bits", lengths, "fresh trapdoors" if self.fresh else ""))
-        )
+        fresh = "fresh trapdoors" if self.fresh else ""
+        retained = "nothing retained" if self.retention is None else f"retained: {self.retention}"
+        return "; ".join(filter(None, (f"tags of {self.tag_bits} bits", lengths, fresh, retained)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,7 +308,7 @@ class Layered(Protection):
 
 
 @dataclass(frozen=True, slots=True)
-class Attribute(Protection):
+class AttributeBased(Protection):
     """The mathematics decides who opens what: a key fits the events that carry its credentials, and no others."""
 
     name = "attribute"
@@ -269,31 +320,48 @@ class Attribute(Protection):
         "brokers": "it has none: every publisher and every subscriber is a peer, and carries events for others",
         "readers": "whoever has a key that fits opens an event: its publisher cannot narrow that by name",
         "replay": "nobody keeps past events for a subscription that comes later",
-        "templates": "its keys are for every value of an attribute, and nobody on the way could tell events apart",
     }
 
     #: `A` hides values and subscriptions from whoever guesses them; `P` is the paper's own encryption, repaired.
     profile: str = PROFILES[0]
+    #: Whether all numbers of the schema share one space (the paper's first form): opening an event takes fewer
+    #: pairings, and a range over several of them takes many labels.
+    joint: bool = False
+    #: Whether events with the same labels share a header: hundreds of times as fast, and everybody sees which do.
+    reuse: bool = False
+    #: Whether a publisher signs with its credentials once an epoch, and then by a key of its own: faster, and whoever
+    #: opens two of its events sees that they are of one publisher. Frames name their publisher in any case.
+    session: bool = False
 
     def __post_init__(self) -> None:
+        if not isinstance(self.joint, bool):
+            raise ParameterRejected("joint", f"numbers share a space or not, not {self.joint!r}")
         if self.profile not in PROFILES:
             raise ParameterRejected(
                 "profile",
                 f"a profile is {' or '.join(PROFILES)}, not {self.profile!r}",
                 hint="A hides values and subscriptions from whoever guesses them; P is what the paper describes",
             )
+        for name in ("reuse", "session"):
+            if not isinstance(getattr(self, name), bool):
+                raise ParameterRejected(name, f"{name} is true or false, not {getattr(self, name)!r}")
 
     def hidden_of(self, schema: Schema) -> frozenset[str]:
         return frozenset(schema.by_name)
 
     @property
+    def joins_numbers(self) -> bool:
+        return self.joint
+
+    @property
     def summary(self) -> str:
-        return f"profile {self.profile}"
+        joint, reuse, session = "; one space for all numbers", "; shared headers", "; sessions"
+        return f"profile {self.profile}" + joint * self.joint + reuse * self.reuse + session * self.session
 
 
 #: A new protection is a class above, a line here, and a room in protections/.
 PROTECTIONS: Final[Mapping[str, type[Protection]]] = {
-    kind.name: kind for kind in (Endpoint, Payload, Searchable, Layered, Attribute)
+    kind.name: kind for kind in (Endpoint, Payload, Searchable, Layered, AttributeBased)
 }
 DEFAULT_PROTECTION: Final = Endpoint()
 
@@ -327,6 +395,7 @@ def from_json(body: Any) -> Protection:
         case str():
             return protection_of(body)
         case {"name": str(name)}:
-            return protection_of(name, {key: value for key, value in body.items() if key != "name"})
+            before = PROTECTIONS[name].before if name in PROTECTIONS else {}
+            return protection_of(name, {**before, **{key: value for key, value in body.items() if key != "name"}})
         case _:
             raise TypeError(f"{body!r} is no protection")

@@ -9,13 +9,14 @@ from sealcast.errors import extras_named
 
 if TYPE_CHECKING:
     from sealcast.mqtt.client import Client as Client
-    from sealcast.mqtt.client import ReceivedEvent as ReceivedEvent
+    from sealcast.mqtt.received import ReceivedEvent as ReceivedEvent
 
 __all__ = ["Client", "ReceivedEvent"]
+_HOMES = {"Client": "sealcast.mqtt.client", "ReceivedEvent": "sealcast.mqtt.received"}
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'sealcast.mqtt' has no attribute {name!r}")
     with extras_named():
-        return getattr(import_module("sealcast.mqtt.client"), name)
+        return getattr(import_module(_HOMES[name]), name)

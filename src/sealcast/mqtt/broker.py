@@ -4,10 +4,10 @@ amqtt hands a message on to every session whose topic filter matches, from memor
 before anything is stored. Its hook for filtering sees no payload. So what it does with messages is overridden, in one
 place each (docs/adr/0017-mqtt.md argues why):
 
-    connecting      `stream_connected`: the first packet is read here, bounded in size and time. Another version than
-                    MQTT 3.1.1 is refused by the packet that says so. Then the entity is authenticated. amqtt, which
-                    would end an existing session before it authenticates, sees the connection only after that.
-    publishing      `_handle_qos0_message_flow`, `_handle_qos1_message_flow`: into the feed; PUBACK when durable
+    connecting      `stream_connected`: the first packet is read here, and the entity is authenticated (`doors`). amqtt,
+                    which would end an existing session before it authenticates, sees the connection only after that.
+    publishing      `_handle_qos0_message_flow`, `_handle_qos1_message_flow` (`handler`): into the feed; PUBACK when
+                    durable
     subscribing     `add_subscription`, `_del_subscription`: into the durable session
     delivering      `_client_message_loop`: `Live`, one per connection, from the feed; amqtt broadcasts nothing
 
@@ -18,55 +18,41 @@ from __future__ import annotations
 
 import asyncio
 import ssl
-import struct
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from amqtt.adapters import BufferReader, ReaderAdapter, StreamReaderAdapter, StreamWriterAdapter, WriterAdapter
+from amqtt.adapters import ReaderAdapter, StreamWriterAdapter, WriterAdapter
 from amqtt.broker import Broker
 from amqtt.contexts import BrokerConfig, ListenerConfig
 from amqtt.errors import AMQTTError, BrokerError, MQTTError, NoDataError, ProtocolHandlerError
-from amqtt.mqtt.connack import BAD_USERNAME_PASSWORD, SERVER_UNAVAILABLE, UNACCEPTABLE_PROTOCOL_VERSION, ConnackPacket
-from amqtt.mqtt.connect import ConnectPacket
-from amqtt.mqtt.protocol.broker_handler import BrokerProtocolHandler
-from amqtt.mqtt.puback import PubackPacket
-from amqtt.mqtt.publish import PublishPacket
-from amqtt.session import INCOMING
+from amqtt.mqtt.connack import SERVER_UNAVAILABLE, ConnackPacket
 from amqtt.session import Session as Connection
 
-from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
+from sealcast.errors import Misuse, Rejected, Unavailable
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.mqtt import channels
 from sealcast.mqtt.credentials import PasswordChecker
+from sealcast.mqtt.doors import Doors
 from sealcast.mqtt.feed import Feed
+from sealcast.mqtt.handler import BoundedReader, ConnectionHandler
 from sealcast.mqtt.live import Live
 from sealcast.mqtt.matching import LOOK_SECONDS, MessageMatcher
-from sealcast.mqtt.messages import MAX_BYTES, Message
+from sealcast.mqtt.messages import Message
 from sealcast.mqtt.sessions import Listening, Session, Sessions
 from sealcast.protections.searchable.broker import unfit
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Right
 
-#: The first packet: how long it may take, and how long it may be.
-CONNECT_SECONDS: Final = 10.0
-MAX_CONNECT_BYTES: Final = 16_384
 MAX_CONNECTIONS: Final = 4_096
-#: Any other packet: one event at the most.
-MAX_PACKET_BYTES: Final = MAX_BYTES + 1_024
 #: How often cursors are saved, in seconds.
 SAVE_SECONDS: Final = 0.5
 #: How often it is looked whether the log is longer than it may be.
 RETAIN_SECONDS: Final = 10.0
-_CONNECT: Final = 0x10
-_PROTOCOL: Final = struct.Struct(">H4sB")
-_VERSION_3_1_1, _VERSION_5 = 4, 5
-#: MQTT 5's CONNACK with the reason 0x84, unsupported protocol version, and no properties.
-_REFUSED_5: Final = bytes([0x20, 3, 0, 0x84, 0])
 _REFUSED: Final = 0x80
 
 
@@ -93,68 +79,6 @@ class Address:
         return ListenerConfig(bind=f"{self.host}:{self.port}", max_connections=MAX_CONNECTIONS, **secure)
 
 
-class _Bounded(StreamReaderAdapter):  # type: ignore[misc]
-    """Reads what was read before, then the stream; nothing that is too long for a packet of ours."""
-
-    def __init__(self, reader: asyncio.StreamReader, before: bytes, room: Callable[[], Awaitable[None]]) -> None:
-        super().__init__(reader)
-        self._before, self._room = before, room
-
-    async def read(self, n: int = -1) -> bytes:
-        if n > MAX_PACKET_BYTES:
-            raise AMQTTError(f"a packet has at most {MAX_PACKET_BYTES} bytes")
-        if self._before and n >= 0:
-            found, self._before = self._before[:n], self._before[n:]
-            return found
-        await self._room()  # who publishes faster than the disk writes has to wait
-        data: bytes = await super().read(n)
-        return data
-
-
-class ConnectionHandler(BrokerProtocolHandler):  # type: ignore[misc]
-    """One connection's packets. `hub` and `live` are set before the first one is read."""
-
-    hub: MatchingBroker
-    live: Live
-    delivering: asyncio.Future[None]
-
-    async def _handle_qos0_message_flow(self, message: Any) -> None:
-        if message.direction == INCOMING:
-            self.hub.take(self.live.session, message.topic, 0, bytes(message.data))
-
-    async def _handle_qos1_message_flow(self, message: Any) -> None:
-        if message.direction != INCOMING:
-            return
-        durable = self.hub.take(self.live.session, message.topic, 1, bytes(message.data))
-        if durable is not None:
-            try:
-                await durable
-            except SealcastError as error:
-                self.hub.told(f"an event was not stored, and is not acknowledged: {error.message}")
-                await self.handle_connection_closed()  # its publisher sends it again
-                return
-        await self._send_packet(PubackPacket.build(message.packet_id))
-
-    async def _handle_qos2_message_flow(self, message: Any) -> None:
-        # 3.1.1 has no way to refuse it but this one.
-        self.hub.refuse("qos", "an event came at QoS 2: the broker has 0 and 1")
-        await self.handle_connection_closed()
-
-    async def handle_puback(self, puback: Any) -> None:
-        self.live.acknowledged(puback.variable_header.packet_id)
-
-    def handle_read_timeout(self) -> None:
-        """Nothing was heard for one and a half times as long as the client said: it is gone."""
-        self._gone = asyncio.ensure_future(self.handle_connection_closed())
-
-    async def send(self, channel: str, data: bytes, qos: int, packet_id: int | None, again: bool) -> None:
-        try:
-            await self._send_packet(PublishPacket.build(channel, data, packet_id, again, qos, False))
-        except ProtocolHandlerError:
-            # amqtt makes this of being cancelled, as happens while a client that reads nothing is waited for.
-            raise asyncio.CancelledError from None
-
-
 class MatchingBroker(Broker):  # type: ignore[misc]
     """A broker for the searchable topics of one realm."""
 
@@ -172,8 +96,8 @@ class MatchingBroker(Broker):  # type: ignore[misc]
         directory = realm.paths.broker(broker) / "mqtt"
         self._realm, self._max_bytes, self.told = realm, max_bytes, told
         self._matcher = MessageMatcher(realm, broker)
-        self._doors = PasswordChecker(realm)
-        self._feed = Feed(EmbeddedLog(directory / "log"), self._matcher)
+        self._doors = Doors(PasswordChecker(realm), self.refuse)
+        self._feed = Feed(EmbeddedLog(directory / "log"), self._matcher, told)
         self._durable = Sessions(directory / "sessions")
         self._lives: dict[str, ConnectionHandler] = {}
         self._chores: list[asyncio.Task[None]] = []
@@ -218,7 +142,7 @@ class MatchingBroker(Broker):  # type: ignore[misc]
     ) -> None:
         out = StreamWriterAdapter(writer)
         try:
-            connect = await asyncio.wait_for(self._first(reader, out), CONNECT_SECONDS)
+            connect = await self._doors.admit(reader, out)
         except (TimeoutError, asyncio.IncompleteReadError, NoDataError, MQTTError, AMQTTError, ConnectionError):
             self.counts["strangers"] += 1
             connect = None
@@ -231,35 +155,7 @@ class MatchingBroker(Broker):  # type: ignore[misc]
             old.delivering.cancel()
             await old.handle_connection_closed()
         with suppress(ConnectionError, ssl.SSLError):
-            await self._client_connected(listener_name, _Bounded(reader, connect.to_bytes(), self._feed.room), out)
-
-    async def _first(self, reader: asyncio.StreamReader, out: WriterAdapter) -> Any | None:
-        """The CONNECT packet of somebody who may connect, with the user's name before the client's id; None for whom
-        was told why not."""
-        kind, length, raw = await _packet(reader)
-        if kind != _CONNECT or length < _PROTOCOL.size:
-            raise MQTTError("the first packet is no CONNECT")
-        rest = await reader.readexactly(length)
-        _, name, version = _PROTOCOL.unpack_from(rest)
-        if name != b"MQTT" or version != _VERSION_3_1_1:
-            self.refuse("version", f"a client speaks version {version} of MQTT; the broker speaks 3.1.1")
-            five = name == b"MQTT" and version >= _VERSION_5
-            out.write(_REFUSED_5 if five else ConnackPacket.build(0, UNACCEPTABLE_PROTOCOL_VERSION).to_bytes())
-            await out.drain()
-            return None
-        connect = await ConnectPacket.from_stream(BufferReader(raw + rest))
-        payload = connect.payload
-        user, given = payload.username or "", payload.password or ""
-        own = "" if payload.client_id_is_random else payload.client_id
-        try:
-            self._doors.admit(user, own, given)
-        except Rejected as error:
-            self.refuse("credentials", f"a connection was refused: {error.message}")
-            out.write(ConnackPacket.build(0, BAD_USERNAME_PASSWORD).to_bytes())
-            await out.drain()
-            return None
-        payload.client_id = f"{user}/{payload.client_id}"
-        return connect
+            await self._client_connected(listener_name, BoundedReader(reader, connect.to_bytes(), self._feed.room), out)
 
     async def _initialize_client_session(
         self, reader: ReaderAdapter, writer: WriterAdapter, remote_address: str, remote_port: int
@@ -369,19 +265,6 @@ class MatchingBroker(Broker):  # type: ignore[misc]
         while True:
             await asyncio.sleep(seconds)
             await chore()
-
-
-async def _packet(reader: asyncio.StreamReader) -> tuple[int, int, bytes]:
-    """The first packet's kind and length, and the bytes that said so."""
-    raw = await reader.readexactly(1)
-    length = 0
-    for shift in (0, 7):  # two bytes say more than a CONNECT may have
-        byte = await reader.readexactly(1)
-        raw += byte
-        length |= (byte[0] & 0x7F) << shift
-        if byte[0] < 0x80:
-            return raw[0], length, raw
-    raise MQTTError(f"a CONNECT packet has at most {MAX_CONNECT_BYTES} bytes")
 
 
 async def _fail(error: BaseException) -> None:

@@ -16,62 +16,31 @@ was away arrives when it is back.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Literal
 
 from paho.mqtt.client import MQTT_CLEAN_START_FIRST_ONLY, MQTTMessage, MQTTMessageInfo, MQTTv5, MQTTv311
 from paho.mqtt.client import Client as Paho
 from paho.mqtt.enums import CallbackAPIVersion, MQTTErrorCode, MQTTProtocolVersion
 from paho.mqtt.properties import Properties
 
-from sealcast.errors import CannotOpen, Misuse, Rejected, SealcastError, Unavailable
-from sealcast.model.event import Event, OpenedEvent
-from sealcast.model.schema import Value
+from sealcast.errors import CannotOpen, Misuse, SealcastError
+from sealcast.model.event import Event
 from sealcast.mqtt import credentials
-from sealcast.mqtt.carriers import Carrier
-from sealcast.mqtt.choice import carrier_for
+from sealcast.mqtt.claimed import ClaimedId
 from sealcast.mqtt.link import lasting
-from sealcast.mqtt.seen import SeenEvents
-from sealcast.mqtt.wanted import Wanted
+from sealcast.mqtt.ordered import OrderedClient
+from sealcast.mqtt.received import ReceivedEvent
+from sealcast.mqtt.topics import ClientTopics
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.layout import FIRST_BROKER
 
-#: How often a client that subscribes looks whether anybody has to be told something.
-LOOK_SECONDS: Final = 5.0
 Callback = Callable[..., None]
 
 
-class ReceivedEvent:
-    """An event that arrived, in the shape of Paho's message: `topic`, `payload`, `qos`, `retain`, `mid`, `timestamp`;
-    and what Sealcast knows beyond that."""
-
-    def __init__(self, topic: str, event: OpenedEvent, carried: MQTTMessage) -> None:
-        #: The realm's topic, not MQTT's.
-        self.topic = topic
-        self.event = event
-        self.qos, self.retain, self.mid, self.timestamp = carried.qos, carried.retain, carried.mid, carried.timestamp
-
-    @property
-    def payload(self) -> bytes:
-        return self.event.payload
-
-    @property
-    def attributes(self) -> Mapping[str, Value]:
-        return self.event.attributes
-
-    @property
-    def publisher(self) -> str:
-        return self.event.publisher
-
-    def __repr__(self) -> str:
-        return f"ReceivedEvent(topic={self.topic!r}, publisher={self.publisher!r}, sequence={self.event.sequence})"
-
-
-class Client(Paho):
+class Client(OrderedClient):
     """One entity of a realm, connected to one MQTT broker. All that Paho's client has, this one has, but a will."""
 
     def __init__(
@@ -91,28 +60,21 @@ class Client(Paho):
         one with a bridge to the log. Without it, topics of a protection whose brokers match sealed filters go through
         the broker, and others through a bridge. With a bridge, frames go to the log of `broker`.
 
+        The session at the MQTT broker belongs to the client id. Who has two clients gives each an id of its own.
+
         Without a `password`, the entity signs one for each connection. Other options are Paho's.
         """
         self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
         self.name = as_
-        self._through, self._broker = through, broker
         self._identity = self.realm.identity(as_)
         self._given_password = password
         self._user_on_connect: Callback | None = None
         self._user_pre_connect: Callback | None = None
         #: Called as `on_message` is, with why, for what arrives and does not open. Without it, that is counted only.
         self.on_unopenable: Callable[[Client, Any, CannotOpen], None] | None = None
-        #: Why a broker could not be told what is wanted, the last time it was tried.
-        self.trouble: SealcastError | None = None
         self.duplicates = self.unopenable = self.unwanted = 0
-        self._carriers: dict[str, Carrier] = {}
-        self._seen: dict[str, SeenEvents] = {}
-        self._wanted: dict[str, Wanted] = {}
-        self._qos: dict[str, int] = {}
-        self._guard = threading.RLock()
-        self._looking: threading.Thread | None = None
-        self._closing = threading.Event()
-        self._held = ExitStack()
+        self._topics = ClientTopics(self.realm, as_, broker, through)
+        self._claimed: ClaimedId | None = None
         chosen = client_id if client_id is not None else f"sealcast-{as_}"
         if protocol != MQTTv5:
             options.setdefault("clean_session", False)
@@ -122,7 +84,13 @@ class Client(Paho):
 
     def __del__(self) -> None:
         if hasattr(self, "_sock"):  # else Paho's part was never made: the arguments were refused
+            self._let_go()
             super().__del__()
+
+    @property
+    def trouble(self) -> SealcastError | None:
+        """Why a broker could not be told what is wanted, the last time it was tried."""
+        return self._topics.trouble
 
     # --- connecting -----------------------------------------------------------------------------------
 
@@ -136,10 +104,28 @@ class Client(Paho):
         clean_start: bool | Literal[3] = MQTT_CLEAN_START_FIRST_ONLY,
         properties: Properties | None = None,
     ) -> None:
-        """As Paho's. With MQTT 5 the session is persistent, too, unless told otherwise."""
+        """As Paho's. With MQTT 5 the session is persistent, too, unless told otherwise. Locked while another client is
+        connected there under the same id."""
         if self.protocol == MQTTv5 and properties is None and clean_start == MQTT_CLEAN_START_FIRST_ONLY:
             clean_start, properties = False, lasting()
+        self._let_go()
         super().connect_async(host, port, keepalive, bind_address, bind_port, clean_start, properties)
+        self._claim()
+
+    def disconnect(self, *arguments: Any, **options: Any) -> MQTTErrorCode:
+        try:
+            return super().disconnect(*arguments, **options)
+        finally:
+            self._let_go()
+
+    def _claim(self) -> None:
+        if self._claimed is None and self._chosen_id:
+            self._claimed = ClaimedId(self.realm, self.name, self._chosen_id, self.host, self.port)
+
+    def _let_go(self) -> None:
+        if self._claimed is not None:
+            self._claimed.close()
+            self._claimed = None
 
     # Paho reads its callbacks as attributes each time. So these two are ours, and call the user's.
 
@@ -161,7 +147,9 @@ class Client(Paho):
 
     def _before_connect(self, client: Paho, userdata: Any) -> None:
         # What is wanted in this epoch is registered before the broker begins to deliver what waits there.
-        self._look()
+        self._claim()
+        self.fall_behind()
+        self._topics.look()
         if self._given_password is None:
             now = self.realm.clock()
             self.username_pw_set(self.name, credentials.password(self._identity, self.realm.id, self._chosen_id, now))
@@ -170,13 +158,15 @@ class Client(Paho):
 
     def _connected(self, client: Paho, userdata: Any, flags: Any, reason: Any, properties: Any) -> None:
         if not reason.is_failure:
-            with self._guard:
+            with self._topics.guard:
                 # Also where the broker says that it knows the session: it may have been told less than we were.
-                wanted = [(self._carrier(topic).channel(), qos) for topic, qos in self._qos.items()]
+                wanted = [(self._topics.carrier(topic).channel(), qos) for topic, qos in self._topics.listened.items()]
             if wanted:
                 super().subscribe(wanted)
         if self._user_on_connect is not None:
             self._user_on_connect(client, userdata, flags, reason, properties)
+        if not reason.is_failure:
+            self.send_again()
 
     # --- publishing -----------------------------------------------------------------------------------
 
@@ -206,8 +196,8 @@ class Client(Paho):
             )
         body = payload.encode() if isinstance(payload, str) else b"" if payload is None else bytes(payload)
         event = Event(dict(attributes or {}), body, content_type)
-        with self._guard:
-            made = self._carrier(topic).seal(event)
+        with self._topics.guard:
+            made = self._topics.carrier(topic).seal(event)
         return [super(Client, self).publish(channel, data, qos, False, properties) for channel, data in made][-1]
 
     # --- subscribing ----------------------------------------------------------------------------------
@@ -229,18 +219,14 @@ class Client(Paho):
         """
         if filter is not None and not isinstance(filter, str):
             raise Misuse(f"a filter is a text, not {filter!r}", hint='subscribe("TOPIC", "price > 3", qos=1)')
-        with self._guard:
-            wanted = self._wants(topic)
+        with self._topics.guard:
+            wanted = self._topics.wants(topic)
             if filter is not None:
                 wanted.add(filter)
             elif not wanted.filters:
                 raise Misuse(f"{self.name!r} wants nothing of topic {topic!r} yet", hint="give a filter")
-            channel = self._carrier(topic).channel()
-            self._qos[topic] = qos
-            self._look()
-            if self._looking is None:
-                self._looking = threading.Thread(target=self._look_often, name=f"sealcast-{self.name}", daemon=True)
-                self._looking.start()
+            channel = self._topics.carrier(topic).channel()
+            self._topics.listen(topic, qos)
             self.message_callback_add(channel, self._arrived(topic))
             if not self.is_connected():
                 return MQTTErrorCode.MQTT_ERR_NO_CONN, None  # said again as soon as there is a connection
@@ -250,29 +236,29 @@ class Client(Paho):
         self, topic: str, filter: str | None = None
     ) -> tuple[MQTTErrorCode, int | None]:
         """Ends one filter, or all of them. The client listens as long as a filter is left."""
-        with self._guard:
-            wanted = self._wants(topic)
+        with self._topics.guard:
+            wanted = self._topics.wants(topic)
             wanted.remove(filter)
             if wanted.filters:
                 return MQTTErrorCode.MQTT_ERR_SUCCESS, None
-            channel = self._carrier(topic).channel()
-            self._qos.pop(topic, None)
+            channel = self._topics.carrier(topic).channel()
+            self._topics.listened.pop(topic, None)
             self.message_callback_remove(channel)
             return super().unsubscribe(channel)
 
     def filters(self, topic: str) -> list[str]:
         """What is wanted of a topic."""
-        with self._guard:
-            return list(self._wants(topic).filters)
+        with self._topics.guard:
+            return list(self._topics.wants(topic).filters)
 
     # --- what arrives -----------------------------------------------------------------------------------
 
     def _arrived(self, topic: str) -> Callback:
-        seen = self._seen.setdefault(topic, SeenEvents())
+        seen = self._topics.seen(topic)
 
         def arrived(client: Paho, userdata: Any, carried: MQTTMessage) -> None:
-            with self._guard:
-                carrier = self._carrier(topic)
+            with self._topics.guard:
+                carrier = self._topics.carrier(topic)
                 found = list(carrier.open(bytes(carried.payload)))
             for opened in found:
                 if opened.event is None:
@@ -281,7 +267,7 @@ class Client(Paho):
                         self.on_unopenable(self, userdata, opened.error)
                 elif not seen.add(opened.event.publisher, opened.boot, opened.event.sequence):
                     self.duplicates += 1
-                elif carrier.asks_again and not self._wants(topic).matches(opened.event):
+                elif carrier.asks_again and not self._topics.wants(topic).matches(opened.event):
                     self.unwanted += 1
                 else:
                     on_message: Any = self.on_message
@@ -292,27 +278,10 @@ class Client(Paho):
 
     def close(self) -> None:
         """Disconnects, ends the network thread, and lets go of keys and files. The session stays at the broker."""
-        self._closing.set()
+        self._topics.stop()
         self.disconnect()
         self.loop_stop()
-        self._held.close()
-        self._carriers.clear()
-        self._wanted.clear()
-
-    def _look(self) -> None:
-        """Keeps what is wanted known to those who deliver: in a new epoch, and when a token is about to end."""
-        with self._guard:
-            for topic in self._qos:
-                try:
-                    self._carrier(topic).look()
-                except (Rejected, Misuse, Unavailable) as error:
-                    self.trouble = error  # it is tried again
-                else:
-                    self.trouble = None
-
-    def _look_often(self) -> None:
-        while not self._closing.wait(LOOK_SECONDS):
-            self._look()
+        self._topics.close()
 
     def flush(self, timeout: float = 30.0) -> bool:
         """Waits until everything published at QoS 1 is acknowledged; whether that is so."""
@@ -320,19 +289,3 @@ class Client(Paho):
         while self._out_messages and time.monotonic() < deadline:
             time.sleep(0.01)
         return not self._out_messages
-
-    # --- inside -------------------------------------------------------------------------------------
-
-    def _carrier(self, topic: str) -> Carrier:
-        with self._guard:
-            if topic not in self._carriers:
-                made = carrier_for(self.realm, topic, self.name, self._broker, self._through)
-                self._held.callback(made.close)
-                self._carriers[topic] = made
-            return self._carriers[topic]
-
-    def _wants(self, topic: str) -> Wanted:
-        with self._guard:
-            if topic not in self._wanted:
-                self._wanted[topic] = Wanted(self.realm, topic, self.name)
-            return self._wanted[topic]

@@ -4,7 +4,8 @@
                          └──────────────── read and matched again ──> sessions that come back, or are slow
 
 Appends that wait are made durable together. What is recent is in memory with its users, matched once for everybody. It
-is matched again when the registry has changed since: what counts is what holds when a message is delivered.
+is matched again when the registry has changed since: what counts is what holds when a message is delivered. As long as
+the registry cannot be asked, nothing is delivered, and it is asked again, less and less often.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import groupby, islice
 from typing import Any, Final, NamedTuple, TypeVar
 
-from sealcast.errors import Corrupt, SealcastError
+from sealcast.errors import Corrupt, SealcastError, Unavailable
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.mqtt.matching import MessageMatcher, Users
@@ -36,6 +37,9 @@ MAX_TAIL_BYTES: Final = 64 << 20
 #: Events that are read and matched at a time for those that do not.
 EVENTS_PER_READ: Final = 512
 BYTES_PER_READ: Final = 8 << 20
+#: How long it waits before it asks again a registry that could not be asked, in seconds: twice as long each time.
+FIRST_WAIT: Final = 0.25
+LONGEST_WAIT: Final = 8.0
 
 
 class FeedEntry(NamedTuple):
@@ -57,8 +61,11 @@ class _Waiting(NamedTuple):
 class Feed(Closing):
     """Used by one event loop. Files and matching are the work of one other thread."""
 
-    def __init__(self, log: EmbeddedLog, matcher: MessageMatcher) -> None:
-        self._log, self._matcher = log, matcher
+    def __init__(
+        self, log: EmbeddedLog, matcher: MessageMatcher, told: Callable[[str], None] = lambda text: None
+    ) -> None:
+        self._log, self._matcher, self._told = log, matcher, told
+        self._looking = asyncio.Lock()
         self._thread = ThreadPoolExecutor(1, "sealcast-mqtt-feed")
         self._waiting: deque[_Waiting] = deque()
         self._waiting_bytes = 0
@@ -113,6 +120,7 @@ class Feed(Closing):
                 if not each.durable.done():
                     each.durable.set_result(None)
             entries = [_entry(offset, each.record) for offset, each in zip(offsets, batch, strict=True)]
+            await self.look()
             self._remember(await self._work(self._matched, entries))
             self._end = offsets.stop
             grown, self._grown = self._grown, asyncio.Event()
@@ -125,6 +133,7 @@ class Feed(Closing):
 
     async def read(self, offset: int) -> Sequence[FeedEntry]:
         """Events from an offset on, some at a time, with the users that each is for now."""
+        await self.look()
         first = self._tail[0].offset if self._tail else self._end
         if offset < first:
             return await self._work(self._stored, offset)
@@ -134,8 +143,22 @@ class Feed(Closing):
         return await self._work(self._matched, found)
 
     async def look(self, *, now: bool = False) -> None:
-        """Goes by the newest registry."""
-        await self._work(lambda: self._matcher.look(now=now))
+        """Goes by the newest registry, unless it was looked at a moment ago. Waits while it cannot be asked."""
+        if not now and not self._matcher.due:
+            return
+        async with self._looking:
+            wait = FIRST_WAIT
+            while now or self._matcher.due:
+                try:
+                    await self._work(self._matcher.look)
+                    break
+                except Unavailable as error:
+                    if wait == FIRST_WAIT:
+                        self._told(f"nothing is delivered until the registry can be asked again: {error.message}")
+                    await asyncio.sleep(wait)
+                    wait = min(2 * wait, LONGEST_WAIT)
+            if wait > FIRST_WAIT:
+                self._told("the registry can be asked again: delivery goes on")
 
     async def retain(self, max_bytes: int) -> None:
         """Drops the oldest events beyond a size, whoever still waits for them."""
@@ -171,7 +194,6 @@ class Feed(Closing):
         return self._matched([_entry(record.offset, record.data) for record in records])
 
     def _matched(self, entries: Sequence[FeedEntry]) -> list[FeedEntry]:
-        self._matcher.look()
         version, found = self._matcher.version, list[FeedEntry]()
         for topic, group in groupby(entries, key=lambda entry: entry.topic):
             some = list(group)

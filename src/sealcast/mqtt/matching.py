@@ -49,14 +49,18 @@ class MessageMatcher(Unpicklable):
         #: Changes whenever the registry does: what was matched at another version is matched again.
         self.version = 1
 
-    def look(self, *, now: bool = False) -> None:
-        """Goes by the newest registry, unless it was looked at a moment ago."""
-        if now or time.monotonic() - self._looked >= LOOK_SECONDS:
-            state = self._realm.state()
-            self._looked = time.monotonic()
-            if state is not self._state:
-                self._state, self.version = state, self.version + 1
-                self._tables.clear()
+    def look(self) -> None:
+        """Goes by the newest registry; Unavailable if it cannot be asked."""
+        state = self._realm.state()
+        self._looked = time.monotonic()
+        if state is not self._state:
+            self._state, self.version = state, self.version + 1
+            self._tables.clear()
+
+    @property
+    def due(self) -> bool:
+        """Whether the last look was longer ago than it should be: what holds now may be something else."""
+        return time.monotonic() - self._looked >= LOOK_SECONDS
 
     @property
     def state(self) -> RealmState:

@@ -9,11 +9,14 @@ origins): everything from the cut on is with the new broker, everything before i
 one sealed beyond the cut comes twice; from which record of its ledger on that may be so is noted, and the
 subscriber leaves those out that it had (`protections.stays`). The same for brokers that it was at before: a broker that
 lags behind may bring what was read there.
+
+Filters that come later are matched with retained events by the broker that serves their subscriber then. So a move is
+settled when that broker has known all of them in a batch.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from contextlib import ExitStack
 
 from sealcast.errors import Misuse
@@ -59,17 +62,39 @@ def settle(realm: OpenRealm, *, abandon: Sequence[tuple[str, str]] = ()) -> list
     """
     state, done = realm.state(), list[tuple[str, str]]()
     for topic, subscriber in moving(state):
-        change = settlement(realm, state, topic, subscriber, abandon=(topic, subscriber) in abandon)
-        if change is None:
+        left = (topic, subscriber) in abandon
+        change = settlement(realm, state, topic, subscriber, abandon=left)
+        known = None if left else _known(realm, state, topic, subscriber)
+        if change is None or not _knows(known, state, topic, subscriber):
             continue
 
-        def decide(newest: RealmState, change: SettleSubscriber = change) -> list[Change]:
+        def decide(
+            newest: RealmState, change: SettleSubscriber = change, known: Container[str] | None = known
+        ) -> list[Change]:
             same = newest.stays_of(change.topic, change.subscriber) == state.stays_of(change.topic, change.subscriber)
-            return [change] if same else []
+            return [change] if same and _knows(known, newest, change.topic, change.subscriber) else []
 
-        realm.registry.transact(decide)
-        done.append((topic, subscriber))
+        after = realm.registry.transact(decide)
+        if (topic, subscriber) not in moving(after):
+            done.append((topic, subscriber))
     return done
+
+
+def _known(realm: OpenRealm, state: RealmState, topic: str, subscriber: str) -> Container[str] | None:
+    """Where brokers match filters that come later with what they retain: the filters that the broker which is left has
+    known in its last batch. None where there is nothing to wait for."""
+    left = state.stays_of(topic, subscriber)[-2].broker
+    with LedgerReader(realm.paths.topic(topic, left).ledger) as ledger:
+        last = ledger.last_span()
+    if state.topic(topic).protection.retention is None or last is None:
+        return None
+    return realm.state(last.version).topic_state(topic).subscriptions
+
+
+def _knows(known: Container[str] | None, state: RealmState, topic: str, subscriber: str) -> bool:
+    """Whether all filters of a subscriber are among them: the broker that it moves to has not handled what was there
+    before it came."""
+    return known is None or all(s.id in known for s in state.subscriptions_of(topic) if s.subscriber == subscriber)
 
 
 def rehome(realm: OpenRealm, broker: str) -> list[tuple[str, str, str]]:

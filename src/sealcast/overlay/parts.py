@@ -70,7 +70,7 @@ class BrokerPart(Closing):
         """The frames of one of its own partitions, from `first` on, that were delivered and not refused as a whole."""
         log = self.log.partition(partition)
         for index in range(self.batch_of(partition, first), self.ledger.end()):
-            for ref in self.ledger.at(index).entry.pieces:
+            for ref in self.ledger.at(index).entry.own:
                 if ref.partition != partition or ref.end <= first:
                     continue
                 piece = sealed.parse(self._pieces.read(ref.name, ref.digest))

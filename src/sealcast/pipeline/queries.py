@@ -156,6 +156,9 @@ class Pipeline(Closing):
             writer = writer.trigger(availableNow=True)
         elif (every := self._options.get("every")) is not None:
             writer = writer.trigger(processingTime=every)
+        # Spark finds our sink in the session of the thread that starts a query, and later ones are started by another.
+        session_class = self._spark._get_j_spark_session_class(self._spark._jvm)
+        session_class.setActiveSession(self._spark._jsparkSession)
         return writer.start()
 
     def relay(self, relay: Relay) -> None:

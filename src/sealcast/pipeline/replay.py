@@ -78,7 +78,7 @@ class Replay(StatefulProcessor):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         bucket, given = int(key[0]), list(rows)
         if bucket == REFUSED:
-            yield from (_row(row, bytes(row.claims)) for row in given)
+            yield from (_row(row, bytes(row.claims)) for row in given if not row.again)
             return
         bounds = FramesStep.of(self._name).gate(given[0].version).bounds
         windows = self._load(bucket, bounds)

@@ -201,8 +201,8 @@ def resealed(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> Seal
     )
     sealed = seal(Grouped(admitted, groups, taken, group_of), Naive(), at.sealer)
     made = deliver(sealed, at.gate.topic.id, at.gate.topic.epoch, at.gate.state.version)
-    # Who counted the batch counted its admission, too.
-    return replace(made, counts={**made.counts, "admitted": piece.counts.get("admitted", 0)})
+    # Who counted the batch counted its admission, too. A late piece has counted none of it.
+    return replace(made, counts={**made.counts, **{name: piece.counts.get(name, 0) for name in ("frames", "admitted")}})
 
 
 def _messages(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> list[bytes]:

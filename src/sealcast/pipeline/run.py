@@ -108,6 +108,11 @@ def queries_of(realm: BrokerRealm, topics: Sequence[str], node: str | None = Non
             names = tuple(StepName(str(realm.paths.root), topic, broker, kind.step) for broker in brokers)
             together = [names] if names and not names[0].reads_frames else [(name,) for name in names]
             found += [Query(each, node is not None) for each in together]
+    if not found and all(state.topic(topic).protection.peers for topic in wanted):
+        raise Misuse(
+            f"no broker runs {', '.join(map(repr, wanted))}: publishers and subscribers carry it themselves",
+            hint=broker_side(state.topic(wanted[0]).protection).joining,
+        )
     if not found:
         joining = broker_side(state.topic(wanted[0]).protection).joining
         raise Misuse(

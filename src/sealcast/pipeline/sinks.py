@@ -16,7 +16,7 @@ import json
 import time
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -50,6 +50,8 @@ class TaskPart:
     #: Version, time and settled time that the broker's part of the batch is pinned to.
     pinned: set[tuple[int, ...]] = field(default_factory=set)
     pieces: list[PieceRef] = field(default_factory=list)
+    #: Those of frames that earlier batches took.
+    late: list[PieceRef] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
 
 
@@ -100,7 +102,8 @@ class _Pieces:
                 partition, first, end = span = row["partition"], row["first_offset"], row["end_offset"]
                 file = self._names[row["node"]].open().pieces.stage(partition, first, end, row["piece"])
                 about = (row["matched"], row["deliveries"], row["encryptions"], row["slots"])
-                part.pieces.append(PieceRef(file.name, file.digest, file.size, *span, *about))
+                kind = part.late if row["late"] else part.pieces
+                kind.append(PieceRef(file.name, file.digest, file.size, *span, *about))
                 part.counts.update({name: row[name] for name in _COUNTED})
         return StagedTask(_query_of_task(), parts)
 
@@ -156,7 +159,7 @@ def _received(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask
 
 
 def _entry(step: OpenStep, query: str, batch: int, parts: Sequence[TaskPart]) -> Entry:
-    refs = sorted((ref for part in parts for ref in part.pieces), key=lambda ref: (ref.partition, ref.first))
+    refs, late = _sorted(part.pieces for part in parts), _sorted(part.late for part in parts)
     pinned = {at for part in parts for at in part.pinned}
     if len(pinned) != 1:
         raise Bug(f"one micro-batch, but tasks of broker {step.name.broker} worked under {sorted(pinned)}")
@@ -165,7 +168,12 @@ def _entry(step: OpenStep, query: str, batch: int, parts: Sequence[TaskPart]) ->
     if last is not None and (last.query, last.batch) == (query, batch):
         start = last.start
     counts = sum((part.counts for part in parts), Counter())  # leaves out what is zero
-    return Entry(query, batch, start, _end_of(start, refs, *pinned.pop()), tuple(refs), dict(counts))
+    end = _end_of(start, refs, *pinned.pop())
+    return Entry(query, batch, start, end, (*late, *refs), dict(counts), len(late))
+
+
+def _sorted(parts: Iterable[Sequence[PieceRef]]) -> list[PieceRef]:
+    return sorted((ref for part in parts for ref in part), key=lambda ref: (ref.partition, ref.first))
 
 
 def _end_of(start: PinnedOffset, refs: Sequence[PieceRef], *pinned: int) -> PinnedOffset:

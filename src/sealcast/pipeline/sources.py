@@ -116,7 +116,7 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where this micro-batch ends for one broker that has something to take."""
         backlog = _backlog(begin, available)
         ends = list(begin.partitions) + [0] * (len(available) - len(begin.partitions))
-        share = None if number is None else max(1, self._limits.bytes // len(backlog))
+        share = None if number is None else max(1, self._limits.bytes // max(1, len(backlog)))
         for partition, first, end in cut(backlog, number):
             ends[partition] = first + len(step.sizes(partition, first, end, share))
         return step.pinned(begin, tuple(ends), now_us)
@@ -128,7 +128,7 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         first, last = (offsets.from_json(at, self._names) for at in (start, end))
-        sized, again, turned = list[tuple[Span, list[int]]](), False, False
+        sized, again, turned = list[tuple[Span, Sequence[int]]](), False, False
         for name in self._names:
             step, begin, stop = name.open(), first[name], last[name]
             # In the ledger already, when the driver died before Spark noted that.
@@ -138,6 +138,7 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
             turned = step.turned(begin, stop)
             # Looked up again, not remembered: a batch from before a restart is divided as it was, into the same pieces.
             sized += [(Span(name, *part, stop), step.sizes(*part)) for part in begin.ranges(stop)]
+            sized += step.beside(begin, stop)
         least = self._names[0].open().min_task_bytes
         return _tasks(divide(sized, self._limits.tasks, least), again, turned)
 
@@ -160,9 +161,10 @@ class StepsBatch(DataSourceReader):
         start = step.committed()
         end, least = step.pinned(start, step.available(), now), step.min_task_bytes
         # A batch can be of any size, so frames are not looked at twice: equal numbers of them must do.
-        sized = [
+        sized: list[tuple[Span, Sequence[int]]] = [
             (Span(self._name, p, first, stop, end), [least] * (stop - first)) for p, first, stop in start.ranges(end)
         ]
+        sized += step.beside(start, end)
         divided = divide(sized, batch_tasks(self._limits.tasks), least)
         return _tasks(divided or [()], False, step.turned(start, end))
 

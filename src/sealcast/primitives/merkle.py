@@ -17,9 +17,12 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from operator import itemgetter
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from sealcast.errors import Misuse
 
@@ -86,6 +89,31 @@ def path(nodes: bytes | memoryview, count: int, index: int) -> tuple[bytes, ...]
         start += width * HASH_BYTES
         index >>= 1
     return tuple(siblings)
+
+
+def joined_paths(nodes: bytes, count: int) -> list[bytes]:
+    """`path` of every leaf, each in one piece: for whoever proves all leaves of a tree at once."""
+    _check(nodes, count)
+    if count == 1:
+        return [b""]
+    split: list[bytes] = np.frombuffer(nodes, dtype=f"V{HASH_BYTES}").tolist()
+    return [b"".join(siblings(split)) for siblings in _siblings(count)]
+
+
+@lru_cache(maxsize=16)
+def _siblings(count: int) -> list[Callable[[list[bytes]], tuple[bytes, ...]]]:
+    """What picks each leaf's path out of the nodes of a tree of so many leaves."""
+    found: list[Callable[[list[bytes]], tuple[bytes, ...]]] = []
+    for leaf in range(count):
+        at, start, siblings = leaf, 0, []
+        for width in _levels(count)[:-1]:
+            if at ^ 1 < width:
+                siblings.append(start + (at ^ 1))
+            start += width
+            at >>= 1
+        # A slice, as one number alone would give a hash instead of a tuple of one.
+        found.append(itemgetter(*siblings) if len(siblings) > 1 else itemgetter(slice(siblings[0], siblings[0] + 1)))
+    return found
 
 
 def pruned(nodes: bytes | memoryview, count: int, indices: Iterable[int]) -> bytes:

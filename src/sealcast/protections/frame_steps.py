@@ -16,6 +16,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from sealcast.broker.authenticate import authenticate
@@ -23,10 +24,10 @@ from sealcast.broker.columns import CLAIMS, REJECTED, piece_row
 from sealcast.broker.context import Context, Sealing, by_version, gate_at
 from sealcast.broker.equivocation import equivocations
 from sealcast.broker.frames import frames_of, pinned_rulings
-from sealcast.broker.gate import Gate, Rulings, bounds_of
+from sealcast.broker.gate import RULING, Gate, Rulings, bounds_of
 from sealcast.broker.history import History, RefusingPiece
 from sealcast.broker.path import handle_bounded, room
-from sealcast.broker.replay import SETTLING_US
+from sealcast.broker.replay import CLAIM, SETTLING_US
 from sealcast.broker.rulings import claim_rows, gathered
 from sealcast.broker.tables import FilterIndexes, Indexing, TableCache
 from sealcast.errors import Corrupt
@@ -149,14 +150,20 @@ class FramesStep(OpenStep):
         return start.settled_us // period != end.settled_us // period
 
     def read(self, task: Task) -> Iterator[pa.RecordBatch]:
-        turned = task.turned
+        turned, late = task.turned, list[tuple[int, int, int]]()
+        about = {"again": int(task.again), "task": task.number, **task.spans[0].batch_end.pinned}
         for span in task.spans:
-            about = {"again": int(task.again), "task": task.number, **span.batch_end.pinned}
+            if span.retained is not None:
+                late.append((span.partition, span.first, span.retained))
+                continue
             rules = self.gate(span.batch_end.version)
             for received in gathered(span.partition, self.frames.partition(span.partition).read(span.first, span.end)):
                 claims, refused = authenticate(received, rules)
                 yield pa.RecordBatch.from_pylist(list(claim_rows(claims, refused, about, turned)), schema=CLAIMS)
                 turned = False
+        if late or turned:
+            rows = claim_rows(np.empty(0, CLAIM), np.array(late, RULING), about, turned)
+            yield pa.RecordBatch.from_pylist(list(rows), schema=CLAIMS)
 
     def ends(self) -> tuple[int, ...]:
         with self.realm.frames(self.name.topic, self.name.broker) as log:

@@ -125,7 +125,7 @@ class _Batches:
         spans = [(p, max(begin, log.partition(p).start()), stop) for p, begin, stop in entry.start.ranges(entry.end)]
         kept = {p: (begin, stop) for p, begin, stop in spans if begin < stop}
         codes = rule_frames(self._windows, log, [(p, *span) for p, span in kept.items()], gate, entry.end.settled_us)
-        for ref in entry.pieces:
+        for ref in entry.own:
             begun, _ = kept.get(ref.partition, (ref.end, ref.end))
             since = max(ref.first, begun)
             if since >= ref.end:

@@ -102,6 +102,9 @@ class Span:
     end: int
     #: Where the step's part of the batch ends, and what it is pinned to.
     batch_end: PinnedOffset
+    #: Not the batch's own input: an earlier one took these frames, and this code says what is done with them now
+    #: (`broker.gate`).
+    retained: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,6 +207,10 @@ class OpenStep(Unpicklable, ABC):
     def awaits(self, at: PinnedOffset, available: tuple[int, ...]) -> bool:
         """Whether there is anything to take after `at`."""
         return any(end > done for end, done in zip_longest(available, at.partitions, fillvalue=0))
+
+    def beside(self, start: PinnedOffset, end: PinnedOffset) -> list[tuple[Span, Sequence[int]]]:
+        """What a batch reads beside its own input, each with its size, in one number: none of it is divided."""
+        return []
 
     def settled(self, ends: tuple[int, ...], now_us: int) -> int:
         """Everything after `ends` came at this time or later."""

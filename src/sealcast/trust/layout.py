@@ -66,6 +66,10 @@ class TopicPaths:
     filter_posts = Below("filters", "in")
     #: The log whose first n records are version n of the broker's routing table.
     filter_table = Below("filters", "table")
+    #: Of a peer: what it says it did (signed), what it passed on and keeps for others, and how far it heard everything.
+    peer_log = Below("peer", "log")
+    relayed = Below("peer", "relayed")
+    heard = Below("peer", "heard.json")
 
     @property
     def sent(self) -> TopicPaths:

@@ -7,14 +7,18 @@ afterwards may rely on all of it.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import replace
 
-from sealcast.errors import FilterRejected, Rejected
+from sealcast.errors import FilterRejected, Rejected, SchemaRejected
 from sealcast.filters.check import check, fit
+from sealcast.filters.labels import Labeller, label_filter
+from sealcast.filters.labels.grid import joint_bits
+from sealcast.filters.labels.naming import ENDING_MARK
 from sealcast.filters.parse import parse
 from sealcast.filters.visible import refuse_unseen
-from sealcast.model.protection import OWN_FILTER
-from sealcast.model.schema import Schema
+from sealcast.model.protection import MAX_FILTER_EPOCHS, OWN_FILTER, Protection
+from sealcast.model.schema import Schema, Type
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates import lists
@@ -26,6 +30,7 @@ from sealcast.trust.realm.changes import (
     AnnounceLayerKey,
     AnnouncePeer,
     Change,
+    CreateTopic,
     Credential,
     EnrolEntity,
     FoundRealm,
@@ -37,19 +42,24 @@ from sealcast.trust.realm.changes import (
 )
 from sealcast.trust.realm.machine import Fold, Topic
 from sealcast.trust.realm.templates import Template
+from sealcast.trust.realm.topics import FIRST_EPOCH
 from sealcast.trust.tokens import gates
+from sealcast.wire.limits import MAX_ATTRIBUTE_POSITIONS, MAX_ATTRIBUTE_TREES, MAX_TREE_NAME_BYTES
 from sealcast.wire.searching import SealedFilter, SealedReason, SealedRejected
 
 
 def vet(fold: Fold, change: Change, at_us: int) -> None:
     """Refuses with Rejected or one of its kinds. The rules were asked first: the names in the change exist."""
     match change:
+        case CreateTopic():
+            _vet_labels(change.protection, change.schema)
         case AddSubscription():
-            vet_filter(fold.topic(change.topic), change.filter)
+            about = fold.topic(change.topic)
+            vet_filter(about, change.filter, filter_epochs(about))
             _vet_credential(fold, change.topic, change.subscriber, change.credential, at_us)
         case RenewSubscription():
-            about = fold.subscription(change.ids[0])
-            _vet_credential(fold, about.topic, about.subscriber, change.credential, at_us)
+            renewed = fold.subscription(change.ids[0])
+            _vet_credential(fold, renewed.topic, renewed.subscriber, change.credential, at_us)
         case EnrolEntity():
             _vet_enrolment(fold, change, at_us)
         case RenewCertificate():
@@ -66,12 +76,19 @@ def vet(fold: Fold, change: Change, at_us: int) -> None:
             gates.trust_of(fold.founding)
 
 
-def vet_filter(topic: Topic, text: str) -> None:
+def filter_epochs(topic: Topic) -> range:
+    """The epochs in which filters of a topic can be registered: the present one, and a few before where brokers match
+    filters with what they retain."""
+    before = 0 if topic.protection.retention is None else MAX_FILTER_EPOCHS - 1
+    return range(max(FIRST_EPOCH, topic.epoch - before), topic.epoch + 1)
+
+
+def vet_filter(topic: Topic, text: str, epochs: Container[int] | None = None) -> None:
     """FilterRejected, with position and suggestion, unless `text` is a filter that the topic's brokers can evaluate.
 
-    Where filters are sealed, a sealed one of the current epoch is (SealedRejected says why another is not), and no
-    other: who sends a text by mistake learns it before anybody could read it there. Where filters are for the key
-    center alone, the registry has the same words in place of each.
+    Where filters are sealed, a sealed one of these epochs is, or of the current one (SealedRejected says why another is
+    not), and nothing else: who sends a text by mistake learns it before anybody could read it there. Where filters are
+    for the key center alone, the registry has the same words in place of each.
     """
     protection = topic.protection
     if protection.peers:
@@ -91,12 +108,34 @@ def vet_filter(topic: Topic, text: str) -> None:
         refuse_unseen(fit(parse(text), topic.schema), hidden, payloads_seen=protection.payloads_seen)
         return
     sealed = SealedFilter.from_text(text, protection.tag_bits_shown)
-    if sealed.epoch != topic.epoch:
+    if sealed.epoch not in ((topic.epoch,) if epochs is None else epochs):
         raise SealedRejected(
             SealedReason.EPOCH,
             f"the filter was sealed in epoch {sealed.epoch}, and topic {topic.name!r} is in epoch {topic.epoch}",
             hint="seal it again with the keys of this epoch: sealcast does so by itself",
         )
+
+
+def _vet_labels(protection: Protection, schema: Schema) -> None:
+    """Where keys are for labels: whether the labels of every event of the schema have a place on the wire."""
+    if not protection.peers:
+        return
+    longest = MAX_TREE_NAME_BYTES - len(ENDING_MARK)
+    for name in schema.names:
+        if len(name.encode()) > longest:
+            raise SchemaRejected(f"attribute {name!r}: names have at most {longest} bytes on a topic that peers carry")
+    strings = sum(attribute.type is Type.STRING for attribute in schema.attributes)
+    if len(schema.names) + strings > MAX_ATTRIBUTE_TREES:
+        raise SchemaRejected(
+            f"a topic that peers carry has at most {MAX_ATTRIBUTE_TREES} attributes, and each string counts twice"
+        )
+    if protection.joins_numbers:
+        bits = joint_bits(Labeller(schema).grids.values())
+        if bits >= MAX_ATTRIBUTE_POSITIONS:
+            raise SchemaRejected(
+                f"the numbers of this schema take {bits} bits together, and {MAX_ATTRIBUTE_POSITIONS - 1} are allowed",
+                hint="give them bounds or coarser steps, or keep them apart (without --joint)",
+            )
 
 
 def vet_template(topic: str, schema: Schema, text: str) -> Template:
@@ -113,6 +152,11 @@ def vet_template(topic: str, schema: Schema, text: str) -> Template:
 
 def _vet_grant(topic: Topic, text: str) -> None:
     template = vet_template(topic.name, topic.schema, text)
+    if topic.protection.peers:
+        # Keys are for labels: what cannot be one set of them for each attribute cannot be enforced.
+        if len(label_filter(template.condition(topic.schema), topic.schema).conjunctions) != 1:
+            raise Rejected(f"the tags of {text!r} are no one set of labels for each attribute", hint="use fewer tags")
+        return
     if not topic.protection.brokers_read and not template.every_event:
         raise Rejected(
             f"topic {topic.name!r} is {topic.protection.name}: its brokers cannot read, so nobody could hold events "
@@ -187,9 +231,9 @@ def _vet_peer(fold: Fold, change: AnnouncePeer, at_us: int) -> None:
     if fold.founding is None:
         raise Rejected("peers prove who they are with certificates, and this realm has none")
     who, realm, trust = fold.entity(change.entity), fold.founding.id, gates.trust_of(fold.founding)
-    peer_addresses.judge(change.announcement, realm, who, trust, fold.revoked, at_us)
-    if peer_addresses.read(change.announcement, realm, who.name)[1] != change.sequence:
-        raise Rejected(f"the address of {who.name!r} has another sequence number than is said of it")
+    stated = peer_addresses.judge(change.announcement, realm, who, trust, fold.revoked, at_us)
+    if (stated.sequence, stated.serves) != (change.sequence, change.serves):
+        raise Rejected(f"the address of {who.name!r} does not say what is said of it")
 
 
 # --- tokens -------------------------------------------------------------------------------------------

@@ -6,47 +6,47 @@ Each is deterministic CBOR (SPEC.md, section 1): an array whose first item names
     parameters          ["attribute parameters 1", profile, tags, verify key, {name: point}, [Waters points]]
     publisher key       ["attribute publisher key 1", epoch, routing key or null, [[attribute, label, Prp1, Prp2]]]
     subscription key    ["attribute subscription key 1", epoch, Pr4, [[attribute, position, label, Pr1, Pr2, token]]]
-    signed credentials  [[attribute, label, S1, S2, S3]]
-    session             ["attribute session 1", verify key, signed credentials]
     connection request  ["attribute request 1", epoch, attribute, C0, slots, signature]
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from itertools import pairwise
-from typing import Any, Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
-from sealcast.errors import FrameRejected
 from sealcast.primitives.pairing.port import G1_BYTES, G2_BYTES
 from sealcast.primitives.secrets import KEY_BYTES, Unpicklable
 from sealcast.wire import cbor
-from sealcast.wire.attribute import SIGNATURE_BYTES, AttributeReason, AttributeRejected, Profile, TagKind
+from sealcast.wire.attribute import Profile, TagKind
+from sealcast.wire.attribute_items import (
+    SIGNATURE_BYTES,
+    VERIFY_BYTES,
+    a_label,
+    a_name,
+    a_point,
+    a_position,
+    a_token,
+    an_epoch,
+    many,
+    parsed,
+    sized,
+)
 from sealcast.wire.limits import (
     MAX_ATTRIBUTE_KEY_BYTES,
     MAX_ATTRIBUTE_KEY_LABELS,
-    MAX_ATTRIBUTE_LABEL_BYTES,
     MAX_ATTRIBUTE_PARAMETERS_BYTES,
     MAX_ATTRIBUTE_POSITIONS,
-    MAX_ATTRIBUTE_SESSION_BYTES,
-    MAX_ATTRIBUTE_TREES,
     MAX_CONNECTION_REQUEST_BYTES,
-    MAX_EPOCH,
 )
 
 _PARAMETERS: Final = "attribute parameters 1"
 _PUBLISHER: Final = "attribute publisher key 1"
 _SUBSCRIPTION: Final = "attribute subscription key 1"
-_SESSION: Final = "attribute session 1"
 _REQUEST: Final = "attribute request 1"
 
-VERIFY_BYTES: Final = 32
 #: K_conn under a slot's key: 16 bytes and a tag.
 SLOT_BYTES: Final = 32
 WATERS_POINTS: Final = 257
-
-_T = TypeVar("_T")
 
 
 # --- public parameters --------------------------------------------------------------------------------------------
@@ -75,14 +75,14 @@ class ParameterBytes:
             if not isinstance(points, dict) or points.keys() != POINTS[profile].keys():
                 raise cbor.refused(f"the parameters of profile {profile} are {', '.join(POINTS[profile])}")
             for name, size in POINTS[profile].items():
-                _sized(points[name], size, name)
-            if len(waters) != (WATERS_POINTS if profile is Profile.A else 0):
+                sized(points[name], size, name)
+            if len(many(waters, WATERS_POINTS)) != (WATERS_POINTS if profile is Profile.A else 0):
                 raise cbor.refused("a hash of Waters has another number of points")
             for point in waters:
-                _sized(point, G1_BYTES, "a point of the Waters hash")
-            return cls(profile, tags, _sized(verify_key, VERIFY_BYTES, "the verify key"), points, tuple(waters))
+                sized(point, G1_BYTES, "a point of the Waters hash")
+            return cls(profile, tags, sized(verify_key, VERIFY_BYTES, "the verify key"), points, tuple(waters))
 
-        return _parsed("public parameters", data, MAX_ATTRIBUTE_PARAMETERS_BYTES, _PARAMETERS, read)
+        return parsed("public parameters", data, MAX_ATTRIBUTE_PARAMETERS_BYTES, _PARAMETERS, read)
 
 
 #: The named points of each profile, and their sizes. A: h, hr and G1's image of the KEM's key; both: of requests, of
@@ -122,17 +122,17 @@ class PublisherKey(Unpicklable):
         def read(items: list[Any]) -> PublisherKey:
             epoch, routing, credentials = items
             if routing is not None:
-                _sized(routing, KEY_BYTES, "a routing key")
-            _many(credentials, MAX_ATTRIBUTE_KEY_LABELS)
+                sized(routing, KEY_BYTES, "a routing key")
+            many(credentials, MAX_ATTRIBUTE_KEY_LABELS)
             found = [
                 PublisherCredential(
-                    _name(attribute), _label(label), _sized(first, G1_BYTES, "Prp1"), _sized(second, G2_BYTES, "Prp2")
+                    a_name(attribute), a_label(label), sized(first, G1_BYTES, "Prp1"), sized(second, G2_BYTES, "Prp2")
                 )
                 for attribute, label, first, second in credentials
             ]
-            return cls(_epoch(epoch), routing, tuple(found))
+            return cls(an_epoch(epoch), routing, tuple(found))
 
-        return _parsed("a publisher's key", data, MAX_ATTRIBUTE_KEY_BYTES, _PUBLISHER, read)
+        return parsed("a publisher's key", data, MAX_ATTRIBUTE_KEY_BYTES, _PUBLISHER, read)
 
 
 class SubscriptionCredential(NamedTuple):
@@ -163,63 +163,16 @@ class SubscriptionKey(Unpicklable):
     def parse(cls, data: bytes) -> SubscriptionKey:
         def read(items: list[Any]) -> SubscriptionKey:
             epoch, bond, credentials = items
-            _many(credentials, MAX_ATTRIBUTE_KEY_LABELS)
+            many(credentials, MAX_ATTRIBUTE_KEY_LABELS)
             found = [
                 SubscriptionCredential(
-                    _name(attribute), _position(position), _label(label), _point(one), _point(two), _token(token)
+                    a_name(attribute), a_position(position), a_label(label), a_point(one), a_point(two), a_token(token)
                 )
                 for attribute, position, label, one, two, token in credentials
             ]
-            return cls(_epoch(epoch), _point(bond), tuple(found))
+            return cls(an_epoch(epoch), a_point(bond), tuple(found))
 
-        return _parsed("a subscription's key", data, MAX_ATTRIBUTE_KEY_BYTES, _SUBSCRIPTION, read)
-
-
-# --- signatures ---------------------------------------------------------------------------------------------------
-
-
-class SignedCredential(NamedTuple):
-    """A signature in the name of one label of one attribute."""
-
-    attribute: str
-    label: bytes
-    s1: bytes
-    s2: bytes
-    s3: bytes
-
-
-Signed = tuple[SignedCredential, ...]
-
-
-def encode_signed(signed: Signed) -> bytes:
-    return cbor.encode([list(one) for one in signed])
-
-
-def parse_signed(data: bytes) -> Signed:
-    """AttributeRejected unless attributes ascend: one signature for each, and one spelling."""
-    most = 8 * MAX_ATTRIBUTE_TREES
-    return _guarded(
-        "signed credentials",
-        lambda: _signed(cbor.decode(data, max_bytes=MAX_ATTRIBUTE_SESSION_BYTES, max_items=most)),
-    )
-
-
-class SessionCertificate(NamedTuple):
-    """A publisher's key for one epoch, signed in the name of its credentials: events under it cost Ed25519 alone."""
-
-    verify_key: bytes
-    signed: Signed
-
-    def to_bytes(self) -> bytes:
-        return cbor.encode([_SESSION, self.verify_key, [list(one) for one in self.signed]])
-
-    @classmethod
-    def parse(cls, data: bytes) -> SessionCertificate:
-        def read(items: list[Any]) -> SessionCertificate:
-            verify_key, signed = items
-            return cls(_sized(verify_key, VERIFY_BYTES, "a session's key"), _signed(signed))
-
-        return _parsed("a session certificate", data, MAX_ATTRIBUTE_SESSION_BYTES, _SESSION, read)
+        return parsed("a subscription's key", data, MAX_ATTRIBUTE_KEY_BYTES, _SUBSCRIPTION, read)
 
 
 # --- connection requests ------------------------------------------------------------------------------------------
@@ -250,104 +203,11 @@ class ConnectionRequest:
             if len(slots) > MAX_ATTRIBUTE_POSITIONS * SLOT_BYTES:
                 raise cbor.refused(f"{len(slots) // SLOT_BYTES} slots, {MAX_ATTRIBUTE_POSITIONS} are allowed")
             return cls(
-                _epoch(epoch),
-                _name(attribute),
-                _sized(first, G2_BYTES, "C0"),
+                an_epoch(epoch),
+                a_name(attribute),
+                sized(first, G2_BYTES, "C0"),
                 slots,
-                _sized(signature, SIGNATURE_BYTES, "a signature"),
+                sized(signature, SIGNATURE_BYTES, "a signature"),
             )
 
-        return _parsed("a connection request", data, MAX_CONNECTION_REQUEST_BYTES, _REQUEST, read)
-
-
-# --- inside -------------------------------------------------------------------------------------------------------
-
-
-def _parsed(what: str, data: bytes, most: int, name: str, read: Callable[[list[Any]], _T]) -> _T:
-    if len(data) > most:
-        raise AttributeRejected(AttributeReason.OVERSIZE, f"{what}: {len(data)} bytes, {most} are allowed")
-
-    def inside() -> _T:
-        # A credential has seven items at the most, itself included.
-        items = cbor.decode(data, max_bytes=most, max_items=8 * MAX_ATTRIBUTE_KEY_LABELS)
-        if not isinstance(items, list) or not items or items[0] != name:
-            raise AttributeRejected(AttributeReason.MAGIC, f"these bytes are not {what}")
-        return read(items[1:])
-
-    return _guarded(what, inside)
-
-
-def _guarded(what: str, read: Callable[[], _T]) -> _T:
-    """TypeError and ValueError are what unpacking items of another number or kind raises."""
-    try:
-        return read()
-    except FrameRejected as error:
-        raise AttributeRejected(AttributeReason.MALFORMED, f"{what}: {error.message}") from None
-    except (TypeError, ValueError):
-        raise AttributeRejected(AttributeReason.MALFORMED, f"{what}: items of another number or kind") from None
-
-
-def _signed(value: object) -> Signed:
-    items = _many(value, MAX_ATTRIBUTE_TREES)
-    found = tuple(
-        SignedCredential(
-            _name(attribute),
-            _label(label),
-            _sized(s1, G1_BYTES, "S1"),
-            _sized(s2, G2_BYTES, "S2"),
-            _sized(s3, G2_BYTES, "S3"),
-        )
-        for attribute, label, s1, s2, s3 in items
-    )
-    names = [one.attribute.encode() for one in found]
-    if not found or any(one >= other for one, other in pairwise(names)):
-        raise cbor.refused("signed attributes ascend, and there is at least one")
-    return found
-
-
-def _sized(value: object, size: int, what: str) -> bytes:
-    if not isinstance(value, bytes) or len(value) != size:
-        raise cbor.refused(f"{what} has {size} bytes")
-    return value
-
-
-def _point(value: object) -> bytes:
-    if not isinstance(value, bytes) or len(value) not in (G1_BYTES, G2_BYTES):
-        raise cbor.refused(f"a point has {G1_BYTES} or {G2_BYTES} bytes")
-    return value
-
-
-def _token(value: object) -> bytes:
-    if not isinstance(value, bytes) or len(value) not in (KEY_BYTES, G1_BYTES, G2_BYTES):
-        raise cbor.refused(f"a token has {KEY_BYTES}, {G1_BYTES} or {G2_BYTES} bytes")
-    return value
-
-
-def _many(value: object, most: int) -> Sequence[Any]:
-    if not isinstance(value, list) or len(value) > most:
-        raise cbor.refused(f"an array of at most {most}")
-    return value
-
-
-def _epoch(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= MAX_EPOCH:
-        raise cbor.refused(f"an epoch is a whole number to {MAX_EPOCH}")
-    return value
-
-
-def _position(value: object) -> int:
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < MAX_ATTRIBUTE_POSITIONS:
-        raise cbor.refused(f"a position is a whole number below {MAX_ATTRIBUTE_POSITIONS}")
-    return value
-
-
-def _name(value: object) -> str:
-    if not isinstance(value, str) or not 1 <= len(value.encode()) <= 255:
-        raise cbor.refused("an attribute's name has 1 to 255 bytes")
-    return value
-
-
-def _label(value: object) -> bytes:
-    if not isinstance(value, bytes) or not 1 <= len(value) <= MAX_ATTRIBUTE_LABEL_BYTES:
-        raise cbor.refused(f"a label has 1 to {MAX_ATTRIBUTE_LABEL_BYTES} bytes")
-    return value
+        return parsed("a connection request", data, MAX_CONNECTION_REQUEST_BYTES, _REQUEST, read)

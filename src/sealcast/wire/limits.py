@@ -6,6 +6,7 @@ from typing import Final
 
 from sealcast.model.event import MAX_PAYLOAD_BYTES
 from sealcast.model.moments import LAST
+from sealcast.model.protection import Searchable
 
 # --- frames -----------------------------------------------------------------------------------
 
@@ -94,7 +95,7 @@ MAX_SEALED_LABELS: Final = 4_096
 #: With a few bytes for the counts: 4,096 labels of 86 bytes.
 MAX_SEALED_FILTER_BYTES: Final = 384 << 10
 #: The same in base64, as the registry keeps it.
-MAX_SEALED_FILTER_CHARACTERS: Final = 512 << 10
+MAX_SEALED_FILTER_CHARACTERS: Final = Searchable.max_filter_characters
 #: Of one event.
 MAX_TRAPDOORS: Final = 8_192
 
@@ -102,6 +103,8 @@ MAX_TRAPDOORS: Final = 8_192
 
 #: Attributes of a header, one tree of peers each: an attribute of the schema may take two.
 MAX_ATTRIBUTE_TREES: Final = 255
+#: Of such a tree's name.
+MAX_TREE_NAME_BYTES: Final = 255
 #: Labels of one attribute of an event. Beyond half the length of the Waters hash, some other label's point is likely a
 #: combination of theirs, and whoever holds it could open the event.
 MAX_ATTRIBUTE_POSITIONS: Final = 128

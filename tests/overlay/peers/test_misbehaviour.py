@@ -12,10 +12,11 @@ from sealcast.lab.tariq.ideal import IdealCredentials, ideal_advertisement, idea
 from sealcast.overlay.peers.conduct import MAX_PEERS, Conduct
 from sealcast.overlay.peers.core import ACCEPT, OFFER, proof
 from sealcast.overlay.peers.node import PeerNode
-from sealcast.overlay.peers.port import Closed, Deliver, PeerEffect, PeerSettings, SeatAddress, Send
+from sealcast.overlay.peers.port import Closed, Deliver, Dissemination, PeerEffect, PeerSettings, SeatAddress, Send
 from sealcast.primitives.secrets import Secret
 from sealcast.wire import peers
 from sealcast.wire.peers import PeerBody, PeerMessage
+from tests.overlay.peers.world import one_tree
 
 TOPIC = bytes(16)
 SETTINGS = PeerSettings(strikes=3, root_patience_seconds=0)
@@ -166,7 +167,7 @@ def test_an_offer_that_was_made_by_another_acceptor_is_refused() -> None:
     ("key", "token"), [(ANOTHER_KEY, b""), (None, b"no token at all")], ids=["another key", "no token"]
 )
 def test_a_place_is_given_to_who_proves_it_alone(key: Secret | None, token: bytes) -> None:
-    node, credentials = root(), IdealCredentials("child")
+    node, credentials = root(PeerSettings(dissemination=Dissemination.ROUTING)), IdealCredentials("child")
     credentials.subscribe({"a": ("01",)})
     ask = credentials.ask(0)
     node.receive("child", message(search("child", ask.request), None, None), 0.0)
@@ -200,15 +201,36 @@ def test_a_place_is_held_for_a_while_only() -> None:
     assert sent(node.receive("b", message(search("b", request("b"), 3), None, None), 7.0), peers.Offer)
 
 
-def test_nobody_searches_without_end() -> None:
-    node = root(PeerSettings(searches_per_window=5))
+@pytest.mark.parametrize("limit", [{"searches_per_window": 5}, {"own_searches_per_window": 5}])
+def test_nobody_searches_without_end(limit: dict[str, int]) -> None:
+    node = root(PeerSettings(**limit))  # type: ignore[arg-type]
     made = request("child")
     offers = [
         bool(sent(node.receive("child", message(search("child", made, n), None, None), 1.0), peers.Offer))
         for n in range(8)
     ]
     assert offers == [True] * 5 + [False] * 3
+    assert node.counts["searches over the limit"] == 3
     assert sent(node.receive("child", message(search("child", made, 9), None, None), 12.0), peers.Offer)
+
+
+def test_one_origin_cannot_use_up_what_others_may_search_through_a_neighbour() -> None:
+    node = root(PeerSettings(own_searches_per_window=5))
+    flooded, other = request("flooder"), request("other")
+    for n in range(20):
+        node.receive("neighbour", message(search("flooder", flooded, n), 3, 0), 1.0)
+    assert sent(node.receive("neighbour", message(search("other", other, 99), 3, 0), 1.0), peers.Offer)
+
+
+def test_a_parent_cannot_make_the_tree_below_busy_with_pulses() -> None:
+    settings = PeerSettings(children=2, root_children=1, root_patience_seconds=0)
+    net = one_tree({"middle": "0", "below": "01"}, settings=settings)
+    node = net.peers["middle"].node
+    passed = 0
+    for n in range(1_000):
+        effects = node.receive("root", message(peers.Pulse("fast", n, 0)), net.now + n * 0.001)
+        passed += len(sent(effects, peers.Pulse))
+    assert passed <= 21
 
 
 def test_a_search_is_handled_once() -> None:
@@ -241,7 +263,7 @@ def test_records_of_peers_are_bounded_and_bans_outlive_the_crowd() -> None:
     conduct = Conduct(PeerSettings(strikes=1))
     assert conduct.strike("mallory", 0.0) is not None
     for n in range(MAX_PEERS + 10):
-        conduct.may_ask(f"peer {n}", 1.0)
+        conduct.may_search(f"peer {n}", f"peer {n}", 1.0)
     assert len(conduct._records) == MAX_PEERS
     assert conduct.banned("mallory", 2.0)
 

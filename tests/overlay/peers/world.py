@@ -18,7 +18,7 @@ def one_tree(
     labels: dict[str, str], *, settings: PeerSettings | None = None, seed: int = 1, **more: object
 ) -> Simulation:
     """A tree of one attribute: peers by name with one label each, who join one after the other at the root."""
-    net = Simulation(seed, settings=settings, wire=True, **more)  # type: ignore[arg-type]
+    net = Simulation(seed, settings=settings, wire=True)
     net.add("root", roots=["a"])
     net.join("root")
     for name, label in labels.items():

@@ -13,7 +13,7 @@ import pytest
 from sealcast.errors import CannotOpen
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.labels import StringPlan
-from sealcast.model.schema import Schema, Value
+from sealcast.model.schema import Value
 from sealcast.primitives.pairing import NAMES, named
 from sealcast.protections.attribute import scheme
 from sealcast.protections.attribute.credentials import EventSpace, WantedLabels
@@ -26,6 +26,7 @@ from sealcast.protections.attribute.scheme import (
     OutgoingEvent,
     PlacedLabel,
     Profile,
+    TagKind,
 )
 from tests.protections.attribute.asked import SCHEMA, Asker, condition
 
@@ -37,9 +38,9 @@ SHORT = StringPlan(text=12, suffix=3)
 class Topic:
     """A key server, and a publisher of everything."""
 
-    def __init__(self, library: str, profile: Profile, *, joint: bool = False, schema: Schema = SCHEMA) -> None:
-        self.space = EventSpace(schema, SHORT, joint=joint)
-        self.master = scheme.setup(profile, pairing=named(library))
+    def __init__(self, library: str, profile: Profile, *, joint: bool = False, tags: TagKind = TagKind.KEYED) -> None:
+        self.space = EventSpace(SCHEMA, SHORT, joint=joint)
+        self.master = scheme.setup(profile, tags, named(library))
         self.parameters = self.master.public()
         self._sealer = self.sealer(self.space.everything)
 
@@ -135,7 +136,7 @@ def test_what_a_publisher_may_not_publish_is_found_out_after_opening() -> None:
     space = topic.space
     may = space.advertisement(condition("ward LIKE 'a%'"))
     honest, lie = SCHEMA.parse({"ward": "a1"}), SCHEMA.parse({"ward": "b1"})
-    # Its own credential stands at a position where ciphertexts for b1 have another label: the sealer takes it as covered.
+    # Its own credential in the place of another label of b1: so its own sealer takes the event as covered.
     labels = dict(space.event(lie))
     ward = list(labels["ward"])
     ward[space.position("ward", may["ward"][0])] = may["ward"][0]

@@ -114,6 +114,21 @@ def test_no_space_has_more_positions_than_the_scheme_may_have(deep: int, longest
         assert [len(labels) for labels in event.values()] == [each.positions for each in space.spaces.values()]
 
 
+@pytest.mark.parametrize(
+    ("attribute", "positions"),
+    [
+        ({"type": "int", "min": 0, "max": 255}, [9]),
+        ({"type": "int"}, [65]),
+        ({"type": "bool"}, [2]),
+        ({"type": "string", "max_length": 6}, [31, 7]),
+        ({"type": "string"}, [68, 33]),
+    ],
+)
+def test_events_have_as_many_labels_as_the_documents_say(attribute: dict[str, object], positions: list[int]) -> None:
+    space = EventSpace(Schema.from_json({"attributes": [{"name": "x", **attribute}]}))
+    assert [each.positions for each in space.spaces.values()] == positions
+
+
 # --- what a filter may not do ---------------------------------------------------------------------------------------
 
 
@@ -147,6 +162,7 @@ def test_a_filter_that_no_event_matches_needs_no_keys() -> None:
     assert SPACE.subscriptions(condition("pulse > 100 AND pulse < 50")) == ()
     # The attribute holds twelve characters at the most.
     assert SPACE.subscriptions(condition(f"ward LIKE '{'z' * 13}%'")) == ()
+    assert SPACE.subscriptions(condition(f"ward = '{'z' * 13}'")) == ()
     assert opens(SPACE, f"ward >= '{'x' * 12}yy' OR urgent", {"ward": "y"})
 
 

@@ -22,6 +22,7 @@ from sealcast.protections.attribute.scheme import (
 )
 from sealcast.wire.attribute import EventHeader, SealedAttributeEvent
 from sealcast.wire.attribute_keys import PublisherKey, SubscriptionKey
+from tests.primitives.test_pairing import NEEDS_BOTH
 from tests.protections.attribute.world import ATTRIBUTES, EPOCH, PAIRINGS, PROFILES, TAGS, World, event
 
 EVERY = list(itertools.product(PAIRINGS, PROFILES, TAGS))
@@ -184,6 +185,7 @@ def test_keys_and_parameters_survive_their_bytes(world: World) -> None:
     assert EventHeader.parse(header.raw) == header
 
 
+@NEEDS_BOTH
 @pytest.mark.parametrize(("profile", "tags"), list(itertools.product(PROFILES, TAGS)), ids="-".join)
 def test_both_libraries_speak_to_each_other(profile: Profile, tags: TagKind) -> None:
     """The master's bytes give the same parameters and tokens in both, and each opens what the other sealed."""

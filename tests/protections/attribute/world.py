@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sealcast.primitives.pairing import NAMES, Pairing, named
+from sealcast.primitives.pairing import Pairing, available, named
 from sealcast.protections.attribute import scheme
 from sealcast.protections.attribute.scheme import (
     AttributeSealer,
@@ -15,7 +15,7 @@ from sealcast.protections.attribute.scheme import (
     TagKind,
 )
 
-PAIRINGS = NAMES
+PAIRINGS = available()
 PROFILES = tuple(Profile)
 TAGS = tuple(TagKind)
 EPOCH = 7

@@ -23,7 +23,7 @@ from sealcast.protections.searchable.scheme import Holder, UserKeys
 from sealcast.trust.keys.topic_keys import place
 from sealcast.wire.searching import FIRST_POINT, LABEL_BYTES, SECOND_POINT, TRAPDOOR_BYTES
 from tests.protections.searchable import by_the_book as book
-from tests.protections.searchable.world import TOPIC_ID, World
+from tests.protections.searchable.world import TOPIC_ID, World, rekeyed_label
 from tests.vectors import make_searchable
 
 VECTORS = Path(make_searchable.HERE / "searchable.json")
@@ -253,12 +253,6 @@ def test_a_dictionary_opens_labels_whose_exponents_are_plain_hashes() -> None:
         assert found == expected
 
 
-def rekeyed(label: bytes, half: Exponent) -> bytes:
-    """Another's label with c2 of whoever has this half, which need not know what was sealed."""
-    second = CURVE.encode(CURVE.power(CURVE.decode(label[FIRST_POINT]), half))
-    return label[: FIRST_POINT.stop] + second + label[SECOND_POINT.stop :]
-
-
 @pytest.mark.parametrize("weakened", [True, False])
 def test_anothers_label_under_ones_own_key_matches_nothing(weakened: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """A check that does not say whose a label is, as the paper has it, lets cy follow ana's filter."""
@@ -266,7 +260,7 @@ def test_anothers_label_under_ones_own_key_matches_nothing(weakened: bool, monke
     if weakened:
         monkeypatch.setattr(Holder, "bound", property(lambda _: bytes(scheme.BOUND_BYTES)))
     theirs, trapdoor = world.keys("ana").seal_label(b"w"), world.keys("bo").trapdoor(b"w")
-    copied = rekeyed(theirs, world.master().part(world.known_half("cy")).half)
+    copied = rekeyed_label(theirs, world.master().part(world.known_half("cy")).half)
     assert encrypted(world, "cy", copied) == encrypted(world, "ana", theirs), "the broker computes the same C"
     assert meets(world, "ana", theirs, "bo", trapdoor)
     assert meets(world, "cy", copied, "bo", trapdoor) == weakened

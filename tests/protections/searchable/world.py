@@ -4,14 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Exponent
 from sealcast.primitives.halves import MasterKey, broker_half
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.searchable.scheme import Holder, UserKeys
 from sealcast.protections.searchable.search import FoundSubscriptions, Registered, SearchIndex
 from sealcast.trust.keys.topic_keys import place
+from sealcast.wire.searching import FIRST_POINT, SECOND_POINT, SealedFilter
 
 TOPIC_ID = bytes(16)
+
+
+def rekeyed_label(label: bytes, half: Exponent) -> bytes:
+    """Another's label with c2 of whoever has this half, which need not know what was sealed."""
+    second = CURVE.encode(CURVE.power(CURVE.decode(label[FIRST_POINT]), half))
+    return label[: FIRST_POINT.stop] + second + label[SECOND_POINT.stop :]
+
+
+def rekeyed(theirs: SealedFilter, half: Exponent) -> SealedFilter:
+    """The same for a filter: a copy that the broker re-encrypts to the very same points."""
+    conjunctions = [[[rekeyed_label(label, half) for label in slot] for slot in slots] for slots in theirs.conjunctions]
+    return SealedFilter.of(theirs.epoch, conjunctions)
 
 
 class World:

@@ -54,7 +54,7 @@ from sealcast.trust.keys import minting
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.issuing import Issuer, rotation_due
 from sealcast.trust.realm.changes import Access, Change, CreateTopic, Grant, RenewSubscription, Revoke, Right
-from sealcast.trust.realm.machine import apply
+from sealcast.trust.realm.machine import apply, apply_all
 from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.trust.realm.state import Entity, RealmState
 from sealcast.trust.realm.templates import Template
@@ -244,7 +244,9 @@ class Rules(Unpicklable):
         if decided[0] == decided[1]:  # by name, also if the topic lets it in anyhow: that may change
             return CenterDecision(_done(state.version + len(keys)), tuple(keys), known)
         renewals = self._vouched(after, self._issuer.renewals(after, wanted.topic, now_us, [wanted.entity]), now_us)
-        changes = (grant, *keys, *renewals)
+        made: list[Change] = [grant, *keys, *renewals]
+        rekeyed = self._issuer.rekeying(state, apply_all(state, made), wanted.entity, now_us)
+        changes = (*made, *self._vouched(after, rekeyed, now_us))
         return CenterDecision(_done(state.version + len(changes)), changes, known)
 
     def _deauthorise(self, wanted: Deauthorise, who: Entity, state: RealmState, now_us: int) -> CenterDecision:

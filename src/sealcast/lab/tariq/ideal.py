@@ -22,6 +22,8 @@ Bits: TypeAlias = str
 #: A conjunction: of each attribute the labels of which one has to match. An attribute that is not there is free.
 Conjunction: TypeAlias = Mapping[str, Sequence[Bits]]
 
+#: Of an attribute's labels: 256 values.
+DEPTH: Final = 8
 _SIGNATURE: Final = b"ideal signature"
 _SEPARATOR: Final = "\x1f"
 
@@ -42,17 +44,21 @@ def _checked(data: bytes) -> tuple[str, ...]:
 # --- events -------------------------------------------------------------------------------------
 
 
-def ideal_event(publisher: PeerId, number: int, values: Mapping[str, Bits]) -> bytes:
+def ideal_event(publisher: PeerId, number: int, values: Mapping[str, Bits], epoch: int = 0) -> bytes:
     """An event that any of these peers takes for a publisher's."""
-    return _signed("event", publisher, str(number), *(f"{name}={bits}" for name, bits in values.items()))
+    return _signed("event", publisher, str(number), str(epoch), *(f"{name}={bits}" for name, bits in values.items()))
 
 
 @lru_cache(maxsize=1 << 16)
+def _event(event: bytes) -> tuple[int, dict[str, Bits]]:
+    match _checked(event):
+        case ("event", _, _, epoch, *values):
+            return int(epoch), dict(text.split("=", 1) for text in values)
+    raise Rejected("this is no event")
+
+
 def event_values(event: bytes) -> dict[str, Bits]:
-    kind, _, _, *values = _checked(event)
-    if kind != "event":
-        raise Rejected("this is no event")
-    return dict(text.split("=", 1) for text in values)
+    return _event(event)[1]
 
 
 # --- subscribers --------------------------------------------------------------------------------
@@ -89,6 +95,8 @@ class IdealCredentials:
     places: dict[int, IdealSeat] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
     epoch: int = 0
+    #: Labels of this length are values, which are never split.
+    depth: int = DEPTH
     _asked: int = 0
 
     @property
@@ -105,7 +113,7 @@ class IdealCredentials:
         group = len(self.conjunctions)
         self.conjunctions.append(conjunction)
         for attribute, labels in conjunction.items():
-            for label in split_labels(labels, split):
+            for label in split_labels(labels, split, self.depth):
                 self._add(IdealSeat(SeatPlan(attribute, group=group), label))
 
     def _add(self, place: IdealSeat) -> None:
@@ -128,15 +136,16 @@ class IdealCredentials:
                 pass
             case _:
                 raise Rejected("this is no request of this peer")
-        if attribute != place.plan.attribute or epoch != str(self.epoch):
-            raise Rejected("a request for another tree, or of another epoch")
-        return _connection_key(request) if label.startswith(place.label) else None
+        if attribute != place.plan.attribute:
+            raise Rejected("a request for another tree")
+        covers = epoch == str(self.epoch) and label.startswith(place.label)
+        return _connection_key(request) if covers else None
 
     def token(self, seat: int) -> bytes:
-        return b"token " + self.places[seat].label.encode()
+        return f"token {self.epoch} {self.places[seat].label}".encode()
 
     def check_token(self, attribute: str, token: bytes) -> None:
-        if token and not token.startswith(b"token "):
+        if not token.startswith(b"token "):
             raise Rejected("this is no token")
 
     def check_event(self, event: bytes) -> None:
@@ -149,22 +158,28 @@ class IdealCredentials:
 
     def matches(self, seat: int, event: bytes) -> bool:
         self._test()
-        place = self.places[seat]
-        return event_values(event).get(place.plan.attribute, "").startswith(place.label)
+        place, (epoch, values) = self.places[seat], _event(event)
+        return self._holds(epoch) and values.get(place.plan.attribute, "").startswith(place.label)
 
     def routes(self, attribute: str, token: bytes, event: bytes) -> bool:
         self._test()
-        return event_values(event).get(attribute, "").startswith(token.removeprefix(b"token ").decode())
+        epoch, values = _event(event)
+        _, of, label = token.decode().split(" ")
+        return of == str(epoch) and values.get(attribute, "").startswith(label)
 
     def wants(self, event: bytes) -> bool:
-        values = event_values(event)
-        return any(
+        epoch, values = _event(event)
+        return self._holds(epoch) and any(
             all(
                 any(values.get(attribute, "").startswith(label) for label in labels)
                 for attribute, labels in conjunction.items()
             )
             for conjunction in self.conjunctions
         )
+
+    def _holds(self, epoch: int) -> bool:
+        """Keys of this epoch and of the one before are at hand."""
+        return self.epoch - 1 <= epoch <= self.epoch
 
     def _test(self) -> None:
         self.meter.seconds += self.meter.costs.tag_test
@@ -175,7 +190,7 @@ def ideal_advertisement(peer: PeerId) -> bytes:
     return _signed("publisher", peer)
 
 
-def split_labels(labels: Sequence[Bits], least: int, longest: int = 16) -> list[Bits]:
+def split_labels(labels: Sequence[Bits], least: int, longest: int = DEPTH) -> list[Bits]:
     """The labels, the shortest halved again and again until there are `least` of them."""
     found = list(labels)
     while len(found) < least:

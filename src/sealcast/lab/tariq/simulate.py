@@ -71,7 +71,9 @@ class Simulation:
         costs: CryptoCosts = NO_SECURITY,
         delays: tuple[float, float] = DELAYS,
         wire: bool = False,
+        make: Callable[[PeerId, Meter], IdealCredentials] | None = None,
     ) -> None:
+        """`make`: credentials for a peer; ideal ones unless others are asked for."""
         self.rng = random.Random(seed)
         self.settings = settings or PeerSettings()
         self.costs = costs
@@ -80,10 +82,15 @@ class Simulation:
         self.rendezvous: list[PeerId] = []
         self.messages: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
+        #: Hears of every message when it is sent: when, from whom, to whom.
+        self.watch: Callable[[float, PeerId, PeerId, PeerMessage], None] | None = None
+        #: Whether a peer opens an event before it handles the next message, or beside it.
+        self.opens_inline = True
         self.closed: list[Closed] = []
         self.weakened: list[Weakened] = []
         self._delays = delays
         self._wire = wire
+        self._make = make or (lambda name, meter: IdealCredentials(name, meter=meter))
         self._pairs: dict[tuple[PeerId, PeerId], float] = {}
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._number = 0
@@ -94,7 +101,7 @@ class Simulation:
 
     def add(self, name: PeerId, *, roots: Sequence[str] = (), rendezvous: Sequence[PeerId] = ()) -> IdealCredentials:
         """A peer that has not joined yet. With `roots` it is a rendezvous for these attributes."""
-        credentials = IdealCredentials(name, meter=Meter(self.costs))
+        credentials = self._make(name, Meter(self.costs))
         credentials.add_roots(roots)
         if roots:
             self.rendezvous.append(name)
@@ -125,6 +132,12 @@ class Simulation:
         peer = self.peers[name]
         sealed = self.now + self.costs.sealing(attributes)
         self.at(sealed, lambda: self._run(name, lambda: peer.node.publish(event, self.now)))
+
+    def set_costs(self, costs: CryptoCosts) -> None:
+        """From now on cryptography costs this much."""
+        self.costs = costs
+        for peer in self.peers.values():
+            peer.credentials.meter.costs = costs
 
     # --- what goes wrong ------------------------------------------------------------------------
 
@@ -214,9 +227,11 @@ class Simulation:
                 self._send(name, effect.to, effect.message, peer.busy)
             case Deliver():
                 # What the peer passes on goes first; then it opens the event for itself.
-                peer.busy += self.costs.opening(self._attributes(peer))
+                opened = peer.busy + self.costs.opening(self._attributes(peer))
+                if self.opens_inline:
+                    peer.busy = opened
                 peer.twice += effect.id in peer.delivered
-                peer.delivered.setdefault(effect.id, peer.busy)
+                peer.delivered.setdefault(effect.id, opened)
             case Wake():
                 peer.wake = effect.at
                 self.at(max(effect.at, self.now), lambda: self._tick(name, peer, effect.at))
@@ -237,6 +252,8 @@ class Simulation:
 
     def _send(self, name: PeerId, to: PeerId, message: PeerMessage, at: float) -> None:
         self.messages[type(message.body).__name__] += 1
+        if self.watch is not None:
+            self.watch(at, name, to, message)
         if self._wire:
             data = peers.encode(message)
             self.counts["bytes"] += len(data)

@@ -7,10 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from sealcast.lab.tariq.ideal import Bits
+from sealcast.lab.tariq.ideal import DEPTH, Bits
 
-#: Of an attribute's labels: 256 values.
-DEPTH: Final = 8
 #: Four of five choices are made among one of five values around a hot spot.
 HOT_SHARE: Final = 0.8
 HOT_WIDTH: Final = 0.2
@@ -42,13 +40,13 @@ class Workload:
             at = (spot + self.rng.randrange(width) - width // 2) % size
         return format(at, f"0{self.depth}b")
 
-    def label(self, shortest: int = 1, longest: int | None = None) -> Bits:
+    def label(self, longest: int | None = None) -> Bits:
         """A label around a value: any length is as likely as any other."""
-        return self.value()[: self.rng.randint(shortest, self.depth if longest is None else longest)]
+        return self.value()[: self.rng.randint(1, self.depth if longest is None else longest)]
 
-    def labels(self, attributes: Sequence[str], shortest: int = 1) -> dict[str, tuple[Bits, ...]]:
+    def labels(self, attributes: Sequence[str], longest: int | None = None) -> dict[str, tuple[Bits, ...]]:
         """A subscription with one label for each attribute."""
-        return {name: (self.label(shortest),) for name in attributes}
+        return {name: (self.label(longest),) for name in attributes}
 
     def values(self, attributes: Sequence[str]) -> dict[str, Bits]:
         return {name: self.value() for name in attributes}

@@ -18,6 +18,7 @@ class _Record:
     until: float = 0.0
     window: float = float("-inf")
     asked: int = 0
+    started: int = 0
 
 
 class Conduct:
@@ -41,13 +42,19 @@ class Conduct:
         record.until = now + self._settings.ban_seconds
         return record.until
 
-    def may_ask(self, peer: PeerId, now: float) -> bool:
-        """Whether a peer may ask once more in this window; counts it."""
+    def may_search(self, sender: PeerId, origin: PeerId, now: float) -> bool:
+        """Whether `sender` may bring a search that `origin` started, in this window; counts both."""
+        brings, starts = self._windowed(sender, now), self._windowed(origin, now)
+        brings.asked += 1
+        starts.started += 1
+        limit = self._settings
+        return brings.asked <= limit.searches_per_window and starts.started <= limit.own_searches_per_window
+
+    def _windowed(self, peer: PeerId, now: float) -> _Record:
         record = self._of(peer, now)
         if now >= record.window + self._settings.window_seconds:
-            record.window, record.asked = now, 0
-        record.asked += 1
-        return record.asked <= self._settings.searches_per_window
+            record.window, record.asked, record.started = now, 0, 0
+        return record
 
     def _of(self, peer: PeerId, now: float) -> _Record:
         record = self._records.get(peer)

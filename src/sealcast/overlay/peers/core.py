@@ -25,7 +25,7 @@ from sealcast.primitives.secrets import Secret
 from sealcast.wire import limits
 from sealcast.wire.peers import SEARCH_BYTES, PeerBody, PeerMessage
 
-#: What separates the two proofs under one connection key (SPEC.md, section 16).
+#: What separates the two proofs under one connection key (SPEC.md, section 17).
 OFFER: Final = b"peer offer"
 ACCEPT: Final = b"peer accept"
 

@@ -86,6 +86,8 @@ class PeerNode:
         self._passing = Passing(self._core)
         self._placing = Placing(self._core, self._passing, self._pulses)
         self._woken: float | None = None
+        #: For how many seconds before it was started a root has everything.
+        self._complete = 0.0
         passing, placing, searching, pulses = self._passing, self._placing, self._searching, self._pulses
         self._for_peers: dict[type[PeerBody], Callable[[PeerId, PeerMessage, Any], None]] = {
             Search: placing.on_search,
@@ -110,6 +112,18 @@ class PeerNode:
         }
 
     # --- what the process asks for --------------------------------------------------------------
+
+    def restore(self, events: Iterable[tuple[float, bytes]], now: float, complete: float = 0.0) -> None:
+        """Takes back what this peer kept before it was started anew: events with their ages in seconds, the oldest
+        first, all of them handled then. Before `join`.
+
+        A root says with `complete` for how many seconds back it has every event that it confirmed.
+        """
+        core = self._core
+        core.now, self._complete = now, complete
+        for age, event in events:
+            core.recent.add_seen(event_id(event))
+            core.recent.keep(event_id(event), event, now - age)
 
     def join(
         self,
@@ -137,7 +151,7 @@ class PeerNode:
             if away is not None:
                 seat.last_complete = now - away
             if seat.plan.root:
-                seat.complete_since = now
+                seat.complete_since = now - self._complete
         if any(seat.plan.root for seat in new):
             self._pulses.beat()
         if advertisement is not None:
@@ -145,6 +159,16 @@ class PeerNode:
         for seat in new:
             if not seat.plan.root:
                 self._searching.start(seat)
+        if new:
+            self._passing.reconsider()
+        return self._done()
+
+    def meet(self, rendezvous: Sequence[PeerId], now: float) -> list[PeerEffect]:
+        """Other peers run the roots from now on. What those before have not confirmed is forgotten."""
+        if not rendezvous:
+            raise Misuse("a topic's peers need a rendezvous at least")
+        self._core.now, self._core.rendezvous = now, tuple(dict.fromkeys(rendezvous))
+        self._passing.meet()
         return self._done()
 
     def publish(self, event: bytes, now: float, to: PeerId | None = None) -> list[PeerEffect]:
@@ -156,8 +180,8 @@ class PeerNode:
         core.now = now
         for rendezvous in core.rendezvous if to is None else (to,):
             if rendezvous == core.name:
-                self._passing.take(event, core.name)
-                core.effects.append(Confirmed(event_id(event), core.name))
+                if self._passing.take(event, core.name):
+                    core.effects.append(Confirmed(event_id(event), core.name))
             else:
                 self._passing.publish(event, rendezvous)
         return self._done()
@@ -173,6 +197,7 @@ class PeerNode:
         for seat in core.seats.values():
             self._searching.reprove(seat)
             core.timers.set(("children", seat.number), now + 2 * core.settings.offer_seconds)
+        self._passing.reconsider()
         return self._done()
 
     def leave(self, now: float) -> list[PeerEffect]:
@@ -234,6 +259,20 @@ class PeerNode:
             )
             for seat in self._core.seats.values()
         ]
+
+    def knows(self, id: bytes) -> bool:
+        """Whether an event was handled here, as far as that is remembered."""
+        return self._core.recent.seen(id)
+
+    def holds(self, id: bytes) -> bool:
+        """Whether an event is still kept for children."""
+        return self._core.recent.get(id) is not None
+
+    def behind(self, now: float) -> float | None:
+        """For how many seconds some seat may have missed something; None if one never had a parent."""
+        times = [now if seat.plan.root else seat.last_complete for seat in self._core.seats.values()]
+        known = [each for each in times if each is not None]
+        return None if len(known) < len(times) else now - min(known, default=now)
 
     @property
     def counts(self) -> dict[str, int]:

@@ -63,6 +63,13 @@ class Passing:
         for rendezvous in self._core.rendezvous:
             self._announce(rendezvous)
 
+    def meet(self) -> None:
+        """Goes by the rendezvous of now."""
+        new = [each for each in self._core.rendezvous if each not in self._unconfirmed]
+        self._unconfirmed = {each: self._unconfirmed.get(each, OrderedDict()) for each in self._core.rendezvous}
+        for rendezvous in new:
+            self._announce(rendezvous)
+
     def room(self, rendezvous: PeerId) -> int:
         """How many more events this rendezvous may be given before it has confirmed some."""
         return self._core.settings.unconfirmed_events - len(self._unconfirmed[rendezvous])
@@ -141,7 +148,7 @@ class Passing:
             core.send(sender, message.target, message.source, Unlink(PartingReason.UNKNOWN))
 
     def take(self, event: bytes, sender: PeerId) -> bool:
-        """Handles an event once: delivers it here if it is wanted, and passes it on. False if it was refused."""
+        """Handles an event once: passes it on, and delivers it here if it is wanted. False if it was refused."""
         core, id = self._core, event_id(event)
         if core.recent.seen(id):
             core.counts["duplicates"] += 1
@@ -155,15 +162,30 @@ class Passing:
         core.counts["events"] += 1
         for seat in core.seats.values():
             seat.fetching.discard(id)
-        matched = [s for s in core.seats.values() if s.plan.root or core.credentials.matches(s.number, event)]
-        if not matched:
+        if not self._handled(id, event, sender):
             core.counts["false positives"] += 1
-            return True
-        core.recent.keep(id, event, core.now)
-        if id not in self._delivered and core.credentials.wants(event):
-            core.effects.append(Deliver(id, event))
-        self._pass_on(matched, event, sender)
+            core.recent.set_aside(id, event, core.now)
         return True
+
+    def _handled(self, id: bytes, event: bytes, sender: PeerId) -> bool:
+        """Keeps, passes on and delivers an event, if it carries a label of a seat here."""
+        core = self._core
+        matched = [s for s in core.seats.values() if s.plan.root or core.credentials.matches(s.number, event)]
+        if matched:
+            core.recent.keep(id, event, core.now)
+            self._pass_on(matched, event, sender)  # first: others wait
+            if id not in self._delivered and core.credentials.wants(event):
+                core.effects.append(Deliver(id, event))
+        return bool(matched)
+
+    def reconsider(self) -> None:
+        """There are new credentials: events that found nobody may find somebody now. An epoch's first events come
+        before every peer has its keys."""
+        core = self._core
+        for id, event in core.recent.aside():
+            if self._handled(id, event, core.name):
+                core.counts["found later"] += 1
+                core.recent.drop_aside(id)
 
     def _pass_on(self, matched: list[Seat], event: bytes, sender: PeerId) -> None:
         """To each peer once, whichever of its seats are children here: it handles the event for all of them."""
@@ -171,18 +193,23 @@ class Passing:
         tested: dict[tuple[str, bytes], bool] = {}
         for seat in matched:
             for child, link in seat.children.items():
-                if child.peer not in done and self._for_child(seat, link.token, event, tested):
+                if child.peer not in done and self._for_child(seat, link.tokens, event, tested):
                     done.add(child.peer)
                     core.counts["events passed on"] += 1
                     core.reply(seat, child, Carry(event))
 
-    def _for_child(self, seat: Seat, token: bytes, event: bytes, tested: dict[tuple[str, bytes], bool]) -> bool:
+    def _for_child(
+        self, seat: Seat, tokens: tuple[bytes, ...], event: bytes, tested: dict[tuple[str, bytes], bool]
+    ) -> bool:
         if self._core.settings.dissemination is Dissemination.FLOODING:
             return True
-        key = (seat.plan.attribute, token)
-        if key not in tested:
-            tested[key] = self._core.credentials.routes(seat.plan.attribute, token, event)
-        return tested[key]
+        for token in tokens:
+            key = (seat.plan.attribute, token)
+            if key not in tested:
+                tested[key] = self._core.credentials.routes(seat.plan.attribute, token, event)
+            if tested[key]:
+                return True
+        return False
 
     # --- children that were away ----------------------------------------------------------------
 
@@ -195,7 +222,7 @@ class Passing:
         for id, event in core.recent.since(begin):
             tested.clear()
             own = seat.plan.root or core.credentials.matches(seat.number, event)
-            if own and self._for_child(seat, link.token, event, tested):
+            if own and self._for_child(seat, link.tokens, event, tested):
                 found.append(id)
             if len(found) == limits.MAX_INVENTORY_EVENTS:
                 break

@@ -56,7 +56,7 @@ class Placing:
 
     def on_search(self, sender: PeerId, message: PeerMessage, body: Search) -> None:
         core = self._core
-        if sender != core.name and not core.conduct.may_ask(sender, core.now):
+        if sender != core.name and not core.conduct.may_search(sender, body.origin, core.now):
             core.counts["searches over the limit"] += 1
             return
         seat = self._addressed(message, body)
@@ -211,28 +211,39 @@ class Placing:
             return
         try:
             key = core.credentials.open_request(seat.number, body.request, child.peer)
-            core.credentials.check_token(seat.plan.attribute, body.token)
+            self._check_token(seat, body.token)
         except Rejected as error:
             core.strike(child.peer, error.message)
             key = None
         if key is None:
             self.part(seat, child, PartingReason.REFUSED)
             return
-        link.token, link.proved = body.token, core.now
+        link.tokens, link.proved = (*self._tokens(body.token), *link.tokens[:1]), core.now
         offer = Offer(body.search, seat.plan.root, proof(key, OFFER, body.search, core.address(seat)))
         core.reply(seat, child, offer)
+        if link.tokens:
+            # Events of the new epoch may have come before the token that finds them.
+            self._passing.greet(seat, child, 0.0)
 
     def _proved(self, seat: Seat, child: SeatAddress, key: Secret, body: Accept | Replace) -> bool:
         core = self._core
         try:
             if not proves(body.proof, key, ACCEPT, body.search, core.address(seat), body.token):
                 raise Rejected("a seat took a place without the key of its own request")
-            core.credentials.check_token(seat.plan.attribute, body.token)
+            self._check_token(seat, body.token)
         except Rejected as error:
             core.strike(child.peer, error.message)
             core.reply(seat, child, Unlink(PartingReason.REFUSED))
             return False
         return True
+
+    def _check_token(self, seat: Seat, token: bytes) -> None:
+        if self._core.settings.dissemination is Dissemination.ROUTING:
+            self._core.credentials.check_token(seat.plan.attribute, token)
+
+    def _tokens(self, token: bytes) -> tuple[bytes, ...]:
+        """A parent that floods keeps no token, even if a child gave it one."""
+        return (token,) if self._core.settings.dissemination is Dissemination.ROUTING else ()
 
     # --- links ----------------------------------------------------------------------------------
 
@@ -241,7 +252,7 @@ class Placing:
         if seat.parent == child:
             core.reply(seat, child, Unlink(PartingReason.REFUSED))
             return
-        seat.children[child] = ChildLink(token, core.now, core.now)
+        seat.children[child] = ChildLink(self._tokens(token), core.now, core.now)
         self._pulses.pass_to(seat, child)
         self._passing.greet(seat, child, away)
 

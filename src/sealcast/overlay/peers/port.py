@@ -143,10 +143,11 @@ class PeerCredentials(Protocol):
         """A request for this seat: a fresh one while there are some, else the last again."""
 
     def open_request(self, seat: int, request: bytes, origin: PeerId) -> Secret | None:
-        """The connection key, if this seat covers the request's maker; None if it does not.
+        """The connection key, if this seat covers the request's maker; None if it does not, or has no key of the
+        request's epoch.
 
-        Rejected for bytes that are no request, and for one that the key server did not sign for this topic, epoch and
-        attribute, and for `origin`.
+        Rejected for bytes that are no request, and for one that the key server did not sign for this topic and
+        attribute, and for `origin`. Who has passed such a request on is to blame.
         """
 
     def token(self, seat: int) -> bytes:
@@ -216,8 +217,10 @@ class PeerSettings:
     #: Ids of events, and of searches, that are remembered.
     seen_events: int = 65_536
     seen_searches: int = 16_384
-    #: Searches that one peer may start or pass on in a window, and events of an own publisher without confirmation.
-    searches_per_window: int = 512
+    #: Searches that one neighbour may bring in a window, and how many of one origin; events of an own publisher that
+    #: wait for a confirmation.
+    searches_per_window: int = 2_048
+    own_searches_per_window: int = 256
     window_seconds: float = 10.0
     unconfirmed_events: int = 4_096
     #: Broken rules until a peer is cut off, and for how long.

@@ -19,6 +19,8 @@ from sealcast.wire.peers import Alive, PartingReason, Pulse, Unlink
 
 #: A root gives extra pulses for seats that search with a tree below them, but not more often than this.
 LEAST_SECONDS: Final = 0.2
+#: What comes faster is not passed on: a parent cannot make the tree below it busy with pulses.
+FASTEST_SECONDS: Final = 0.05
 
 
 class Pulses:
@@ -72,8 +74,10 @@ class Pulses:
             return
         core.reply(seat, parent, Alive())
         old = seat.pulse
-        if not fresh and old is not None and old.root == body.root and body.number <= old.number:
-            return
+        if not fresh and old is not None:
+            stale = old.root == body.root and body.number <= old.number
+            if stale or core.now < old.at + FASTEST_SECONDS:
+                return
         depth = min(body.depth + 1, limits.MAX_PEER_DEPTH)
         seat.pulse = Heartbeat(body.root, body.number, depth, core.now)
         if seat.greeted and not seat.fetching:

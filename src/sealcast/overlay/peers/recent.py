@@ -24,6 +24,8 @@ class RecentEvents:
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._kept: OrderedDict[bytes, RecentEvent] = OrderedDict()
         self._bytes = 0
+        self._aside: OrderedDict[bytes, RecentEvent] = OrderedDict()
+        self._aside_bytes = 0
         #: When those were received that were let go, ascending; of the oldest of them only the time is known.
         self._let_go: deque[float] = deque(maxlen=settings.seen_events)
 
@@ -39,6 +41,25 @@ class RecentEvents:
         self._kept[id] = RecentEvent(now, event)
         self._bytes += len(event)
         self._trim(now)
+
+    def set_aside(self, id: bytes, event: bytes, now: float) -> None:
+        """Keeps an event that was for nobody here, for a short time: it may be for somebody with newer credentials."""
+        self._aside[id] = RecentEvent(now, event)
+        self._aside_bytes += len(event)
+        limit, oldest = self._settings, now - self._settings.history_seconds
+        while self._aside:
+            first, (received, _) = next(iter(self._aside.items()))
+            fits = len(self._aside) <= limit.kept_events and self._aside_bytes <= limit.kept_bytes // 4
+            if fits and received >= oldest:
+                return
+            self.drop_aside(first)
+
+    def aside(self) -> list[tuple[bytes, bytes]]:
+        """What was set aside, the oldest first."""
+        return [(id, event) for id, (_, event) in self._aside.items()]
+
+    def drop_aside(self, id: bytes) -> None:
+        self._aside_bytes -= len(self._aside.pop(id).event)
 
     def get(self, id: bytes) -> bytes | None:
         found = self._kept.get(id)

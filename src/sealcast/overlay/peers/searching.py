@@ -168,6 +168,8 @@ class Searching:
         elif seat.proof is not None and seat.proof.search == body.search:
             seat.proof = None
             core.timers.cancel(("proof", seat.number))
+            if core.settings.dissemination is Dissemination.ROUTING:
+                seat.greeted, seat.away = False, 0.0  # the parent will say what the new token finds
         elif seat.swap is not None and seat.swap.search == body.search:
             self._move(seat, seat.swap, acceptor)
         else:

@@ -14,8 +14,8 @@ from sealcast.wire.peers import Urgency
 class ChildLink:
     """A child of a seat."""
 
-    #: What it shall be routed by; empty where parents flood.
-    token: bytes
+    #: What it shall be routed by: its token of this epoch, and that of the one before. None where parents flood.
+    tokens: tuple[bytes, ...]
     heard: float
     #: When it last proved that this seat covers it.
     proved: float

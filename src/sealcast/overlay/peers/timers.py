@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from heapq import heappop, heappush
-from typing import TypeAlias
+from heapq import heapify, heappop, heappush
+from typing import Final, TypeAlias
 
 TimerKey: TypeAlias = tuple[str, int]
+#: The heap is cleaned when it is so many times as long as it has to be.
+STALE: Final = 8
 
 
 class Timers:
@@ -17,9 +19,13 @@ class Timers:
         self._heap: list[tuple[float, TimerKey]] = []
 
     def set(self, key: TimerKey, at: float) -> None:
-        if self._at.get(key) != at:
-            self._at[key] = at
-            heappush(self._heap, (at, key))
+        if self._at.get(key) == at:
+            return
+        self._at[key] = at
+        heappush(self._heap, (at, key))
+        if len(self._heap) > STALE * (len(self._at) + 1):
+            self._heap = [(time, each) for each, time in self._at.items()]
+            heapify(self._heap)
 
     def cancel(self, key: TimerKey) -> None:
         self._at.pop(key, None)
@@ -32,8 +38,7 @@ class Timers:
             yield key
 
     def next(self) -> float | None:
-        # Entries that were replaced or cancelled stay in the heap until they come up; there are never many of them,
-        # as a key that is set often is set to later times.
+        # Entries that were replaced or cancelled stay in the heap until they come up, or are too many.
         while self._heap and self._at.get(self._heap[0][1]) != self._heap[0][0]:
             heappop(self._heap)
         return self._heap[0][0] if self._heap else None

@@ -38,6 +38,7 @@ __all__ = [
     "Pairing",
     "PointRejected",
     "Target",
+    "available",
     "best",
     "inverse",
     "named",
@@ -64,6 +65,11 @@ def named(name: str) -> Pairing:
     raise NotFound(f"there is no pairing {name!r}", hint=f"there are {' and '.join(NAMES)}")
 
 
+def available() -> tuple[str, ...]:
+    """The names of those that can be had here, the one to prefer first: mcl has no wheel for every platform."""
+    return NAMES if find_spec("pymcl") is not None else NAMES[1:]
+
+
 def best() -> Pairing:
     """The fastest that is installed here."""
-    return named("fast" if find_spec("pymcl") is not None else "portable")
+    return named(available()[0])

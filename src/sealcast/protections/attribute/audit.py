@@ -4,40 +4,49 @@
     a subscriber's inbox  the ledger's chain and tags, every piece by its digest; every event must open with its
                           subscriber's keys, stand in its publisher's log, come once, and in its publisher's order
     both together         what a publisher's peer sent, and a subscriber's keys open, must be in that one's inbox
+    a peer's own log      its signatures and chain; what it says it delivered must be in its inbox
 
-A subscriber that is elsewhere, and a publisher that is, are not judged, and that is said.
+A subscriber that is elsewhere, and a publisher that is, are not judged, and that is said. Where peers run in processes
+of their own, an event is on its way until its subscriber's peer has heard everything of its time, and events that came
+by different ways may come in another order than they were published: both are counted, and neither is a problem.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import cache
 from typing import NamedTuple
 
 from sealcast.broker.replay import Windows
-from sealcast.errors import CannotOpen, SealcastError
+from sealcast.errors import CannotOpen, Corrupt, SealcastError
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.log.piece_reader import PieceReader, peer_reader
 from sealcast.model.event import OpenedEvent, Position
+from sealcast.protections.attribute import testimony
 from sealcast.protections.attribute.carry import publishers_here
 from sealcast.protections.attribute.interests import CredentialInterests
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.ledger import journal_key
-from sealcast.protections.attribute.open import AttributeOpener, NotOurs
+from sealcast.protections.attribute.open import AttributeOpener
 from sealcast.protections.attribute.outgoing import OutgoingFrames
 from sealcast.protections.witness.report import CheckReport, Kind
 from sealcast.trust.deployment import Realm
 from sealcast.wire.carried import CarriedEvent
+from sealcast.wire.peer_logs import EntryKind
 from sealcast.wire.peer_pieces import PeerPiece
 
 
 class SentEvent(NamedTuple):
-    """An event that a publisher's peer sent, and the registry that it went by."""
+    """An event that a publisher's peer sent, the registry that it went by, and when."""
 
     event: CarriedEvent
     version: int
+    time_us: int
+    #: Over links between processes, which takes time.
+    linked: bool
 
 
 class PeersAudit:
@@ -54,6 +63,8 @@ class PeersAudit:
             if realm.paths.entity_key(name).exists() and not state.entity(name).revoked
         ]
         self._sent: dict[Position, SentEvent] = {}
+        #: How many frames of each publisher's log its account has.
+        self._taken: dict[str, int] = {}
 
     def size(self) -> int:
         return len(self._publishers) + len(self._subscribers)
@@ -85,6 +96,7 @@ class PeersAudit:
                     taken = self._again(name, frames, reader)
                 except SealcastError as error:
                     self.report.add(Kind.LEDGER, f"{name}'s account of what it sent: {error.message}")
+                self._taken[name] = taken
                 self.report.waiting += max(0, frames.log.partition(0).end() - taken)
 
     def _again(self, name: str, frames: OutgoingFrames, reader: PieceReader[PeerPiece]) -> int:
@@ -107,7 +119,10 @@ class PeersAudit:
                 self.report.add(Kind.REFUSED, f"{where}: what it refused is not what there was to refuse")
             if entry.counts.get("admitted", 0) != len(events):
                 self.report.add(Kind.COUNTS, f"{where}: it says {entry.counts.get('admitted', 0)}, not {len(events)}")
-            self._sent |= {event.position: SentEvent(event, entry.version) for event in events}
+            linked = testimony.has_spoken(self._realm, self._topic, name)
+            self._sent |= {
+                event.position: SentEvent(event, entry.version, committed.time_us, linked) for event in events
+            }
             taken = end
         return taken
 
@@ -117,21 +132,33 @@ class PeersAudit:
         identity, about = self._realm.identity(name), self._realm.state().topic(self._topic)
         paths, key = self._realm.paths.topic(self._topic, name), journal_key(identity, about.id)
         with (
-            closing(KeyRing(self._realm, self._topic, identity)) as ring,
+            closing(CredentialRing(self._realm, self._topic, identity)) as ring,
             closing(peer_reader(paths.root, key=key)) as reader,
         ):
             opener = AttributeOpener.of(self._realm.state, self._topic, ring)
-            had = dict[Position, OpenedEvent]()
+            had, inbox = dict[Position, OpenedEvent](), set[bytes]()
             try:
                 reader.ledger.verify()
                 for event in self._inbox(name, reader):
+                    inbox.add(event.id)
                     self._received(name, event, opener, had)
             except SealcastError as error:
                 self.report.add(Kind.PIECE, f"the inbox of {name}: {error.message}")
                 return
-            self._missing(name, opener, had)
+            self._said(name, inbox)
+            self._missing(name, ring, had)
             if self._by_reference:
                 self._asked(name, ring, had)
+
+    def _said(self, name: str, inbox: set[bytes]) -> None:
+        """What the peer says in its own log."""
+        try:
+            for entry in testimony.said_by(self._realm, self._topic, name):
+                if entry.kind is EntryKind.DELIVERED and entry.event not in inbox:
+                    self.report.add(Kind.LOG, f"{name}'s log says that event {entry.event.hex()} is in its inbox")
+                self.report.count(f"peers_{entry.kind.name.lower()}")
+        except Corrupt as error:
+            self.report.add(Kind.LOG, f"the log of {name}'s peer: {error.message}")
 
     def _inbox(self, name: str, reader: PieceReader[PeerPiece]) -> Iterator[CarriedEvent]:
         for committed in reader.ledger.entries():
@@ -157,33 +184,54 @@ class PeersAudit:
             report.add(Kind.DUPLICATED, f"event {at} is in the inbox of {name} twice")
         before = next((p for p in reversed(had) if p.partition == at.partition), None)
         if before is not None and before > at:
-            report.add(Kind.OUT_OF_ORDER, f"event {at} is in the inbox of {name} behind {before}")
+            if testimony.has_spoken(self._realm, self._topic, name):
+                report.count("peers_reordered")
+            else:
+                report.add(Kind.OUT_OF_ORDER, f"event {at} is in the inbox of {name} behind {before}")
         sent = self._sent.get(at)
         if sent is not None and sent.event.id != event.id:
             report.add(Kind.UNEXPECTED, f"event {at} in the inbox of {name} is not what its publisher's log has there")
-        elif sent is None and self._realm.state().entity_numbered(at.partition) in self._publishers:
+        elif sent is None and self._must_be_sent(at):
             report.add(Kind.UNEXPECTED, f"event {at} in the inbox of {name} was never sent by its publisher's peer")
         had[at] = opened
 
-    def _missing(self, name: str, opener: AttributeOpener, had: dict[Position, OpenedEvent]) -> None:
+    def _must_be_sent(self, at: Position) -> bool:
+        """Whether the account of the event's publisher should have it: here, and not behind what subscribers got."""
+        publisher = self._realm.state().entity_numbered(at.partition)
+        if publisher not in self._publishers:
+            return False
+        return at.offset < self._taken[publisher] or not testimony.has_spoken(self._realm, self._topic, publisher)
+
+    def _missing(self, name: str, ring: CredentialRing, had: dict[Position, OpenedEvent]) -> None:
+        heard = testimony.heard_until_us(self._realm, self._topic, name) or 0
+
+        @cache
+        def opener(ids: frozenset[str]) -> AttributeOpener:
+            return AttributeOpener(
+                self._realm.state, self._topic, lambda epoch: [s for s in ring.subscribing(epoch) if s.id in ids]
+            )
+
+        subscribed = cache(lambda version: self._subscribed(name, version))
         for at, sent in self._sent.items():
-            if at in had or not self._subscribed(name, sent.version):
+            if at in had:
                 continue
             try:
-                opener.open(sent.event)
-            except NotOurs:
-                continue
+                opener(subscribed(sent.version)).open(sent.event)
             except CannotOpen:
-                continue  # it was refused there, and stands in the inbox as refused
+                continue  # it is for others; or it was refused, and the inbox says so
+            if sent.linked and sent.time_us > heard:
+                self.report.count("peers_on_the_way")
+                continue
             self.report.add(Kind.LOST, f"event {at} is for {name}, and is not in its inbox")
 
-    def _subscribed(self, name: str, version: int) -> bool:
-        """Whether it had a subscription, and the right, when an event was sent."""
+    def _subscribed(self, name: str, version: int) -> frozenset[str]:
+        """The subscriptions that it had when an event was sent, while it had the right."""
         state = self._realm.state(version)
-        has = any(each.subscriber == name for each in state.subscriptions_of(self._topic))
-        return has and state.may_subscribe(self._topic, name)
+        if not state.may_subscribe(self._topic, name):
+            return frozenset()
+        return frozenset(each.id for each in state.subscriptions_of(self._topic) if each.subscriber == name)
 
-    def _asked(self, name: str, ring: KeyRing, had: dict[Position, OpenedEvent]) -> None:
+    def _asked(self, name: str, ring: CredentialRing, had: dict[Position, OpenedEvent]) -> None:
         """The reference evaluator on what was received, by the filters that the subscriber has now."""
         schema = self._realm.state().topic(self._topic).schema
         with CredentialInterests(self._realm, self._topic, name, ring) as interests:

@@ -35,7 +35,7 @@ def nobody_elsewhere(topic: str, events: Sequence[CarriedEvent]) -> None:
     """For a realm whose peers all are here."""
 
 
-class Carrier(Closing, Unpicklable):
+class PeerCarrier(Closing, Unpicklable):
     """The peers of some entities on some topics, in this process. Close it, or use it in a `with` block."""
 
     def __init__(
@@ -120,7 +120,7 @@ class Carrier(Closing, Unpicklable):
 
 def carry(realm: EntityRealm, topics: Iterable[str] | None = None) -> dict[str, int]:
     """Carries everything that waits among the peers whose keys are here; what was counted."""
-    with Carrier(realm, topics) as carrier:
+    with PeerCarrier(realm, topics) as carrier:
         return dict(carrier.once())
 
 

@@ -35,18 +35,21 @@ from sealcast.protections.attribute.asking import (
     WantPublishing,
     WantSubscribing,
 )
+from sealcast.protections.attribute.connecting import Connecting, TreeLabel, WantConnecting, made_places
 from sealcast.protections.attribute.credentials import EventSpace, WantedLabels
 from sealcast.protections.attribute.scheme import MasterSecret, PlacedLabel, PublicParameters
-from sealcast.protections.attribute.settings import is_attribute, settings_of
+from sealcast.protections.attribute.settings import event_space, is_attribute, settings_of
 from sealcast.trust.keys import minting
-from sealcast.trust.realm.changes import AddSubscription, RemoveSubscription, Right
+from sealcast.trust.realm.changes import EVERYTHING, AddSubscription, RemoveSubscription, Right
 from sealcast.trust.realm.state import Entity, RealmState
+from sealcast.trust.realm.templates import Template
 from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 from sealcast.wire import cbor
 from sealcast.wire.attribute import Profile, TagKind
 
 #: Labels of one subscription, over all of its alternatives: a key has some 250 bytes for each, and answers are bounded.
 MAX_KEY_LABELS: Final = 3_072
+_EVERYTHING: Final = Template.parse(EVERYTHING)
 #: Topics whose master secrets are kept ready: making one takes some hundred multiplications.
 _READY: Final = 16
 
@@ -63,6 +66,7 @@ class CredentialIssuer(Unpicklable):
             rule(WantPublishing, self.publishing),
             rule(WantSubscribing, self.subscribing),
             rule(EndSubscribing, self.ending),
+            rule(WantConnecting, self.connecting),
         )
 
     # --- what is asked ----------------------------------------------------------------------------------------------
@@ -74,7 +78,7 @@ class CredentialIssuer(Unpicklable):
             return challenge
         _check_epoch(wanted.epoch, about, who, state)
         master, public = self._master(about)
-        key = master.publisher_key(wanted.epoch, EventSpace(about.schema).everything)
+        key = master.publisher_key(wanted.epoch, admitted_labels(about, Right.PUBLISH, who, state))
         made = Publishing(wanted.epoch, public.to_bytes(), key.to_bytes())
         return CenterDecision(Answer(Publishing.KIND, made.to_bytes()))
 
@@ -84,10 +88,10 @@ class CredentialIssuer(Unpicklable):
         if challenge is not None:
             return challenge
         _check_epoch(wanted.epoch, about, who, state)
-        alternatives = wanted_labels(wanted.filter, about)
+        alternatives = wanted_labels(wanted.filter, about, _template(about, Right.SUBSCRIBE, who, state))
         add = self._registration(wanted, about, who, state, now_us)
         master, public = self._master(about)
-        space = EventSpace(about.schema)
+        space = event_space(about)
         keys = tuple(master.subscription_key(wanted.epoch, placed(space, labels)).to_bytes() for labels in alternatives)
         made = Subscribing(wanted.id, wanted.epoch, public.to_bytes(), keys)
         return CenterDecision(Answer(Subscribing.KIND, made.to_bytes()), add)
@@ -102,6 +106,21 @@ class CredentialIssuer(Unpicklable):
                 raise no(CenterReason.SUBSCRIPTION, f"{who.name!r} has no subscription {id!r} on {wanted.topic!r}")
         done = cbor.encode([state.version + len(live)])
         return CenterDecision(Answer(requests.DONE, done), tuple(map(RemoveSubscription, live)))
+
+    def connecting(self, wanted: WantConnecting, who: Entity, state: RealmState, now_us: int) -> CenterDecision:
+        subscribes = state.may_subscribe(wanted.topic, who.name, now_us)
+        about = self._topic(wanted.topic, Right.SUBSCRIBE if subscribes else Right.PUBLISH, who, state, now_us)
+        challenge = self._center.challenged(about, who, now_us)
+        if challenge is not None:
+            return challenge
+        _check_epoch(wanted.epoch, about, who, state)
+        master, public = self._master(about)
+        space = event_space(about)
+        if subscribes:
+            _check_places(wanted.places, space, admitted_labels(about, Right.SUBSCRIBE, who, state), who.name)
+        places = made_places(master, space, wanted.epoch, wanted.places, subscribes=subscribes)
+        made = Connecting(wanted.epoch, public.to_bytes(), places)
+        return CenterDecision(Answer(Connecting.KIND, made.to_bytes()))
 
     # --- the checks -------------------------------------------------------------------------------------------------
 
@@ -148,11 +167,22 @@ def rules(center: Rules) -> Iterable[tuple[str, Rule]]:
     return CredentialIssuer(center).rules()
 
 
-def wanted_labels(text: str, about: Topic) -> tuple[WantedLabels, ...]:
-    """A filter as the labels that keys are for, an alternative each; FilterRejected for what cannot be one."""
+def admitted_labels(about: Topic, right: Right, who: Entity, state: RealmState) -> WantedLabels:
+    """The labels that hold everything which an entity's right is for: by default the roots, else its template's."""
+    space, template = event_space(about), _template(about, right, who, state)
+    return space.everything if template.every_event else space.advertisement(template.condition(about.schema))
+
+
+def _template(about: Topic, right: Right, who: Entity, state: RealmState) -> Template:
+    return Template.parse(state.terms_of(about.name, who.name)[right].template)
+
+
+def wanted_labels(text: str, about: Topic, template: Template = _EVERYTHING) -> tuple[WantedLabels, ...]:
+    """A filter as the labels that keys are for, an alternative each: of what it asks for and the template admits.
+    FilterRejected for what cannot be one."""
     # (17)
-    condition = fit(parse(text), about.schema)
-    found = EventSpace(about.schema).subscriptions(condition)
+    condition = template.within(fit(parse(text), about.schema), about.schema)
+    found = event_space(about).subscriptions(condition)
     labels = sum(len(each) for wanted in found for each in wanted.values())
     if labels > MAX_KEY_LABELS:
         raise FilterRejected(
@@ -162,6 +192,14 @@ def wanted_labels(text: str, about: Topic) -> tuple[WantedLabels, ...]:
             hint="wider ranges and fewer alternatives have fewer labels; or make several subscriptions of it",
         )
     return found
+
+
+def _check_places(places: Iterable[TreeLabel], space: EventSpace, allowed: WantedLabels, name: str) -> None:
+    """Places are for labels that one's right admits. A root tells which requests there are, and nothing of them."""
+    for attribute, label in places:
+        about = space.spaces.get(attribute)
+        if about is not None and label != about.root and not {*about.path(label)} & {*allowed[attribute]}:
+            raise no(CenterReason.RIGHT, f"{name!r} has no right to such a label of {attribute!r}")
 
 
 def placed(space: EventSpace, wanted: WantedLabels) -> dict[str, list[PlacedLabel]]:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sealcast.protections.attribute.credentials import EventSpace
-from sealcast.protections.attribute.settings import settings_of
+from sealcast.protections.attribute.settings import event_space, settings_of
 from sealcast.protections.port import Explanation, Party
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
@@ -24,7 +23,7 @@ def explained(state: RealmState, topic: str) -> Explanation:
     about, live = state.topic(topic), [e.name for e in state.entities.values() if not e.revoked]
     publishers = [name for name in live if state.may_publish(topic, name)]
     readers = [name for name in live if state.may_subscribe(topic, name)]
-    space, anonymous = EventSpace(about.schema), settings_of(about).profile == "A"
+    space, anonymous = event_space(about), settings_of(about).profile == "A"
     trees = len(space.spaces)
     parties = [
         _center(about),
@@ -33,11 +32,12 @@ def explained(state: RealmState, topic: str) -> Explanation:
         _peer(trees, anonymous),
         _disk(anonymous),
     ]
+    settings = settings_of(about)
     return Explanation(
         f"the key center {about.center!r}, which makes all keys. There is no broker. Peers are trusted with nothing "
         "but carrying what they cannot open: one that does not withholds events, and can do nothing worse",
         parties,
-        _left(about, space.positions, anonymous),
+        [*_options(settings.reuse, settings.session), *_left(about, space.positions, anonymous)],
         _coalitions(trees, len(readers)),
     )
 
@@ -164,6 +164,19 @@ def _coalitions(trees: int, readers: int) -> Sequence[Party]:
     ]
 
 
+def _options(reuse: bool, session: bool) -> list[str]:
+    """What the topic's owner gave up for speed."""
+    shared = (
+        "Events of one publisher with the same labels share a header. So everybody sees which events have equal "
+        "values, and how often each combination comes. Whoever knows how often values come can guess which is which."
+    )
+    signed = (
+        "A publisher signs with its credentials once an epoch, and by a session's key after that. Whoever opens two of "
+        "its events sees that one publisher made both; frames say so to everybody in any case."
+    )
+    return [*([shared] if reuse else []), *([signed] if session else [])]
+
+
 def _left(about: Topic, positions: int, anonymous: bool) -> list[str]:
     given_away = (
         "Profile A hides values and subscriptions from whoever guesses them. That this is so is argued, not proved: it "
@@ -184,6 +197,8 @@ def _left(about: Topic, positions: int, anonymous: bool) -> list[str]:
         "Peers judge a publisher's token and epoch by the time that it states, within the bounds of the topic's "
         "clocks, and its right by the registry of now. What was published just before a right ended may be refused by "
         "who gets it later.",
+        "Whoever may subscribe may ask for a credential of any label that its right admits. So it can hold the "
+        "connection requests that reach its peer against each of them. A template of its right narrows that.",
         "An event goes to every peer on its way as it is. Whoever watches several links can follow it.",
         "Exponentiations take a time that depends on their secrets. Timing them takes access to the peer's machine.",
         "The key center can enrol no one. Whoever runs the authority can, and can grant itself rights.",

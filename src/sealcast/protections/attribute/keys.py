@@ -3,6 +3,8 @@
     REALM/wallets/NAME/credentials/<topic's id>/
         E.publishing          what it publishes with in epoch E
         E.N.subscribing       what its own filter number N opens events with in epoch E
+        N.over                that filter N is over: what came for it before can still be read
+        E.D.connecting        what its peer finds places with in epoch E, for the labels that D is the digest of
 
 An answer of the center comes in an envelope that is sealed to who asked, and is written down under a key of its own
 that follows from its owner's receiving key, as key files are: read by anybody else it says nothing, and altered it does
@@ -14,9 +16,11 @@ not open. What is lost can be asked for again while its epoch lasts.
 
 from __future__ import annotations
 
+import hashlib
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -38,18 +42,23 @@ from sealcast.protections.attribute.asking import (
     WantPublishing,
     WantSubscribing,
 )
+from sealcast.protections.attribute.connecting import Connecting, TreeLabel, WantConnecting
 from sealcast.protections.own_filters import OwnFilter
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.changes import Right
+from sealcast.wire import cbor
 
+_MAGIC: Final = b"SCR1"
 #: A key that seals one file in its life may have a fixed nonce.
 _NONCE: Final = bytes(NONCE_BYTES)
 _MAX_FILE_BYTES: Final = 2 << 20
+#: Of a file: its mark, the seed of its key, the key's commitment, and the rest.
+_BOUNDS: Final = (0, 4, 4 + KEY_BYTES, 4 + KEY_BYTES + COMMITMENT_BYTES, _MAX_FILE_BYTES)
 B = TypeVar("B", bound=Body)
 
 
-class KeyRing(Closing, Unpicklable):
+class CredentialRing(Closing, Unpicklable):
     """One entity's keys on one topic. Close it: it may have a topic open on which it hears answers."""
 
     def __init__(self, realm: EntityRealm, topic: str, identity: Identity) -> None:
@@ -71,6 +80,18 @@ class KeyRing(Closing, Unpicklable):
             held = self._keep(path, Publishing.from_bytes(body))
         return held
 
+    # --- places among peers -----------------------------------------------------------------------------------------
+
+    def connecting(self, epoch: int, wanted: Sequence[TreeLabel], right: Right) -> Connecting:
+        """What its peer needs for places with these labels, held or asked for now."""
+        digest = hashlib.sha256(cbor.encode([list(place) for place in wanted])).hexdigest()[:32]
+        path = self._directory / f"{epoch}.{digest}.connecting"
+        held = self._read(path, Connecting)
+        if held is None:
+            body = self._ask(right, WantConnecting(self._topic, epoch, tuple(wanted)))
+            held = self._keep(path, Connecting.from_bytes(body))
+        return held
+
     # --- subscribing ------------------------------------------------------------------------------------------------
 
     def subscribe(self, own: OwnFilter, epoch: int) -> Subscribing:
@@ -79,7 +100,7 @@ class KeyRing(Closing, Unpicklable):
         return self._keep(self._subscribing(own.number, epoch), Subscribing.from_bytes(body))
 
     def unsubscribe(self, ids: Iterable[str]) -> None:
-        """Subscriptions end. Their keys are of use until their epoch is over, and are forgotten by `forget`."""
+        """Subscriptions end in the registry; `retire` ends what is taken in for them."""
         state = self._realm.state()
         asked = EndSubscribing(self._topic, tuple(ids))
         self.wallet.correspondent.ask_center(state.topic(self._topic).center, asked.KIND, asked.to_bytes())
@@ -87,32 +108,36 @@ class KeyRing(Closing, Unpicklable):
     def has(self, number: int, epoch: int) -> bool:
         return self._subscribing(number, epoch).exists()
 
-    def forget(self, number: int) -> None:
-        """The keys of one of its filters, in every epoch."""
-        for path in self._directory.glob(f"*.{number}.subscribing"):
-            path.unlink(missing_ok=True)
-            self._opened.pop(path, None)
+    def retire(self, number: int) -> None:
+        """The keys of a filter that is over: they open what came before, and nothing more is taken in for them."""
+        if any(self._directory.glob(f"*.{number}.subscribing")):
+            (self._directory / f"{number}.over").touch()
 
-    def subscribing(self, epoch: int) -> Iterator[Subscribing]:
-        """All that it opens events of an epoch with, filter by filter."""
-        for path in sorted(self._directory.glob(f"{epoch}.*.subscribing")):
+    def subscribing(self, epoch: int, *, live: bool = False) -> Iterator[Subscribing]:
+        """All that it opens events of an epoch with, filter by filter; with `live`, of filters that are not over."""
+        for path in self._of(epoch, live):
             held = self._read(path, Subscribing)
             if held is not None:
                 yield held
 
-    def stamp(self, epoch: int) -> frozenset[str]:
+    def stamp(self, epoch: int, *, live: bool = False) -> tuple[str, ...]:
         """Which keys of an epoch there are: another stamp, other keys."""
-        return frozenset(path.name for path in self._directory.glob(f"{epoch}.*.subscribing"))
+        return tuple(path.name for path in self._of(epoch, live))
 
     def close(self) -> None:
         self.wallet.close()
 
     # --- inside -----------------------------------------------------------------------------------------------------
 
+    def _of(self, epoch: int, live: bool) -> list[Path]:
+        over = {path.stem for path in self._directory.glob("*.over")} if live else set[str]()
+        found = sorted(self._directory.glob(f"{epoch}.*.subscribing"))
+        return [path for path in found if path.name.split(".")[1] not in over]
+
     def _subscribing(self, number: int, epoch: int) -> Path:
         return self._directory / f"{epoch}.{number}.subscribing"
 
-    def _ask(self, right: Right, asked: WantPublishing | WantSubscribing) -> bytes:
+    def _ask(self, right: Right, asked: WantPublishing | WantSubscribing | WantConnecting) -> bytes:
         """The answer's body. Who asks for keys has a token: where a challenge is due, that one answers it."""
         self.wallet.get(self._topic, right)
         about = self._realm.state().topic(self._topic)
@@ -128,7 +153,7 @@ class KeyRing(Closing, Unpicklable):
         files.make_directory(path.parent)
         seed = os.urandom(KEY_BYTES)
         key = self._key(seed, path.name)
-        files.replace_file(path, seed + key.commitment + key.seal(_NONCE, given.to_bytes()))
+        files.replace_file(path, _MAGIC + seed + key.commitment + key.seal(_NONCE, given.to_bytes()))
         self._opened[path] = given
         return given
 
@@ -139,9 +164,11 @@ class KeyRing(Closing, Unpicklable):
             return known
         with suppress(FileNotFoundError):
             data = path.read_bytes() if path.stat().st_size <= _MAX_FILE_BYTES else b""
-            start = KEY_BYTES + COMMITMENT_BYTES
+            magic, seed, commitment, sealed = (data[a:b] for a, b in pairwise(_BOUNDS))
             try:
-                inside = self._key(data[:KEY_BYTES], path.name).open(_NONCE, data[KEY_BYTES:start], data[start:])
+                if magic != _MAGIC:
+                    raise CannotOpen("another kind of file")
+                inside = self._key(seed, path.name).open(_NONCE, commitment, sealed)
                 found = kind.from_bytes(inside)
             except (CannotOpen, FrameRejected, Misuse):
                 raise Corrupt(

@@ -67,7 +67,7 @@ class PeerLedger(Closing, Unpicklable):
         rejected: Sequence[Rejection] = (),
         counts: Mapping[str, int] | None = None,
     ) -> Mapping[str, int]:
-        """A record of so many more, durable on return; what it counts. `pinned` is the registry's version, the time, and
+        """A record of so many more, durable on return; what it counts. `pinned`: the registry's version, the time, and
         the time by which everything before was settled."""
         start = self.reached
         version, time_us, settled_us = pinned

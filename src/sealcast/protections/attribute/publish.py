@@ -14,11 +14,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from sealcast.errors import Bug, CannotOpen, EventRejected
+from sealcast.model.bounded import bounded
 from sealcast.model.schema import Value
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.attribute.credentials import EventSpace
-from sealcast.protections.attribute.keys import KeyRing
-from sealcast.protections.attribute.scheme import AttributeSealer, OutgoingEvent, PublicParameters, PublisherKey
+from sealcast.protections.attribute.keys import CredentialRing
+from sealcast.protections.attribute.scheme import (
+    AttributeSealer,
+    OutgoingEvent,
+    PublicParameters,
+    PublisherKey,
+    SealOptions,
+)
+from sealcast.protections.attribute.settings import event_space, settings_of
 from sealcast.protections.port import CheckedEvent, Messages
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
@@ -29,6 +36,10 @@ from sealcast.wire.frame import TOPIC_BYTES
 from sealcast.wire.limits import MAX_MESSAGE_BYTES
 from sealcast.wire.records import RecordCodec
 
+#: Headers that a publisher goes on using, where its topic lets it.
+HEADERS_KEPT: Final = 4_096
+#: Of sealed events in one frame: they share a signature, and the first does not wait long for the last.
+BYTES_PER_FRAME: Final = 4 << 20
 #: Around an event's ciphertexts: names of spaces, tags of frames, what is signed. Far more than it takes.
 _SLACK: Final = 4_096
 _LABEL_BYTES: Final = 48 + 16
@@ -40,14 +51,21 @@ class EventEncryptor(Unpicklable):
 
     def __init__(self, about: Topic, epoch: int, name: str, parameters: PublicParameters, key: PublisherKey) -> None:
         self.about, self.epoch = about, epoch
-        self._codec, self._space = RecordCodec(about.schema), EventSpace(about.schema)
+        self._codec, self._space = RecordCodec(about.schema), event_space(about)
         self._head = inside_head(about.id, name)
-        self._sealer = AttributeSealer(parameters, key)
+        settings = settings_of(about)
+        options = SealOptions(reuse=HEADERS_KEPT if settings.reuse else 0, session=settings.session)
+        self._sealer = AttributeSealer(parameters, key, options)
+        #: What it may publish, by the labels that its key signs for.
+        self._may = {
+            name: tuple(c.label for c in key.credentials if c.attribute == name) for name in self._space.spaces
+        }
         points, spaces = Profile(parameters.profile).point_bytes, len(self._space.spaces)
         self._most = self._space.positions * _LABEL_BYTES + spaces * (points + _SIGNED_BYTES) + _SLACK
 
     def check(self, values: Mapping[str, Value], payload: bytes, content_type: str) -> None:
-        """EventRejected for an event that would not fit into a message once it is sealed."""
+        """EventRejected for an event that its publisher may not publish, or that would not fit into a message."""
+        self._space.signing(self._may, self._space.event(values))
         (record,) = self._codec.encode([values], [payload], content_type)
         size = len(self._head) + len(record) + self._most
         if size > MAX_MESSAGE_BYTES:
@@ -76,7 +94,7 @@ class AttributeWay:
     def take(self, state: RealmState, epoch: int) -> Sequence[str]:
         about, known = state.topic(self._topic), self._encryptor
         if known is None or (known.about.schema, known.epoch) != (about.schema, epoch):
-            with KeyRing(self._realm, self._topic, self._identity) as ring:
+            with CredentialRing(self._realm, self._topic, self._identity) as ring:
                 given = ring.publishing(epoch)
             parameters = PublicParameters.from_bytes(given.parameters)
             key = PublisherKey.parse(given.key)
@@ -88,7 +106,9 @@ class AttributeWay:
 
     def messages(self, batch: Sequence[CheckedEvent]) -> Iterator[Messages]:
         values, payloads, kinds = zip(*((e.values, e.payload, e.content_type) for e in batch), strict=True)
-        yield len(batch), {self._identity.name: self._made.messages(values, payloads, kinds)}
+        # A sealed event is many times as large as the event: a frame's worth of these is more than a frame holds.
+        for some in bounded(self._made.messages(values, payloads, kinds), len, BYTES_PER_FRAME):
+            yield len(some), {self._identity.name: some}
 
     @property
     def _made(self) -> EventEncryptor:

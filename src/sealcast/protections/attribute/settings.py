@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from sealcast.errors import Misuse
-from sealcast.model.protection import Attribute
+from sealcast.model.protection import AttributeBased
+from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.trust.realm.topics import Topic
 
 
-def settings_of(topic: Topic) -> Attribute:
+def settings_of(topic: Topic) -> AttributeBased:
     """Misuse for a topic of another protection."""
-    if not isinstance(topic.protection, Attribute):
-        raise Misuse(f"topic {topic.name!r} is protected by `{topic.protection}`, not by `{Attribute.name}`")
+    if not isinstance(topic.protection, AttributeBased):
+        raise Misuse(f"topic {topic.name!r} is protected by `{topic.protection}`, not by `{AttributeBased.name}`")
     return topic.protection
 
 
+def event_space(topic: Topic) -> EventSpace:
+    """The spaces that events and filters of a topic have labels in."""
+    return EventSpace(topic.schema, joint=settings_of(topic).joint)
+
+
 def is_attribute(topic: Topic) -> bool:
-    return isinstance(topic.protection, Attribute)
+    return isinstance(topic.protection, AttributeBased)

@@ -20,8 +20,9 @@ from sealcast.log.piece_reader import peer_reader
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.model.moments import moment
 from sealcast.model.rejection import Rejection
+from sealcast.protections.attribute import testimony
 from sealcast.protections.attribute.interests import CredentialInterests
-from sealcast.protections.attribute.keys import KeyRing
+from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.open import AttributeOpener, NotOurs
 from sealcast.protections.attribute.outgoing import OutgoingFrames
 from sealcast.protections.witness.answer import DecidingBatch, TracedInterest, Verdict, WhyAnswer
@@ -81,7 +82,9 @@ def _arrived(realm: Realm, answer: WhyAnswer, publisher: str, version: int) -> W
         if event is not None:
             opened = _opened(realm, topic, name, piece.carried(event))
             answer = replace(answer, batch=_batch(committed, name), interests=_interests(realm, topic, name, opened))
-            return answer.that(Verdict.DELIVERED, f"it is in the inbox of {name!r}")
+            way = testimony.way_of(realm, topic, piece.carried(event).id, name)
+            by = f", by way of {', '.join(map(repr, way))}" if way else ""
+            return answer.that(Verdict.DELIVERED, f"it is in the inbox of {name!r}{by}")
     state = realm.state(version)
     if not any(each.subscriber == name for each in state.subscriptions_of(topic)):
         return answer.that(Verdict.NOT_SUBSCRIBED, f"{name!r} had no subscription when the event was sent")
@@ -106,11 +109,19 @@ def _unmatched(realm: Realm, answer: WhyAnswer, publisher: str, version: int) ->
         return answer.that(Verdict.NOT_MATCHED, f"no key of {name!r} fits it: {error.message}")
     except CannotOpen as error:
         return answer.that(Verdict.REFUSED, f"{name!r} cannot open it: {error.message}")
+    heard = testimony.heard_until_us(realm, topic, name)
+    if testimony.has_spoken(realm, topic, publisher) and (heard is None or event_time_us(event) > heard):
+        return answer.that(Verdict.WAITING, f"it is on its way: the peer of {name!r} has not heard everything since")
     return answer.that(Verdict.WRONG, f"the keys of {name!r} open it, and it is not in its inbox")
 
 
+def event_time_us(event: CarriedEvent) -> int:
+    """When its publisher published it."""
+    return frame.parse_signed(event.signed).header.time
+
+
 def _open(realm: Realm, topic: str, name: str, event: CarriedEvent) -> OpenedEvent:
-    with closing(KeyRing(realm, topic, realm.identity(name))) as ring:
+    with closing(CredentialRing(realm, topic, realm.identity(name))) as ring:
         return AttributeOpener.of(realm.state, topic, ring).open(event)
 
 

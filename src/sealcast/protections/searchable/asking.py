@@ -9,7 +9,7 @@ It shares nothing with the index but the scheme. An event of an epoch is asked b
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,6 +35,10 @@ class StatedFilter:
     bound: bytes = b""
     conjunctions: tuple[tuple[tuple[tuple[bytes, Element, bytes], ...], ...], ...] = ()
 
+    @property
+    def tags(self) -> set[bytes]:
+        return {tag for slots in self.conjunctions for slot in slots for tag, _, _ in slot}
+
 
 def asked(text: str, subscriber: str, topic: Topic, halves: BrokerHalves) -> StatedFilter:
     """A registered filter, with the broker's half of its subscriber. Without one, or if it is none, it matches
@@ -58,7 +62,7 @@ def _entries(slot: Sequence[bytes], half: Exponent) -> Iterator[tuple[bytes, Ele
 
 def true(filters: Sequence[StatedFilter], events: Searched, halves: BrokerHalves) -> Iterator[Ints]:
     """Of each filter, the events that it is true of, ascending."""
-    having = _having(events, halves)
+    having = _having(events, halves, {(each.epoch, tag) for each in filters for tag in each.tags})
     for each in filters:
         by_tag = having.get(each.epoch) if each.epoch is not None else None
         found = set[int]()
@@ -68,14 +72,18 @@ def true(filters: Sequence[StatedFilter], events: Searched, halves: BrokerHalves
         yield np.array(sorted(found), np.int64)
 
 
-def _having(events: Searched, halves: BrokerHalves) -> dict[int, dict[bytes, Having]]:
-    """By epoch and tag. A trapdoor that is none is nobody's."""
+def _having(
+    events: Searched, halves: BrokerHalves, asked: Set[tuple[int | None, bytes]]
+) -> dict[int, dict[bytes, Having]]:
+    """By epoch and tag, of those that some filter asks for. A trapdoor that is none is nobody's."""
     found: dict[int, dict[bytes, Having]] = {}
     known: dict[tuple[int, str, bytes], Element | None] = {}
     for number, (sender, block) in enumerate(zip(events.senders, events.blocks, strict=True)):
         half = halves.of(*sender)
         for trapdoor in parse_block(block) if half is not None else ():
             assert half is not None
+            if (sender.epoch, trapdoor[:TAG_BYTES]) not in asked:
+                continue
             key = (*sender, trapdoor)
             if key not in known:
                 known[key] = _token(trapdoor, half)

@@ -15,7 +15,7 @@ from sealcast.control import wallet
 from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.protections.enveloped.client import EnvelopedInbox, EnvelopedSide, EnvelopedWay
 from sealcast.protections.labelled import LabelledSide
-from sealcast.protections.own_filters import OwnFilter, keepers, registered_id
+from sealcast.protections.own_filters import OwnFilter, keepers
 from sealcast.protections.port import ClientSide, Interest, Reader, Wanted
 from sealcast.protections.searchable.interests import SealedInterests, own_id, registered, sealed_text
 from sealcast.protections.searchable.keys import settings_of, user_keys
@@ -132,23 +132,24 @@ class SearchableClient(LabelledSide, EnvelopedSide):
         state, by_name = realm.state(), dict[str, list[tuple[str, str | None]]]()
         for name, text, id in wanted:
             by_name.setdefault(name, []).append((text, id))
-        kept, rows = dict[str, list[OwnFilter]](), list[Wanted]()
+        kept, rows = dict[SealedInterests, list[OwnFilter]](), list[Wanted]()
         with ExitStack() as held:
-            everyone = {name: held.enter_context(SealedInterests(realm, topic, name)) for name in by_name}
+            everyone = [held.enter_context(SealedInterests(realm, topic, name)) for name in by_name]
+            for name in by_name:
+                state.require(Right.SUBSCRIBE, topic, name, realm.clock())
             try:
-                for name, interests in everyone.items():
-                    state.require(Right.SUBSCRIBE, topic, name, realm.clock())
-                    kept[name] = interests.keep(by_name[name], state)
-                    texts = interests.sealed(state, kept[name])
-                    epoch = state.topic(topic).epoch
-                    pairs = zip(kept[name], texts, strict=True)
-                    rows += [(name, text, registered_id(own.id, epoch)) for own, text in pairs]
+                for first in range(0, len(everyone), AT_A_TIME):
+                    some = everyone[first : first + AT_A_TIME]
+                    kept |= SealedInterests.keep_all({each: by_name[each.name] for each in some}, state)
+                for each, filters in kept.items():
+                    fresh = each.unregistered(state, filters)
+                    rows += [(each.name, text, id) for id, text in each.sealed(state, fresh)]
                 subscriptions.subscribe_many(realm, topic, rows, broker=broker)
             except BaseException:
-                for name, filters in kept.items():
-                    everyone[name].drop(filters)
+                for each, filters in kept.items():
+                    each.withdraw(filters)
                 raise
-        homes, order = realm.state(), {name: iter(filters) for name, filters in kept.items()}
+        homes, order = realm.state(), {each.name: iter(filters) for each, filters in kept.items()}
         made = ((name, next(order[name])) for name, _, _ in wanted)
         return [Interest(own.id, topic, name, own.text, homes.home_of(topic, name)) for name, own in made]
 

@@ -121,10 +121,25 @@ def _left(about: Topic, tag_bits: int) -> list[str]:
         "epoch that it gets hold of.",
         "Who loses a right is cut off by a new epoch, at once, and brokers drop their half of its key. It keeps "
         "the keys of earlier epochs. When a right ends by its term, that epoch begins at the next upkeep.",
-        "A sealed filter is of one epoch, and counts from the batch after it was registered. A reader that is away "
-        "when an epoch begins misses what brokers handle until it, or who has its keys, registers again.",
+        *_retained(about),
         lengths(about.protection.step),
         "The disk allows traffic analysis: it shows times and who gets what.",
+    ]
+
+
+def _retained(about: Topic) -> list[str]:
+    """What filters do that come late, or too late."""
+    retention = about.protection.retention
+    if retention is None:
+        return [
+            "A sealed filter is of one epoch, and counts from the batch after it was registered. A reader that is away "
+            "when an epoch begins misses what brokers handle until it, or who has its keys, registers again.",
+        ]
+    return [
+        f"Brokers match a new filter with what they retain ({retention}), so that they learn which of those events it "
+        "matches, too. A reader that is away when an epoch begins gets what is retained when it registers again.",
+        "For that a filter is registered in earlier epochs as well, sealed with their keys. A broker together with any "
+        "one user of such an epoch opens it, also with one who has left since.",
     ]
 
 

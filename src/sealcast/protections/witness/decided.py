@@ -126,10 +126,10 @@ class BrokerDecisions:
             )
             raise Corrupt(text, hint="see what else is wrong: sealcast check")
         piece = self._reader.piece(ref)
-        answer = replace(answer, batch=_batch(self.name, committed, ref), sealing=_sealing(piece, event))
+        answer = replace(answer, batch=deciding(self.name, committed, ref), sealing=sealing_of(piece, event))
         state = self._realm.state(committed.entry.version)
         slot = state.slot_of(self._topic, subscriber)
-        delivered = slot is not None and _delivered(piece, slot, event)
+        delivered = slot is not None and is_delivered(piece, slot, event)
         if delivered:
             answer = replace(answer, hops=(Hop(self.name, committed.index, state.version, subscriber),))
         if record is None:
@@ -142,7 +142,12 @@ class BrokerDecisions:
             if not again.may_subscribe(self._topic, subscriber, committed.resealed.time_us):
                 text = f"it was sealed again ({committed.resealed.why}), and then {_unauthorised(again, subscriber)}"
                 return answer.that(Verdict.NOT_AUTHORISED, text)
-        return self._decide(answer, seen, state, delivered, committed.entry.end.time_us)
+        decided = self._decide(answer, seen, state, delivered, committed.entry.end.time_us)
+        return self.later(decided, seen, committed)
+
+    def later(self, answer: WhyAnswer, seen: SeenEvent, committed: Committed) -> WhyAnswer:
+        """The answer of the event's own batch, or of a later one that delivered it."""
+        return answer
 
     # --- the decision -------------------------------------------------------------------------------
 
@@ -173,7 +178,7 @@ class BrokerDecisions:
             found = "delivered" if delivered else "not delivered"
             return answer.that(Verdict.WRONG, f"it was {found}, and that is not what filters and rights say")
         if delivered:
-            return answer.that(Verdict.DELIVERED, f"{_listed(served)} matched, and {who} may read")
+            return answer.that(Verdict.DELIVERED, f"{listed(served)} matched, and {who} may read")
         if not state.served_at(self._topic, who, self.name):
             home = state.home_of(self._topic, who)
             return answer.that(Verdict.NOT_SUBSCRIBED, f"{who} was served by broker {home} then, not by {self.name}")
@@ -182,10 +187,10 @@ class BrokerDecisions:
         if not matched:
             return answer.that(Verdict.NOT_MATCHED, f"no filter of {who} is true of it")
         if served and not let_in:
-            text = f"{_listed(served)} matched, but its publisher lets only those open it: {seen.readers}"
+            text = f"{listed(served)} matched, but its publisher lets only those open it: {seen.readers}"
             return answer.that(Verdict.NOT_AUTHORISED, text)
         why = _unauthorised(state, who) if not authorised else _without_token(state, matches[matched[0]], time_us)
-        return answer.that(Verdict.NOT_AUTHORISED, f"{_listed(matched)} matched, but {why}")
+        return answer.that(Verdict.NOT_AUTHORISED, f"{listed(matched)} matched, but {why}")
 
     def _admit(self, committed: Committed, event: Position, piece: SealedPiece) -> SeenEvent:
         """The numbered checks again, for this frame, after the batches before its own."""
@@ -270,7 +275,8 @@ class BrokerDecisions:
             return None
 
 
-def _batch(broker: str, committed: Committed, ref: PieceRef) -> DecidingBatch:
+def deciding(broker: str, committed: Committed, ref: PieceRef) -> DecidingBatch:
+    """The batch of a record, and the piece of it that has the event."""
     entry = committed.entry
     when = moment(committed.time_us)
     return DecidingBatch(broker, committed.index, entry.query, entry.batch, entry.version, when, ref.name)
@@ -297,7 +303,8 @@ def _event_in(piece: SealedPiece, event: Position) -> int | None:
     return at if at < here.size and here[at] == wanted else None
 
 
-def _sealing(piece: SealedPiece, event: Position) -> SealingTrace | None:
+def sealing_of(piece: SealedPiece, event: Position) -> SealingTrace | None:
+    """How an event was sealed in a piece; None where it is in none."""
     at = _event_in(piece, event)
     if at is None:
         return None
@@ -306,7 +313,8 @@ def _sealing(piece: SealedPiece, event: Position) -> SealingTrace | None:
     return SealingTrace("content key" if piece.wrapped[at] else "direct", encryptions, readers)
 
 
-def _delivered(piece: SealedPiece, slot: int, event: Position) -> bool:
+def is_delivered(piece: SealedPiece, slot: int, event: Position) -> bool:
+    """Whether a piece has an event for a slot."""
     at = _event_in(piece, event)
     return at is not None and at in piece.rows_for(slot)[0].tolist()
 
@@ -325,5 +333,6 @@ def _without_token(state: RealmState, interval: ServedInterval, time_us: int) ->
     return f"its token {'had ended' if time_us >= interval.until_us else 'had not begun'} ({when.isoformat()})"
 
 
-def _listed(ids: list[str]) -> str:
+def listed(ids: list[str]) -> str:
+    """Names in a sentence."""
     return ids[0] if len(ids) == 1 else f"{', '.join(ids[:-1])} and {ids[-1]}"

@@ -89,6 +89,12 @@ class LedgerAudit(ABC, Generic[P]):
     def begin(self, entry: Entry, reached: PinnedOffset) -> None:
         """Before the pieces of a batch."""
 
+    def late(self, found: Sequence[tuple[P | None, PieceRef]], committed: Committed, before: int, where: str) -> None:
+        """Does the late part of a batch again and says what disagrees: `found` are its late pieces, None for one that
+        could not be read. The batch before was pinned to version `before`."""
+        for _, ref in found:
+            self.add(Kind.LEDGER, f"{where}: {ref.name} is of frames that an earlier batch has delivered")
+
     def missing(self, span: Span, version: int, where: str) -> None:
         """A part of a batch's input is in no piece, which was said."""
 
@@ -153,14 +159,19 @@ class LedgerAudit(ABC, Generic[P]):
             return
         self.begin(entry, reached)
         counts: dict[str, int] = {}
-        for ref in entry.pieces:
-            later = committed.resealed if ref not in committed.committed_pieces else None
+        late = list[tuple[P | None, PieceRef]]()
+        for number, ref in enumerate(entry.pieces):
+            later = resealing(committed, ref)
             piece = self._piece(ref, entry.version if later is None else later.version, where)
-            self.judge(piece, ref, entry.version, where, later)
+            if number < entry.late:
+                late.append((piece, ref))
+            else:
+                self.judge(piece, ref, entry.version, where, later)
+                told(ref.end - ref.first)
             for name, count in piece.counts.items() if piece is not None else ():
                 counts[name] = counts.get(name, 0) + count
-            told(ref.end - ref.first)
-        for span in _uncovered(reached, entry, entry.pieces):
+        self.late(late, committed, reached.version, where)
+        for span in _uncovered(reached, entry, entry.own):
             partition, first, end = span
             self.add(Kind.LEDGER, f"{where}: {first} to {end - 1} of partition {partition} are in no piece")
             self.missing(span, entry.version, where)
@@ -197,6 +208,11 @@ class LedgerAudit(ABC, Generic[P]):
                 self.add(Kind.LOG, f"the ledger has taken {first} of partition {partition}, and there are only {last}")
         for text in ends.cursors(self._paths.cursors, self._ledger, end, self.slots()):
             self.add(Kind.LEDGER, text)
+
+
+def resealing(committed: Committed, ref: PieceRef) -> Resealed | None:
+    """How a piece of a record took the place of another, if it did."""
+    return committed.resealed if ref not in committed.committed_pieces else None
 
 
 def _uncovered(reached: PinnedOffset, entry: Entry, pieces: Iterable[PieceRef]) -> Iterator[Span]:

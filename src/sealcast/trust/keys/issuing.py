@@ -160,22 +160,22 @@ def _holds_another(before: RealmState, after: RealmState, topic: Topic, entity: 
     if before.pair_key(topic.name, topic.epoch, entity) is None:
         return False
     if topic.protection.peers:
-        # Each right has keys of its own: what counts is whether one that it had is gone.
-        return bool(_rights(before, topic, entity, began) - _rights(after, topic, entity, at_us))
+        # Each right has keys of its own, for what its template admits: what counts is whether one is gone.
+        return bool(_held(before, topic, entity, began) - _held(after, topic, entity, at_us))
     return _key_for(before, topic, entity, began) != _key_for(after, topic, entity, at_us)
 
 
 def _key_for(state: RealmState, topic: Topic, entity: str, at_us: int) -> bool | None:
     """Which key fits the rights that an entity has then, or will have: True for one that reads, False for one that only
     publishes, None for no key. A clock that stepped back does not go before the epoch."""
-    rights = _rights(state, topic, entity, at_us)
+    rights = [right for right, _ in _held(state, topic, entity, at_us)]
     return Right.SUBSCRIBE in rights if rights else None
 
 
-def _rights(state: RealmState, topic: Topic, entity: str, at_us: int) -> frozenset[Right]:
-    """The rights that an entity has then, or will have."""
-    at = max(at_us, topic.epoch_starts[-1])
-    return frozenset(right for right, term in state.terms_of(topic.name, entity).items() if not term.over(at))
+def _held(state: RealmState, topic: Topic, entity: str, at_us: int) -> frozenset[tuple[Right, str]]:
+    """The rights that an entity has then, or will have, each with its template."""
+    at, terms = max(at_us, topic.epoch_starts[-1]), state.terms_of(topic.name, entity)
+    return frozenset((right, term.template) for right, term in terms.items() if not term.over(at))
 
 
 def _serving(state: RealmState, topic: Topic) -> list[Entity]:

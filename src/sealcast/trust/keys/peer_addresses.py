@@ -1,7 +1,7 @@
 """Where an entity's peer process is reached, as it says itself, and when that is believed. Pure: no file, no clock.
 
     announcement = Ed25519 signature (64 bytes) | statement
-    statement    = CBOR [realm id, name, host, port, door, sequence]
+    statement    = CBOR [realm id, name, host, port, door, serves, sequence]
 
 Signed with the key that the entity's certificate binds to its name, with a label before it, so that nothing else that
 is signed with that key can be taken for one. The sequence grows, so that an old address is never put back. A false
@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from sealcast.errors import CertificateRejected, FrameRejected, Misuse, ReasonedRejection
 from sealcast.primitives.sign import SIGNATURE_BYTES, SigningKey, VerifyKey
@@ -66,18 +66,28 @@ class PeerAddress:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
-def announce(signer: SigningKey, realm_id: bytes, name: str, address: PeerAddress, sequence: int) -> bytes:
+class StatedAddress(NamedTuple):
+    """What a peer says of itself."""
+
+    address: PeerAddress
+    #: Whether it offers itself as a rendezvous, on topics on which it may publish.
+    serves: bool
+    sequence: int
+
+
+def announce(signer: SigningKey, realm_id: bytes, name: str, stated: StatedAddress) -> bytes:
     """The announcement of an address."""
-    statement = cbor.encode([realm_id, name, address.host, address.port, address.door, sequence])
+    at = stated.address
+    statement = cbor.encode([realm_id, name, at.host, at.port, at.door, stated.serves, stated.sequence])
     return signer.sign(_LABEL + statement) + statement
 
 
-def read(announcement: bytes, realm_id: bytes, name: str) -> tuple[PeerAddress, int]:
-    """Address and sequence, unverified; PeerAddressRejected if it says anything else, or is another's."""
+def read(announcement: bytes, realm_id: bytes, name: str) -> StatedAddress:
+    """What is stated, unverified; PeerAddressRejected if it says anything else, or is another's."""
     statement = announcement[SIGNATURE_BYTES:]
     try:
         match cbor.decode(statement, max_bytes=MAX_STATEMENT_BYTES, max_depth=1, max_items=8):
-            case [bytes(realm), str(who), str(host), int(port), str(door), int(sequence)]:
+            case [bytes(realm), str(who), str(host), int(port), str(door), bool(serves), int(sequence)]:
                 address = PeerAddress(host, port, door)
             case _:
                 raise Misuse("not an address")
@@ -89,14 +99,14 @@ def read(announcement: bytes, realm_id: bytes, name: str) -> tuple[PeerAddress, 
         raise PeerAddressRejected(PeerAddressReason.REALM, f"the address of {name!r} is for another realm")
     if who != name:
         raise PeerAddressRejected(PeerAddressReason.HOLDER, f"the address is {who!r}'s, not {name!r}'s")
-    return address, sequence
+    return StatedAddress(address, serves, sequence)
 
 
 def judge(
     announcement: bytes, realm_id: bytes, who: Entity, trust: Trust, revoked: RevocationView, at_us: int
-) -> PeerAddress:
-    """The address, if `who` announced it and counts; PeerAddressRejected, with a reason for each check."""
-    address, _ = read(announcement, realm_id, who.name)
+) -> StatedAddress:
+    """What `who` stated, if it did and counts; PeerAddressRejected, with a reason for each check."""
+    stated = read(announcement, realm_id, who.name)
     if who.revoked:
         raise PeerAddressRejected(PeerAddressReason.REVOKED, f"{who.name!r} was revoked: nobody talks to it")
     try:
@@ -111,4 +121,4 @@ def judge(
             f"the address that is said to be {who.name!r}'s was not signed by it",
             hint="the registry was altered: restore it from a copy",
         )
-    return address
+    return stated

@@ -330,6 +330,8 @@ class AnnouncePeer:
     announcement: bytes
     #: As the announcement says: it grows, so that nobody puts an old address back.
     sequence: int
+    #: As the announcement says: whether it offers itself as a rendezvous (`protections.attribute.peering`).
+    serves: bool = False
 
 
 Change = (

@@ -83,7 +83,7 @@ def successor(state: RealmState, who: Entity, wanted: str | None = None) -> str:
 
 
 def unserved(state: RealmState, topics: tuple[Affected, ...]) -> list[str]:
-    """Of these topics, those whose present key no broker has: they wait until one is handed it."""
+    """Of these topics, those that brokers serve and whose present key none has: they wait until one is handed it."""
     brokers = [broker.name for broker in state.holders(Role.BROKER)]
-    named = [each.topic for each in topics]
+    named = [each.topic for each in topics if not state.topic(each.topic).protection.peers]
     return [t for t in named if not any(state.topic_key(t, state.topic(t).epoch, b) is not None for b in brokers)]

@@ -58,6 +58,8 @@ class AnnouncedPeer(NamedTuple):
 
     announcement: bytes
     sequence: int
+    #: Whether it offers itself as a rendezvous.
+    serves: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -35,13 +35,16 @@ def create(path: Path, content: bytes, *, again: bool = False) -> None:
 
 
 def create_many(contents: Mapping[Path, bytes]) -> None:
-    """New files, durable on return: one sync of the file system instead of two of the disk for each.
+    """New files, durable on return: a few syncs of the file system instead of two of the disk for each.
 
     No file is in its place before all contents are durable, so that a crash leaves whole files or none.
     """
-    staged = {path: _beside(path) for path in contents}
-    for parent in {path.parent for path in contents}:
-        files.make_directory(parent)
+    if len(contents) == 1:
+        for path, content in contents.items():
+            create(path, content)
+        return
+    staged, parents = {path: _beside(path) for path in contents}, {path.parent for path in contents}
+    files.make_directories(parents)
     try:
         for path, content in contents.items():
             with files.named(path, "writing"):
@@ -56,8 +59,7 @@ def create_many(contents: Mapping[Path, bytes]) -> None:
     finally:
         for beside in staged.values():
             beside.unlink(missing_ok=True)
-        for parent in {path.parent for path in contents}:
-            files.sync_directory(parent)
+        files.sync_directories(parents)
 
 
 def _beside(path: Path) -> Path:

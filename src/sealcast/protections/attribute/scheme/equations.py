@@ -14,7 +14,7 @@ Only the key is encapsulated (KEM): the paper encrypts a random GT element inste
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
 from typing import NamedTuple, TypeVar
 
@@ -128,8 +128,8 @@ class Equations(ABC):
         """CT'_ij with a pairing for each, as the paper has them."""
 
     @abstractmethod
-    def expected_tag(self, token: bytes, ct_first: bytes) -> bytes:
-        """H4 of the pairing of Pr3 and CT_i: the tag that an event has if it has the token's label."""
+    def expected_tags(self, tokens: Iterable[bytes], ct_first: bytes) -> Iterator[bytes]:
+        """H4 of the pairing of Pr3 and CT_i: for each token, the tag that an event has if it has its label."""
 
 
 class MasterEquations(ABC):

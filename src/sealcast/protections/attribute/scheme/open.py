@@ -30,22 +30,10 @@ from sealcast.protections.attribute.scheme import contents
 from sealcast.protections.attribute.scheme.equations import OwnCredential
 from sealcast.protections.attribute.scheme.parameters import PublicParameters
 from sealcast.protections.attribute.scheme.sign import SignatureClaim, forged
-from sealcast.protections.attribute.scheme.tags import RoutingToken, matching
-from sealcast.wire.attribute import (
-    AttributeReason,
-    AttributeRejected,
-    EventHeader,
-    LeafProof,
-    SealedAttributeEvent,
-    parse_content,
-)
-from sealcast.wire.attribute_keys import (
-    SessionCertificate,
-    Signed,
-    SubscriptionCredential,
-    SubscriptionKey,
-    parse_signed,
-)
+from sealcast.protections.attribute.scheme.tags import Expected, expecting
+from sealcast.wire.attribute import AttributeReason, AttributeRejected, EventHeader, SealedAttributeEvent
+from sealcast.wire.attribute_contents import LeafProof, SessionCertificate, Signed, parse_content, parse_signed
+from sealcast.wire.attribute_keys import SubscriptionCredential, SubscriptionKey
 
 #: Headers, certificates and roots remembered: whoever repeats one is not computed again.
 MAX_REMEMBERED: Final = 4_096
@@ -65,11 +53,14 @@ class OpenedContent(NamedTuple):
     subscription: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _OpenedHeader:
     key: SealingKey
+    digest: bytes
     subscription: int
     own: Mapping[str, bytes]
+    #: A session as it came with an event, and what it says: events under one header come with the same.
+    session: tuple[bytes, SessionCertificate] | None = None
 
 
 class _Unverified(NamedTuple):
@@ -87,6 +78,7 @@ class Opener(Unpicklable):
     def __init__(self, parameters: PublicParameters, keys: Sequence[SubscriptionKey]) -> None:
         self._parameters = parameters
         self._keys = tuple(keys)
+        self._own = [_by_attribute(parameters, key) for key in keys]
         self._headers: OrderedDict[bytes, _OpenedHeader] = OrderedDict()
         self._verified: OrderedDict[object, None] = OrderedDict()
 
@@ -127,20 +119,21 @@ class Opener(Unpicklable):
 
     def _checked(self, event: SealedAttributeEvent) -> _Unverified:
         raw, epoch = event.header.raw, event.header.epoch
-        digest = hashlib.sha256(raw).digest()
-        opened = self._headers.get(digest)
+        opened = self._headers.get(raw)
         if opened is None:
-            opened = self._opened_header(event)
+            opened = self.opened_header(event)
         try:
             content = opened.key.open(contents.event_nonce(event.number), event.commitment, event.ciphertext)
         except CannotOpen as error:
             raise AttributeRejected(AttributeReason.KEY, error.message) from None
-        self._remember(self._headers, digest, opened)
+        self._remember(self._headers, raw, opened)
         proof, payload = parse_content(content)
         if isinstance(proof, LeafProof):
             certificate = self._certificate(opened, event.session)
-            self._check_frame(certificate, epoch, proof, contents.leaf(digest, event.number, payload))
+            self._check_frame(certificate, epoch, proof, contents.leaf(opened.digest, event.number, payload))
             signed, message = certificate.signed, contents.session_message(certificate.verify_key)
+        elif event.session:
+            raise AttributeRejected(AttributeReason.MALFORMED, "an event that is signed by itself came with a session")
         else:
             signed, message = parse_signed(proof), contents.event_message(raw, event.number, payload)
         _check_cover(event.header, signed)
@@ -151,7 +144,7 @@ class Opener(Unpicklable):
             lasting=isinstance(proof, LeafProof),
         )
 
-    def _opened_header(self, event: SealedAttributeEvent) -> _OpenedHeader:
+    def opened_header(self, event: SealedAttributeEvent) -> _OpenedHeader:
         """The first of our subscriptions that opens it."""
         header, parameters = event.header, self._parameters
         if header.profile is not parameters.profile or header.tags is not parameters.tags:
@@ -160,7 +153,7 @@ class Opener(Unpicklable):
         if not keys:
             raise AttributeRejected(AttributeReason.EPOCH, f"no key of epoch {header.epoch} is at hand")
         for number, key in keys:
-            chosen = self._matching(key, header)
+            chosen = self._matching(number, header)
             if chosen is None:
                 continue
             own = [
@@ -169,22 +162,19 @@ class Opener(Unpicklable):
             ]
             target = parameters.equations.decapsulate(header.second, key.bond, own)
             labels = {one.attribute: one.label for one in chosen}
-            return _OpenedHeader(contents.header_key(target, header.raw), number, labels)
+            digest = hashlib.sha256(header.raw).digest()
+            return _OpenedHeader(contents.header_key(target, header.raw), digest, number, labels)
         raise AttributeRejected(
             AttributeReason.MISMATCH, "no subscription has a label of each of the event's attributes"
         )
 
-    def _matching(self, key: SubscriptionKey, header: EventHeader) -> list[SubscriptionCredential] | None:
+    def _matching(self, number: int, header: EventHeader) -> list[SubscriptionCredential] | None:
         """A credential for each attribute, by the tags; None if one has none."""
-        found = []
+        found, own = [], self._own[number]
         for attribute in header.attributes:
-            for one in key.credentials:
-                token = RoutingToken(key.epoch, one.attribute, one.token)
-                if (
-                    one.attribute == attribute.name
-                    and one.position < attribute.positions
-                    and matching(self._parameters, token, header)
-                ):
+            credentials, expected = own.get(attribute.name, _NOTHING)
+            for one, tag in zip(credentials, expected(header, attribute), strict=True):
+                if one.position < attribute.positions and attribute.tagged(tag):
                     found.append(one)
                     break
             else:
@@ -194,10 +184,13 @@ class Opener(Unpicklable):
     # --- sessions ---------------------------------------------------------------------------------------------------
 
     def _certificate(self, opened: _OpenedHeader, session: bytes) -> SessionCertificate:
-        try:
-            return SessionCertificate.parse(opened.key.unseal(contents.SESSION_NONCE, session))
-        except CannotOpen as error:
-            raise AttributeRejected(AttributeReason.KEY, f"a session certificate: {error.message}") from None
+        if opened.session is None or opened.session[0] != session:
+            try:
+                data = opened.key.unseal(contents.SESSION_NONCE, session)
+            except CannotOpen as error:
+                raise AttributeRejected(AttributeReason.KEY, f"a session certificate: {error.message}") from None
+            opened.session = session, SessionCertificate.parse(data)
+        return opened.session[1]
 
     def _check_frame(self, certificate: SessionCertificate, epoch: int, proof: LeafProof, leaf: bytes) -> None:
         message = contents.frame_message(epoch, proof.leaves, proof.root)
@@ -222,6 +215,18 @@ class Opener(Unpicklable):
         memory.move_to_end(key)
         if len(memory) > MAX_REMEMBERED:
             memory.popitem(last=False)
+
+
+def _by_attribute(
+    parameters: PublicParameters, key: SubscriptionKey
+) -> dict[str, tuple[list[SubscriptionCredential], Expected]]:
+    """A subscription's credentials of each attribute, and the tags that they look for."""
+    names = dict.fromkeys(one.attribute for one in key.credentials)
+    own = {name: [one for one in key.credentials if one.attribute == name] for name in names}
+    return {name: (several, expecting(parameters, [one.token for one in several])) for name, several in own.items()}
+
+
+_NOTHING: Final[tuple[list[SubscriptionCredential], Expected]] = [], lambda header, attribute: iter(())
 
 
 def _check_cover(header: EventHeader, signed: Signed) -> None:

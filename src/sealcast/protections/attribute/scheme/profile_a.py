@@ -16,7 +16,7 @@ open every event, and nobody ever computes it but as a part of Pr4.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from sealcast.primitives.pairing import G2, ORDER, Pairing, Target, inverse
@@ -68,10 +68,10 @@ class AnonymousEquations(Equations):
         targets = (pairing.product([(raised, self._route_point(credential))]) for credential in credentials)
         return [hashed_target(pairing.target_bytes(target)) for target in targets]
 
-    def expected_tag(self, token: bytes, ct_first: bytes) -> bytes:
-        first = read_point(self.pairing.decode1, "CT_i", ct_first)
-        own = self.own2(token)
-        return hashed_target(self.pairing.target_bytes(self.pairing.product([(first, own)])))
+    def expected_tags(self, tokens: Iterable[bytes], ct_first: bytes) -> Iterator[bytes]:
+        pairing, first = self.pairing, read_point(self.pairing.decode1, "CT_i", ct_first)
+        targets = (pairing.product([(first, self.own2(token))]) for token in tokens)
+        return (hashed_target(pairing.target_bytes(target)) for target in targets)
 
 
 class AnonymousMaster(MasterEquations):

@@ -14,7 +14,7 @@ values of an attribute reads it. Profile A closes this.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 
 from sealcast.primitives.pairing import G1, G2, ORDER, Pairing, Target, inverse
@@ -79,10 +79,10 @@ class PaperEquations(Equations):
     def _raised(self, b: int) -> G2:
         return self.pairing.times2(self._hr, b)
 
-    def expected_tag(self, token: bytes, ct_first: bytes) -> bytes:
-        first = read_point(self.pairing.decode2, "CT_i", ct_first)
-        own = self.own1(token)
-        return hashed_target(self.pairing.target_bytes(self.pairing.product([(own, first)])))
+    def expected_tags(self, tokens: Iterable[bytes], ct_first: bytes) -> Iterator[bytes]:
+        pairing, first = self.pairing, read_point(self.pairing.decode2, "CT_i", ct_first)
+        targets = (pairing.product([(self.own1(token), first)]) for token in tokens)
+        return (hashed_target(pairing.target_bytes(target)) for target in targets)
 
 
 class PaperMaster(MasterEquations):

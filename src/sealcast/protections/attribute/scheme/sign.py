@@ -24,7 +24,8 @@ from sealcast.protections.attribute.scheme.equations import read_point
 from sealcast.protections.attribute.scheme.naming import TAG_M
 from sealcast.protections.attribute.scheme.parameters import PublicParameters
 from sealcast.wire.attribute import AttributeRejected
-from sealcast.wire.attribute_keys import PublisherCredential, Signed, SignedCredential
+from sealcast.wire.attribute_contents import Signed, SignedCredential
+from sealcast.wire.attribute_keys import PublisherCredential
 
 #: Of the random exponents in a batch: a forger passes with a chance of one in 2^128.
 BATCH_BITS: Final = 128
@@ -75,12 +76,13 @@ def sign(
 def verify(parameters: PublicParameters, claims: Sequence[SignatureClaim]) -> bool:
     """Whether all of these signatures are good. AttributeRejected for a point that is none, before anything is paired.
 
-    Equal S2 are paired once: signatures of one publisher under a pseudonym cost one pairing each.
+    Equal S2 are paired once, or equal labels are, whichever are fewer: signatures of one publisher under a pseudonym,
+    or of any publishers in the name of the same credentials, cost one pairing each.
     """
     pairing = parameters.pairing
     firsts: list[G1] = []
     total = 0
-    labels: dict[bytes, tuple[G2, list[G1]]] = {}
+    terms: list[_Term] = []
     messages: list[tuple[G1, G2]] = []
     for claim in claims:
         credentials = [(one.attribute, one.label) for one in claim.signed]
@@ -89,12 +91,8 @@ def verify(parameters: PublicParameters, claims: Sequence[SignatureClaim]) -> bo
             delta = random_scalar(BATCH_BITS) if total else 1
             total += delta
             firsts.append(_times1(parameters, read_point(pairing.decode1, "S1", one.s1), delta))
-            if one.s2 not in labels:
-                labels[one.s2] = read_point(pairing.decode2, "S2", one.s2), []
-            point = parameters.publisher_point(claim.epoch, one.attribute, one.label)
-            labels[one.s2][1].append(_times1(parameters, point, delta))
-            third = read_point(pairing.decode2, "S3", one.s3)
-            thirds.append(third if delta == 1 else pairing.times2(third, delta))
+            terms.append(_Term((claim.epoch, one.attribute, one.label), one.s2, delta))
+            thirds.append(_times2(parameters, read_point(pairing.decode2, "S3", one.s3), delta))
         messages.append((_message_point(parameters, claim.epoch, claim.message, credentials), pairing.sum2(thirds)))
     if not firsts:
         raise Misuse("no signature is no proof")
@@ -102,10 +100,34 @@ def verify(parameters: PublicParameters, claims: Sequence[SignatureClaim]) -> bo
         [
             (pairing.minus1(pairing.sum1(firsts)), pairing.g2),
             (pairing.times1(parameters.g2, total), parameters.sign_point),
-            *((pairing.sum1(points), second) for second, points in labels.values()),
+            *_paired(parameters, terms),
             *messages,
         ]
     )
+
+
+class _Term(NamedTuple):
+    """One e(W, S2) of a batch: the credential that W is of, S2 as it came, and the random exponent."""
+
+    credential: tuple[int, str, bytes]
+    second: bytes
+    delta: int
+
+
+def _paired(parameters: PublicParameters, terms: Sequence[_Term]) -> list[tuple[G1, G2]]:
+    """The terms as few pairings: e is linear on both sides, so that terms which share one side are one."""
+    pairing = parameters.pairing
+    labels = {one.credential: parameters.publisher_point(*one.credential) for one in terms}
+    seconds = {one.second: read_point(pairing.decode2, "S2", one.second) for one in terms}
+    if len(seconds) <= len(labels):
+        of_second: dict[bytes, list[G1]] = {}
+        for one in terms:
+            of_second.setdefault(one.second, []).append(_times1(parameters, labels[one.credential], one.delta))
+        return [(pairing.sum1(points), seconds[second]) for second, points in of_second.items()]
+    of_label: dict[tuple[int, str, bytes], list[G2]] = {}
+    for one in terms:
+        of_label.setdefault(one.credential, []).append(_times2(parameters, seconds[one.second], one.delta))
+    return [(labels[credential], pairing.sum2(points)) for credential, points in of_label.items()]
 
 
 def forged(parameters: PublicParameters, claims: Sequence[SignatureClaim]) -> set[int]:
@@ -133,6 +155,10 @@ def _all_good(parameters: PublicParameters, claims: Sequence[SignatureClaim]) ->
 
 def _times1(parameters: PublicParameters, point: G1, delta: int) -> G1:
     return point if delta == 1 else parameters.pairing.times1(point, delta)
+
+
+def _times2(parameters: PublicParameters, point: G2, delta: int) -> G2:
+    return point if delta == 1 else parameters.pairing.times2(point, delta)
 
 
 def _message_point(

@@ -11,7 +11,7 @@ Whoever holds one of the paper's tokens tells its label by pairing it with a gue
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from sealcast.primitives.kdf import INNER_PAD, OUTER_PAD
 from sealcast.protections.attribute.scheme.parameters import PublicParameters
-from sealcast.wire.attribute import ROUTING_TAG_BYTES, EventHeader, TagKind
+from sealcast.wire.attribute import ROUTING_TAG_BYTES, EventHeader, SealedAttribute, TagKind
 
 if TYPE_CHECKING:
     from hashlib import _Hash
@@ -52,6 +52,29 @@ def _keyed(token: bytes) -> tuple[_Hash, _Hash]:
     return hashlib.sha256(padded.translate(INNER_PAD)), hashlib.sha256(padded.translate(OUTER_PAD))
 
 
+#: Of a header and one of its attributes: for each of some tokens, the tag that it has if it has the token's label.
+Expected = Callable[[EventHeader, SealedAttribute], Iterator[bytes]]
+
+
+def expecting(parameters: PublicParameters, tokens: Sequence[bytes]) -> Expected:
+    """The tags that these tokens of one attribute look for. AttributeRejected, when the paper's are asked for, for a
+    point that is none."""
+    if parameters.tags is TagKind.PAPER:
+        return lambda header, attribute: parameters.equations.expected_tags(tokens, attribute.first)
+    keyed = list(map(_keyed, tokens))
+
+    def tags(header: EventHeader, attribute: SealedAttribute) -> Iterator[bytes]:
+        # `keyed_tag` written out: a call for each token would cost as much as its hashes.
+        id = header.id
+        for start, end in keyed:
+            inside, outside = start.copy(), end.copy()
+            inside.update(id)
+            outside.update(inside.digest())
+            yield outside.digest()[:ROUTING_TAG_BYTES]
+
+    return tags
+
+
 def matching(parameters: PublicParameters, token: RoutingToken, header: EventHeader) -> bool:
     """Whether the event has the token's label. AttributeRejected for a point that is none (paper's tags)."""
     attribute = header.attribute(token.attribute)
@@ -59,7 +82,7 @@ def matching(parameters: PublicParameters, token: RoutingToken, header: EventHea
         return False
     if parameters.tags is TagKind.KEYED:
         return attribute.tagged(keyed_tag(token.token, header.id))
-    return attribute.tagged(parameters.equations.expected_tag(token.token, attribute.first))
+    return any(map(attribute.tagged, parameters.equations.expected_tags([token.token], attribute.first)))
 
 
 def route(parameters: PublicParameters, tokens: Sequence[RoutingToken], header: EventHeader) -> bool:
@@ -70,8 +93,20 @@ def route(parameters: PublicParameters, tokens: Sequence[RoutingToken], header: 
 def route_many(
     parameters: PublicParameters, tokens: Sequence[RoutingToken], headers: Sequence[EventHeader]
 ) -> NDArray[np.bool_]:
-    """`matching` of every header (rows) and token (columns)."""
+    """`matching` of every header (rows) and token (columns), as a relay does it: tokens are made ready once."""
     found = np.zeros((len(headers), len(tokens)), np.bool_)
+    columns: dict[tuple[int, str], list[int]] = {}
+    for column, token in enumerate(tokens):
+        columns.setdefault((token.epoch, token.attribute), []).append(column)
+    expected = {
+        group: expecting(parameters, [tokens[column].token for column in own]) for group, own in columns.items()
+    }
     for row, header in enumerate(headers):
-        found[row] = [matching(parameters, token, header) for token in tokens]
+        if header.tags is parameters.tags:
+            for attribute in header.attributes:
+                group = header.epoch, attribute.name
+                if group in expected:
+                    for column, tag in zip(columns[group], expected[group](header, attribute), strict=True):
+                        if attribute.tagged(tag):
+                            found[row, column] = True
     return found

@@ -1,7 +1,7 @@
 """The hash of Waters onto G1: u' + the sum of those u_k whose bit is set, of 256.
 
 Profile A needs a hash whose logarithm the key server knows in both groups, which hashing onto the curve cannot be. The
-points lie in tables of 16, one for each four bits of a hash, so that 64 additions do instead of 128.
+points lie in tables of 255 sums, one table for each byte of a hash, so that 32 additions do instead of 128.
 
 Whoever has enough points b W(label) of one b can combine them into b W(other) once the bits of `other` are an affine
 combination of theirs. With 256 bits and at most 128 labels this does not happen (`MAX_ATTRIBUTE_POSITIONS`).
@@ -18,7 +18,7 @@ from sealcast.primitives.pairing import G1, ORDER, Pairing
 from sealcast.protections.attribute.scheme.naming import chosen
 
 BITS: Final = 256
-_WINDOW: Final = 4
+_WINDOW: Final = 8
 #: Points kept per parameters: a label's point is public, and takes as long to make as a power.
 MAX_CACHED_POINTS: Final = 65_536
 
@@ -44,7 +44,7 @@ class WatersHash:
 
     @cached_property
     def _tables(self) -> list[list[G1]]:
-        """For each four points, lowest bit first, the sums of all their choices but the empty one."""
+        """For each eight points, lowest bit first, the sums of all their choices but the empty one."""
         plus, tables = self._pairing.plus1, []
         for start in range(1, BITS + 1, _WINDOW):
             table: list[G1] = []

@@ -124,4 +124,4 @@ def announce_peer(draft: Draft, change: AnnouncePeer) -> None:
         raise Misuse(
             f"{who.name!r} has announced an address since: {change.sequence} does not follow {before.sequence}"
         )
-    draft.peers.write()[who.name] = AnnouncedPeer(change.announcement, change.sequence)
+    draft.peers.write()[who.name] = AnnouncedPeer(change.announcement, change.sequence, change.serves)

@@ -1,0 +1,126 @@
+"""What a peer needs to find its places among others, and how the key center issues it (paper 003, section 6.3).
+
+    attribute/connecting     [topic, epoch, [[attribute, label], ...]]
+                          -> attribute/connecting     [epoch, parameters, [[attribute, label, key, request, hidden,
+                                                                            request, hidden], ...]]
+
+For each label: the key that opens connection requests of labels below it, and requests of its own, each with the
+connection key that it hides. Requests are used once each while there are some, so that two searches of one peer cannot
+be told to be the same peer's by the request alone.
+
+Who may subscribe may ask for any label, since it may subscribe to anything. Who may only publish gets what a rendezvous
+needs: the roots, which open every request, and no request of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Annotated, Final, NamedTuple
+
+from sealcast.control.bodies import Body, Name, binary, natural, rows, text
+from sealcast.control.center.rules import CenterReason, no
+from sealcast.errors import Misuse
+from sealcast.primitives.secrets import Secret
+from sealcast.protections.attribute.credentials import EventSpace
+from sealcast.protections.attribute.scheme import ConnectionKey, Label, MasterSecret
+from sealcast.protections.attribute.spaces import CredentialSpace
+from sealcast.wire.limits import (
+    MAX_ATTRIBUTE_LABEL_BYTES,
+    MAX_ATTRIBUTE_PARAMETERS_BYTES,
+    MAX_CONNECTION_REQUEST_BYTES,
+    MAX_EPOCH,
+)
+
+#: Labels of one request: a peer has a place for each.
+MAX_PLACES: Final = 256
+#: Connection requests that each label gets at a time.
+REQUESTS_EACH: Final = 2
+_MAX_SPACE_BYTES: Final = 255
+_POINT_BYTES: Final = 48
+_HIDDEN_BYTES: Final = 32
+
+#: An attribute's tree, and a label in it.
+TreeLabel = tuple[str, Label]
+
+_SPACE: Final = text(_MAX_SPACE_BYTES)
+_LABEL: Final = binary(0, MAX_ATTRIBUTE_LABEL_BYTES)
+_REQUEST: Final = (binary(0, MAX_CONNECTION_REQUEST_BYTES), binary(0, _HIDDEN_BYTES))
+_WANTED: Final = rows(MAX_PLACES, _SPACE, _LABEL)
+_GIVEN: Final = rows(MAX_PLACES, _SPACE, _LABEL, binary(_POINT_BYTES, _POINT_BYTES), *REQUESTS_EACH * _REQUEST)
+
+Epoch = Annotated[int, natural(MAX_EPOCH)]
+Parameters = Annotated[bytes, binary(1, MAX_ATTRIBUTE_PARAMETERS_BYTES)]
+WantedPlaces = Annotated[tuple[TreeLabel, ...], _WANTED]
+GivenPlaces = Annotated[tuple[tuple[str, Label, bytes, bytes, bytes, bytes, bytes], ...], _GIVEN]
+
+
+@dataclass(frozen=True, slots=True)
+class WantConnecting(Body):
+    """Keys and requests for places, in an epoch."""
+
+    KIND = "attribute/connecting"
+    MAX_ITEMS = 3 * MAX_PLACES + 16
+    MAX_DEPTH = 3
+    topic: Name
+    epoch: Epoch
+    places: WantedPlaces
+
+
+@dataclass(frozen=True, slots=True)
+class Connecting(Body):
+    KIND = "attribute/connecting"
+    MAX_ITEMS = 8 * MAX_PLACES + 16
+    MAX_DEPTH = 3
+    epoch: Epoch
+    parameters: Parameters
+    places: GivenPlaces
+
+
+class ConnectingPlace(NamedTuple):
+    """One label's keys."""
+
+    key: ConnectionKey
+    #: Each with the connection key that it hides.
+    requests: tuple[tuple[bytes, Secret], ...]
+
+
+def places_of(given: Connecting) -> dict[TreeLabel, ConnectingPlace]:
+    """What was given, by attribute and label."""
+    found = dict[TreeLabel, ConnectingPlace]()
+    for attribute, label, point, *pairs in given.places:
+        requests = [(made, hidden) for made, hidden in zip(pairs[::2], pairs[1::2], strict=True) if made and hidden]
+        found[attribute, label] = ConnectingPlace(
+            ConnectionKey(given.epoch, attribute, point), tuple((made, Secret(hidden)) for made, hidden in requests)
+        )
+    return found
+
+
+def made_places(
+    master: MasterSecret, space: EventSpace, epoch: int, wanted: Iterable[TreeLabel], *, subscribes: bool
+) -> GivenPlaces:
+    """At the key center. CenterRejected for what is no label of the schema, and for what one may not have."""
+    return tuple(_place(master, space, epoch, attribute, label, subscribes) for attribute, label in wanted)
+
+
+def _place(
+    master: MasterSecret, space: EventSpace, epoch: int, attribute: str, label: Label, subscribes: bool
+) -> tuple[str, Label, bytes, bytes, bytes, bytes, bytes]:
+    try:
+        space.position(attribute, label)
+    except Misuse as error:
+        raise no(CenterReason.FORM, error.message) from None
+    about = space.spaces[attribute]
+    if not subscribes and label != about.root:
+        raise no(CenterReason.FORM, "who may not subscribe has no place of its own, only the roots of a rendezvous")
+    key = master.connection_key(epoch, attribute, label).to_bytes()
+    if not subscribes:
+        return attribute, label, key, b"", b"", b"", b""
+    first, first_hidden = _request(master, epoch, about, label)
+    second, second_hidden = _request(master, epoch, about, label)
+    return attribute, label, key, first, first_hidden, second, second_hidden
+
+
+def _request(master: MasterSecret, epoch: int, about: CredentialSpace, label: Label) -> tuple[bytes, bytes]:
+    made, hidden = master.connection_request(epoch, about.name, about.path(label), about.positions)
+    return made.to_bytes(), hidden.reveal()

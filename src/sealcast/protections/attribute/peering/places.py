@@ -1,0 +1,224 @@
+"""The places of one peer among others, and the cryptography behind them: `PeerCredentials` with the real scheme.
+
+An event that a subscription wants carries one of its labels on every attribute. So one attribute's tree brings all of
+them, and a peer takes a seat for each label of the attribute on which the subscription asks for least: where a parent
+above has the least to send that is not wanted. Other attributes are looked at when an event is here.
+
+A rendezvous has the roots of all trees instead. Whatever is published comes there first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Final
+
+from sealcast.errors import FrameRejected, Misuse, Rejected
+from sealcast.overlay.peers.port import PeerId, SeatPlan, SeatRequest
+from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.protections.attribute.arriving import ArrivalGate
+from sealcast.protections.attribute.connecting import MAX_PLACES, ConnectingPlace, TreeLabel, places_of
+from sealcast.protections.attribute.keys import CredentialRing
+from sealcast.protections.attribute.scheme import (
+    AttributeReason,
+    AttributeRejected,
+    ConnectionRequest,
+    EventHeader,
+    PublicParameters,
+    RoutingToken,
+    SubscriptionKey,
+)
+from sealcast.protections.attribute.scheme.tags import matching
+from sealcast.protections.attribute.settings import event_space
+from sealcast.trust.handles import EntityRealm
+from sealcast.trust.realm.changes import Right
+from sealcast.wire.attribute import SealedAttributeEvent
+from sealcast.wire.carried import CarriedEvent
+
+#: Labels of one attribute that a subscription takes seats for; with more, another attribute is chosen if there is one.
+SEATS_EACH: Final = 16
+#: Events that were parsed a moment ago: a node asks several things of one.
+_PARSED: Final = 64
+#: A keyed token, a point of either group; or none, where parents flood.
+_TOKEN_BYTES: Final = (0, 32, 48, 96)
+
+
+@dataclass(slots=True)
+class _EpochKeys:
+    """What a peer holds of one epoch."""
+
+    parameters: PublicParameters
+    subscriptions: Sequence[SubscriptionKey]
+    places: Mapping[TreeLabel, ConnectingPlace]
+    tokens: Mapping[TreeLabel, RoutingToken]
+    #: How many requests of each place were used.
+    used: dict[TreeLabel, int] = field(default_factory=dict)
+
+
+class PeerPlaces(Unpicklable):
+    """The seats of one entity on one topic, with what it takes to fill them."""
+
+    def __init__(self, realm: EntityRealm, topic: str, name: str, ring: CredentialRing) -> None:
+        self._realm, self._topic, self._name, self._ring = realm, topic, name, ring
+        #: The registry that this goes by.
+        self.state = realm.state()
+        about = self.state.topic(topic)
+        self.topic_id = about.id
+        self._space = event_space(about)
+        self._gates = ArrivalGate(realm, topic, name)
+        self._epochs: dict[int, _EpochKeys] = {}
+        self._epoch = -1
+        #: Labels keep their seats' numbers while the process lasts.
+        self._numbers: dict[TreeLabel, int] = {}
+        self._seats: dict[int, SeatPlan] = {}
+        self._labels: dict[int, TreeLabel] = {}
+        self._stamp: tuple[int, object, bool] | None = None
+        self._parsed = lru_cache(_PARSED)(_parsed)
+
+    def refresh(self, *, rendezvous: bool) -> tuple[bool, bool]:
+        """Goes by the keys that are here now, and asks for what they lack. Whether seats changed, and whether an epoch
+        began. Unavailable or Rejected where the key center does not give it."""
+        epoch = self.state.topic(self._topic).epoch
+        stamp = (epoch, self._ring.stamp(epoch, live=True), rendezvous)
+        if stamp == self._stamp:
+            return False, False
+        keys = self._keys(epoch)
+        roots = [(name, space.root) for name, space in self._space.spaces.items()]
+        wanted = roots if rendezvous else list(dict.fromkeys(label for key in keys for label in self._seats_of(key)))
+        if len(wanted) > MAX_PLACES:
+            raise Misuse(f"{self._name!r} wants {len(wanted)} places on topic {self._topic!r}, more than {MAX_PLACES}")
+        if wanted:
+            may_read = self.state.may_subscribe(self._topic, self._name, self._realm.clock())
+            given = self._ring.connecting(epoch, wanted, Right.SUBSCRIBE if may_read else Right.PUBLISH)
+            self._epochs[epoch] = _EpochKeys(
+                PublicParameters.from_bytes(given.parameters), keys, places_of(given), _tokens(keys)
+            )
+            self._load_before(epoch - 1, self._epochs[epoch].parameters)
+        began, self._stamp = self._epoch not in (-1, epoch), stamp
+        self._epoch = epoch
+        for old in [each for each in self._epochs if each < epoch - 1]:
+            del self._epochs[old]
+        before = dict(self._seats)
+        self._plan(wanted, roots if rendezvous else ())
+        return before != self._seats, began
+
+    def _keys(self, epoch: int) -> list[SubscriptionKey]:
+        return [SubscriptionKey.parse(key) for each in self._ring.subscribing(epoch, live=True) for key in each.keys]
+
+    def _load_before(self, epoch: int, parameters: PublicParameters) -> None:
+        """The epoch before, for events that are still on their way: nobody finds a place by its keys any more."""
+        keys = self._keys(epoch) if epoch not in self._epochs else []
+        if keys:
+            self._epochs[epoch] = _EpochKeys(parameters, keys, {}, _tokens(keys))
+
+    def _seats_of(self, key: SubscriptionKey) -> Iterable[TreeLabel]:
+        """The labels of the attribute on which a subscription asks for least."""
+        by_attribute = dict[str, list[tuple[int, bytes]]]()
+        for credential in key.credentials:
+            by_attribute.setdefault(credential.attribute, []).append((credential.position, credential.label))
+
+        def cost(attribute: str) -> tuple[bool, float, int]:
+            labels = by_attribute[attribute]
+            return len(labels) > SEATS_EACH, sum(2.0**-position for position, _ in labels), len(labels)
+
+        chosen = min(by_attribute, key=cost)
+        return [(chosen, label) for _, label in by_attribute[chosen]]
+
+    def _plan(self, wanted: Sequence[TreeLabel], roots: Sequence[TreeLabel]) -> None:
+        for label in wanted:
+            self._numbers.setdefault(label, len(self._numbers))
+        self._labels = {self._numbers[label]: label for label in wanted}
+        self._seats = {
+            number: SeatPlan(label[0], root=label in roots, group=0) for number, label in self._labels.items()
+        }
+
+    # --- PeerCredentials ----------------------------------------------------------------------------
+
+    @property
+    def seats(self) -> Mapping[int, SeatPlan]:
+        return self._seats
+
+    def ask(self, seat: int) -> SeatRequest:
+        keys, label = self._epochs[self._epoch], self._labels[seat]
+        requests = keys.places[label].requests
+        used = keys.used.get(label, 0)
+        keys.used[label] = used + 1
+        request, key = requests[min(used, len(requests) - 1)]
+        return SeatRequest(request, key)
+
+    def open_request(self, seat: int, request: bytes, origin: PeerId) -> Secret | None:
+        """A request names nobody: who copied one cannot use it, since it does not know the key that it hides."""
+        asked = ConnectionRequest.parse(request)
+        keys = self._epochs.get(asked.epoch)
+        place = None if keys is None else keys.places.get(self._labels[seat])
+        if keys is None or place is None:
+            return None
+        return place.key.open(keys.parameters, asked)
+
+    def token(self, seat: int) -> bytes:
+        return self._epochs[self._epoch].tokens[self._labels[seat]].token
+
+    def check_token(self, attribute: str, token: bytes) -> None:
+        if len(token) not in _TOKEN_BYTES:
+            raise AttributeRejected(AttributeReason.MALFORMED, f"a token of {len(token)} bytes is none")
+
+    def check_event(self, event: bytes) -> None:
+        carried, _ = self._parsed(event)
+        try:
+            self._gates.check(carried, self._gates.at(self.state.version), self._realm.clock())
+        except FrameRejected:
+            # Its publisher may know a newer registry, and be right: an epoch that has begun, a right that was given.
+            newest = self._realm.state()
+            if newest.version == self.state.version:
+                raise
+            self.state = newest
+            self._gates.check(carried, self._gates.at(newest.version), self._realm.clock())
+
+    def check_publisher(self, peer: PeerId, advertisement: bytes) -> None:
+        if advertisement != self.topic_id:
+            raise Rejected(f"{peer!r} announced itself for another topic")
+        if not self.state.may_publish(self._topic, peer, self._realm.clock()):
+            raise Rejected(f"{peer!r} may not publish on topic {self._topic!r}")
+
+    def matches(self, seat: int, event: bytes) -> bool:
+        header = self._parsed(event)[1]
+        keys = self._epochs.get(header.epoch)
+        token = None if keys is None else keys.tokens.get(self._labels[seat])
+        return keys is not None and token is not None and matching(keys.parameters, token, header)
+
+    def routes(self, attribute: str, token: bytes, event: bytes) -> bool:
+        header = self._parsed(event)[1]
+        keys = self._epochs.get(header.epoch)
+        if keys is None or not token:
+            return False
+        return matching(keys.parameters, RoutingToken(header.epoch, attribute, token), header)
+
+    def wants(self, event: bytes) -> bool:
+        header = self._parsed(event)[1]
+        keys = self._epochs.get(header.epoch)
+        return keys is not None and any(_wanted(keys.parameters, key, header) for key in keys.subscriptions)
+
+
+def _wanted(parameters: PublicParameters, key: SubscriptionKey, header: EventHeader) -> bool:
+    """Whether the event carries one of the subscription's labels on each attribute."""
+    found = dict[str, bool]()
+    for each in key.credentials:
+        if not found.get(each.attribute):
+            token = RoutingToken(key.epoch, each.attribute, each.token)
+            found[each.attribute] = matching(parameters, token, header)
+    return all(found.values())
+
+
+def _tokens(keys: Iterable[SubscriptionKey]) -> dict[TreeLabel, RoutingToken]:
+    return {
+        (each.attribute, each.label): RoutingToken(key.epoch, each.attribute, each.token)
+        for key in keys
+        for each in key.credentials
+    }
+
+
+def _parsed(event: bytes) -> tuple[CarriedEvent, EventHeader]:
+    """FrameRejected or AttributeRejected for what is no event."""
+    carried = CarriedEvent.from_bytes(event)
+    return carried, SealedAttributeEvent.parse(carried.message).header

@@ -1,0 +1,228 @@
+"""Multi-credential routing at different parents, several seats of one peer, and new epochs."""
+
+from __future__ import annotations
+
+import pytest
+
+from sealcast.lab.tariq.ideal import ideal_event, split_labels
+from sealcast.lab.tariq.simulate import Simulation
+from sealcast.overlay.peers.port import Dissemination, PeerSettings, SeatAddress
+from sealcast.wire.peers import event_id
+from tests.overlay.peers.world import children, join_one, one_tree, parent
+
+ROUTING = PeerSettings(dissemination=Dissemination.ROUTING, children=4, root_children=4)
+
+
+def parents(net: Simulation, name: str) -> list[str | None]:
+    return [None if view.parent is None else view.parent.peer for view in net.peers[name].node.seats()]
+
+
+def tokens(net: Simulation, parent: str, child: str) -> set[bytes]:
+    seats = net.peers[parent].node._core.seats.values()
+    links = [link for seat in seats for address, link in seat.children.items() if address.peer == child]
+    return {token for link in links for token in link.tokens}
+
+
+def published(net: Simulation, values: dict[str, str], number: int = 0) -> bytes:
+    if "publisher" not in net.peers:
+        net.add("publisher")
+        net.join("publisher")
+        net.run(net.now + 1)
+    event = ideal_event("publisher", number, values)
+    net.publish("publisher", event)
+    net.run(net.now + 2)
+    return event_id(event)
+
+
+@pytest.mark.parametrize(
+    ("labels", "least", "split"),
+    [
+        (["1"], 3, ["11", "100", "101"]),
+        (["1"], 1, ["1"]),
+        (["00", "1"], 3, ["00", "10", "11"]),
+        (["0" * 8], 4, ["0" * 8]),
+    ],
+)
+def test_labels_are_split_until_there_are_enough(labels: list[str], least: int, split: list[str]) -> None:
+    assert sorted(split_labels(labels, least)) == sorted(split)
+
+
+# --- different parents ----------------------------------------------------------------------------
+
+
+def test_each_part_of_a_label_goes_to_another_parent() -> None:
+    net = one_tree({}, settings=ROUTING)
+    for n in range(6):
+        join_one(net, f"wide{n}", "0")
+    net.subscriber("split", [{"a": ("01",)}], split=3)
+    net.join("split", ["wide1", "wide2"])
+    net.run(net.now + 40)
+    found = parents(net, "split")
+    assert None not in found
+    assert len(set(found)) == 3, "three labels, three parents"
+    assert not net.weakened
+    for each in found:
+        assert each is not None
+        assert len(tokens(net, each, "split")) == 1, "and each parent knows one token"
+
+
+def test_where_there_are_too_few_parents_the_peer_is_told() -> None:
+    """Rather with a weaker protection than without events; but not without a word."""
+    net = one_tree({}, settings=ROUTING)
+    net.subscriber("split", [{"a": ("01",)}], split=2)
+    net.join("split", ["root"])
+    net.run(net.now + 60)
+    assert parents(net, "split") == ["root", "root"]
+    assert [(each.parent) for each in net.weakened] == ["root"]
+
+
+def test_flooding_parents_learn_no_token_so_that_one_may_have_all() -> None:
+    net = one_tree({}, settings=PeerSettings(root_patience_seconds=0))
+    net.subscriber("both", [{"a": ("01", "10")}])
+    net.join("both", ["root"])
+    net.run(net.now + 20)
+    assert parents(net, "both") == ["root", "root"]
+    assert tokens(net, "root", "both") == set()
+    assert not net.weakened
+
+
+def test_routing_sends_each_child_what_it_wants_and_tests_each_token_once() -> None:
+    net = one_tree({"one": "00", "two": "01", "three": "01"}, settings=ROUTING)
+    before = net.peers["root"].credentials.meter.tests
+    sent = net.messages["Carry"]
+    id = published(net, {"a": "01000000"})
+    assert id not in net.peers["one"].delivered
+    assert id in net.peers["two"].delivered
+    assert id in net.peers["three"].delivered
+    assert net.messages["Carry"] - sent == 2
+    assert net.peers["root"].credentials.meter.tests - before == 2, "two different tokens, three children"
+    assert net.total("false positives") == 0
+
+
+def test_flooding_sends_all_children_everything_of_the_parents() -> None:
+    net = one_tree({"one": "00", "two": "01"}, settings=PeerSettings(root_patience_seconds=0))
+    published(net, {"a": "01000000"})
+    assert net.total("false positives") == 1
+
+
+# --- several seats ----------------------------------------------------------------------------------
+
+
+def test_a_peer_with_several_seats_gets_an_event_once_and_passes_it_on_in_all_trees() -> None:
+    settings = PeerSettings(children=4, root_children=1, root_overflow=0, root_patience_seconds=0)
+    net = Simulation(5, settings=settings, wire=True)
+    net.add("root", roots=["a", "b"])
+    net.join("root")
+    for name, wanted in {
+        "middle": {"a": ("0",), "b": ("0",)},
+        "left": {"a": ("00",)},
+        "right": {"b": ("00",)},
+    }.items():
+        net.subscriber(name, [wanted])
+        net.join(name, ["root"])
+        net.run(net.now + 20)
+    assert (parent(net, "left"), parent(net, "right")) == ("middle", "middle")
+    before = net.messages["Carry"]
+    id = published(net, {"a": "00001111", "b": "00001111"})
+    assert all(id in net.peers[name].delivered for name in ("middle", "left", "right"))
+    assert net.messages["Carry"] - before == 3, "each peer once, though the middle one has two seats"
+
+
+def test_subscriptions_come_and_go_while_a_peer_runs() -> None:
+    net = one_tree({"peer": "00"}, settings=PeerSettings(root_patience_seconds=0))
+    peer = net.peers["peer"]
+    peer.credentials.subscribe({"a": ("11",)})
+    net.join("peer", ["root"])
+    net.run(net.now + 20)
+    assert parents(net, "peer") == ["root", "root"]
+    id = published(net, {"a": "11000000"})
+    assert id in peer.delivered
+    del peer.credentials.places[1], peer.credentials.conjunctions[1]
+    net.join("peer", ["root"])
+    net.run(net.now + 20)
+    assert len(children(net, "root")) == 1
+    assert published(net, {"a": "11000000"}, number=1) not in peer.delivered
+
+
+def test_a_rendezvous_can_subscribe_and_publish_too() -> None:
+    net = one_tree({"other": "0"}, settings=PeerSettings(root_patience_seconds=0))
+    net.peers["root"].credentials.subscribe({"a": ("01",)})
+    net.join("root")
+    net.run(net.now + 20)
+    assert parents(net, "root") == [None, "root"]
+    event = ideal_event("root", 1, {"a": "01010101"})
+    net.publish("root", event)
+    net.run(net.now + 2)
+    assert event_id(event) in net.peers["root"].delivered
+    assert event_id(event) in net.peers["other"].delivered
+
+
+# --- epochs -----------------------------------------------------------------------------------------
+
+
+def test_a_new_epoch_proves_every_link_again() -> None:
+    net = one_tree({"coarse": "0", "fine": "00"}, settings=PeerSettings(root_children=1, root_patience_seconds=0))
+    assert parent(net, "fine") == "coarse"
+    links = net.counts["links"]
+    for peer in net.peers.values():
+        peer.credentials.epoch += 1
+    for name, peer in net.peers.items():
+        net._run(name, lambda node=peer.node: node.renew(net.now))
+    net.run(net.now + 60)
+    assert (parent(net, "coarse"), parent(net, "fine")) == ("root", "coarse")
+    assert net.counts["links"] == links, "nobody moved"
+    assert not net.closed
+
+
+@pytest.mark.parametrize("who", ["coarse", "fine"])
+def test_a_revoked_peer_is_out_with_the_next_epoch(who: str) -> None:
+    """It gets no credentials of the new epoch: its parent lets it go, and its children leave it."""
+    net = one_tree({"coarse": "0", "fine": "00"}, settings=PeerSettings(root_children=1, root_patience_seconds=0))
+    for name, peer in net.peers.items():
+        if name != who:
+            peer.credentials.epoch += 1
+            net._run(name, lambda node=peer.node: node.renew(net.now))
+    net.run(net.now + 100)
+    assert who not in children(net, "root")
+    assert SeatAddress(who, 0) in net.homeless()
+    other = {"coarse": "fine", "fine": "coarse"}[who]
+    assert parent(net, other) == "root"
+    assert published(net, {"a": "00110011"}) in net.peers[other].delivered
+    assert not net.peers[who].delivered
+    assert net.total("broken rules") == 0, "who is late, or out, breaks no rule by asking"
+
+
+@pytest.mark.parametrize("dissemination", Dissemination)
+@pytest.mark.parametrize("late", [0.0, 4.0])
+def test_the_first_events_of_an_epoch_are_not_lost(dissemination: Dissemination, late: float) -> None:
+    """Publishers begin an epoch before every peer has its keys: one after the other they learn of it, some late."""
+    settings = PeerSettings(dissemination=dissemination, children=2, root_children=2, root_patience_seconds=0)
+    net = one_tree({"a": "0", "b": "00", "c": "001", "d": "0010"}, settings=settings)
+    net.add("publisher")
+    net.join("publisher")
+    net.run(net.now + 1)
+    begin = net.now
+    net.peers["root"].credentials.epoch = 1
+    events = [ideal_event("publisher", n, {"a": "00101111"}, epoch=1) for n in range(40)]
+    for n, event in enumerate(events):
+        net.at(begin + n * 0.2, lambda event=event: net.publish("publisher", event))
+
+    def renew(name: str) -> None:
+        net.peers[name].credentials.epoch = 1
+        net._run(name, lambda: net.peers[name].node.renew(net.now))
+
+    for n, name in enumerate(["d", "root", "a", "c", "b"]):
+        net.at(begin + 0.5 + n * late / 4, lambda name=name: renew(name))
+    net.run(begin + 60)
+    for name in "abcd":
+        assert set(net.peers[name].delivered) == {event_id(event) for event in events}, name
+        assert net.peers[name].twice == 0
+    assert not net.closed
+    assert net.total("broken rules") == 0
+
+
+def test_a_parent_that_floods_keeps_no_token_even_if_it_is_given_one() -> None:
+    net = one_tree({"child": "01"}, settings=PeerSettings(root_patience_seconds=0))
+    (seat,) = net.peers["root"].node._core.seats.values()
+    (link,) = seat.children.values()
+    assert link.tokens == ()

@@ -1,0 +1,200 @@
+"""Fifty real processes in two network namespaces: ten are killed at random, the cable between them is cut and mended.
+
+Afterwards every subscriber has every event that it wants, once. The namespaces have a pair of virtual cards between
+them and nothing else, so nothing leaves the machine. Where namespaces cannot be made, the test says so and is skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from sealcast import Event, Publisher, Realm, Subscriber
+from sealcast.filters.check import fit
+from sealcast.filters.evaluate import evaluate
+from sealcast.filters.parse import parse
+from sealcast.model.protection import protection_of
+from sealcast.protections.attribute.peering import status
+from tests.protections.attribute.nursery import Nursery, PeerProcess
+from tests.protections.attribute.test_peer_processes import SCHEMA, TOPIC, until
+
+HEARTBEAT = ("--heartbeat", "2")
+WARDS = ("a1", "a2", "b1", "b2")
+PUBLISHERS = ("pub-1", "pub-2", "pub-3")
+
+
+@dataclass
+class Cable:
+    """Two namespaces, and the cable between them."""
+
+    names: tuple[str, str]
+    hosts: tuple[str, str] = ("10.213.7.1", "10.213.7.2")
+
+    def set(self, *, plugged: bool) -> None:
+        _ip("netns", "exec", self.names[0], "ip", "link", "set", "cable", "up" if plugged else "down")
+
+
+@contextmanager
+def cable() -> Iterator[Cable]:
+    made = Cable((f"sealcast-{os.getpid()}-a", f"sealcast-{os.getpid()}-b"))
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("network namespaces need root and the program `ip`")
+    try:
+        for name in made.names:
+            _ip("netns", "add", name)
+    except subprocess.CalledProcessError:
+        for name in made.names:
+            _ip("netns", "del", name, check=False)
+        pytest.skip("this machine does not let us make network namespaces")
+    try:
+        ends = [("netns", made.names[0]), ("peer", "name", "cable", "netns", made.names[1])]
+        _ip("link", "add", "cable", *ends[0], "type", "veth", *ends[1])
+        for name, host in zip(made.names, made.hosts, strict=True):
+            for words in (("addr", "add", f"{host}/30", "dev", "cable"), ("link", "set", "cable", "up")):
+                _ip("netns", "exec", name, "ip", *words)
+            _ip("netns", "exec", name, "ip", "link", "set", "lo", "up")
+        yield made
+    finally:
+        for name in made.names:
+            _ip("netns", "del", name, check=False)
+
+
+def _ip(*words: str, check: bool = True) -> None:
+    subprocess.run(["ip", *words], check=check, capture_output=True, timeout=20)
+
+
+class Town:
+    """Publishers and subscribers, half of them on each side of the cable."""
+
+    def __init__(self, directory: Path, cable: Cable, peers: int, seed: int) -> None:
+        self.random, self.cable = random.Random(seed), cable
+        self.realm = Realm.create(directory / "realm")
+        self.filters = {f"sub-{number}": self._filter() for number in range(peers - len(PUBLISHERS))}
+        self.names = [*PUBLISHERS, *self.filters]
+        self.realm.enrol_many(self.names)
+        self.realm.create_topic(TOPIC, SCHEMA, protection=protection_of("attribute"), access="members")
+        self.realm.subscribe_many(TOPIC, [(name, text, None) for name, text in self.filters.items()])
+        self.nursery = Nursery(directory / "realm", directory / "out")
+        self.running: dict[str, PeerProcess] = {}
+        self.published = list[dict[str, object]]()
+        self._publishers = {name: Publisher(self.realm, TOPIC, name) for name in PUBLISHERS}
+
+    def _filter(self) -> str:
+        low = self.random.randrange(14)
+        ward = self.random.choice(WARDS)
+        return self.random.choice(
+            [
+                f"heat BETWEEN {low} AND {low + self.random.randrange(1, 8)}",
+                f"ward = '{ward}'",
+                f"ward LIKE '{ward[0]}%' AND heat >= {low}",
+                f"heat < {low + 1} OR ward = '{ward}'",
+            ]
+        )
+
+    def start(self, name: str) -> None:
+        side = self.names.index(name) % 2
+        listen = ("--listen", f"{self.cable.hosts[side]}:0")
+        self.running[name] = self.nursery.start(name, options=(*HEARTBEAT, *listen), netns=self.cable.names[side])
+
+    def publish(self, count: int) -> None:
+        for _ in range(count):
+            event = {"heat": self.random.randrange(16), "ward": self.random.choice(WARDS)}
+            made = Event(dict(event), str(len(self.published)).encode())
+            self._publishers[self.random.choice(PUBLISHERS)].publish([made])
+            self.published.append(event)
+
+    def expected(self, name: str) -> list[int]:
+        condition = fit(parse(self.filters[name]), SCHEMA)
+        return [n for n, event in enumerate(self.published) if evaluate(condition, SCHEMA.parse(event)) is True]
+
+    def received(self, name: str) -> list[int]:
+        with Subscriber(self.realm, TOPIC, name, from_=0) as reader:
+            return sorted(int(event.payload) for event in reader)
+
+    def placed(self) -> int:
+        """Peers that run and have all of their places."""
+        return sum(
+            all(seat["root"] or seat["parent"] is not None for seat in shown["topics"][TOPIC]["seats"])
+            for shown in status.all_here(self.realm)
+            if shown["live"] and TOPIC in shown["topics"]
+        )
+
+    def close(self) -> None:
+        for each in self._publishers.values():
+            each.close()
+        self.nursery.close()
+
+
+def drill(directory: Path, peers: int, kills: int, events: int, seed: int) -> None:
+    began = time.monotonic()
+
+    def note(text: str) -> None:
+        print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True)
+
+    with cable() as plug:
+        town = Town(directory, plug, peers, seed)
+        note("the realm is made")
+        try:
+            for name in town.names:
+                town.start(name)
+            note("all are started")
+            until(lambda: town.placed() == peers, within=900.0, what=lambda: f"{town.placed()} of {peers} have places")
+            note(f"{peers} processes have their places")
+            town.publish(events // 4)
+            # (1) killed at random, one after the other, and back after a while
+            victims = town.random.sample(town.names, kills)
+            for victim in victims:
+                town.running[victim].kill()
+                town.publish(events // (4 * kills) or 1)
+                time.sleep(town.random.uniform(0.2, 1.0))
+            note(f"killed: {', '.join(victims)}")
+            for victim in victims:
+                town.start(victim)
+            note("all are started again")
+            # (2) the cable is cut for longer than anybody waits for a sign of life
+            plug.set(plugged=False)
+            for _ in range(10):
+                town.publish(events // 40 or 1)
+                time.sleep(2.0)
+            plug.set(plugged=True)
+            note("the cable was cut for 20 s and is mended")
+            town.publish(events // 4)
+            # (3) everything that is wanted arrives, once
+            missing = {name: town.expected(name) for name in town.filters}
+            deadline = time.monotonic() + 600.0
+            while missing and time.monotonic() < deadline:
+                for name in list(missing):
+                    found = town.received(name)
+                    assert len(set(found)) == len(found), f"{name} got something twice"
+                    if found == missing[name]:
+                        del missing[name]
+                time.sleep(1.0)
+            late = {name: set(wanted) - set(town.received(name)) for name, wanted in missing.items()}
+            said = "\n".join(town.running[name].said()[-800:] for name in missing)
+            assert not missing, f"after healing these still lack events: {late}\n{said}"
+            wanted = sum(len(town.expected(name)) for name in town.filters)
+            note(f"{len(town.published)} events, {wanted} deliveries, each once")
+            until(lambda: town.placed() == peers, within=120.0)
+        finally:
+            with suppress(OSError):
+                town.close()
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(2_400)
+def test_fifty_processes_ten_kills_and_a_cut_cable(tmp_path: Path) -> None:
+    drill(tmp_path, peers=50, kills=10, events=160, seed=11)
+
+
+@pytest.mark.timeout(400)
+def test_eight_processes_two_kills_and_a_cut_cable(tmp_path: Path) -> None:
+    drill(tmp_path, peers=8, kills=2, events=40, seed=5)
