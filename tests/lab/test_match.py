@@ -26,7 +26,7 @@ from sealcast.filters.check import check
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.lab import match as lab
-from sealcast.lab import match_input, scratch
+from sealcast.lab import match_input, match_outcome, scratch
 from sealcast.lab.match import MatchOutcome, match
 from sealcast.lab.match_input import Asked, GivenEvent, Inputs, read
 from sealcast.model import Event, Schema
@@ -452,7 +452,7 @@ def test_a_line_without_end_is_refused(tmp_path: Path, monkeypatch: pytest.Monke
     ],
 )
 def test_ids_keep_their_type(ids: tuple[object, ...], kind: pa.DataType) -> None:
-    column = lab._column(list(ids))  # type: ignore[arg-type]
+    column = match_outcome._column(list(ids))  # type: ignore[arg-type]
     assert column.type == kind
     assert column.to_pylist() == [id if kind == pa.int64() else str(id) for id in ids]
 

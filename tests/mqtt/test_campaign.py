@@ -178,9 +178,14 @@ def test_the_bridge_killed_at_random_moments(tmp_path: Path, version: str) -> No
         stack.callback(bridge.kill)
         nyse = stack.enter_context(connected(realm, "nyse", server.port, version, **own))
         (at_work,) = stack.enter_context(publishers(nyse))
-        for _ in range(KILLS):
+        for kill in range(KILLS):
+            before = in_log(realm)
             bridge.start()
-            time.sleep(dice.uniform(0.2, 2.5))
+            if kill % 4 == 3:  # while it starts
+                time.sleep(dice.uniform(0, 2))
+            else:  # while it works
+                until(lambda before=before: in_log(realm) > before, 120, every=0.002)
+                time.sleep(dice.uniform(0, 0.7))
             bridge.kill()
             if in_log(realm) and dice.random() < 0.5:
                 pump(realm, TOPIC)

@@ -14,6 +14,7 @@ import pytest
 from sealcast.overlay.peers.net import tls
 from sealcast.overlay.peers.net.frames import BOOT_BYTES, FrameKind, LinkEnded, LinkReason, frame
 from sealcast.overlay.peers.net.limits import LinkLimits
+from sealcast.overlay.peers.net.penalties import Penalties
 from sealcast.overlay.peers.net.tls import PeerTrust, ProvenPeer, TlsIdentity
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.peer_addresses import PeerAddress
@@ -295,12 +296,10 @@ def test_who_sends_what_nobody_may_send_is_cut_off_and_stays_out_for_a_while(rea
 
 
 def test_penalties_grow_and_are_forgiven(realm: Realm) -> None:
-    from sealcast.overlay.peers.net import transport
-
     limits = LinkLimits(penalty_s=10.0, penalty_most_s=35.0, penalties=2)
-    penalties, now = transport.Penalties(limits), [0.0]
+    penalties, now = Penalties(limits), [0.0]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(transport.time, "monotonic", lambda: now[0])
+        patch.setattr("sealcast.overlay.peers.net.penalties.time.monotonic", lambda: now[0])
         for length in (10.0, 20.0, 35.0, 35.0):
             penalties.add("mallory")
             now[0] += length - 0.1

@@ -6,6 +6,7 @@ u = w^6 - 1 and v = w^2 are the generators of the tower that the libraries write
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from py_ecc.bls.hash import expand_message_xmd
@@ -13,6 +14,10 @@ from py_ecc.bls.point_compression import compress_G1, compress_G2, decompress_G1
 from py_ecc.optimized_bls12_381 import FQ12, add, curve_order, multiply, neg, pairing
 
 from sealcast.primitives.pairing.port import FIELD, G1_BYTES
+
+# Importing py_ecc lets Python recurse 100,000 deep. Then JSON that is nested too deeply, which other tests in this
+# process feed to parsers, overruns the stack instead of being refused. What is used of it here needs no such depth.
+sys.setrecursionlimit(1_000)
 
 __all__ = ["FQ12", "add", "curve_order", "expand_message_xmd", "multiply", "neg"]
 

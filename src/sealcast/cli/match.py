@@ -18,7 +18,7 @@ from sealcast.cli import talk
 from sealcast.model.protection import DEFAULT_PROTECTION, PROTECTIONS, with_setting
 
 if TYPE_CHECKING:
-    from sealcast.lab.match import MatchOutcome
+    from sealcast.lab.match_outcome import MatchOutcome
 
 app = talk.Commands(shared=talk.JSON_ONLY)
 

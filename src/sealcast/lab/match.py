@@ -16,19 +16,16 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.parquet
 from numpy.typing import NDArray
 
 from sealcast.clients.publisher import Publisher, admissible, partition_of
 from sealcast.errors import Bug, EventRejected
 from sealcast.lab import scratch
-from sealcast.lab.match_input import Asked, GivenEvent, Id, Inputs, naming
+from sealcast.lab.match_input import Asked, GivenEvent, Inputs, naming
+from sealcast.lab.match_outcome import MatchOutcome, Refused
 from sealcast.model.event import Position
 from sealcast.model.protection import DEFAULT_PROTECTION, Protection, protection_of
 from sealcast.model.schema import Schema
@@ -43,7 +40,6 @@ if TYPE_CHECKING:
     from sealcast.lab.prove import OpenedSample
 
 STAGES: Final = ("keys", "filters", "publish", "spark", "deliver", "open")
-PAIRS_FILE: Final = "pairs.parquet"
 TOPIC: Final = "match"
 #: Publishers, and partitions for them: several, so that nothing here relies on there being one. But in an overlay every
 #: subscriber states its filter to every publisher's brokers, so that one has to do.
@@ -57,60 +53,10 @@ FAN_OUT: Final = 1
 _BYTES_PER_DELIVERY: Final = 64
 _BYTES_PER_EVENT: Final = 16_384
 _BYTES_PER_SUBSCRIBER: Final = 32_768
-_INT64: Final = range(-(2**63), 2**63)
 #: Deliveries that one job may make if everybody gets everything; more events go through the pipeline in several jobs.
 MAX_DELIVERIES_PER_JOB: Final = 16_000_000
 
 Ints = NDArray[np.int64]
-
-
-@dataclass(frozen=True, slots=True)
-class Refused:
-    """An event that its schema does not admit."""
-
-    id: Id
-    attribute: str | None
-    message: str
-
-
-@dataclass(frozen=True, slots=True)
-class MatchOutcome:
-    """Which event reached which subscription, both by their place in the input, ordered by event and subscription."""
-
-    inputs: Inputs
-    event: Ints
-    subscription: Ints
-    refused: tuple[Refused, ...]
-    protection: str
-    seconds: dict[str, float] = field(default_factory=dict)
-    #: What the protection has to say about filters.
-    warnings: tuple[str, ...] = ()
-
-    def summary(self) -> dict[str, object]:
-        fanout = np.bincount(self.event, minlength=1)
-        return {
-            "events": len(self.inputs.events),
-            "subscriptions": len(self.inputs.subscriptions),
-            "pairs": int(self.event.size),
-            "matched_events": int(np.count_nonzero(fanout)),
-            "max_fanout": int(fanout.max()),
-            "rejected": len(self.refused),
-            "protection": self.protection,
-            "seconds": {stage: round(taken, 3) for stage, taken in self.seconds.items()},
-        }
-
-    def pairs(self) -> pa.Table:
-        """Pairs of ids."""
-        events = _column([given.id for given in self.inputs.events])
-        subscriptions = _column([asked.id for asked in self.inputs.subscriptions])
-        columns = [events.take(pa.array(self.event)), subscriptions.take(pa.array(self.subscription))]
-        return pa.table(columns, names=["event", "subscription"])
-
-    def write(self, directory: Path) -> Path:
-        directory.mkdir(parents=True, exist_ok=True)
-        path = directory / PAIRS_FILE
-        pyarrow.parquet.write_table(self.pairs(), path)
-        return path
 
 
 def protection_named(name: str, layers: int | None = None) -> Protection:
@@ -183,7 +129,9 @@ def _populate(realm: Realm, inputs: Inputs, protection: Protection) -> Iterator[
     most = 1 if protection.overlay else MAX_PUBLISHERS
     count = max(1, min(most, len(inputs.events) // (EVENTS_PER_PEER if protection.peers else EVENTS_PER_PUBLISHER)))
     partitions = 1 if protection.peers else count  # a peer has a log of its own
-    realm.create_topic(TOPIC, inputs.schema, partitions=partitions, protection=protection, fan_out=FAN_OUT)
+    realm.create_topic(
+        TOPIC, inputs.schema, partitions=partitions, protection=protection, fan_out=FAN_OUT, access="members"
+    )
     names = _publishers(count)
     realm.enrol_many([*names, *map(_subscriber, range(len(inputs.subscriptions)))])
     return (Publisher(realm, TOPIC, as_=name) for name in names)
@@ -350,10 +298,3 @@ class _Clock:
             yield
         finally:
             self.seconds[stage] += time.monotonic() - began
-
-
-def _column(ids: Sequence[Id]) -> pa.Array:
-    """Ids keep their type: whole numbers if all are, else texts."""
-    if ids and all(isinstance(id, int) and id in _INT64 for id in ids):
-        return pa.array(ids, pa.int64())
-    return pa.array([str(id) for id in ids], pa.string())

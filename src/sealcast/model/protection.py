@@ -121,6 +121,11 @@ class Protection:
         """What brokers match with filters that come later; None where filters count for later events only."""
         return None
 
+    @property
+    def joins_numbers(self) -> bool:
+        """Whether labels are for all numbers of a schema at once, which bounds how fine these may be together."""
+        return False
+
     def hidden_of(self, schema: Schema) -> frozenset[str]:
         """Attributes of a schema that publishers show to no broker."""
         return self.hidden
@@ -319,6 +324,14 @@ class AttributeBased(Protection):
 
     #: `A` hides values and subscriptions from whoever guesses them; `P` is the paper's own encryption, repaired.
     profile: str = PROFILES[0]
+    #: Whether events with the same labels share a header: hundreds of times as fast, and everybody sees which do.
+    reuse: bool = False
+    #: Whether a publisher signs with its credentials once an epoch, and then by a key of its own: faster, and whoever
+    #: opens two of its events sees that they are of one publisher. Frames name their publisher in any case.
+    session: bool = False
+    #: Whether all numbers of the schema share one space (the paper's first form): opening an event takes fewer
+    #: pairings, and a range over several of them takes many labels.
+    joint: bool = False
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
@@ -327,13 +340,21 @@ class AttributeBased(Protection):
                 f"a profile is {' or '.join(PROFILES)}, not {self.profile!r}",
                 hint="A hides values and subscriptions from whoever guesses them; P is what the paper describes",
             )
+        for name in ("reuse", "session", "joint"):
+            if not isinstance(getattr(self, name), bool):
+                raise ParameterRejected(name, f"{name} is true or false, not {getattr(self, name)!r}")
 
     def hidden_of(self, schema: Schema) -> frozenset[str]:
         return frozenset(schema.by_name)
 
     @property
+    def joins_numbers(self) -> bool:
+        return self.joint
+
+    @property
     def summary(self) -> str:
-        return f"profile {self.profile}"
+        headers, numbers = ", shared headers" * self.reuse, ", one space for all numbers" * self.joint
+        return f"profile {self.profile}" + headers + ", sessions" * self.session + numbers
 
 
 #: A new protection is a class above, a line here, and a room in protections/.

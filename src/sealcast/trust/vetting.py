@@ -10,13 +10,15 @@ from __future__ import annotations
 from collections.abc import Container
 from dataclasses import replace
 
-from sealcast.errors import FilterRejected, Rejected
+from sealcast.errors import FilterRejected, Rejected, SchemaRejected
 from sealcast.filters.check import check, fit
-from sealcast.filters.labels import label_filter
+from sealcast.filters.labels import Labeller, label_filter
+from sealcast.filters.labels.grid import joint_bits
+from sealcast.filters.labels.naming import ENDING_MARK
 from sealcast.filters.parse import parse
 from sealcast.filters.visible import refuse_unseen
-from sealcast.model.protection import MAX_FILTER_EPOCHS, OWN_FILTER
-from sealcast.model.schema import Schema
+from sealcast.model.protection import MAX_FILTER_EPOCHS, OWN_FILTER, Protection
+from sealcast.model.schema import Schema, Type
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates import lists
@@ -28,6 +30,7 @@ from sealcast.trust.realm.changes import (
     AnnounceLayerKey,
     AnnouncePeer,
     Change,
+    CreateTopic,
     Credential,
     EnrolEntity,
     FoundRealm,
@@ -41,12 +44,15 @@ from sealcast.trust.realm.machine import Fold, Topic
 from sealcast.trust.realm.templates import Template
 from sealcast.trust.realm.topics import FIRST_EPOCH
 from sealcast.trust.tokens import gates
+from sealcast.wire.limits import MAX_ATTRIBUTE_POSITIONS, MAX_ATTRIBUTE_TREES, MAX_TREE_NAME_BYTES
 from sealcast.wire.searching import SealedFilter, SealedReason, SealedRejected
 
 
 def vet(fold: Fold, change: Change, at_us: int) -> None:
     """Refuses with Rejected or one of its kinds. The rules were asked first: the names in the change exist."""
     match change:
+        case CreateTopic():
+            _vet_labels(change.protection, change.schema)
         case AddSubscription():
             about = fold.topic(change.topic)
             vet_filter(about, change.filter, filter_epochs(about))
@@ -108,6 +114,28 @@ def vet_filter(topic: Topic, text: str, epochs: Container[int] | None = None) ->
             f"the filter was sealed in epoch {sealed.epoch}, and topic {topic.name!r} is in epoch {topic.epoch}",
             hint="seal it again with the keys of this epoch: sealcast does so by itself",
         )
+
+
+def _vet_labels(protection: Protection, schema: Schema) -> None:
+    """Where keys are for labels: whether the labels of every event of the schema have a place on the wire."""
+    if not protection.peers:
+        return
+    longest = MAX_TREE_NAME_BYTES - len(ENDING_MARK)
+    for name in schema.names:
+        if len(name.encode()) > longest:
+            raise SchemaRejected(f"attribute {name!r}: names have at most {longest} bytes on a topic that peers carry")
+    strings = sum(attribute.type is Type.STRING for attribute in schema.attributes)
+    if len(schema.names) + strings > MAX_ATTRIBUTE_TREES:
+        raise SchemaRejected(
+            f"a topic that peers carry has at most {MAX_ATTRIBUTE_TREES} attributes, and each string counts twice"
+        )
+    if protection.joins_numbers:
+        bits = joint_bits(Labeller(schema).grids.values())
+        if bits >= MAX_ATTRIBUTE_POSITIONS:
+            raise SchemaRejected(
+                f"the numbers of this schema take {bits} bits together, and {MAX_ATTRIBUTE_POSITIONS - 1} are allowed",
+                hint="give them bounds or coarser steps, or keep them apart (without --joint)",
+            )
 
 
 def vet_template(topic: str, schema: Schema, text: str) -> Template:

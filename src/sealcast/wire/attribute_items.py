@@ -18,6 +18,7 @@ from sealcast.wire.limits import (
     MAX_ATTRIBUTE_LABEL_BYTES,
     MAX_ATTRIBUTE_POSITIONS,
     MAX_EPOCH,
+    MAX_TREE_NAME_BYTES,
 )
 
 VERIFY_BYTES: Final = 32
@@ -89,8 +90,8 @@ def a_position(value: object) -> int:
 
 
 def a_name(value: object) -> str:
-    if not isinstance(value, str) or not 1 <= len(value.encode()) <= 255:
-        raise cbor.refused("an attribute's name has 1 to 255 bytes")
+    if not isinstance(value, str) or not 1 <= len(value.encode()) <= MAX_TREE_NAME_BYTES:
+        raise cbor.refused(f"an attribute's name has 1 to {MAX_TREE_NAME_BYTES} bytes")
     return value
 
 

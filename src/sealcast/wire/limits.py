@@ -103,6 +103,8 @@ MAX_TRAPDOORS: Final = 8_192
 
 #: Attributes of a header, one tree of peers each: an attribute of the schema may take two.
 MAX_ATTRIBUTE_TREES: Final = 255
+#: Of such a tree's name.
+MAX_TREE_NAME_BYTES: Final = 255
 #: Labels of one attribute of an event. Beyond half the length of the Waters hash, some other label's point is likely a
 #: combination of theirs, and whoever holds it could open the event.
 MAX_ATTRIBUTE_POSITIONS: Final = 128

@@ -24,8 +24,8 @@ from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.outgoing import PublisherPeer
 from sealcast.protections.attribute.peering import status
+from sealcast.protections.attribute.peering.away import AwayNote
 from sealcast.protections.attribute.peering.host import ListenAt, PeerHost, with_heartbeat
-from sealcast.protections.attribute.peering.member import _Away
 from sealcast.protections.attribute.peering.places import PeerPlaces
 from sealcast.protections.attribute.peering.rendezvous import rendezvous_of
 from sealcast.protections.witness.report import Kind
@@ -48,7 +48,7 @@ LIMITS, SETTINGS = with_heartbeat(0.5)
 def realm(tmp_path: Path) -> Iterator[Realm]:
     made = Realm.create(tmp_path / "realm")
     made.enrol_many(NAMES)
-    made.create_topic(TOPIC, SCHEMA, protection=protection_of("attribute"))
+    made.create_topic(TOPIC, SCHEMA, protection=protection_of("attribute"), access="members")
     made.revoke(TOPIC, "mute", [Right.SUBSCRIBE])
     made.subscribe(TOPIC, "hot", "heat >= 12 AND ward LIKE 'a%'")
     made.subscribe(TOPIC, "any", "heat >= 0")
@@ -383,12 +383,12 @@ def test_what_is_on_its_way_is_not_lost(realm: Realm) -> None:
 
 def test_a_damaged_note_of_what_was_heard_asks_for_everything(tmp_path: Path) -> None:
     path = tmp_path / "peer" / "heard.json"
-    first = _Away(path, lambda: 50_000_000)
+    first = AwayNote(path, lambda: 50_000_000)
     assert first.seconds is None and first.since_us == 50_000_000
     first.heard(2.0)
     assert json.loads(path.read_text()) == {"since": 50_000_000, "heard": 48_000_000}
-    again = _Away(path, lambda: 60_000_000)
+    again = AwayNote(path, lambda: 60_000_000)
     assert (again.seconds, again.since_us) == (12.0, 50_000_000)
     path.write_bytes(b"")
-    damaged = _Away(path, lambda: 60_000_000)
+    damaged = AwayNote(path, lambda: 60_000_000)
     assert (damaged.seconds, damaged.since_us) == (60.0, 60_000_000)

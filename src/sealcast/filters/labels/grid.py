@@ -160,6 +160,11 @@ def _floats(attribute: Attribute) -> Grid:
     return Grid(attribute.name, first, 1, last - first + 1, "bits")
 
 
+def joint_bits(grids: Iterable[Grid]) -> int:
+    """How many bits name a place in the space of several attributes, where an absent value has a place of its own."""
+    return sum(grid.count.bit_length() for grid in grids)
+
+
 def turned(value: float) -> int:
     """The bits of a float such that greater floats have greater ones."""
     raw = int(struct.unpack(">Q", struct.pack(">d", value + 0.0))[0])

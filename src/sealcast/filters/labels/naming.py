@@ -26,6 +26,10 @@ SUBTREE: Final = b"T"
 EXACT: Final = b"E"
 SUFFIX: Final = b"S"
 
+#: After a string's name: where its endings are apart from the string, as an attribute of their own. No attribute has
+#: brackets in its name.
+ENDING_MARK: Final = "[ending]"
+
 #: What an event's labels cost is paid at every hop of every event; what is rarely asked for need not be there.
 DEFAULT_DEPTH: Final = 32
 MAX_DEPTH: Final = 64

@@ -38,7 +38,7 @@ from sealcast.protections.attribute.asking import (
 from sealcast.protections.attribute.connecting import Connecting, TreeLabel, WantConnecting, made_places
 from sealcast.protections.attribute.credentials import EventSpace, WantedLabels
 from sealcast.protections.attribute.scheme import MasterSecret, PlacedLabel, PublicParameters
-from sealcast.protections.attribute.settings import is_attribute, settings_of
+from sealcast.protections.attribute.settings import event_space, is_attribute, settings_of
 from sealcast.trust.keys import minting
 from sealcast.trust.realm.changes import EVERYTHING, AddSubscription, RemoveSubscription, Right
 from sealcast.trust.realm.state import Entity, RealmState
@@ -91,7 +91,7 @@ class CredentialIssuer(Unpicklable):
         alternatives = wanted_labels(wanted.filter, about, _template(about, Right.SUBSCRIBE, who, state))
         add = self._registration(wanted, about, who, state, now_us)
         master, public = self._master(about)
-        space = EventSpace(about.schema)
+        space = event_space(about)
         keys = tuple(master.subscription_key(wanted.epoch, placed(space, labels)).to_bytes() for labels in alternatives)
         made = Subscribing(wanted.id, wanted.epoch, public.to_bytes(), keys)
         return CenterDecision(Answer(Subscribing.KIND, made.to_bytes()), add)
@@ -115,7 +115,7 @@ class CredentialIssuer(Unpicklable):
             return challenge
         _check_epoch(wanted.epoch, about, who, state)
         master, public = self._master(about)
-        space = EventSpace(about.schema)
+        space = event_space(about)
         if subscribes:
             _check_places(wanted.places, space, admitted_labels(about, Right.SUBSCRIBE, who, state), who.name)
         places = made_places(master, space, wanted.epoch, wanted.places, subscribes=subscribes)
@@ -169,7 +169,7 @@ def rules(center: Rules) -> Iterable[tuple[str, Rule]]:
 
 def admitted_labels(about: Topic, right: Right, who: Entity, state: RealmState) -> WantedLabels:
     """The labels that hold everything which an entity's right is for: by default the roots, else its template's."""
-    space, template = EventSpace(about.schema), _template(about, right, who, state)
+    space, template = event_space(about), _template(about, right, who, state)
     return space.everything if template.every_event else space.advertisement(template.condition(about.schema))
 
 
@@ -182,7 +182,7 @@ def wanted_labels(text: str, about: Topic, template: Template = _EVERYTHING) -> 
     FilterRejected for what cannot be one."""
     # (17)
     condition = template.within(fit(parse(text), about.schema), about.schema)
-    found = EventSpace(about.schema).subscriptions(condition)
+    found = event_space(about).subscriptions(condition)
     labels = sum(len(each) for wanted in found for each in wanted.values())
     if labels > MAX_KEY_LABELS:
         raise FilterRejected(

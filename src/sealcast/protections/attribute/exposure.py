@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sealcast.protections.attribute.credentials import EventSpace
-from sealcast.protections.attribute.settings import settings_of
+from sealcast.protections.attribute.settings import event_space, settings_of
 from sealcast.protections.port import Explanation, Party
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
@@ -24,7 +23,7 @@ def explained(state: RealmState, topic: str) -> Explanation:
     about, live = state.topic(topic), [e.name for e in state.entities.values() if not e.revoked]
     publishers = [name for name in live if state.may_publish(topic, name)]
     readers = [name for name in live if state.may_subscribe(topic, name)]
-    space, anonymous = EventSpace(about.schema), settings_of(about).profile == "A"
+    space, anonymous = event_space(about), settings_of(about).profile == "A"
     trees = len(space.spaces)
     parties = [
         _center(about),
@@ -33,11 +32,12 @@ def explained(state: RealmState, topic: str) -> Explanation:
         _peer(trees, anonymous),
         _disk(anonymous),
     ]
+    settings = settings_of(about)
     return Explanation(
         f"the key center {about.center!r}, which makes all keys. There is no broker. Peers are trusted with nothing "
         "but carrying what they cannot open: one that does not withholds events, and can do nothing worse",
         parties,
-        _left(about, space.positions, anonymous),
+        [*_options(settings.reuse, settings.session), *_left(about, space.positions, anonymous)],
         _coalitions(trees, len(readers)),
     )
 
@@ -162,6 +162,19 @@ def _coalitions(trees: int, readers: int) -> Sequence[Party]:
             ["publish in another's name"],
         ),
     ]
+
+
+def _options(reuse: bool, session: bool) -> list[str]:
+    """What the topic's owner gave up for speed."""
+    shared = (
+        "Events of one publisher with the same labels share a header. So everybody sees which events have equal "
+        "values, and how often each combination comes. Whoever knows how often values come can guess which is which."
+    )
+    signed = (
+        "A publisher signs with its credentials once an epoch, and by a session's key after that. Whoever opens two of "
+        "its events sees that one publisher made both; frames say so to everybody in any case."
+    )
+    return [*([shared] if reuse else []), *([signed] if session else [])]
 
 
 def _left(about: Topic, positions: int, anonymous: bool) -> list[str]:

@@ -21,10 +21,10 @@ from sealcast.errors import CannotOpen, EventRejected
 from sealcast.model.event import OpenedEvent
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.asking import Subscribing
-from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.publish import inside_record
 from sealcast.protections.attribute.scheme import OpenedContent, Opener, PublicParameters, SubscriptionKey
+from sealcast.protections.attribute.settings import event_space
 from sealcast.protections.verify import SignedHeaders, opened_event, publishers_keys
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.attribute import AttributeReason, AttributeRejected, SealedAttributeEvent
@@ -50,7 +50,7 @@ class AttributeOpener(Unpicklable):
         self, state: Callable[[], RealmState], topic: str, keys: KeysOfEpoch, stamp: StampOfEpoch = lambda epoch: None
     ) -> None:
         about = self._about = state().topic(topic)
-        self._codec, self._space = RecordCodec(about.schema), EventSpace(about.schema)
+        self._codec, self._space = RecordCodec(about.schema), event_space(about)
         self._headers = SignedHeaders(about.id, publishers_keys(state))
         self._keys, self._stamp = keys, stamp
         self._opener = lru_cache(_READY)(self._made)
@@ -129,7 +129,7 @@ class AttributeOpener(Unpicklable):
     def _made(self, epoch: int, stamp: object) -> Opener | None:
         held = self._keys(epoch)
         keys = [SubscriptionKey.parse(key) for each in held for key in each.keys]
-        return Opener(PublicParameters.from_bytes(held[0].parameters), keys) if held else None
+        return Opener(PublicParameters.from_bytes(held[0].parameters), keys) if keys else None
 
 
 def _why_not(error: AttributeRejected) -> CannotOpen:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sealcast.errors import Misuse
 from sealcast.model.protection import AttributeBased
+from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.trust.realm.topics import Topic
 
 
@@ -12,6 +13,11 @@ def settings_of(topic: Topic) -> AttributeBased:
     if not isinstance(topic.protection, AttributeBased):
         raise Misuse(f"topic {topic.name!r} is protected by `{topic.protection}`, not by `{AttributeBased.name}`")
     return topic.protection
+
+
+def event_space(topic: Topic) -> EventSpace:
+    """The spaces that events and filters of a topic have labels in."""
+    return EventSpace(topic.schema, joint=settings_of(topic).joint)
 
 
 def is_attribute(topic: Topic) -> bool:

@@ -22,6 +22,7 @@ from sealcast.filters.labels import naming, text
 from sealcast.filters.labels.grid import Grid
 from sealcast.filters.labels.naming import StringPlan
 from sealcast.model.schema import Attribute, Value
+from sealcast.wire.limits import MAX_ATTRIBUTE_POSITIONS
 
 Label = bytes
 #: The labels of a value, by position; None where it has none.
@@ -29,7 +30,7 @@ Positioned = tuple[Label | None, ...]
 
 #: Of one event in one space. With as many as the 256 bits of profile A's hash, those for a label that an event has not
 #: can be computed from those that it has (finding F7 of the scheme's analysis); half as many leave a wide margin.
-MAX_POSITIONS: Final = 128
+MAX_POSITIONS: Final = MAX_ATTRIBUTE_POSITIONS
 #: Digits of a text that every topic has labels for, if texts are that long: four characters of any script.
 _LEAST_DIGITS: Final = 28
 _DIGITS_EACH: Final = 7
@@ -272,7 +273,7 @@ class EndingSpace:
 
 
 def ending_name(attribute: str) -> str:
-    return f"{attribute}[ending]"  # no attribute has brackets in its name
+    return attribute + naming.ENDING_MARK
 
 
 def padded(labels: Sequence[Label], positions: int) -> Positioned:

@@ -46,6 +46,8 @@ from sealcast.wire.searching import (
 
 #: Trapdoors whose points were looked at: publishers use theirs again.
 MAX_GOOD: Final = 65_536
+#: Of pieces that were delivered before, kept parsed.
+EARLIER_BYTES: Final = 32 << 20
 _NO_POINT: Final = "a trapdoor's point is not on the curve"
 
 
@@ -97,7 +99,7 @@ class SearchableStep(MatchingStep):
     @cached_property
     def _earlier(self) -> PieceReader[SealedPiece]:
         """What this step has delivered."""
-        return sealed_reader(self.paths.root, key=self.journal_key)
+        return sealed_reader(self.paths.root, cache_bytes=EARLIER_BYTES, key=self.journal_key)
 
     @cached_property
     def _pub_filters(self) -> PubFilters:

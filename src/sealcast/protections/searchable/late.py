@@ -40,7 +40,7 @@ PieceTags = Mapping[int, Tags]
 #: Of tags that a process remembers, over all pieces.
 MAX_TAGS_BYTES: Final = 64 << 20
 #: Filters that are compared with tags one by one. Of more, somebody's nearly always may match.
-MAX_COMPARED: Final = 256
+MAX_COMPARED: Final = 32
 
 
 class PubFilters:

@@ -77,15 +77,14 @@ class LateBatch(Unpicklable):
         # In the order of the ledger, so that versions of the registry are gone through once.
         pieces = [self.retained[place] for place in places if place in self.retained]
         pieces.sort(key=lambda piece: (piece.record, piece.ref.partition, piece.ref.first))
-        held: dict[int, list[_Part]] = {}
+        held: dict[int, _Held] = {}
         for part in (part for piece in pieces for part in self._parts(piece)):
-            before = held.setdefault(part.partition, [])
-            if before and not _fits(before, part):
-                yield self._late(before)
-                before.clear()
-            before.append(part)
-        for parts in held.values():
-            yield self._late(parts)
+            before = held.get(part.partition)
+            if before is not None and not before.fits(part):
+                yield self._late(held.pop(part.partition).parts)
+            held.setdefault(part.partition, _Held()).add(part)
+        for each in held.values():
+            yield self._late(each.parts)
 
     def nothing(self, ref: PieceRef) -> SealedPiece:
         """A late piece that delivers nothing, so that a batch which took nothing else is a batch."""
@@ -157,19 +156,29 @@ class _Part:
         return self.grouped.admitted.partition
 
     @property
-    def nbytes(self) -> int:
-        return sum(map(len, self.grouped.admitted.messages))
+    def size(self) -> tuple[int, int, int]:
+        """Bytes, frames and deliveries."""
+        admitted = self.grouped.admitted
+        return sum(map(len, admitted.messages)), len(admitted.frames), _deliveries(self.grouped)
 
 
-def _fits(before: Sequence[_Part], part: _Part) -> bool:
-    """Whether one late piece can have them all. What is sealed for each reader is kept apart from what is not."""
-    parts = (*before, part)
-    return (
-        before[0].earlier == part.earlier
-        and sum(each.nbytes for each in parts) <= MAX_BYTES_PER_PIECE
-        and sum(len(each.grouped.admitted.frames) for each in parts) <= MAX_FRAMES_PER_PIECE
-        and sum(_deliveries(each.grouped) for each in parts) <= MAX_DELIVERIES_PER_PIECE
-    )
+class _Held:
+    """Parts that become one late piece."""
+
+    def __init__(self) -> None:
+        self.parts: list[_Part] = []
+        self._size = (0, 0, 0)
+
+    def fits(self, part: _Part) -> bool:
+        """Whether it can have one more. What is sealed for each reader is kept apart from what is not."""
+        most = (MAX_BYTES_PER_PIECE, MAX_FRAMES_PER_PIECE, MAX_DELIVERIES_PER_PIECE)
+        room = all(a + b <= c for a, b, c in zip(self._size, part.size, most, strict=True))
+        return room and self.parts[-1].earlier == part.earlier
+
+    def add(self, part: _Part) -> None:
+        bytes_, frames, deliveries = part.size
+        self.parts.append(part)
+        self._size = self._size[0] + bytes_, self._size[1] + frames, self._size[2] + deliveries
 
 
 def _deliveries(grouped: Grouped) -> int:

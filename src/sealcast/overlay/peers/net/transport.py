@@ -11,8 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from typing import Any, Final, Protocol
 
@@ -22,6 +21,7 @@ from sealcast.overlay.peers.net.frames import LinkEnded, LinkReason
 from sealcast.overlay.peers.net.limits import LinkLimits
 from sealcast.overlay.peers.net.link import PeerLink
 from sealcast.overlay.peers.net.near import NearLink
+from sealcast.overlay.peers.net.penalties import Penalties
 from sealcast.overlay.peers.net.queue import SendQueue
 from sealcast.overlay.peers.net.tls import PeerTrust, TlsIdentity
 from sealcast.trust.keys.peer_addresses import PeerAddress
@@ -40,28 +40,6 @@ class PeerEvents(Protocol):
 
     async def on_message(self, peer: str, message: bytes) -> None:
         """Rejected, of any kind, if the peer should not have sent this: it is cut off and stays out for a while."""
-
-
-class Penalties:
-    """Who is kept out for a while: twice as long each time, and forgiven after being good for as long again."""
-
-    def __init__(self, limits: LinkLimits) -> None:
-        self._limits = limits
-        #: How often, and until when, the least recent first.
-        self._known: OrderedDict[str, tuple[int, float]] = OrderedDict()
-
-    def add(self, peer: str) -> None:
-        times, until = self._known.get(peer, (0, 0.0))
-        if time.monotonic() > until + self._limits.penalty_most_s:
-            times = 0
-        length = min(self._limits.penalty_s * 2 ** min(times, 30), self._limits.penalty_most_s)
-        self._known[peer] = times + 1, time.monotonic() + length
-        self._known.move_to_end(peer)
-        while len(self._known) > self._limits.penalties:
-            self._known.popitem(last=False)
-
-    def out(self, peer: str) -> bool:
-        return time.monotonic() < self._known.get(peer, (0, 0.0))[1]
 
 
 class Transport:

@@ -31,21 +31,22 @@ from sealcast.overlay.peers.port import PeerSettings
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.carry import publishers_here, subscribers_here, topics_here
 from sealcast.protections.attribute.peering import status
+from sealcast.protections.attribute.peering.addresses import AddressBook
 from sealcast.protections.attribute.peering.member import PeerMember
 from sealcast.protections.attribute.peering.rendezvous import rendezvous_of
 from sealcast.trust.handles import EntityRealm
-from sealcast.trust.keys import peer_addresses
-from sealcast.trust.keys.peer_addresses import PeerAddress, PeerAddressRejected, StatedAddress
-from sealcast.trust.realm.changes import AnnouncePeer, Change
-from sealcast.trust.realm.state import AnnouncedPeer
+from sealcast.trust.keys.peer_addresses import PeerAddress
 from sealcast.wire import peers
 
 #: How often the registry is looked at: so soon a revoked peer is cut off.
 LOOK_S: Final = 0.25
+#: How often, in looks, it is asked what the registry does not say: certificates that ended, a first log, a new filter.
+LOOK_EACH: Final = 8
+#: How often, in looks, a process shows how it stands.
+SHOW_EACH: Final = 4
 #: What peers keep for those below them who were away: as much as the limits of an inventory let, for a day.
 DEFAULT_SETTINGS: Final = PeerSettings(kept_seconds=86_400.0)
 _ANY: Final = ("", "0.0.0.0", "::")
-DOOR_BYTES: Final = 16
 
 
 def with_heartbeat(seconds: float) -> tuple[LinkLimits, PeerSettings]:
@@ -156,7 +157,7 @@ class PeerHost(Unpicklable):
         self._listener = PeerListener(self._trust, limits)
         self._near: dict[str, Transport] = {}
         self._hosted: dict[str, HostedIdentity] = {}
-        self._found: dict[str, tuple[AnnouncedPeer, PeerAddress | None]] = {}
+        self._addresses = AddressBook(realm, self._state, self._trust)
         #: Peers that have left a topic and are not closed yet.
         self._retiring: dict[tuple[str, bytes], asyncio.Future[None]] = {}
         self._locks = ExitStack()
@@ -169,15 +170,17 @@ class PeerHost(Unpicklable):
     async def run(self, stop: Callable[[], bool], *, once: float | None = None) -> Counter[str]:
         """Hosts peers until `stop` says so; with `once`, until nothing has happened for so many seconds."""
         self._port = self._listener.open(self._at.host, self._at.port)
-        version, began = -1, asyncio.get_running_loop().time()
+        version, turn, began = -1, 0, asyncio.get_running_loop().time()
         try:
             while not stop():
                 newest = self._realm.registry.version()
-                if newest != version or self._names is None or self._troubled():
+                if newest != version or turn % LOOK_EACH == 0:
                     version = newest
                     self._look()
                 self._check()
-                self._show()
+                turn += 1
+                if turn % SHOW_EACH == 1:
+                    self._show()
                 if once is not None and self._quiet(began, once):
                     break
                 await asyncio.sleep(LOOK_S)
@@ -188,6 +191,7 @@ class PeerHost(Unpicklable):
     def _look(self) -> None:
         """Goes by the newest registry: who counts, who takes part, where others are."""
         before, self._state = self._state, self._realm.state()
+        self._addresses.state = self._state
         if before.version != self._state.version:
             self._trust.update(self._state, self._realm.trust(self._state))
         for identity in self._hosted.values():
@@ -220,14 +224,12 @@ class PeerHost(Unpicklable):
     def _host(self, name: str) -> None:
         self._locks.enter_context(_alone(self._realm.paths.broker(name)))
         identity = self._tls(name)
-        known = self._stated(name)
-        at, port = self._at.dialled, self._port
-        same = known is not None and (known.address.host, known.address.port) == (at, port)
-        door = known.address.door if known is not None and same else os.urandom(DOOR_BYTES).hex()
-        hosted = HostedIdentity(self, name, PeerAddress(at, port, door))
-        hosted.transport = Transport(identity, self._trust, self._limits, self._boot, self._find, hosted, self._near)
+        hosted = HostedIdentity(self, name, self._addresses.own(name, self._at.dialled, self._port))
+        hosted.transport = Transport(
+            identity, self._trust, self._limits, self._boot, self._addresses.find, hosted, self._near
+        )
         self._hosted[name] = hosted
-        self._listener.serve(door, identity, hosted.transport.arrived)
+        self._listener.serve(hosted.address.door, identity, hosted.transport.arrived)
 
     def _tls(self, name: str) -> TlsIdentity:
         return TlsIdentity(self._realm.identity(name), self._state.entity(name).certificate, self._trust.trust)
@@ -240,21 +242,9 @@ class PeerHost(Unpicklable):
 
     def _announce(self) -> None:
         """Says where its identities are reached, as far as the registry does not know."""
-        changes = list[Change]()
-        for identity in self._hosted.values():
-            serves, known = self._offers(identity.name), self._stated(identity.name)
-            if known is not None and (known.address, known.serves) == (identity.address, serves):
-                continue
-            if self._state.entity(identity.name).revoked:
-                continue
-            after = 0 if known is None else known.sequence
-            stated = StatedAddress(identity.address, serves, max(after + 1, self._realm.clock()))
-            signer = self._realm.identity(identity.name).signer
-            made = peer_addresses.announce(signer, self._realm.id, identity.name, stated)
-            changes.append(AnnouncePeer(identity.name, made, stated.sequence, serves))
-        if changes:
-            self._realm.registry.apply_many(changes)
-            self._state = self._realm.state()
+        wanted = {name: (identity.address, self._offers(name)) for name, identity in self._hosted.items()}
+        if self._addresses.announce(wanted):
+            self._state = self._addresses.state = self._realm.state()
             self._trust.update(self._state, self._realm.trust(self._state))
 
     def _offers(self, name: str) -> bool:
@@ -262,31 +252,6 @@ class PeerHost(Unpicklable):
         if not self._serves:
             return False
         return any(self._realm.paths.topic(t, name).frames_root.is_dir() for t in topics_here(self._state))
-
-    def _stated(self, name: str) -> StatedAddress | None:
-        found = self._state.peers.get(name)
-        return None if found is None else peer_addresses.read(found.announcement, self._realm.id, name)
-
-    def _find(self, name: str) -> PeerAddress | None:
-        """Where a peer is, by its own word; None where there is no word that counts."""
-        found = self._state.peers.get(name)
-        if found is None:
-            return None
-        known = self._found.get(name)
-        if known is None or known[0] != found:
-            known = self._found[name] = found, self._judged(name, found)
-        return known[1]
-
-    def _judged(self, name: str, found: AnnouncedPeer) -> PeerAddress | None:
-        state, clock = self._state, self._realm.clock()
-        try:
-            stated = peer_addresses.judge(
-                found.announcement, self._realm.id, state.entity(name), self._trust.trust, state.revoked, clock
-            )
-        except PeerAddressRejected as refused:
-            self.counts[f"address:{refused.reason}"] += 1
-            return None
-        return stated.address
 
     # --- topics -------------------------------------------------------------------------------------
 
@@ -302,7 +267,7 @@ class PeerHost(Unpicklable):
                     return
                 member = PeerMember(self._realm, topic, name, rendezvous, identity, self._settings, self._told)
                 identity.members[about.id] = member
-                work = (member.run(), member.publish(), member.open())
+                work = (member.run(), member.publish(), member.beside.run())
                 identity.tasks[about.id] = [asyncio.ensure_future(each) for each in work]
             member.look(self._state, rendezvous)
             self._said.pop(f"{name}/{topic}", None)
@@ -320,7 +285,7 @@ class PeerHost(Unpicklable):
             self._retiring[identity.name, topic] = asyncio.ensure_future(self._retire(identity.name, topic, member))
 
     async def _retire(self, name: str, topic: bytes, member: PeerMember) -> None:
-        await member.settle()
+        await member.beside.settle()
         member.close()
         del self._retiring[name, topic]
 
@@ -329,9 +294,6 @@ class PeerHost(Unpicklable):
         if self._said.get(about) != error.message:
             self._said[about] = error.message
             self._told(f"{about}: {error.message}")
-
-    def _troubled(self) -> bool:
-        return bool(self._said)
 
     def _check(self) -> None:
         """Raises what made a task of ours end, as none should."""
@@ -370,7 +332,7 @@ class PeerHost(Unpicklable):
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
             for member in identity.members.values():
-                await member.settle()
+                await member.beside.settle()
                 member.leave()
         await asyncio.gather(*self._retiring.values())
         for identity in self._hosted.values():

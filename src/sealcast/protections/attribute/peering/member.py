@@ -14,16 +14,13 @@ events are opened in another thread, and not at once, but after a pause of rando
 from __future__ import annotations
 
 import asyncio
-import json
 import random
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Final, Protocol
 
 from sealcast.errors import FrameRejected, Rejected
-from sealcast.log import files
 from sealcast.log.closing import Closing
 from sealcast.log.peer_log import PeerLogWriter
 from sealcast.log.relayed import RelayedLog
@@ -45,6 +42,9 @@ from sealcast.protections.attribute.incoming import Arrivals, SubscriberPeer, ma
 from sealcast.protections.attribute.interests import CredentialInterests
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.outgoing import PublisherPeer
+from sealcast.protections.attribute.peering.away import AwayNote
+from sealcast.protections.attribute.peering.handing_over import HandingOver
+from sealcast.protections.attribute.peering.opening import OpeningBeside
 from sealcast.protections.attribute.peering.places import PeerPlaces
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.state import RealmState
@@ -55,9 +55,6 @@ from sealcast.wire.peers import Carry, Inject, PeerMessage, event_id
 
 #: Effects that wait to be made durable, beyond which a link is not read: who sends more waits.
 MAX_PENDING: Final = 1_024
-#: Events that are opened together, and the longest pause before that.
-AT_A_TIME: Final = 64
-PAUSE_S: Final = 0.2
 #: Other peers that a node is told about.
 CONTACTS: Final = 16
 #: How often the log is signed, and the time noted up to which everything was heard.
@@ -96,24 +93,19 @@ class PeerMember(Closing, Unpicklable):
             self._relayed = held.enter_context(RelayedLog(paths.relayed, settings.kept_bytes))
             self._log = held.enter_context(PeerLogWriter(paths.peer_log, about.id, name, identity.signer))
             self._held = held.pop_all()
-        self.rendezvous = tuple(rendezvous)
         self.publisher: PublisherPeer | None = None
         self.subscriber: SubscriberPeer | None = None
         self.counts = Counter[str]()
         self._pending = deque[PeerEffect]()
-        #: Own events that are not opened yet, and what opens some of them now.
-        self._arrivals = deque[bytes]()
-        self._opening: asyncio.Future[Arrivals] | None = None
-        self._arrived = asyncio.Event()
+        #: What opens events for its subscriber, beside everything else.
+        self.beside = OpeningBeside(self._note_opened)
         self._to_keep = list[bytes]()
         self._filled, self._drained = asyncio.Event(), asyncio.Event()
         self._drained.set()
         self._timer: asyncio.TimerHandle | None = None
-        #: Own events that some rendezvous has not confirmed: how logs name each, and those who have not.
-        self._awaited: dict[bytes, tuple[bytes, set[str]]] = {}
-        self._confirmed = asyncio.Event()
+        self._outgoing = HandingOver(self.node, rendezvous)
         self._joined = False
-        self._away = _Away(paths.heard, realm.clock)
+        self._away = AwayNote(paths.heard, realm.clock)
         #: When something last happened, by the loop's clock.
         self.active = 0.0
 
@@ -125,7 +117,8 @@ class PeerMember(Closing, Unpicklable):
         now = self._now()
         self._places.state = state
         if tuple(rendezvous) != self.rendezvous:
-            self._meet(rendezvous, now)
+            self._take(self.node.meet(rendezvous, now))
+            self._outgoing.meet(rendezvous)
         self._open_logs(state)
         seats, epoch = self._places.refresh(rendezvous=self.name in self.rendezvous)
         if not self._joined:
@@ -163,6 +156,7 @@ class PeerMember(Closing, Unpicklable):
             if self.subscriber is None:
                 self.subscriber = self._held.enter_context(SubscriberPeer(self._realm, self.topic, self.name))
                 self._held.enter_context(self.subscriber.alone())
+                self.beside.inbox = self.subscriber
 
     def _restore(self, now: float) -> None:
         """What this peer kept in its former life. All of it was passed on; what its inbox lacks is opened now."""
@@ -170,17 +164,14 @@ class PeerMember(Closing, Unpicklable):
         oldest = kept[0].time_us if kept and self._relayed.let_go else self._away.since_us
         if self.subscriber is not None:
             wanted = (record.data for record in kept if self._places.wants(record.data))
-            self._arrive([event for event in wanted if not self.subscriber.has(CarriedEvent.from_bytes(event))])
+            self.beside.add([event for event in wanted if not self.subscriber.has(CarriedEvent.from_bytes(event))])
         ages = ((max(0, clock - record.time_us) / _MICROSECONDS, record.data) for record in kept)
         self.node.restore(ages, now, max(0, clock - max(oldest, self._away.since_us)) / _MICROSECONDS)
 
-    def _meet(self, rendezvous: Sequence[str], now: float) -> None:
-        before, self.rendezvous = set(self.rendezvous), tuple(rendezvous)
-        self._take(self.node.meet(rendezvous, now))
-        for _, waiting in self._awaited.values():
-            waiting &= set(rendezvous)
-            waiting |= set(rendezvous) - before
-        self._confirmed.set()
+    @property
+    def rendezvous(self) -> tuple[str, ...]:
+        """Who runs the roots, as this peer knows it."""
+        return self._outgoing.rendezvous
 
     # --- messages -----------------------------------------------------------------------------------
 
@@ -193,7 +184,7 @@ class PeerMember(Closing, Unpicklable):
         if fresh:
             self._note_arrival(sender, event)
         self._take(effects)
-        while len(self._pending) + len(self._arrivals) > MAX_PENDING:
+        while len(self._pending) + self.beside.waiting > MAX_PENDING:
             self._drained.clear()
             await self._drained.wait()
 
@@ -218,7 +209,7 @@ class PeerMember(Closing, Unpicklable):
             if isinstance(effect, Wake):
                 self._wake(effect.at)
             elif isinstance(effect, Deliver):
-                self._arrive([effect.event])
+                self.beside.add([effect.event])
             else:
                 self._pending.append(effect)
         if self._pending or self._to_keep:
@@ -254,33 +245,6 @@ class PeerMember(Closing, Unpicklable):
             self._do(effect)
         self._drained.set()
 
-    # --- opening ------------------------------------------------------------------------------------
-
-    def _arrive(self, events: Sequence[bytes]) -> None:
-        if self.subscriber is not None and events:
-            self._arrivals.extend(events)
-            self._arrived.set()
-
-    async def open(self) -> None:
-        """Opens what came for its subscriber, beside everything else, for as long as the process runs."""
-        while True:
-            await self._arrived.wait()
-            self._arrived.clear()
-            await asyncio.sleep(random.uniform(0.0, PAUSE_S))
-            while self._arrivals and self.subscriber is not None:
-                some = [self._arrivals[at] for at in range(min(AT_A_TIME, len(self._arrivals)))]
-                self._opening = asyncio.ensure_future(asyncio.to_thread(_kept, self.subscriber, some))
-                found = await asyncio.shield(self._opening)
-                for _ in some:
-                    self._arrivals.popleft()
-                self._note_opened(found)
-                self._drained.set()
-
-    async def settle(self) -> None:
-        """Waits for what is being opened: a thread is not ended in the middle."""
-        if self._opening is not None:
-            await asyncio.wait([self._opening])
-
     def _note_opened(self, found: Arrivals) -> None:
         self.active = self._now()
         self.counts["deliveries"] += len(found.events)
@@ -289,6 +253,7 @@ class PeerMember(Closing, Unpicklable):
         for rejection in found.rejected:
             self.counts["refused"] += 1
             self._log.add(PeerEntry(EntryKind.REFUSED, NO_EVENT, "", f"{rejection.position}: {rejection.detail}"))
+        self._drained.set()
 
     # --- effects ------------------------------------------------------------------------------------
 
@@ -301,7 +266,9 @@ class PeerMember(Closing, Unpicklable):
                     kind = EntryKind.FORWARDED if room else EntryKind.MISSED
                     self._log.add(PeerEntry(kind, _named(message.body.event), to, "" if room else "its queue is full"))
             case Confirmed(id, rendezvous):
-                self._note_confirmed(id, rendezvous)
+                named = self._outgoing.confirmed(id, rendezvous)
+                if named is not None:
+                    self._log.add(PeerEntry(EntryKind.PUBLISHED, named, rendezvous))
             case Missed(seat, attribute, seconds, count):
                 if not count and self._away.seconds is None:
                     return  # it was never here before: nothing is known to be missing
@@ -331,44 +298,16 @@ class PeerMember(Closing, Unpicklable):
         while True:
             if self.publisher is not None and self._joined and self.publisher.waiting():
                 for batch in self.publisher.batches():
-                    await self._hand_over(batch.events)
+                    await self._outgoing.hand_over(batch.events, self._publish_one)
                     self.counts.update(self.publisher.sent(batch))
+                    self.counts["published"] += len(batch.events)
             await asyncio.sleep(0.1)
-
-    async def _hand_over(self, carried: Sequence[CarriedEvent]) -> None:
-        """Returns when every rendezvous has all of them."""
-        events = [event.to_bytes() for event in carried]
-        for event, about in zip(events, carried, strict=True):
-            self._awaited[event_id(event)] = about.id, set(self.rendezvous)
-        left = dict.fromkeys(self.rendezvous, 0)
-        while self._awaited:
-            self._confirmed.clear()
-            for rendezvous in self.rendezvous:
-                at = left.setdefault(rendezvous, 0)
-                while at < len(events) and self.node.room(rendezvous) > 0:
-                    self._publish_one(events[at], rendezvous)
-                    at += 1
-                left[rendezvous] = at
-            left = {name: at for name, at in left.items() if name in self.rendezvous}
-            if self._awaited:
-                await self._confirmed.wait()
 
     def _publish_one(self, event: bytes, rendezvous: str) -> None:
         self.active = self._now()
         if rendezvous == self.name and not self.node.knows(event_id(event)):
             self._to_keep.append(event)
         self._take(self.node.publish(event, self._now(), to=rendezvous))
-
-    def _note_confirmed(self, id: bytes, rendezvous: str) -> None:
-        if id not in self._awaited:
-            return
-        named, waiting = self._awaited[id]
-        waiting.discard(rendezvous)
-        self._log.add(PeerEntry(EntryKind.PUBLISHED, named, rendezvous))
-        if not waiting:
-            del self._awaited[id]
-            self.counts["published"] += 1
-        self._confirmed.set()
 
     # --- what is noted ------------------------------------------------------------------------------
 
@@ -385,7 +324,7 @@ class PeerMember(Closing, Unpicklable):
         """Nothing waits to go out, and every seat has what there is to be had."""
         settled = self.publisher is None or not self.publisher.waiting()
         placed = all(seat.root or seat.parent is not None for seat in self.node.seats())
-        quiet = not self._pending and not self._awaited and not self._arrivals
+        quiet = not self._pending and not self._outgoing.waiting and not self.beside.waiting
         return self._joined and settled and placed and quiet
 
     def leave(self) -> None:
@@ -402,35 +341,6 @@ class PeerMember(Closing, Unpicklable):
     @staticmethod
     def _now() -> float:
         return asyncio.get_running_loop().time()
-
-
-class _Away:
-    """Up to when a peer heard everything, over its lives: a small file, written now and then."""
-
-    def __init__(self, path: Path, clock: Callable[[], int]) -> None:
-        self._path, self._clock = path, clock
-        self.since_us, heard = clock(), None
-        if path.exists():
-            try:
-                body = json.loads(path.read_bytes()[:1024])
-                self.since_us, heard = int(body["since"]), int(body["heard"])
-            except (ValueError, KeyError, TypeError):
-                heard = 0  # damaged: it asks for everything, and says that it does not know what it missed
-        #: For how long it heard nothing, when it was started; None if it never heard anything before.
-        self.seconds = None if heard is None else max(0, clock() - heard) / _MICROSECONDS
-
-    def heard(self, behind: float) -> None:
-        body = {"since": self.since_us, "heard": self._clock() - int(behind * _MICROSECONDS)}
-        files.make_directory(self._path.parent)
-        files.replace_file(self._path, json.dumps(body).encode())
-
-
-def _kept(inbox: SubscriberPeer, events: Sequence[bytes]) -> Arrivals:
-    """Into the inbox, durably: what its keys open."""
-    carried = sorted((CarriedEvent.from_bytes(event) for event in events), key=lambda event: event.position)
-    found = inbox.look_at([event for event in carried if not inbox.has(event)])
-    inbox.keep(found)
-    return found
 
 
 def _named(event: bytes) -> bytes:

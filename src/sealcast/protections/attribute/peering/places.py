@@ -19,7 +19,6 @@ from sealcast.overlay.peers.port import PeerId, SeatPlan, SeatRequest
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.attribute.arriving import ArrivalGate
 from sealcast.protections.attribute.connecting import MAX_PLACES, ConnectingPlace, TreeLabel, places_of
-from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.scheme import (
     AttributeReason,
@@ -31,6 +30,7 @@ from sealcast.protections.attribute.scheme import (
     SubscriptionKey,
 )
 from sealcast.protections.attribute.scheme.tags import matching
+from sealcast.protections.attribute.settings import event_space
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.changes import Right
 from sealcast.wire.attribute import SealedAttributeEvent
@@ -65,7 +65,7 @@ class PeerPlaces(Unpicklable):
         self.state = realm.state()
         about = self.state.topic(topic)
         self.topic_id = about.id
-        self._space = EventSpace(about.schema)
+        self._space = event_space(about)
         self._gates = ArrivalGate(realm, topic, name)
         self._epochs: dict[int, _EpochKeys] = {}
         self._epoch = -1

@@ -40,8 +40,16 @@ from sealcast.wire.attribute import (
     packed_body,
     packed_head,
 )
-from sealcast.wire.attribute_contents import SessionCertificate, bound_content, encode_signed, framed_contents
-from sealcast.wire.attribute_keys import PublisherCredential, PublisherKey
+from sealcast.wire.attribute_contents import (
+    SessionCertificate,
+    bound_content,
+    encode_signed,
+    framed_contents,
+)
+from sealcast.wire.attribute_keys import (
+    PublisherCredential,
+    PublisherKey,
+)
 from sealcast.wire.limits import MAX_EVENTS_PER_FRAME
 
 
