@@ -120,7 +120,7 @@ def test_filters_of_the_last_epoch_leave_room_for_those_of_this_one(
     realm: Realm, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("sealcast.control.desk.MAX_SUBSCRIPTIONS_EACH", 3)
-    monkeypatch.setattr("sealcast.protections.searchable.interests.MAX_SUBSCRIPTIONS_EACH", 4)
+    monkeypatch.setattr("sealcast.protections.kept_interests.MAX_SUBSCRIPTIONS_EACH", 4)
     with client_side(Searchable()).interests(realm, TOPIC, "nurse") as interests:
         interests.add("pulse > 101")
         interests.add("pulse > 102")

@@ -124,49 +124,24 @@ def show(
 
 
 def wanted(
-    protection: str,
-    layers: int | None,
-    group: str | None,
-    nodes: int | None,
-    fan_out: int | None,
-    padded: bool,
-    sealed: str | None,
-    tag_bits: int | None = None,
-    fresh: bool = False,
-    retained: Mapping[str, int] | None = None,
-    profile: str | None = None,
-    epoch: str | None = None,
-    joint: bool = False,
+    protection: str, options: Mapping[str, tuple[str, object]], only: Mapping[str, tuple[object, str]]
 ) -> Protection:
-    """What the options of `topic create` ask for; an option that the protection does not have is refused by name."""
-    from sealcast.model.protection import GROUPS, PROTECTIONS, protection_of, with_setting
+    """What the options of `topic create` ask for; an option that the protection does not have is refused by name.
 
-    # As people write them: modp2048 is modp-2048.
-    spelt = {name.replace("-", ""): name for name in GROUPS}
-    named = None if group is None else spelt.get(group.replace("-", "").lower(), group)
-    names = None if sealed is None else tuple(name.strip() for name in sealed.split(","))
-    options: dict[str, tuple[str, object]] = {
-        "layers": ("--layers", layers),
-        "group": ("--group", named),
-        "padded": ("--pad", padded or None),
-        "sealed_attributes": ("--seal-attributes", names),
-        "tag_bits": ("--tag-bits", tag_bits),
-        "fresh": ("--fresh-trapdoors", fresh or None),
-        **{setting: ("--retain", value) for setting, value in (retained or {}).items()},
-        "profile": ("--profile", None if profile is None else profile.upper()),
-        "joint": ("--joint", joint or None),
-    }
+    `options` are the settings of protections, each with its option and value, and `only` the options of topics that
+    have something which others do not, each with its value and what that is. None is what was not given.
+    """
+    from sealcast.model.protection import PROTECTIONS, protection_of, with_setting
+
     given = {setting: value for setting, (_, value) in options.items() if value is not None}
     for setting in given:
         kinds = with_setting(setting)
         if protection in PROTECTIONS and protection not in kinds:
             raise _not_for(options[setting][0], protection, kinds)
     asked = protection_of(protection, given)
-    for option, value in (("--nodes", nodes), ("--fan-out", fan_out)):
-        if value is not None and not asked.overlay:
-            raise _not_for(option, protection, [kind.name for kind in PROTECTIONS.values() if kind.overlay])
-    if epoch is not None and not asked.peers:
-        raise _not_for("--epoch", protection, [kind.name for kind in PROTECTIONS.values() if kind.peers])
+    for option, (value, fact) in only.items():
+        if value is not None and not getattr(asked, fact):
+            raise _not_for(option, protection, [kind.name for kind in PROTECTIONS.values() if getattr(kind, fact)])
     return asked
 
 

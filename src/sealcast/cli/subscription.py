@@ -123,7 +123,7 @@ def _at_what_cost(here: Realm, interest: Interest) -> str:
 
     assert interest.filter is not None
     words = side_of(here, interest.topic).cost(interest.filter, here.state().topic(interest.topic).schema).words
-    where = f", at broker {interest.broker!r}" if interest.broker is not None else ""
+    where = f", at broker {interest.broker!r}" if interest.broker != interest.subscriber else ""
     return f"{where}, {words}" if words else ""
 
 

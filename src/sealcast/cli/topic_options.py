@@ -23,7 +23,7 @@ ProtectionOption = Annotated[
 ]
 AccessOption = Annotated[
     str,
-    typer.Option(help="members: everyone enrolled may publish and subscribe; granted: only who was granted it."),
+    typer.Option(help="granted: only who was granted a right; members: everyone enrolled may publish and subscribe."),
 ]
 CenterOption = Annotated[str, typer.Option(help="The key center that makes its keys and signs its tokens.")]
 OwnerOption = Annotated[str, typer.Option(metavar="ENTITY", help="Who else than the administrator decides about it.")]
@@ -95,6 +95,19 @@ JointOption = Annotated[
 EpochOption = Annotated[
     str | None, typer.Option(metavar="SPAN", help="For attribute: how long an epoch lasts, as --key-lifetime.")
 ]
+ReuseHeadersOption = Annotated[
+    bool,
+    typer.Option(
+        "--reuse-headers",
+        help="For attribute: events with equal labels share a header. Much faster; everybody sees which do.",
+    ),
+]
+SessionsOption = Annotated[
+    bool,
+    typer.Option(
+        "--sessions", help="For attribute: sign with credentials once an epoch. Faster; links a publisher's events."
+    ),
+]
 FanOutOption = Annotated[int | None, typer.Option(metavar="D", help="Brokers below each of them [default: 2].")]
 
 
@@ -114,3 +127,16 @@ def parameters(given: Mapping[str, str], spans: Mapping[str, tuple[str, str]]) -
     from sealcast.trust.realm.parameters import KeyParameters
 
     return KeyParameters.parse({**given, **{name: seconds(*span) for name, span in spans.items()}})
+
+
+def group_named(text: str | None) -> str | None:
+    """A group as people write it: modp2048 is modp-2048."""
+    from sealcast.model.protection import GROUPS
+
+    spelt = {name.replace("-", ""): name for name in GROUPS}
+    return None if text is None else spelt.get(text.replace("-", "").lower(), text)
+
+
+def names(text: str | None) -> tuple[str, ...] | None:
+    """Names with commas between them."""
+    return None if text is None else tuple(name.strip() for name in text.split(","))

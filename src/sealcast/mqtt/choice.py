@@ -18,6 +18,11 @@ def carrier_for(realm: EntityRealm, topic: str, name: str, broker: str, through:
     if through not in (None, BRIDGE, BROKER):
         raise Misuse(f"events go through a {BRIDGE!r} or a {BROKER!r}, not {through!r}")
     protection = realm.state().topic(topic).protection
+    if protection.peers:
+        raise Misuse(
+            f"events of topic {topic!r} do not go over MQTT: its protection is {protection.name!r}, and peers carry it",
+            hint="run its peers: sealcast peer run",
+        )
     if through == BROKER and not protection.filters_sealed:
         raise Misuse(
             f"no MQTT broker matches events of topic {topic!r}: it is protected by {protection.name!r}",

@@ -99,7 +99,7 @@ class Interest:
     subscriber: str
     #: Neither id nor filter where this machine does not know them: on some topics filters are their subscriber's own.
     filter: str | None
-    #: The broker that serves its subscriber.
+    #: The broker that serves its subscriber; the subscriber itself, where it is its own peer.
     broker: str | None
     #: What its owner should know after adding it.
     remarks: tuple[str, ...] = ()

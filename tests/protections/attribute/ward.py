@@ -6,11 +6,16 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
+import pytest
+
 from sealcast import Event, Position, Publisher, Realm, Schema, Subscriber
+from sealcast.control.bodies import Body
+from sealcast.control.service import ServiceRefused
 from sealcast.protections.attribute.carry import carry
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.outgoing import PublisherPeer
 from sealcast.wire.carried import CarriedEvent
+from tests.cli.shell import sealcast
 
 TOPIC = "vitals"
 SCHEMA = Schema.from_json({"attributes": [{"name": "pulse", "type": "int", "min": 0, "max": 255}]})
@@ -24,7 +29,7 @@ class Ward:
         from sealcast.model.protection import AttributeBased
 
         self.realm = Realm.create(directory)
-        self.realm.create_topic(TOPIC, SCHEMA, protection=AttributeBased(profile))
+        self.realm.create_topic(TOPIC, SCHEMA, protection=AttributeBased(profile), access="members")
         self.realm.enrol_many(NAMES)
         self.realm.subscribe(TOPIC, "nurse", "pulse < 64")
         self.realm.subscribe(TOPIC, "doctor", "pulse >= 128")
@@ -57,3 +62,20 @@ class Ward:
             return list(next(peer.batches()).events)
         finally:
             peer.close()
+
+
+def asked(ward: Ward, name: str, body: Body) -> object:
+    with ward.ring(name) as ring:
+        return ring.wallet.correspondent.ask_center("center", body.KIND, body.to_bytes())
+
+
+def refused(ward: Ward, name: str, body: Body) -> str:
+    with pytest.raises(ServiceRefused) as refusal:
+        asked(ward, name, body)
+    return str(refusal.value.reason)
+
+
+def command(ward: Ward, *arguments: object, code: int = 0) -> dict[str, object]:
+    done = sealcast(*arguments, "--json", "--realm", ward.realm.paths.root)
+    assert done.code == code, done.err
+    return done.document

@@ -32,11 +32,12 @@ def explained(state: RealmState, topic: str) -> Explanation:
         _peer(trees, anonymous),
         _disk(anonymous),
     ]
+    settings = settings_of(about)
     return Explanation(
         f"the key center {about.center!r}, which makes all keys. There is no broker. Peers are trusted with nothing "
         "but carrying what they cannot open: one that does not withholds events, and can do nothing worse",
         parties,
-        _left(about, space.positions, anonymous),
+        [*_options(settings.reuse, settings.session), *_left(about, space.positions, anonymous)],
         _coalitions(trees, len(readers)),
     )
 
@@ -161,6 +162,19 @@ def _coalitions(trees: int, readers: int) -> Sequence[Party]:
             ["publish in another's name"],
         ),
     ]
+
+
+def _options(reuse: bool, session: bool) -> list[str]:
+    """What the topic's owner gave up for speed."""
+    shared = (
+        "Events of one publisher with the same labels share a header. So everybody sees which events have equal "
+        "values, and how often each combination comes. Whoever knows how often values come can guess which is which."
+    )
+    signed = (
+        "A publisher signs with its credentials once an epoch, and by a session's key after that. Whoever opens two of "
+        "its events sees that one publisher made both; frames say so to everybody in any case."
+    )
+    return [*([shared] if reuse else []), *([signed] if session else [])]
 
 
 def _left(about: Topic, positions: int, anonymous: bool) -> list[str]:

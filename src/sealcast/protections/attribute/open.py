@@ -129,7 +129,7 @@ class AttributeOpener(Unpicklable):
     def _made(self, epoch: int, stamp: object) -> Opener | None:
         held = self._keys(epoch)
         keys = [SubscriptionKey.parse(key) for each in held for key in each.keys]
-        return Opener(PublicParameters.from_bytes(held[0].parameters), keys) if held else None
+        return Opener(PublicParameters.from_bytes(held[0].parameters), keys) if keys else None
 
 
 def _why_not(error: AttributeRejected) -> CannotOpen:

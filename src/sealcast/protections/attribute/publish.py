@@ -18,8 +18,14 @@ from sealcast.model.bounded import bounded
 from sealcast.model.schema import Value
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.keys import CredentialRing
-from sealcast.protections.attribute.scheme import AttributeSealer, OutgoingEvent, PublicParameters, PublisherKey
-from sealcast.protections.attribute.settings import event_space
+from sealcast.protections.attribute.scheme import (
+    AttributeSealer,
+    OutgoingEvent,
+    PublicParameters,
+    PublisherKey,
+    SealOptions,
+)
+from sealcast.protections.attribute.settings import event_space, settings_of
 from sealcast.protections.port import CheckedEvent, Messages
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
@@ -30,6 +36,8 @@ from sealcast.wire.frame import TOPIC_BYTES
 from sealcast.wire.limits import MAX_MESSAGE_BYTES
 from sealcast.wire.records import RecordCodec
 
+#: Headers that a publisher goes on using, where its topic lets it.
+HEADERS_KEPT: Final = 4_096
 #: Of sealed events in one frame: they share a signature, and the first does not wait long for the last.
 BYTES_PER_FRAME: Final = 4 << 20
 #: Around an event's ciphertexts: names of spaces, tags of frames, what is signed. Far more than it takes.
@@ -45,7 +53,9 @@ class EventEncryptor(Unpicklable):
         self.about, self.epoch = about, epoch
         self._codec, self._space = RecordCodec(about.schema), event_space(about)
         self._head = inside_head(about.id, name)
-        self._sealer = AttributeSealer(parameters, key)
+        settings = settings_of(about)
+        options = SealOptions(reuse=HEADERS_KEPT if settings.reuse else 0, session=settings.session)
+        self._sealer = AttributeSealer(parameters, key, options)
         #: What it may publish, by the labels that its key signs for.
         self._may = {
             name: tuple(c.label for c in key.credentials if c.attribute == name) for name in self._space.spaces

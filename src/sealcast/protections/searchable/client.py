@@ -147,7 +147,7 @@ class SearchableClient(LabelledSide, EnvelopedSide):
                 subscriptions.subscribe_many(realm, topic, rows, broker=broker)
             except BaseException:
                 for each, filters in kept.items():
-                    each.drop(filters)
+                    each.withdraw(filters)
                 raise
         homes, order = realm.state(), {each.name: iter(filters) for each, filters in kept.items()}
         made = ((name, next(order[name])) for name, _, _ in wanted)

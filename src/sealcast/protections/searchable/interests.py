@@ -11,27 +11,19 @@ has matched them with what it retains. People see their own ids only.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
 from functools import cache
-from typing import Final
 
 from sealcast.control import requests
-from sealcast.control.desk import MAX_IDS, MAX_SUBSCRIPTIONS_EACH
+from sealcast.control.desk import MAX_IDS
 from sealcast.control.wallet import Wallet
-from sealcast.errors import Misuse, Rejected, SealcastError, Unavailable
 from sealcast.filters.check import fit
 from sealcast.filters.labels import LabelFilter, label_filter
 from sealcast.filters.parse import parse
-from sealcast.log import files
-from sealcast.log.closing import Closing
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.offsets import PinnedOffset
-from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.labelled import named, new_ids
-from sealcast.protections.own_filters import OwnFilter, OwnFilters, keep_together, registered_id
-from sealcast.protections.port import Interest
+from sealcast.protections.kept_interests import KeptInterests
+from sealcast.protections.own_filters import OwnFilter, registered_id
 from sealcast.protections.searchable.keys import user_keys
 from sealcast.protections.searchable.scheme import UserKeys
 from sealcast.trust.handles import EntityRealm
@@ -40,9 +32,6 @@ from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
 from sealcast.trust.vetting import filter_epochs
 
-#: Registered ids are names, too: this much is left for the epoch.
-MAX_ID: Final = 52
-_ENDING: Final = ".ending"
 #: The registered ids of each subscriber of a topic.
 Registered = Mapping[str, Sequence[str]]
 
@@ -60,110 +49,27 @@ def registered(state: RealmState, topic: str) -> dict[str, list[str]]:
     return found
 
 
-class SealedFilters(OwnFilters):
-    """A subscriber's own filters. One that ends is marked until it is registered no more."""
-
-    def ending(self) -> set[int]:
-        return {int(path.stem) for path in self.directory.glob(f"*{_ENDING}") if path.stem.isdigit()}
-
-    def end(self, number: int) -> None:
-        (self.directory / f"{number}{_ENDING}").touch()
-
-    def forget(self, number: int) -> None:
-        super().forget(number)
-        (self.directory / f"{number}{_ENDING}").unlink(missing_ok=True)
-
-    def next_number(self) -> int:
-        """Later ones are greater, and none is given twice, also not after the last was forgotten."""
-        return max([time.time_ns() // 1_000, *(number + 1 for number in self.numbers())])
-
-
-class SealedInterests(Closing, Unpicklable):
+class SealedInterests(KeptInterests):
     """One entity's filters on one topic. Close it."""
+
+    #: Registered ids are names, too: this much is left for the epoch.
+    max_id = 52
+    untold = "not registered"
 
     def __init__(self, realm: EntityRealm, topic: str, name: str) -> None:
         """NotFound where the entity's keys are not on this machine."""
-        self.realm, self.topic, self.name = realm, topic, name
+        super().__init__(realm, topic, name)
         self.identity = realm.identity(name)
-        self._own = SealedFilters(realm.paths.root / "wallets", name, realm.state().topic(topic).id)
         #: Its tokens.
         self.wallet = Wallet(realm, name, identity=self.identity)
         #: Of earlier epochs whose keys it has: whether they open events.
         self._opened: dict[int, bool] = {}
-        #: Why the last attempt to register came to nothing, if it did; it is made again.
-        self.trouble: SealcastError | None = None
 
-    # --- what is wanted -------------------------------------------------------------------------------
+    def vet(self, text: str, about: Topic) -> LabelFilter:
+        return _labels(text, about)
 
-    def filters(self) -> list[Interest]:
-        broker = self.realm.state().home_of(self.topic, self.name)
-        return [Interest(each.id, self.topic, self.name, each.text, broker) for each in self.present()]
-
-    def present(self) -> list[OwnFilter]:
-        """Those that are not ending, oldest first."""
-        ending = self._own.ending()
-        return [each for number, each in self._own.all().items() if number not in ending]
-
-    def add(self, text: str, id: str | None = None) -> Interest:
-        state = self.realm.state()
-        state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
-        (kept,) = self.keep([(text, id)], state)
-        try:
-            self.refresh()
-            self.trouble = None
-        except Unavailable as error:
-            self.trouble = error
-        except (Rejected, Misuse):
-            self.drop([kept])
-            raise
-        said = () if self.trouble is None else (f"kept, but not registered yet: {self.trouble.message}",)
-        return Interest(kept.id, self.topic, self.name, text, self.realm.state().home_of(self.topic, self.name), said)
-
-    def keep(self, wanted: Sequence[tuple[str, str | None]], state: RealmState) -> list[OwnFilter]:
-        """Writes filters down, all of them or none; FilterRejected for one that labels cannot express."""
-        with self._own.locked():
-            made = self._new(wanted, state)
-            keep_together({self._own: made})
-        return made
-
-    def _new(self, wanted: Sequence[tuple[str, str | None]], state: RealmState) -> list[OwnFilter]:
-        """Filters that can be written down, as long as the lock is held."""
-        for text, _ in wanted:
-            _labels(text, state.topic(self.topic))
-        known = {each.id for each in self._own.all().values()}
-        if len(known) + len(wanted) > MAX_SUBSCRIPTIONS_EACH:
-            raise Misuse(f"{self.name!r} can have {MAX_SUBSCRIPTIONS_EACH} filters on a topic")
-        ids = list(new_ids(state, self.name, [id for _, id in wanted], known, MAX_ID))
-        for (text, _), id in zip(wanted, ids, strict=True):
-            self._own.check(id, text)
-        first = self._own.next_number()
-        return [OwnFilter(first + at, id, text) for at, ((text, _), id) in enumerate(zip(wanted, ids, strict=True))]
-
-    @staticmethod
-    def keep_all(
-        wanted: Mapping[SealedInterests, Sequence[tuple[str, str | None]]], state: RealmState
-    ) -> dict[SealedInterests, list[OwnFilter]]:
-        """`keep` for many subscribers: all of them, or none."""
-        files.make_directories(each._own.directory for each in wanted)
-        with ExitStack() as held:
-            # In the order in which everybody takes them: two that do this at once do not wait for each other.
-            for each in sorted(wanted, key=lambda each: each.name):
-                held.enter_context(each._own.locked())
-            made = {each: each._new(asked, state) for each, asked in wanted.items()}
-            keep_together({each._own: new for each, new in made.items()})
-        return made
-
-    def drop(self, kept: Iterable[OwnFilter]) -> None:
-        """Forgets filters that nobody was told of."""
-        with self._own.locked():
-            for each in kept:
-                self._own.forget(each.number)
-
-    def remove(self, ids: Iterable[str]) -> None:
-        with self._own.locked():
-            for each in named(self.present(), ids, self.topic, self.name):
-                self._own.end(each.number)
-        self.try_refresh()
+    def broker(self, state: RealmState) -> str:
+        return state.home_of(self.topic, self.name)
 
     # --- the registry ---------------------------------------------------------------------------------
 
@@ -193,16 +99,6 @@ class SealedInterests(Closing, Unpicklable):
         keys_of = cache(lambda e: user_keys(self.identity.topic_keys(state, self.topic, e), about, e, self.name))
         for own, epoch in wanted:
             yield registered_id(own.id, epoch), sealed_text(own.text, about, keys_of(epoch))
-
-    def try_refresh(self) -> int | None:
-        """`refresh`; what keeps it from being done now is `trouble`, and no reason to lose anything."""
-        try:
-            done = self.refresh()
-        except (Unavailable, Rejected, Misuse) as error:
-            self.trouble = error
-            return None
-        self.trouble = None
-        return done
 
     def refresh(self, known: Registered | None = None) -> int:
         """Registers what this epoch does not have yet, and ends what is over; how many there were. `known` spares it a
