@@ -26,7 +26,7 @@ def main() -> None:
     spark = session("local[2]", short_lived=True)  # your own session works too: sealcast.pipeline.register(spark)
     with tempfile.TemporaryDirectory() as directory:
         realm = Realm.create(f"{directory}/fleet")
-        realm.create_topic("positions", Schema.from_json(SCHEMA))
+        realm.create_topic("positions", Schema.from_json(SCHEMA), access="members")
         realm.enrol_many(["fleet", "dispatcher"])
         realm.subscribe("positions", "dispatcher", "speed > 120 AND vehicle LIKE 'truck-%'")
         topic = {"realm": str(realm.paths.root), "topic": "positions"}

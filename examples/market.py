@@ -48,7 +48,7 @@ def ticks(count: int) -> list[Event]:
 def main() -> None:
     with tempfile.TemporaryDirectory() as directory:
         realm = Realm.create(f"{directory}/market")
-        realm.create_topic("ticks", Schema.from_json(SCHEMA))
+        realm.create_topic("ticks", Schema.from_json(SCHEMA), access="members")
         realm.enrol_many(["nyse", *TRADERS, *CROWD])
         for name, text in {**TRADERS, **CROWD}.items():
             realm.subscribe("ticks", name, text)

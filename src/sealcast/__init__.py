@@ -7,7 +7,8 @@
     import sealcast
 
     realm = sealcast.Realm.create("market")
-    realm.create_topic("quotes", sealcast.Schema.from_json({"attributes": [{"name": "price", "type": "decimal"}]}))
+    schema = sealcast.Schema.from_json({"attributes": [{"name": "price", "type": "decimal"}]})
+    realm.create_topic("quotes", schema, access="members")
     realm.enrol_many(["nyse", "alice"])
     realm.subscribe("quotes", "alice", "price > 100")
 

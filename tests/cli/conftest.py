@@ -33,7 +33,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(root)
     monkeypatch.delenv("SEALCAST_REALM", raising=False)
     write_lines(root / "schema.json", SCHEMA)
-    assert sealcast("topic", "create", "quotes", "--schema", "schema.json").code == 0
+    assert sealcast("topic", "create", "quotes", "--schema", "schema.json", "--access", "members").code == 0
     assert sealcast("entity", "enrol", "nyse", "alice", "bob").code == 0
     return root
 

@@ -18,7 +18,9 @@ def test_rotation_by_name_and_when_due(home: Path) -> None:
     assert sealcast("topic", "show", "quotes", "--json").document["epoch"] == 2
     nothing = sealcast("topic", "rotate", "--due")
     assert (nothing.code, nothing.out) == (0, "") and "nothing is due" in nothing.err
-    made = sealcast("topic", "create", "few", "--schema", "schema.json", "--messages-per-key", "1", "--json").document
+    made = sealcast(
+        "topic", "create", "few", "--schema", "schema.json", "--messages-per-key", "1", "--json", "--access", "members"
+    ).document
     assert made["parameters"]["messages_per_key"] == 1
     events = write_lines(home / "events.jsonl", {"attributes": {}, "payload": "x"})
     assert sealcast("subscription", "add", "few", "--as", "alice", "--filter", "TRUE").code == 0
@@ -46,7 +48,7 @@ def test_rotation_by_name_and_when_due(home: Path) -> None:
     ],
 )
 def test_bad_key_parameters_are_refused_by_name(home: Path, options: tuple[str, str], parameter: str) -> None:
-    refused = sealcast("topic", "create", "bad", "--schema", "schema.json", *options, "--json")
+    refused = sealcast("topic", "create", "bad", "--schema", "schema.json", *options, "--json", "--access", "members")
     assert refused.code == 1
     assert (refused.document["error"], refused.document["parameter"]) == ("parameter", parameter)
     assert refused.document["hint"] and "bad" not in Realm(home).state().topics
@@ -54,15 +56,19 @@ def test_bad_key_parameters_are_refused_by_name(home: Path, options: tuple[str, 
 
 def test_a_topic_is_created_with_its_parameters(home: Path) -> None:
     options = ("--key-size", "128", "--token-hash", "sha-384", "--key-lifetime", "7d", "--owner", "alice")
-    shown = sealcast("topic", "create", "small", "--schema", "schema.json", *options, "--json").document
+    shown = sealcast(
+        "topic", "create", "small", "--schema", "schema.json", *options, "--json", "--access", "members"
+    ).document
     assert (
         shown["parameters"] | {"key_bits": 128, "token_hash": "sha-384", "key_lifetime_s": 604_800}
         == shown["parameters"]
     )
     assert (shown["center"], shown["owner"], shown["brokers"]) == ("center", "alice", ["broker"])
-    refused = sealcast("topic", "create", "t", "--schema", "schema.json", "--center", "centre")
+    refused = sealcast("topic", "create", "t", "--schema", "schema.json", "--center", "centre", "--access", "members")
     assert refused.code == 1 and "did you mean 'center'?" in refused.err
-    assert sealcast("topic", "create", "t", "--schema", "schema.json", "--grace", "soon").code == 1
+    assert (
+        sealcast("topic", "create", "t", "--schema", "schema.json", "--grace", "soon", "--access", "members").code == 1
+    )
 
 
 def test_grants_have_terms(home: Path) -> None:

@@ -22,11 +22,11 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two layers over a root and two leaves; three layers built by hand; nothing built; and a topic of another kind."""
     root = tmp_path_factory.mktemp("realms") / "market"
     made = Realm.create(root)
-    made.create_topic("quotes", SCHEMA, protection="layered")
-    made.create_topic("deep", SCHEMA, protection=Layered(3), nodes=0)
-    made.create_topic("padded", SCHEMA, protection=Layered(padded=True), nodes=1)
-    made.create_topic("empty", SCHEMA, protection="layered", nodes=0)
-    made.create_topic("plain", SCHEMA)
+    made.create_topic("quotes", SCHEMA, protection="layered", access="members")
+    made.create_topic("deep", SCHEMA, protection=Layered(3), nodes=0, access="members")
+    made.create_topic("padded", SCHEMA, protection=Layered(padded=True), nodes=1, access="members")
+    made.create_topic("empty", SCHEMA, protection="layered", nodes=0, access="members")
+    made.create_topic("plain", SCHEMA, access="members")
     for name in ("alice", "bob", "carol"):
         made.enrol(name)
     for name in ("alice", "bob"):

@@ -78,7 +78,7 @@ def realm(bare: Path, tmp_path_factory: pytest.TempPathFactory) -> Command:
 def test_clients_and_administrators_need_no_extra(realm: Command) -> None:
     event = {"attributes": {"price": 118.5}, "payload": "hello"}
     for arguments, text in [
-        (("topic", "create", "ticks", "--schema", "ticks.json"), ""),
+        (("topic", "create", "ticks", "--schema", "ticks.json", "--access", "members"), ""),
         (("entity", "enrol", "nyse", "alice"), ""),
         (("subscription", "add", "ticks", "--as", "alice", "--filter", "price < 120"), ""),
         (("pub", "ticks", "--as", "nyse"), json.dumps(event)),

@@ -22,7 +22,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("made") / "market"
     assert sealcast("init", root).code == 0
     schema = write_lines(root / "schema.json", SCHEMA)
-    create = ("topic", "create", "quotes", "--schema", schema, "--protection", "layered")
+    create = ("topic", "create", "quotes", "--schema", schema, "--protection", "layered", "--access", "members")
     assert sealcast(*create, "--realm", root).code == 0
     assert sealcast("entity", "enrol", "nyse", "alice", "bob", "--realm", root).code == 0
     write_lines(root / "events.jsonl", *EVENTS)

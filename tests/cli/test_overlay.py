@@ -17,7 +17,7 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 @pytest.fixture
 def layered(home: Path) -> Path:
-    assert sealcast("topic", "create", "deals", *LAYERED).code == 0
+    assert sealcast("topic", "create", "deals", *LAYERED, "--access", "members").code == 0
     return home
 
 
@@ -54,7 +54,7 @@ TREES: list[tuple[tuple[str, ...], list[int | None]]] = [
 
 def test_trees_that_come_with_a_topic(home: Path) -> None:
     for number, (options, parents) in enumerate(TREES):
-        made = done("topic", "create", f"t{number}", *LAYERED, *options, "--json").document
+        made = done("topic", "create", f"t{number}", *LAYERED, *options, "--json", "--access", "members").document
         names = [None if at is None else f"t{number}-node-{at}" for at in parents]
         assert made["nodes"] == {f"t{number}-node-{i}": at for i, at in enumerate(names, 1)}
         assert made["settings"]["padded"] == ("--pad" in options)
@@ -62,7 +62,7 @@ def test_trees_that_come_with_a_topic(home: Path) -> None:
 
 
 def test_a_tree_by_hand(layered: Path) -> None:
-    done("topic", "create", "bare", *LAYERED, "--nodes", "0")
+    done("topic", "create", "bare", *LAYERED, "--nodes", "0", "--access", "members")
     assert "no broker yet: sealcast overlay add bare" in done("overlay", "show", "bare").err
     done("overlay", "add", "bare", "paris")
     done("overlay", "add", "bare", "lyon", "--under", "paris")
@@ -147,7 +147,12 @@ REFUSED = [
     ),
     ("why deals/0/0/0 alice", "not-found", "'alice' stands nowhere in the overlay", "overlay show deals"),
     ("replay deals --as alice --from 1h --filter TRUE", "misuse", "its brokers cannot read", "explain deals"),
-    ("grant deals alice subscribe --template symbol=IBM", "rejected", "its brokers cannot read", "for all events"),
+    (
+        "grant deals alice subscribe --template symbol=IBM --narrow",
+        "rejected",
+        "its brokers cannot read",
+        "for all events",
+    ),
 ]
 
 

@@ -61,7 +61,7 @@ def test_a_stranger_gets_from_nothing_to_an_opened_event(tmp_path: Path) -> None
         return done.stdout
 
     step("init", "market")
-    step("topic", "create", "quotes", "--schema", "-", stdin=schema)
+    step("topic", "create", "quotes", "--schema", "-", "--access", "members", stdin=schema)
     step("entity", "enrol", "nyse", "alice")
     step("subscription", "add", "quotes", "--as", "alice", "--filter", "price > 100")
     event = '{"attributes": {"price": 101.5}, "payload": "h\\u00e9llo"}\n{"attributes": {"price": 7}, "payload": "no"}'

@@ -195,7 +195,7 @@ def test_refused_questions(delivered: Path, event: str, who: str, words: str) ->
 
 
 def test_with_two_topics_one_must_be_named(delivered: Path) -> None:
-    assert sealcast("topic", "create", "other", "--schema", "schema.json").code == 0
+    assert sealcast("topic", "create", "other", "--schema", "schema.json", "--access", "members").code == 0
     assert "2 topics" in sealcast("why", "0/0/0", "bob").err
     assert sealcast("why", "0/0/0", "bob", "--topic", "quotes").code == 0
     assert sealcast("why", "quotes/0/0/0", "bob").code == 0

@@ -21,7 +21,7 @@ EVENT = Event({"price": 1})
 def realm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Realm:
     monkeypatch.setattr(module, "_LOOK_SECONDS", 0.0)
     made = Realm.create(tmp_path / "realm")
-    made.create_topic("t", Schema.from_json({"attributes": [{"name": "price", "type": "int"}]}))
+    made.create_topic("t", Schema.from_json({"attributes": [{"name": "price", "type": "int"}]}), access="members")
     made.enrol_many(["ann", "ben"])
     return made
 

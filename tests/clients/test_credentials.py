@@ -28,7 +28,7 @@ from tests.trust.center_world import SCHEMA, World, served
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
-    made.realm.create_topic("quotes", SCHEMA)
+    made.realm.create_topic("quotes", SCHEMA, access="members")
     yield made
     made.close()
 
@@ -141,7 +141,7 @@ def test_a_key_that_was_not_given_is_not_made_up(world: World) -> None:
 def test_over_discovery_from_whoever_serves(tmp_path: Path) -> None:
     """No key but the entity's own is used: the center is found, asked, and answers from elsewhere."""
     realm = Realm.create(tmp_path / "market")
-    realm.create_topic("quotes", SCHEMA)
+    realm.create_topic("quotes", SCHEMA, access="members")
     realm.enrol("alice")
     with served(realm), Wallet(realm, "alice", at_hand=False) as alice:
         held = alice.get("quotes", Right.SUBSCRIBE)
@@ -157,7 +157,7 @@ def test_clients_unlock_keys_of_services_only_in_realms_that_say_so(
     tmp_path: Path, at_hand: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     realm = Realm.create(tmp_path / "market", at_hand=at_hand)
-    realm.create_topic("quotes", SCHEMA)
+    realm.create_topic("quotes", SCHEMA, access="members")
     realm.enrol("alice")
     client, unlocked = threading.get_ident(), set[str]()
     for kind in (CenterSecrets, BrokerSecrets):

@@ -23,7 +23,7 @@ SCHEMA = Schema.from_json({"attributes": [{"name": "n", "type": "int"}]})
 def made(tmp_path: Path, parameters: KeyParameters) -> Realm:
     realm = Realm.create(tmp_path / "realm")
     realm.enrol_many(["nyse", "alice", "bob"])
-    realm.create_topic("quotes", SCHEMA, parameters=parameters)
+    realm.create_topic("quotes", SCHEMA, parameters=parameters, access="members")
     realm.subscribe_many("quotes", [("alice", "n >= 0", None), ("bob", "n >= 0", None)])
     return realm
 

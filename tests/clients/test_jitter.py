@@ -201,7 +201,7 @@ def test_nothing_is_acknowledged_before_it_was_handed_out() -> None:
 def test_a_real_mailbox_is_followed_with_spacing(tmp_path: Path) -> None:
     """Three frames, published a while apart, delivered in one batch; the command prints and acknowledges them."""
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic("ticks", Schema.from_json({"attributes": [{"name": "n", "type": "int"}]}))
+    realm.create_topic("ticks", Schema.from_json({"attributes": [{"name": "n", "type": "int"}]}), access="members")
     realm.enrol_many(["nyse", "alice"])
     realm.subscribe("ticks", "alice", "n >= 0")
     with Publisher(realm, "ticks", as_="nyse") as publisher:

@@ -38,7 +38,7 @@ FILTER = f"symbol = '{CANARIES['symbol']}'"
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Realm:
     """Events that somebody wants, and one that nobody wants, all the way; on an endpoint topic, a filter."""
     made = Realm.create(tmp_path_factory.mktemp("disk") / "realm")
-    made.create_topic("quotes", SCHEMA, protection="layered")
+    made.create_topic("quotes", SCHEMA, protection="layered", access="members")
     made.enrol_many(["nyse", *PLACES])
     for name, at in PLACES.items():
         made.place_subscriber("quotes", name, at)
@@ -81,7 +81,7 @@ def test_nothing_is_in_clear(realm: Realm, canary: str) -> None:
 def test_the_search_would_find_it(realm: Realm, tmp_path: Path) -> None:
     """The filter of an endpoint topic is in the registry, for its broker to read."""
     other = Realm.create(tmp_path / "other")
-    other.create_topic("open", SCHEMA)
+    other.create_topic("open", SCHEMA, access="members")
     other.enrol("alice")
     other.subscribe("open", "alice", FILTER)
     assert found(other.paths.root, CANARIES["symbol"])

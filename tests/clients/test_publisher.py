@@ -39,7 +39,7 @@ SCHEMA = Schema.from_json(
 @pytest.fixture
 def realm(tmp_path: Path) -> Realm:
     made = Realm.create(tmp_path / "realm")
-    made.create_topic("quotes", SCHEMA, partitions=3)
+    made.create_topic("quotes", SCHEMA, partitions=3, access="members")
     made.create_topic("orders", SCHEMA, access="granted")
     made.enrol_many(["nyse", "nasdaq", "mallory"])
     return made

@@ -21,7 +21,7 @@ TOPICS = tuple(PROTECTIONS)
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[sealcast.Realm]:
     made = sealcast.Realm.create(tmp_path_factory.mktemp("public") / "realm")
     for name in TOPICS:
-        made.create_topic(name, SCHEMA, protection=name)
+        made.create_topic(name, SCHEMA, protection=name, access="members")
     made.enrol_many(["nyse", "alice", "bob", "carol"])
     yield made
 

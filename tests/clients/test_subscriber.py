@@ -55,7 +55,7 @@ EVENTS = [
 @pytest.fixture
 def realm(tmp_path: Path) -> Realm:
     made = Realm.create(tmp_path / "realm")
-    made.create_topic("quotes", SCHEMA, partitions=2)
+    made.create_topic("quotes", SCHEMA, partitions=2, access="members")
     made.enrol_many(["nyse", "nasdaq", "mallory", *FILTERS])
     for name, filters in FILTERS.items():
         made.subscribe_many("quotes", [(name, text, None) for text in filters])

@@ -190,7 +190,7 @@ def test_one_path_is_secured_and_the_other_is_the_same_in_the_clear() -> None:
 def test_the_plain_path_delivers_to_those_who_asked_and_to_nobody_else(tmp_path: Path) -> None:
     with scratch.realm(64 << 20) as realm:
         realm.enrol_many(["a", "b"])
-        realm.create_topic("t", end_to_end.SCHEMA)
+        realm.create_topic("t", end_to_end.SCHEMA, access="members")
         realm.subscribe_many("t", [("a", "number >= 5", None), ("b", "number < 7", None)])
         table = MatchingStep.of(StepName(str(realm.paths.root), "t")).at(realm.registry.version()).table
         with PlainPath(tmp_path / "plain", end_to_end.SCHEMA, table) as path:

@@ -36,7 +36,7 @@ PROTECTIONS = ["endpoint", "payload", "layered", "searchable"]
 
 def realm_with(directory: Path, protection: str = "payload") -> Realm:
     realm = Realm.create(directory)
-    realm.create_topic(TOPIC, SCHEMA, protection=protection)
+    realm.create_topic(TOPIC, SCHEMA, protection=protection, access="members")
     realm.enrol_many(["nyse", "mallory", *FILTERS])
     for name, texts in FILTERS.items():
         for text in texts:
@@ -351,7 +351,7 @@ def test_a_bridge_says_whether_it_is_there(tmp_path: Path, mosquitto: Mosquitto)
 
 def test_only_frames_of_the_realm_go_in(tmp_path: Path, mosquitto: Mosquitto) -> None:
     realm, other = realm_with(tmp_path / "realm"), realm_with(tmp_path / "other")
-    realm.create_topic("side", SCHEMA, protection="payload")
+    realm.create_topic("side", SCHEMA, protection="payload", access="members")
     with Publisher(other, TOPIC, "nyse") as publisher:
         ((_, foreign),) = publisher.frames_for_brokers([Event({"price": 3}, b"foreign")])
     with Publisher(realm, "side", "nyse") as publisher:

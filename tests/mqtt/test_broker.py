@@ -86,7 +86,7 @@ def serving(realm: Realm, *options: str) -> Iterator[Served]:
 
 def realm_with(directory: Path, names: list[str]) -> Realm:
     realm = Realm.create(directory)
-    realm.create_topic(TOPIC, SCHEMA, protection="searchable")
+    realm.create_topic(TOPIC, SCHEMA, protection="searchable", access="members")
     realm.enrol_many(["nyse", "xetra", *names])
     return realm
 
@@ -424,7 +424,7 @@ def test_who_has_lost_a_right_gets_nothing_that_waited(tmp_path: Path) -> None:
 
 def test_what_is_no_event_of_its_sender_goes_nowhere(tmp_path: Path) -> None:
     realm = realm_with(tmp_path / "realm", ["s0", "mallory"])
-    realm.create_topic("plain", SCHEMA)
+    realm.create_topic("plain", SCHEMA, access="members")
     with serving(realm) as served:
         reader = Reader(realm, "s0", served.port, "price < 200")
         carrier = carrier_for(realm, TOPIC, "nyse", "broker", None)

@@ -24,7 +24,7 @@ from tests.protections.world import SCHEMA, TOPIC
 @pytest.fixture(scope="module")
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Realm:
     made = Realm.create(tmp_path_factory.mktemp("formats") / "realm")
-    made.create_topic(TOPIC, SCHEMA, protection="searchable")
+    made.create_topic(TOPIC, SCHEMA, protection="searchable", access="members")
     made.enrol_many(["nyse", "xetra", "ann"])
     made.subscribe(TOPIC, "ann", "price < 200")
     return made
@@ -161,7 +161,7 @@ def test_passwords(realm: Realm, tmp_path: Path) -> None:
 
 
 def test_a_broker_matches_only_sealed_filters(realm: Realm) -> None:
-    realm.create_topic("plain", SCHEMA)
+    realm.create_topic("plain", SCHEMA, access="members")
     with pytest.raises(Misuse, match="no MQTT broker matches"):
         carrier_for(realm, "plain", "ann", "broker", "broker")
 

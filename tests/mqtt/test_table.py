@@ -239,7 +239,7 @@ def test_the_command_says_what_it_cannot_do(realm: RealmWorld, arguments: tuple[
 
 
 def test_topics_of_other_protections_are_refused_by_name_and_left_out_otherwise(realm: RealmWorld) -> None:
-    realm.realm.create_topic("clear", SCHEMA, protection="payload")
+    realm.realm.create_topic("clear", SCHEMA, protection="payload", access="members")
     table = realm.realm.paths.root / "table"
     refused = realm.command("mqtt", "table", table, "clear", code=1)
     assert "cannot match it by ciphertexts" in refused.err

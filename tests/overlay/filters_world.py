@@ -126,7 +126,7 @@ class World:
         self.realm, self.topic = realm, f"topic-{next(_TOPICS)}"
         self.layering = Layered(layers)
         self.group = CURVE
-        realm.create_topic(self.topic, SCHEMA, protection=self.layering, nodes=0)
+        realm.create_topic(self.topic, SCHEMA, protection=self.layering, nodes=0, access="members")
         nodes = [PlaceNode(self.topic, BROKERS[i], None if p is None else BROKERS[p]) for i, p in enumerate(parents)]
         places = [PlaceSubscriber(self.topic, READERS[i], BROKERS[home]) for i, home in enumerate(homes)]
         realm.registry.transact(lambda state: [*nodes, *places])

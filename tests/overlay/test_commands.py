@@ -19,7 +19,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     assert sealcast("init", root).code == 0
     monkeypatch.chdir(root)
     write_lines(root / "schema.json", {"attributes": [{"name": "price", "type": "int"}]})
-    assert sealcast("topic", "create", "quotes", "--schema", "schema.json").code == 0
+    assert sealcast("topic", "create", "quotes", "--schema", "schema.json", "--access", "members").code == 0
     assert sealcast("entity", "enrol", "nyse", "alice", "bob").code == 0
     return root
 

@@ -35,7 +35,7 @@ PLAIN, OTHER = bytes(15) + b"\1", bytes(15) + b"\2"
 @pytest.fixture(scope="module")
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Realm:
     made = Realm.create(tmp_path_factory.mktemp("knowledge") / "realm")
-    made.create_topic("quotes", SCHEMA)
+    made.create_topic("quotes", SCHEMA, access="members")
     made.add_broker("knowing", ["quotes"])
     made.add_broker("ignorant")
     made.enrol_many(["nyse", "alice"])
@@ -222,7 +222,7 @@ def test_plain_topics_reach_every_broker(realm: Realm, alice: Correspondent) -> 
 
 def test_a_real_token_teaches_and_a_revoked_ones_does_not(realm: Realm) -> None:
     realm.add_center("second")
-    realm.create_topic("bonds", SCHEMA, center="second")
+    realm.create_topic("bonds", SCHEMA, center="second", access="members")
     topic, token = realm.state().topic("bonds").id, realm.token("bonds", "nyse", Right.PUBLISH)
     with Node(realm, "ignorant") as node:
         node.store.path.unlink(missing_ok=True)

@@ -24,7 +24,7 @@ class World:
 
     def __init__(self, directory: Path, brokers: int = 2, partitions: int = 1) -> None:
         self.realm = Realm.create(directory)
-        self.realm.create_topic(TOPIC, SCHEMA, partitions=partitions)
+        self.realm.create_topic(TOPIC, SCHEMA, partitions=partitions, access="members")
         self.brokers = ["broker", *(f"b{n}" for n in range(1, brokers))]
         for name in self.brokers[1:]:
             self.realm.add_broker(name, [TOPIC])

@@ -39,7 +39,7 @@ class Crowd:
     ) -> None:
         self.rng = random.Random(seed)
         self.realm = Realm.create(root / "realm")
-        self.realm.create_topic(TOPIC, SCHEMA, group_keys=algorithm, partitions=partitions)
+        self.realm.create_topic(TOPIC, SCHEMA, group_keys=algorithm, partitions=partitions, access="members")
         self.publishers = [f"publisher{i}" for i in range(2 * partitions)] if partitions > 1 else ["publisher"]
         self.realm.enrol_many(self.publishers)
         self.wishes: dict[str, set[int]] = {}

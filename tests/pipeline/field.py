@@ -64,7 +64,7 @@ class Field:
     ) -> None:
         self.realm = Realm.create(directory)
         about = self.realm.create_topic(
-            TOPIC, SCHEMA, partitions=partitions, parameters=parameters, protection=protection
+            TOPIC, SCHEMA, partitions=partitions, parameters=parameters, protection=protection, access="members"
         )
         side = client_side(about.protection)
         #: Those that the protection can express.

@@ -48,7 +48,7 @@ FILTERS = {
 class LayeredWorld:
     def __init__(self, directory: Path, filters: Mapping[str, list[str]] = FILTERS, **overlay: Any) -> None:
         realm = Realm.create(directory)
-        realm.create_topic(TOPIC, SCHEMA, protection="layered", **overlay)
+        realm.create_topic(TOPIC, SCHEMA, protection="layered", **overlay, access="members")
         realm.enrol_many(["p0", "p1", *filters])
         self._open(realm)
         for name, texts in filters.items():

@@ -48,7 +48,7 @@ NOW = time.time_ns() // 1000 + 3600 * 1_000_000
 class World:
     def __init__(self, root: Path) -> None:
         self.realm = Realm.create(root / "realm")
-        self.realm.create_topic(TOPIC, SCHEMA, parameters=RATES)
+        self.realm.create_topic(TOPIC, SCHEMA, parameters=RATES, access="members")
         self.realm.enrol_many(["ann", "reader", "narrow", "gone", "mallory"])
         self.realm.revoke(TOPIC, "reader", [Right.PUBLISH])
         self.realm.grant(TOPIC, "narrow", [Right.PUBLISH], template="symbol=ACME")
@@ -283,7 +283,7 @@ def test_a_token_is_verified_once_for_all_frames_that_carry_it(world: World) -> 
 
 def test_a_revocation_counts_at_once_whatever_is_remembered(tmp_path: Path) -> None:
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic(TOPIC, SCHEMA)
+    realm.create_topic(TOPIC, SCHEMA, access="members")
     realm.enrol_many(["ann", "ben"])
     worker = EndpointStep(StepName(str(realm.paths.root), TOPIC))
     ann = Insider.of(realm, TOPIC, "ann")
@@ -326,7 +326,7 @@ def late_broker(realm: Realm, *epochs: int) -> Callable[[int], Gate]:
 
 def test_a_grace_epoch_whose_key_this_broker_lacks_is_refused_and_stops_nothing(tmp_path: Path) -> None:
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic(TOPIC, SCHEMA)
+    realm.create_topic(TOPIC, SCHEMA, access="members")
     realm.enrol_many(["ann"])
     codec, now = RecordCodec(SCHEMA), time.time_ns() // 1000
 
@@ -353,7 +353,7 @@ def test_a_grace_epoch_whose_key_this_broker_lacks_is_refused_and_stops_nothing(
 def test_without_the_key_of_the_present_epoch_nothing_is_refused_for_good(tmp_path: Path) -> None:
     """A broker that cannot work must not turn honest frames away: they are there when it can."""
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic(TOPIC, SCHEMA)
+    realm.create_topic(TOPIC, SCHEMA, access="members")
     realm.enrol_many(["ann"])
     now = time.time_ns() // 1000
     ann, about = Insider.of(realm, TOPIC, "ann"), realm.state().topic(TOPIC)

@@ -103,7 +103,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureReq
 def make_realm(directory: Path, protection: str = "endpoint") -> Realm:
     """With events in its log: three that are admitted, one that is refused, and frames that are none."""
     realm = Realm.create(directory)
-    about = realm.create_topic("quotes", SCHEMA, protection=protection)
+    about = realm.create_topic("quotes", SCHEMA, protection=protection, access="members")
     realm.enrol_many(["nyse", *FILTERS])
     client_side(about.protection).subscribe_many(
         realm, "quotes", [(name, text, None) for name, text in FILTERS.items()]

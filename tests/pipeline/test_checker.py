@@ -83,7 +83,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Three batches under three versions: somebody comes, somebody loses the right to read, a frame is refused."""
     root = tmp_path_factory.mktemp("checker") / "realm"
     realm = Realm.create(root)
-    realm.create_topic("t", SCHEMA, partitions=2)
+    realm.create_topic("t", SCHEMA, partitions=2, access="members")
     realm.enrol_many([*FILTERS, *PUBLISHERS])
     for name, filters in FILTERS.items():
         for text in filters[:1]:
@@ -217,7 +217,7 @@ def test_what_waits_for_the_pipeline_is_not_lost(realm: Realm) -> None:
 
 def test_a_topic_that_never_ran_is_fine(tmp_path: Path) -> None:
     realm = Realm.create(tmp_path / "r")
-    realm.create_topic("t", SCHEMA)
+    realm.create_topic("t", SCHEMA, access="members")
     report = check(realm)
     only(report)
     assert (report.batches, report.events) == (0, 0)

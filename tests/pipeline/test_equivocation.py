@@ -33,7 +33,7 @@ BOOT = b"one start of it."
 class World:
     def __init__(self, root: Path) -> None:
         self.realm = Realm.create(root)
-        self.realm.create_topic(TOPIC, SCHEMA, partitions=2)
+        self.realm.create_topic(TOPIC, SCHEMA, partitions=2, access="members")
         self.realm.enrol_many(["liar", "honest", "reader"])
         self.realm.subscribe(TOPIC, "reader", "price > 0")
         self.topic = self.realm.state().topic(TOPIC)

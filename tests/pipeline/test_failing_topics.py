@@ -36,7 +36,7 @@ def realm(tmp_path: Path) -> Realm:
     realm = Realm.create(tmp_path / "realm")
     realm.enrol_many(["gauge", "keeper"])
     for topic in (GOOD, BAD):
-        realm.create_topic(topic, SCHEMA)
+        realm.create_topic(topic, SCHEMA, access="members")
         realm.subscribe(topic, "keeper", "level >= 0")
     return realm
 

@@ -38,7 +38,7 @@ class Market:
 
     def __init__(self, root: Path) -> None:
         self.realm = Realm.create(root / "realm")
-        self.realm.create_topic("ticks", market.SCHEMA)
+        self.realm.create_topic("ticks", market.SCHEMA, access="members")
         self.names = [f"s{i}" for i in range(SUBSCRIBERS)]
         self.realm.enrol_many(["exchange", "outsider", *self.names])
         self.filters = market.filters(SUBSCRIBERS, seed=5, n_symbols=20)

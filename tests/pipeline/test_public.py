@@ -44,7 +44,7 @@ DDL = "symbol string, price decimal(10,2), size bigint, ratio double, live boole
 @pytest.fixture
 def realm(tmp_path: Path) -> Realm:
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic("trades", SCHEMA)
+    realm.create_topic("trades", SCHEMA, access="members")
     realm.enrol_many(["nyse", "alice", "bob", "eve"])
     realm.subscribe("trades", "alice", "price >= 10")
     realm.subscribe("trades", "bob", "symbol = 'nothing'")
@@ -96,7 +96,7 @@ def test_nulls_and_missing_columns(spark: SparkSession, realm: Realm) -> None:
 
 
 def test_a_stream_from_topic_to_topic(spark: SparkSession, realm: Realm, tmp_path: Path) -> None:
-    realm.create_topic("copy", SCHEMA)
+    realm.create_topic("copy", SCHEMA, access="members")
     realm.subscribe("copy", "bob", "price > 0")
     with Publisher(realm, "trades", "nyse") as publisher:
         publisher.publish(Event({"symbol": "A", "price": p}, b"x") for p in (5, 20, 30))

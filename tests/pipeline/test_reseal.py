@@ -51,7 +51,7 @@ EVERYTHING = list(range(ROUNDS * EACH))
 def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Four batches in two partitions: alice has read some of them, bob to the middle of a piece, carol nothing."""
     realm = Realm.create(tmp_path_factory.mktemp("reseal") / "realm")
-    realm.create_topic(TOPIC, SCHEMA, partitions=2)
+    realm.create_topic(TOPIC, SCHEMA, partitions=2, access="members")
     realm.enrol_many([*FILTERS, "p0", "p1"])
     realm.subscribe_many(TOPIC, [(name, text, None) for name, text in FILTERS.items()])
     for batch in range(ROUNDS):

@@ -31,7 +31,7 @@ PUBLISHER, READER = "gauge-seven", "harbour-master"
 @pytest.fixture
 def realm(tmp_path: Path) -> Realm:
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic(TOPIC, Schema.from_json({"attributes": [{"name": "level", "type": "int"}]}))
+    realm.create_topic(TOPIC, Schema.from_json({"attributes": [{"name": "level", "type": "int"}]}), access="members")
     realm.enrol_many([PUBLISHER, READER, "mayor"])
     realm.subscribe(TOPIC, READER, "level >= 3")
     return realm

@@ -40,7 +40,7 @@ class World:
         self.now = time.time_ns() // 1000
         self.realm = Realm.create(root / "realm", clock=lambda: self.now)
         parameters = KeyParameters(token_lifetime_s=LIFETIME_S, max_skew_s=10)
-        self.realm.create_topic(TOPIC, SCHEMA, parameters=parameters)
+        self.realm.create_topic(TOPIC, SCHEMA, parameters=parameters, access="members")
         self.realm.enrol_many(["ann", "ben", "cid"])
         self.realm.subscribe_many(TOPIC, [(name, "price >= 0", f"{name}-1") for name in ("ben", "cid")])
 
@@ -121,7 +121,7 @@ def test_a_realm_without_an_authority_has_no_tokens(world: World) -> None:
 
 def test_the_filter_counts_within_the_template(tmp_path: Path) -> None:
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic(TOPIC, SCHEMA)
+    realm.create_topic(TOPIC, SCHEMA, access="members")
     realm.enrol_many(["ann", "ben"])
     realm.grant(TOPIC, "ben", [Right.SUBSCRIBE], template="symbol=IBM")
     realm.subscribe(TOPIC, "ben", "price > 1")

@@ -43,7 +43,7 @@ class World:
 
     def __init__(self, directory: Path) -> None:
         if not directory.exists():
-            Realm.create(directory).create_topic("t", SCHEMA, partitions=2)
+            Realm.create(directory).create_topic("t", SCHEMA, partitions=2, access="members")
         self.realm = Realm(directory)
         self.paths = self.realm.paths.topic("t")
         self.log = EmbeddedTopic(self.paths.frames_root, 2)

@@ -25,7 +25,7 @@ EVENTS = market.ticks(300, seed=1, n_symbols=20).columns
 def realm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Realm:
     monkeypatch.setattr(tables, "MIN_SNAPSHOT", 1)
     made = Realm.create(tmp_path / "realm")
-    made.create_topic("ticks", market.SCHEMA)
+    made.create_topic("ticks", market.SCHEMA, access="members")
     made.enrol_many([f"s{i}" for i in range(60)])
     filters = market.filters(60, seed=2, n_symbols=20)
     made.subscribe_many("ticks", [(f"s{i}", text, f"id-{i}") for i, text in enumerate(filters)])

@@ -322,7 +322,7 @@ def test_a_realm_may_have_topics_of_every_protection(tmp_path: Path, spark: Spar
     from sealcast import Event, run
 
     for name in names():
-        realm.create_topic(name, SCHEMA, protection=name)
+        realm.create_topic(name, SCHEMA, protection=name, access="members")
         realm.subscribe(name, "ann", "price < 10")
         with Publisher(realm, name, as_="nyse") as publisher:
             publisher.publish([Event({"price": p, "symbol": "A"}, name.encode()) for p in (5, 50)])
@@ -332,4 +332,4 @@ def test_a_realm_may_have_topics_of_every_protection(tmp_path: Path, spark: Spar
         with Subscriber(realm, name, as_="ann") as reader:
             assert [event.payload for event in reader] == [name.encode()]
     with pytest.raises(Misuse, match="protection is one of"):
-        realm.create_topic("other", SCHEMA, protection="rot13")
+        realm.create_topic("other", SCHEMA, protection="rot13", access="members")

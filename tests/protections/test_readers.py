@@ -20,7 +20,7 @@ NAMES = ("ward-a", "ward-b", "office")
 @pytest.fixture
 def realm(tmp_path: Path) -> Realm:
     made = Realm.create(tmp_path / "realm")
-    made.create_topic("quotes", SCHEMA)
+    made.create_topic("quotes", SCHEMA, access="members")
     made.enrol_many(["nyse", *NAMES])
     for name in NAMES:
         made.subscribe("quotes", name, "price > 10")
@@ -88,7 +88,7 @@ def test_and_by_the_broker(realm: Realm, monkeypatch: pytest.MonkeyPatch) -> Non
 @pytest.mark.parametrize("protection", [name for name, kind in PROTECTIONS.items() if "readers" in kind.lacks])
 def test_protections_that_cannot_refuse_by_name(tmp_path: Path, protection: str) -> None:
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic("quotes", SCHEMA, protection=protection)
+    realm.create_topic("quotes", SCHEMA, protection=protection, access="members")
     realm.enrol_many(["nyse", "ann"])
     realm.subscribe("quotes", "ann", "price > 10")
     with (

@@ -46,7 +46,7 @@ class World:
 
     def __init__(self, directory: Path, protection: str, **settings: Any) -> None:
         self._open(Realm.create(directory))
-        self.realm.create_topic(TOPIC, SCHEMA, protection=protection, **settings)
+        self.realm.create_topic(TOPIC, SCHEMA, protection=protection, **settings, access="members")
         self.realm.enrol_many([*PUBLISHERS, *FILTERS, "mallory"])
         for name, texts in FILTERS.items():
             for text in texts:

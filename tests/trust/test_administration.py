@@ -65,7 +65,7 @@ def clock() -> Clock:
 def realm(tmp_path: Path, clock: Clock) -> Realm:
     made = Realm.create(tmp_path / "market", clock=clock)
     made.enrol_many(["alice", "bob", "nyse"])
-    made.create_topic("quotes", SCHEMA)
+    made.create_topic("quotes", SCHEMA, access="members")
     made.create_topic("orders", SCHEMA, access="granted")
     return made
 
@@ -106,7 +106,7 @@ def test_another_root_in_the_registry_is_noticed(realm: Realm, tmp_path: Path) -
 
 def test_more_centers_brokers_and_nodes(realm: Realm) -> None:
     realm.add_center("center-2")
-    topic = realm.create_topic("far", SCHEMA, center="center-2")
+    topic = realm.create_topic("far", SCHEMA, center="center-2", access="members")
     state = realm.state()
     assert topic.center == "center-2"
     expected = realm.center("center-2").topic_keys(topic).pair_key("alice")
@@ -126,7 +126,7 @@ def test_more_centers_brokers_and_nodes(realm: Realm) -> None:
     with pytest.raises(Misuse, match="'broker-2' is enrolled already"):
         realm.add_broker("broker-2")
     with pytest.raises(Misuse, match="'alice' is no key-center"):
-        realm.create_topic("nowhere", SCHEMA, center="alice")
+        realm.create_topic("nowhere", SCHEMA, center="alice", access="members")
 
 
 def test_a_broker_that_comes_late_gets_every_epoch_that_has_its_grace(realm: Realm, clock: Clock) -> None:
@@ -189,7 +189,7 @@ def test_a_broker_that_was_revoked_is_handed_nothing_more(realm: Realm) -> None:
 
 def test_rotation_by_age_and_by_use(realm: Realm, clock: Clock) -> None:
     limits = KeyParameters(key_lifetime_s=100, messages_per_key=1_000, grace_s=1)
-    realm.create_topic("short", SCHEMA, parameters=limits)
+    realm.create_topic("short", SCHEMA, parameters=limits, access="members")
     assert realm.rotate_due(counts={"short": 999}) == {}
     assert realm.rotate_due(counts={"short": 1_000}) == {"short": "its key has sealed 1000 messages of 1000"}
     clock.wait(100)
@@ -251,7 +251,7 @@ def test_no_token_outlives_its_holders_certificate(realm: Realm, clock: Clock) -
 
 
 def test_the_hash_is_the_topics(realm: Realm) -> None:
-    realm.create_topic("wide", SCHEMA, parameters=KeyParameters(token_hash="sha-512"))
+    realm.create_topic("wide", SCHEMA, parameters=KeyParameters(token_hash="sha-512"), access="members")
     assert verified(realm, realm.token("wide", "alice"), "wide", Right.PUBLISH, "alice")
 
 
@@ -496,7 +496,7 @@ ACTS: dict[str, tuple[Callable[[Realm], object], Callable[[RealmState], bool]]] 
         lambda realm: realm.enrol_many(["carol", "dave"]),
         lambda state: {"carol", "dave"} <= set(state.entities),
     ),
-    "create": (lambda realm: realm.create_topic("new", SCHEMA), lambda state: "new" in state.topics),
+    "create": (lambda realm: realm.create_topic("new", SCHEMA, access="members"), lambda state: "new" in state.topics),
     "rotate": (lambda realm: realm.rotate("quotes"), lambda state: state.topic("quotes").epoch == 2),
     "revoke": (lambda realm: realm.revoke_entity("bob"), lambda state: state.entity("bob").revoked),
     "compromise": (
@@ -526,7 +526,7 @@ def test_an_administrator_killed_at_any_moment_has_done_an_act_or_has_not(tmp_pa
     act, done = ACTS[name]
     first = Realm.create(tmp_path / "first")
     first.enrol_many(["alice", "bob"])
-    first.create_topic("quotes", SCHEMA)
+    first.create_topic("quotes", SCHEMA, access="members")
     first.subscribe("quotes", "alice", "price > 1")
     before = first.registry.version()
     for at in range(1, 200):

@@ -177,7 +177,7 @@ def realm(tmp_path: Path) -> Realm:
 
     realm = Realm.create(tmp_path / "market", clock=clock)
     realm.enrol_many(["alice", "mallory"])
-    realm.create_topic("quotes", SCHEMA)
+    realm.create_topic("quotes", SCHEMA, access="members")
     realm.create_topic("orders", SCHEMA, access="granted")
     realm.grant("orders", "mallory", [Right.SUBSCRIBE], template="price=3")
     realm.subscribe("quotes", "mallory", "price > 1")

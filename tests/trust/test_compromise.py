@@ -26,7 +26,7 @@ def realm(tmp_path: Path) -> Realm:
     realm = Realm.create(tmp_path / "market")
     realm.enrol_many(["alice", "bob", "mallory"])
     for name in ("quotes", "news"):
-        realm.create_topic(name, SCHEMA)
+        realm.create_topic(name, SCHEMA, access="members")
     for name in ("orders", "vault"):
         realm.create_topic(name, SCHEMA, access="granted")
     realm.grant("orders", "mallory", [Right.PUBLISH])
@@ -85,7 +85,7 @@ def test_one_whose_certificate_has_ended_does_not_hold_up_the_others(tmp_path: P
     realm = Realm.create(tmp_path / "market", clock=lambda: now[0])
     realm.enrol_many(["mallory", "alice"])
     realm.enrol_many(["brief"], lifetime_us=3_600_000_000)
-    realm.create_topic("quotes", SCHEMA)
+    realm.create_topic("quotes", SCHEMA, access="members")
     for who in ("alice", "brief"):
         realm.subscribe("quotes", who, "price > 10")
     now[0] += 7_200_000_000

@@ -64,7 +64,7 @@ def test_how_a_realm_is_found(realm: Realm, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("topic_first", [True, False])
 def test_members_get_their_keys_whoever_comes_first(realm: Realm, topic_first: bool) -> None:
-    acts = [lambda: realm.create_topic("quotes", SCHEMA), lambda: realm.enrol("alice")]
+    acts = [lambda: realm.create_topic("quotes", SCHEMA, access="members"), lambda: realm.enrol("alice")]
     for act in acts if topic_first else reversed(acts):
         act()
     state = realm.state()
@@ -106,7 +106,7 @@ def test_enrol_all_or_none(realm: Realm) -> None:
 
 
 def test_subscriptions_get_ids_that_are_free(realm: Realm) -> None:
-    realm.create_topic("quotes", SCHEMA)
+    realm.create_topic("quotes", SCHEMA, access="members")
     realm.enrol_many(["alice", "bob"])
     assert realm.subscribe("quotes", "alice", "price > 1").id == "alice-1"
     wanted = [("alice", "price > 2", None), ("bob", "price > 2", "alice-3"), ("alice", "price > 3", None)]
@@ -116,7 +116,7 @@ def test_subscriptions_get_ids_that_are_free(realm: Realm) -> None:
 
 
 def test_a_bad_filter_adds_nothing(realm: Realm) -> None:
-    realm.create_topic("quotes", SCHEMA)
+    realm.create_topic("quotes", SCHEMA, access="members")
     realm.enrol("alice")
     before = realm.registry.version()
     with pytest.raises(FilterRejected) as refusal:
@@ -128,7 +128,7 @@ def test_a_bad_filter_adds_nothing(realm: Realm) -> None:
 
 
 def test_administration_needs_secrets_and_reading_does_not(realm: Realm, tmp_path: Path) -> None:
-    realm.create_topic("quotes", SCHEMA)
+    realm.create_topic("quotes", SCHEMA, access="members")
     os.rename(realm.paths.secrets, tmp_path / "elsewhere")
     here = Realm(realm.paths.root)
     assert here.state().topic("quotes").name == "quotes"
@@ -144,7 +144,7 @@ def test_administration_needs_secrets_and_reading_does_not(realm: Realm, tmp_pat
 def test_a_revoked_entity_gets_nothing_new(realm: Realm) -> None:
     realm.enrol("mallory")
     realm.revoke_entity("mallory")
-    realm.create_topic("quotes", SCHEMA)
+    realm.create_topic("quotes", SCHEMA, access="members")
     assert realm.state().pair_key("quotes", 1, "mallory") is None
     with pytest.raises(Rejected, match="was revoked"):
         realm.subscribe("quotes", "mallory", "price > 1")

@@ -30,8 +30,8 @@ from tests.trust.center_world import SCHEMA, SECOND, World
 @pytest.fixture
 def world(tmp_path: Path) -> Iterator[World]:
     made = World(tmp_path)
-    made.realm.create_topic("quotes", SCHEMA)
-    made.realm.create_topic("others", SCHEMA)
+    made.realm.create_topic("quotes", SCHEMA, access="members")
+    made.realm.create_topic("others", SCHEMA, access="members")
     yield made
     made.close()
 
@@ -243,7 +243,7 @@ def test_a_broker_that_has_just_come_gets_the_list_of_secure_topics(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(desks, "MAX_IDS", 2)
-    world.realm.create_topic("third", SCHEMA)
+    world.realm.create_topic("third", SCHEMA, access="members")
     world.realm.add_broker("newcomer")
     path = world.realm.paths.broker_key_of("newcomer")
 

@@ -75,7 +75,7 @@ def loaded(realm: Realm, *extra: str) -> tuple[list[str], str]:
 @pytest.fixture(scope="module")
 def realm(tmp_path_factory: pytest.TempPathFactory) -> Realm:
     made = Realm.create(tmp_path_factory.mktemp("handles") / "market")
-    made.create_topic(TOPIC, SCHEMA)
+    made.create_topic(TOPIC, SCHEMA, access="members")
     made.enrol("alice")
     return made
 

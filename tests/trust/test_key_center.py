@@ -451,7 +451,7 @@ def test_a_flood_makes_it_move(world: World) -> None:
         assert sum(center.counts.values()) == 601, "all of it was counted"
         with pytest.raises(NotFound):
             planes[0].post(before, b"more")
-        world.realm.create_topic("quotes", SCHEMA)
+        world.realm.create_topic("quotes", SCHEMA, access="members")
         assert credentials(world.asker("alice"), "quotes").epoch == 1
     for plane in planes:
         plane.close()
@@ -460,7 +460,7 @@ def test_a_flood_makes_it_move(world: World) -> None:
 def test_a_center_that_moved_is_found_again(tmp_path: Path) -> None:
     realm = Realm.create(tmp_path / "market")
     realm.enrol_many(["owner", "alice"])
-    realm.create_topic("quotes", SCHEMA)
+    realm.create_topic("quotes", SCHEMA, access="members")
     with served(realm, "center") as running, Correspondent(realm, realm.identity("alice")) as alice:
         service = running.services[0].service
         before = service.topic

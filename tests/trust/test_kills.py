@@ -50,7 +50,9 @@ ACTS = {
     "rotation": Act(
         lambda realm: realm.rotate_many(["quotes", "orders"]), lambda state: state.topic("orders").epoch == 2
     ),
-    "registration": Act(lambda realm: realm.create_topic("new", SCHEMA), lambda state: "new" in state.topics),
+    "registration": Act(
+        lambda realm: realm.create_topic("new", SCHEMA, access="members"), lambda state: "new" in state.topics
+    ),
     "enrolment": Act(lambda realm: realm.enrol_many(["x", "y", "z"]), lambda state: "z" in state.entities),
     "compromise": Act(lambda realm: compromise.respond(realm, "bob"), lambda state: state.entity("bob").revoked, False),
     "authority": Act(
@@ -65,7 +67,7 @@ def first(tmp_path_factory: pytest.TempPathFactory) -> Path:
     realm = Realm.create(tmp_path_factory.mktemp("kills") / "realm")
     realm.enrol_many(["alice", "bob", "nyse", *MANY])
     for topic in ("quotes", "orders"):
-        realm.create_topic(topic, SCHEMA)
+        realm.create_topic(topic, SCHEMA, access="members")
         realm.subscribe_many(topic, [(name, "price >= 0", None) for name in ("alice", "bob")])
     return realm.paths.root
 

@@ -58,8 +58,8 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("layers") / "market"
     realm = Realm.create(directory)
     realm.enrol_many(["nyse", "alice", "bob", "carol"])
-    realm.create_topic(T, SCHEMA, protection=Layered(2))
-    realm.create_topic("other", SCHEMA, protection=Layered(), nodes=1)
+    realm.create_topic(T, SCHEMA, protection=Layered(2), access="members")
+    realm.create_topic("other", SCHEMA, protection=Layered(), nodes=1, access="members")
     for name in ("alice", "bob"):
         realm.place_subscriber(T, name)
     LayerKeyring(realm, realm.identity("nyse")).ensure(T, publishes=True)
@@ -204,7 +204,7 @@ def test_a_key_is_made_once_and_whatever_was_cut_short_goes_on(realm: Realm) -> 
         carol.ensure(T, publishes=True)
     realm.rotate(T)
     assert carol.ensure(T, publishes=True)
-    realm.create_topic("plain", SCHEMA)
+    realm.create_topic("plain", SCHEMA, access="members")
     with pytest.raises(Misuse, match="is not layered"):
         carol.ensure("plain")
     with pytest.raises(Rejected, match="has no part in"):

@@ -339,7 +339,7 @@ def test_the_bounds_are_the_schemes() -> None:
 def realm(tmp_path: Path) -> Realm:
     made = Realm.create(tmp_path / "market")
     made.enrol_many(["alice", "bob"])
-    made.create_topic(T, SCHEMA, protection=Layered())
+    made.create_topic(T, SCHEMA, protection=Layered(), access="members")
     return made
 
 
@@ -350,7 +350,7 @@ def serving(state: RealmState, topic: str) -> list[str]:
 
 def test_roots_and_nobody_else_are_handed_the_topics_key_and_nodes_no_other_topics(realm: Realm) -> None:
     assert serving(realm.state(), T) == [f"{T}-node-1"]
-    realm.create_topic("plain", SCHEMA)
+    realm.create_topic("plain", SCHEMA, access="members")
     assert serving(realm.state(), "plain") == ["broker"], "brokers that cannot read this read nothing else unasked"
     realm.place_node(T, "paris")
     realm.place_node(T, f"{T}-node-1", under="paris")
@@ -371,9 +371,9 @@ def test_readers_are_placed_where_there_is_room(realm: Realm) -> None:
     realm.grant(T, f"{T}-node-1", [Right.SUBSCRIBE])
     with pytest.raises(Misuse, match="a root cannot"):
         realm.place_subscriber(T, f"{T}-node-1")
-    realm.create_topic("bare", SCHEMA, protection=Layered(), nodes=0)
+    realm.create_topic("bare", SCHEMA, protection=Layered(), nodes=0, access="members")
     with pytest.raises(Misuse, match="no broker that anyone could stand below"):
         realm.place_subscriber("bare", "alice")
     with pytest.raises(Misuse, match="does not come with brokers of its own"):
-        realm.create_topic("odd", SCHEMA, nodes=2)
+        realm.create_topic("odd", SCHEMA, nodes=2, access="members")
     assert "odd" not in realm.state().topics

@@ -52,7 +52,7 @@ def written(directory: Path) -> Path:
 
 def test_no_byte_of_a_realm_directory_is_a_secret(tmp_path: Path) -> None:
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic("quotes", Schema.from_json({"attributes": [{"name": "price", "type": "int"}]}))
+    realm.create_topic("quotes", Schema.from_json({"attributes": [{"name": "price", "type": "int"}]}), access="members")
     realm.enrol_many(["alice", "bob"])
     realm.subscribe("quotes", "bob", "price > 1")
     needles = dict(spelt(realm.paths.root))

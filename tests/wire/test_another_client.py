@@ -81,7 +81,7 @@ def test_it_opens_its_mailbox_and_no_more(tmp_path: Path, crowd: int) -> None:
     """Through the broker's whole path: pair key from the registry, pieces from the pipeline, the rest its own. A crowd
     is served under group keys: handed out, of tables, and grown."""
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic("ticks", SCHEMA)
+    realm.create_topic("ticks", SCHEMA, access="members")
     filters = [*FILTERS, *(f"price > {i % 20} AND price < {i % 23 + 15}" for i in range(crowd))]
     names = [f"subscriber-{i}" for i in range(len(filters))]
     realm.enrol_many(["exchange", *names])

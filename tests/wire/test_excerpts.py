@@ -31,7 +31,7 @@ CASES = [("payload", None), ("layered", None), *(("endpoint", name) for name in 
 def test_excerpts_open_as_pieces_do(tmp_path: Path, protection: str, algorithm: str | None) -> None:
     random, realm = Random(5), Realm.create(tmp_path / "realm")
     extra = {} if algorithm is None else {"group_keys": algorithm}
-    realm.create_topic("quotes", SCHEMA, protection=protection, **extra)
+    realm.create_topic("quotes", SCHEMA, protection=protection, **extra, access="members")
     realm.enrol_many(["nyse", *NAMES])
     for n, name in enumerate(NAMES):
         realm.subscribe("quotes", name, f"price BETWEEN {13 * n} AND {100 + 17 * n}")
@@ -70,7 +70,7 @@ def test_excerpts_open_as_pieces_do(tmp_path: Path, protection: str, algorithm: 
 
 def test_an_excerpt_has_nothing_for_others(tmp_path: Path) -> None:
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic("quotes", SCHEMA)
+    realm.create_topic("quotes", SCHEMA, access="members")
     realm.enrol_many(["nyse", "ann", "bob"])
     realm.subscribe("quotes", "ann", "price < 100")
     realm.subscribe("quotes", "bob", "price > 50")

@@ -64,7 +64,7 @@ class Load:
 
 def rows() -> Iterator[BenchRow]:
     with scratch.realm(need_bytes=256 << 20) as realm:
-        realm.create_topic(TOPIC, market.SCHEMA)
+        realm.create_topic(TOPIC, market.SCHEMA, access="members")
         realm.enrol_many(PUBLISHERS)
         gate = FramesStep.of(StepName(str(realm.paths.root), TOPIC)).gate(realm.registry.version())
         for name, events, per_frame in (

@@ -49,7 +49,7 @@ def cores_row(spark: SparkSession, events: int = EVENTS, rounds: int = ROUNDS) -
     work = bare(counted(topic, partial(_sealing, topic)))
     timed: dict[tuple[str, int], float] = {}
     with scratch.realm(need_bytes=256 << 20) as realm:
-        realm.create_topic(TOPIC, SCHEMA, protection=AttributeBased())
+        realm.create_topic(TOPIC, SCHEMA, protection=AttributeBased(), access="members")
         realm.enrol_many([PUBLISHER])
         for number in range(rounds + 1):
             for workers in (1, WORKERS):

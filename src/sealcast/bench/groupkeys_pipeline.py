@@ -54,7 +54,7 @@ class TopicStream(FramePublisher):
         schema = Schema.from_json(
             {"attributes": [{"name": f"x{j}", "type": "int", "min": 0, "max": LEVELS} for j in range(NUMBERS)]}
         )
-        realm.create_topic(TOPIC, schema, group_keys=algorithm)
+        realm.create_topic(TOPIC, schema, group_keys=algorithm, access="members")
         names = [f"desk-{i}" for i in range(SUBSCRIBERS)]
         realm.enrol_many([PUBLISHER, *names])
         wishes = [f"x{i % NUMBERS} > {i // NUMBERS}" for i in range(SUBSCRIBERS)]

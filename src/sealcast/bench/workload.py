@@ -39,7 +39,7 @@ def create(realm: Realm, subscriptions: int) -> list[str]:
     """Makes a topic with that many subscribers, one filter each; the filters."""
     names = [f"desk-{i}" for i in range(subscriptions)]
     filters = market.filters(subscriptions, seed=1, n_symbols=SYMBOLS, popularity=POPULARITY)
-    realm.create_topic(TOPIC, market.SCHEMA, partitions=len(PUBLISHERS))
+    realm.create_topic(TOPIC, market.SCHEMA, partitions=len(PUBLISHERS), access="members")
     realm.enrol_many([*PUBLISHERS, *names])
     realm.subscribe_many(TOPIC, [(name, wish, None) for name, wish in zip(names, filters, strict=True)])
     return filters

@@ -193,7 +193,7 @@ def _plain_json(path: Path) -> Found:
         return _result(
             "a subscriber's durable cursor", **facts, reveals="how far it has read", hides="what it has read"
         )
-    if isinstance(body, dict) and {"format", "name", "id", "root"} == set(body) - {"registry", "discovery"}:
+    if isinstance(body, dict) and {"format", "name", "id", "root"} == set(body) - {"registry", "discovery", "at_hand"}:
         return _result("a realm's mark", **body, reveals="the realm's name and id", hides="nothing")
     raise Rejected(f"{path} is JSON, but not a file that Sealcast writes")
 

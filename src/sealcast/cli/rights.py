@@ -8,11 +8,12 @@ import typer
 
 from sealcast.cli import owners, talk, times
 from sealcast.cli.topic import term_json
+from sealcast.errors import Misuse
+from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.topics import Term
 
 if TYPE_CHECKING:
-    from sealcast.trust.realm.machine import RealmState, Term
-
-from sealcast.trust.realm.changes import Right
+    from sealcast.trust.realm.machine import RealmState
 
 grant_app = talk.Commands()
 revoke_app = talk.Commands()
@@ -35,14 +36,18 @@ def grant(
     template: Annotated[
         str, typer.Option(metavar="TEMPLATE", help="Only for events like these: 'symbol=IBM, venue=*' [default: all].")
     ] = "*",
+    narrow: Annotated[
+        bool, typer.Option("--narrow", help="Also if it takes away from a right that the entity already has.")
+    ] = False,
     as_: owners.OwnerOption = None,
 ) -> None:
     """Give an entity rights on a topic, and the key it needs to use them.
 
-    A right that it already has gets the new terms. With a template, it can publish and read only events that satisfy
-    the template.
+    A right that it already has gets the new terms. If these are narrower, it says so, and you must give --narrow. With
+    a template, the entity can publish and read only events that satisfy the template.
     """
     from sealcast.control import requests
+    from sealcast.trust.realm.templates import Template
 
     if span is not None and until is not None:
         raise typer.BadParameter("--for and --until say the same thing in two ways: give only one")
@@ -52,6 +57,8 @@ def grant(
     if span is not None:
         ends = (begins or here.clock()) + times.seconds(span, "--for") * 1_000_000
     with talk.about_filter(template):
+        wanted = Term(begins, ends, str(Template.parse(template)))
+        narrowed = _narrowed(here.state(), topic, entity, rights, wanted, here.clock(), narrow)
         if as_ is None:
             here.grant(topic, entity, rights, not_before_us=begins, until_us=ends, template=template)
         else:
@@ -60,6 +67,8 @@ def grant(
                 requests.authorise(
                     owner, center, topic, entity, rights, not_before_us=begins, until_us=ends, template=template
                 )
+    for before in narrowed:
+        talk.note(f"narrowed: {before} so far")
     _report(here.state(), topic, entity)
 
 
@@ -84,6 +93,32 @@ def revoke(
         with owners.asking(here, as_) as owner:
             requests.deauthorise(owner, here.state().topic(topic).center, topic, entity, rights)
     _report(here.state(), topic, entity)
+
+
+def _narrowed(
+    state: RealmState, topic: str, entity: str, rights: list[Right], wanted: Term, now_us: int, meant: bool
+) -> list[str]:
+    """The rights, as they are now, of which these terms take something away; Misuse unless that is meant."""
+    terms, found = state.terms_of(topic, entity), list[str]()
+    for right in rights:
+        held = terms.get(right)
+        if held is None or held.over(now_us) or not _narrower(wanted, held, now_us):
+            continue
+        said = f"{entity!r} may {right} on {topic!r} {_limits(held) or 'without a limit'}"
+        if not meant:
+            raise Misuse(
+                f"{said}; this would narrow it: {_limits(wanted)}", hint="if that is meant, give --narrow as well"
+            )
+        found.append(said)
+    return found
+
+
+def _narrower(wanted: Term, held: Term, now_us: int) -> bool:
+    """Whether something that is held now, or will be, is not in what is wanted. Templates are compared as they are
+    written: one is within another only if that is `*`."""
+    later = wanted.not_before_us > max(now_us, held.not_before_us)
+    earlier = wanted.until_us is not None and (held.until_us is None or wanted.until_us < held.until_us)
+    return later or earlier or wanted.template not in ("*", held.template)
 
 
 def _report(state: RealmState, topic: str, entity: str) -> None:

@@ -33,7 +33,7 @@ def create(
     schema: Annotated[str, typer.Option(metavar="FILE", help=_SCHEMA_HELP)],
     partitions: options.PartitionsOption = 1,
     protection: options.ProtectionOption = "endpoint",
-    access: options.AccessOption = "members",
+    access: options.AccessOption = "granted",
     center: options.CenterOption = "center",
     owner: options.OwnerOption = "",
     key_size: options.KeySizeOption = "256",
@@ -65,6 +65,9 @@ def create(
     Types are int, float, decimal, string, bool and timestamp. Bounds are inclusive. Spans of time are written 90s, 15m,
     12h, 30d, 4w or 1y. A layered topic gets a tree of brokers (`sealcast overlay show`), unless you give --nodes 0. An
     attribute topic has no brokers: run `sealcast peer run` where the keys of its publishers and subscribers are.
+
+    Nobody may publish or subscribe before `sealcast grant` says so, unless you give --access members. `sealcast topic
+    alter` changes that later.
     """
     parameters = options.parameters(
         {"key_bits": key_size, "token_hash": token_hash, "messages_per_key": messages_per_key},
@@ -107,11 +110,41 @@ def create(
     )
     state = here.state()
     lines = [f"topic {name!r} created ({access}, {talk.counted(partitions, 'partition')})"]
+    if access == "granted" and not talk.given.json:
+        talk.note(f"nobody may use it yet: sealcast grant {name} ENTITY publish subscribe")
     if wanted.overlay:
         lines.append(f"{wanted.summary}; {len(state.overlay(name).parents)} brokers: sealcast overlay show {name}")
     if wanted.peers:
         lines.append(f"{wanted.summary}; publishers and subscribers carry it themselves: sealcast peer run")
     talk.answer(describe(state, state.topic_state(name)), *lines)
+
+
+@app.command(epilog="Example: sealcast topic alter quotes --access granted")
+def alter(
+    name: Annotated[str, typer.Argument(metavar="TOPIC")],
+    access: options.AccessOption,
+) -> None:
+    """Change whom a topic lets in, from the next batch on.
+
+    What was granted or revoked by name stays as it is. Subscriptions of those who are no longer let in stay, too, but
+    deliver nothing. Where readers hold a key, a new epoch begins.
+    """
+    here = talk.open_realm()
+    before = _may(here.state(), name)
+    here.alter_topic(name, access)
+    state = here.state()
+    after = _may(state, name)
+    document = {"topic": name, "access": access, "let_in": sorted(after - before), "shut_out": sorted(before - after)}
+    talk.answer(
+        document | {"version": state.version},
+        f"topic {name!r} is for {'every member' if access == 'members' else 'those who were granted a right'} "
+        f"(version {state.version})",
+        *([f"no longer let in: {', '.join(sorted(before - after))}"] if before - after else []),
+    )
+
+
+def _may(state: RealmState, topic: str) -> set[str]:
+    return {name for name in state.entities if state.rights_of(topic, name)}
 
 
 app.command(epilog="Example: sealcast topic register orders --schema quotes.json --as alice --set key_bits=192")(

@@ -23,7 +23,7 @@ ProtectionOption = Annotated[
 ]
 AccessOption = Annotated[
     str,
-    typer.Option(help="members: everyone enrolled may publish and subscribe; granted: only who was granted it."),
+    typer.Option(help="granted: only who was granted a right; members: everyone enrolled may publish and subscribe."),
 ]
 CenterOption = Annotated[str, typer.Option(help="The key center that makes its keys and signs its tokens.")]
 OwnerOption = Annotated[str, typer.Option(metavar="ENTITY", help="Who else than the administrator decides about it.")]

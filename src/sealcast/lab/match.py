@@ -129,7 +129,9 @@ def _populate(realm: Realm, inputs: Inputs, protection: Protection) -> Iterator[
     most = 1 if protection.overlay else MAX_PUBLISHERS
     count = max(1, min(most, len(inputs.events) // (EVENTS_PER_PEER if protection.peers else EVENTS_PER_PUBLISHER)))
     partitions = 1 if protection.peers else count  # a peer has a log of its own
-    realm.create_topic(TOPIC, inputs.schema, partitions=partitions, protection=protection, fan_out=FAN_OUT)
+    realm.create_topic(
+        TOPIC, inputs.schema, partitions=partitions, protection=protection, fan_out=FAN_OUT, access="members"
+    )
     names = _publishers(count)
     realm.enrol_many([*names, *map(_subscriber, range(len(inputs.subscriptions)))])
     return (Publisher(realm, TOPIC, as_=name) for name in names)

@@ -56,6 +56,7 @@ class Realm(Handle):
 
     # --- topics, their keys, and who may use them
     create_topic = topics.create_topic
+    alter_topic = topics.alter_topic
     serve = topics.serve
     rotate = topics.rotate
     rotate_many = topics.rotate_many

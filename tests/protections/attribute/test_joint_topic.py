@@ -35,7 +35,7 @@ EVENTS: list[dict[str, object]] = [
 @pytest.fixture
 def realm(tmp_path: Path) -> Realm:
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic(TOPIC, SCHEMA, protection=AttributeBased(joint=True))
+    realm.create_topic(TOPIC, SCHEMA, protection=AttributeBased(joint=True), access="members")
     realm.enrol_many(["monitor", "nurse", "doctor"])
     return realm
 
@@ -106,14 +106,14 @@ def test_a_schema_whose_labels_have_no_place_is_refused_when_the_topic_is_made(
 ) -> None:
     realm = Realm.create(tmp_path / "realm")
     with pytest.raises(SchemaRejected, match=said):
-        realm.create_topic(TOPIC, wide, protection=AttributeBased(joint=joint))
-    realm.create_topic(TOPIC, wide)  # on other topics it is fine
+        realm.create_topic(TOPIC, wide, protection=AttributeBased(joint=joint), access="members")
+    realm.create_topic(TOPIC, wide, access="members")  # on other topics it is fine
 
 
 def test_a_filter_with_a_large_surface_is_refused_and_says_what_to_do(tmp_path: Path) -> None:
     realm = Realm.create(tmp_path / "realm")
     fine = schema(*({"name": name, "type": "int", "min": 0, "max": 2**20 - 2} for name in ("x", "y", "z")))
-    realm.create_topic(TOPIC, fine, protection=AttributeBased(joint=True))
+    realm.create_topic(TOPIC, fine, protection=AttributeBased(joint=True), access="members")
     realm.enrol_many(["nurse"])
     box = " AND ".join(f"{name} BETWEEN 12345 AND 987654" for name in ("x", "y", "z"))
     with pytest.raises(

@@ -25,7 +25,7 @@ from tests.protections.attribute.ward import SCHEMA, TOPIC, Ward, asked, refused
 
 def test_the_key_server_refuses_with_a_reason(ward: Ward) -> None:
     realm = ward.realm
-    realm.create_topic("plain", SCHEMA)
+    realm.create_topic("plain", SCHEMA, access="members")
     assert refused(ward, "nurse", WantSubscribing("plain", "n-9", 1, "pulse = 1")) == CenterReason.PROTECTION
     for epoch in (0, 2, 99):
         assert refused(ward, "nurse", WantSubscribing(TOPIC, "n-9", epoch, "pulse = 1")) == CenterReason.EPOCH
@@ -66,7 +66,7 @@ def test_a_challenge_is_answered_before_keys_are_given(tmp_path: Path) -> None:
 
     realm = Realm.create(tmp_path / "realm")
     parameters = KeyParameters(challenge_every_s=3600)
-    realm.create_topic(TOPIC, SCHEMA, protection=AttributeBased(), parameters=parameters)
+    realm.create_topic(TOPIC, SCHEMA, protection=AttributeBased(), parameters=parameters, access="members")
     realm.enrol_many(["nurse", "monitor"])
     realm.subscribe(TOPIC, "nurse", "pulse < 64")
     with Publisher(realm, TOPIC, as_="monitor") as publisher:
@@ -124,7 +124,7 @@ def test_epochs_end_by_themselves(tmp_path: Path) -> None:
     from sealcast.trust.realm.parameters import KeyParameters
 
     parameters = KeyParameters(key_lifetime_s=3_600, grace_s=60)
-    realm.create_topic(TOPIC, SCHEMA, protection="attribute", parameters=parameters)
+    realm.create_topic(TOPIC, SCHEMA, protection="attribute", parameters=parameters, access="members")
     now[0] += 3_599 * 1_000_000
     assert not realm.maintain().rotated
     now[0] += 2_000_000

@@ -56,7 +56,7 @@ class Field:
     def __init__(self, directory: Path) -> None:
         self.realm = Realm.create(directory / "realm")
         self.realm.enrol_many(["pub-1", "pub-2", *WANTED])
-        self.realm.create_topic(TOPIC, SCHEMA, protection=protection_of("attribute"))
+        self.realm.create_topic(TOPIC, SCHEMA, protection=protection_of("attribute"), access="members")
         for name, (text, _) in WANTED.items():
             self.realm.subscribe(TOPIC, name, text)
         self.nursery = Nursery(directory / "realm", directory / "out")

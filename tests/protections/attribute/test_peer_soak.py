@@ -81,7 +81,7 @@ class Town:
         self.filters = {f"sub-{number}": self._filter() for number in range(peers - len(PUBLISHERS))}
         self.names = [*PUBLISHERS, *self.filters]
         self.realm.enrol_many(self.names)
-        self.realm.create_topic(TOPIC, SCHEMA, protection=protection_of("attribute"))
+        self.realm.create_topic(TOPIC, SCHEMA, protection=protection_of("attribute"), access="members")
         self.realm.subscribe_many(TOPIC, [(name, text, None) for name, text in self.filters.items()])
         self.nursery = Nursery(directory / "realm", directory / "out")
         self.running: dict[str, PeerProcess] = {}

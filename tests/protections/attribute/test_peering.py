@@ -48,7 +48,7 @@ LIMITS, SETTINGS = with_heartbeat(0.5)
 def realm(tmp_path: Path) -> Iterator[Realm]:
     made = Realm.create(tmp_path / "realm")
     made.enrol_many(NAMES)
-    made.create_topic(TOPIC, SCHEMA, protection=protection_of("attribute"))
+    made.create_topic(TOPIC, SCHEMA, protection=protection_of("attribute"), access="members")
     made.revoke(TOPIC, "mute", [Right.SUBSCRIBE])
     made.subscribe(TOPIC, "hot", "heat >= 12 AND ward LIKE 'a%'")
     made.subscribe(TOPIC, "any", "heat >= 0")

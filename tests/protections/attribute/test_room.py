@@ -117,7 +117,7 @@ def test_why_says_how_far_an_event_came(ward: Ward) -> None:
 
 def test_explain_says_what_profile_p_gives_away(ward: Ward, tmp_path: Path) -> None:
     anonymous = sealcast("explain", TOPIC, "--realm", ward.realm.paths.root).out
-    ward.realm.create_topic("open", SCHEMA, protection=AttributeBased("P"))
+    ward.realm.create_topic("open", SCHEMA, protection=AttributeBased("P"), access="members")
     paper = sealcast("explain", "open", "--realm", ward.realm.paths.root).out
     assert "Profile P gives away the values of events" in paper and "Profile P" not in anonymous
     for text in (anonymous, paper):
@@ -208,7 +208,7 @@ def test_shared_headers_and_sessions_deliver_the_same_and_are_explained(
     tmp_path: Path, settings: dict[str, bool]
 ) -> None:
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic(TOPIC, SCHEMA, protection=AttributeBased(**settings))
+    realm.create_topic(TOPIC, SCHEMA, protection=AttributeBased(**settings), access="members")
     realm.enrol_many(["monitor", "nurse"])
     realm.subscribe(TOPIC, "nurse", "pulse < 64")
     ward = object.__new__(Ward)

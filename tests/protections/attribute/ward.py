@@ -29,7 +29,7 @@ class Ward:
         from sealcast.model.protection import AttributeBased
 
         self.realm = Realm.create(directory)
-        self.realm.create_topic(TOPIC, SCHEMA, protection=AttributeBased(profile))
+        self.realm.create_topic(TOPIC, SCHEMA, protection=AttributeBased(profile), access="members")
         self.realm.enrol_many(NAMES)
         self.realm.subscribe(TOPIC, "nurse", "pulse < 64")
         self.realm.subscribe(TOPIC, "doctor", "pulse >= 128")

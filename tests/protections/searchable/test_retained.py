@@ -297,7 +297,7 @@ def test_topic_create_takes_how_much_to_retain(tmp_path: Path, given: str, found
     create = ("topic", "create", "t", "--schema", schema, "--retain", given)
     assert sealcast(*create, "--protection", "searchable", *at).code == 0
     assert found in sealcast("topic", "show", "t", *at).out
-    refused = sealcast("topic", "create", "u", "--schema", schema, "--retain", given, *at)
+    refused = sealcast("topic", "create", "u", "--schema", schema, "--retain", given, *at, "--access", "members")
     assert refused.code != 0 and "--retain is for searchable" in refused.err
     for bad in ("1h,2d", "soon", "5,6"):
         assert sealcast(*create[:-1], bad, "--protection", "searchable", *at).code != 0
@@ -521,7 +521,7 @@ def test_check_finds_altered_late_deliveries_that_were_sealed_for_their_reader(r
 )
 def test_check_has_nothing_to_say_of_what_was_sealed_again_after_a_compromise(tmp_path: Path, protection: str) -> None:
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic(TOPIC, SCHEMA, protection=protection)
+    realm.create_topic(TOPIC, SCHEMA, protection=protection, access="members")
     realm.enrol_many(["monitor", "second", "nurse", "doctor", "porter"])
     for name in ("nurse", "doctor", "porter"):
         realm.subscribe(TOPIC, name, "pulse > 100")

@@ -162,7 +162,7 @@ def inside_broker(count: int, rounds: int) -> dict[str, float]:
     schema = Schema.from_json({"attributes": [{"name": "topic", "type": "string", "max_length": 16}]})
     with TemporaryDirectory() as directory:
         realm = Realm.create(Path(directory) / "realm")
-        realm.create_topic(_TOPIC, schema, protection="searchable")
+        realm.create_topic(_TOPIC, schema, protection="searchable", access="members")
         realm.enrol_many([_PUBLISHER, _READER])
         wanted = [(_READER, f"topic = '{topic(number).decode()}'", None) for number in range(count)]
         realm.subscribe_many(_TOPIC, wanted)

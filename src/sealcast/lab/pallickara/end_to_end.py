@@ -108,7 +108,9 @@ def ways(realm: Realm, open_: ExitStack) -> dict[str, Send]:
     made: dict[str, Send] = {}
     topics: list[tuple[str, str, int, Protection]] = [(f"AES-{bits}", f"aes-{bits}", bits, Endpoint()) for bits in BITS]
     for kind, topic, bits, protection in (*topics, (SEALED, "payload", BITS[-1], Payload())):
-        realm.create_topic(topic, SCHEMA, parameters=KeyParameters(key_bits=bits), protection=protection)
+        realm.create_topic(
+            topic, SCHEMA, parameters=KeyParameters(key_bits=bits), protection=protection, access="members"
+        )
         realm.subscribe(topic, "subscriber", FILTER)
         made[kind] = _secured(realm, topic, open_)
     step = MatchingStep.of(StepName(str(realm.paths.root), f"aes-{BITS[0]}"))

@@ -113,7 +113,7 @@ def by_hand(realm: Realm) -> Iterator[None]:
 def populate(realm: Realm, subscribers: int) -> list[str]:
     """Enrols so many subscribers, a hundred of them to a desk; their names."""
     names = [f"reader-{number}" for number in range(subscribers)]
-    realm.create_topic(TOPIC, SCHEMA)
+    realm.create_topic(TOPIC, SCHEMA, access="members")
     realm.enrol_many(["publisher", *names])
     realm.subscribe_many(TOPIC, [(name, f"desk = {at // PER_DESK}", None) for at, name in enumerate(names)])
     return names

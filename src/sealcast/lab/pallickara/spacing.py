@@ -138,7 +138,7 @@ def stream(case: Case, messages: int) -> dict[str, Heard]:
 
 def _populate(realm: Realm) -> None:
     realm.enrol_many(["publisher", "subscriber"])
-    realm.create_topic(TOPIC, SCHEMA)
+    realm.create_topic(TOPIC, SCHEMA, access="members")
     realm.subscribe(TOPIC, "subscriber", FILTER)
 
 

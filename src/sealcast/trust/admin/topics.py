@@ -21,6 +21,7 @@ from sealcast.trust.realm.changes import (
     DEFAULT_PARAMETERS,
     EVERYTHING,
     Access,
+    AlterTopic,
     Change,
     CreateTopic,
     Grant,
@@ -41,7 +42,7 @@ def create_topic(
     *,
     partitions: int = 1,
     protection: Protection | str = DEFAULT_PROTECTION,
-    access: Access | str = Access.MEMBERS,
+    access: Access | str = Access.GRANTED,
     center: str = FIRST_CENTER,
     parameters: KeyParameters = DEFAULT_PARAMETERS,
     owner: str = "",
@@ -51,10 +52,11 @@ def create_topic(
 ) -> Topic:
     """Creates a topic with its schema, registered with its one key center, which makes its keys as `parameters` say.
 
+    Only who is granted a right may use it, unless `access` lets every member in.
+
     One with an overlay comes with a tree of so many new brokers, deep enough for it unless `nodes` says otherwise.
     """
-    if access not in Access._value2member_map_:
-        raise Misuse(f"access is one of {', '.join(Access)}, not {access!r}")
+    access = _access(access)
     protection = protection_of(protection) if isinstance(protection, str) else protection
     if nodes is not None and not protection.overlay:
         raise Misuse(f"a topic whose protection is {protection.name!r} does not come with brokers of its own")
@@ -65,7 +67,7 @@ def create_topic(
         schema,
         partitions,
         protection,
-        Access(access),
+        access,
         center,
         parameters,
         owner,
@@ -93,6 +95,34 @@ def create_topic(
     for directory in (paths.pieces, paths.ledger, paths.cursors):
         files.make_directory(directory)
     return made
+
+
+def alter_topic(realm: Handle, topic: str, access: Access | str) -> Topic:
+    """Lets every member use a topic, or only who was granted a right. What was decided by name stays as it is.
+
+    Who is let in gets the keys it needs. Where readers hold a key, a new epoch begins when some are no longer let in.
+    """
+    change, now, issuer = AlterTopic(topic, _access(access)), realm.clock(), realm.issuer()
+
+    def decide(state: RealmState) -> list[Change]:
+        if state.topic(topic).access is change.access:
+            return []
+        after = apply(state, change)
+        if change.access is Access.MEMBERS:
+            entitled = [who.name for who in after.entitled(topic, now)]
+            return [change, *issuer.missing_pair_keys(after, topic, entitled, now)]
+        held_by_readers = after.topic(topic).protection.readers_hold_key
+        return [change, *(issuer.rotation(after, topic, now) if held_by_readers else ())]
+
+    after = realm.registry.transact(decide)
+    overlays.announce_layer_keys(realm, [topic])
+    return after.topic(topic)
+
+
+def _access(given: Access | str) -> Access:
+    if given not in Access._value2member_map_:
+        raise Misuse(f"access is one of {', '.join(Access)}, not {given!r}")
+    return Access(given)
 
 
 def serve(realm: Handle, topic: str, broker: str) -> RealmState:
@@ -171,7 +201,8 @@ def grant(
     def decide(state: RealmState) -> list[Change]:
         after = apply(state, change)
         keys = issuer.missing_pair_keys(after, topic, [entity], now)
-        if state.terms_of(topic, entity) == after.terms_of(topic, entity):
+        # By name, also if the topic lets it in anyhow: that may change.
+        if state.topic_state(topic).terms.get(entity) == after.topic_state(topic).terms.get(entity):
             return list(keys)
         made: list[Change] = [change, *keys, *issuer.renewals(after, topic, now, [entity])]
         return [*made, *issuer.rekeying(state, apply_all(state, made), entity, now)]

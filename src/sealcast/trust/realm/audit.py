@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from sealcast.trust.realm.changes import (
     Access,
     AddSubscription,
+    AlterTopic,
     Change,
     CreateTopic,
     Credential,
@@ -172,6 +173,8 @@ class _Historian:
             case CreateTopic():
                 self._topics.append(change.name)
                 self._settle(((change.name, name) for name in self._names), now)
+            case AlterTopic():
+                self._settle(((change.topic, name) for name in self._names), now)
             case Grant():
                 self._settle([(change.topic, change.entity)], now, change.rights)
             case Revoke():

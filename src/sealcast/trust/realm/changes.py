@@ -128,6 +128,15 @@ class CreateTopic:
 
 
 @dataclass(frozen=True, slots=True)
+class AlterTopic:
+    """Whom a topic lets in from now on, of those about whom nothing was decided by name."""
+
+    kind: ClassVar = "alter-topic"
+    topic: str
+    access: Access
+
+
+@dataclass(frozen=True, slots=True)
 class RotateTopic:
     """A new epoch: new keys from now on; what was sealed in earlier epochs stays readable for who had their keys."""
 
@@ -333,6 +342,7 @@ Change = (
     | RevokeCertificates
     | RevokeEntity
     | CreateTopic
+    | AlterTopic
     | RotateTopic
     | PublishTopicKey
     | PublishPairKey

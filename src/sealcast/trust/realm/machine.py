@@ -48,6 +48,7 @@ RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
     changes.RevokeCertificates: entities.revoke_certificates,
     changes.RevokeEntity: entities.revoke_entity,
     changes.CreateTopic: topics.create_topic,
+    changes.AlterTopic: topics.alter_topic,
     changes.RotateTopic: topics.rotate_topic,
     changes.PublishTopicKey: topics.publish_topic_key,
     changes.PublishPairKey: topics.publish_pair_key,

@@ -7,7 +7,7 @@ from typing import Final
 
 from sealcast.errors import Misuse, Rejected
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.realm.changes import CreateTopic, PublishPairKey, PublishTopicKey, RotateTopic
+from sealcast.trust.realm.changes import AlterTopic, CreateTopic, PublishPairKey, PublishTopicKey, RotateTopic
 from sealcast.trust.realm.rules.draft import Draft, TopicTables
 from sealcast.trust.realm.rules.names import check_name
 from sealcast.trust.realm.topics import FIRST_EPOCH, Topic, TopicState
@@ -56,6 +56,11 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
         group_keys=change.group_keys,
     )
     draft.open[change.name] = TopicTables(TopicState(topic))
+
+
+def alter_topic(draft: Draft, change: AlterTopic) -> None:
+    tables = draft.tables(change.topic)
+    tables.topic = replace(tables.topic, access=change.access)
 
 
 def rotate_topic(draft: Draft, change: RotateTopic) -> None:
