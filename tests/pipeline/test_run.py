@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
 from pyspark.errors import PySparkException
 
 from sealcast.clients.publisher import Publisher
@@ -160,6 +161,20 @@ def test_spark_reports_become_our_errors(report: str, kind: type[Exception], mes
     error = failures.explain(PySparkException(report))
     assert type(error) is kind and error.message == message
     assert not isinstance(error, FrameRejected)
+
+
+def test_a_jvm_that_dies_in_the_middle_of_a_call_is_gone_and_one_that_throws_is_not() -> None:
+    for error in (
+        Py4JError("An error occurred while calling o1.isActive"),
+        Py4JNetworkError("empty"),
+        ConnectionError(),
+    ):
+        with pytest.raises(Unavailable, match="JVM has ended"), failures.living_jvm():
+            raise error
+    thrown = Py4JJavaError.__new__(Py4JJavaError)
+    with pytest.raises(Py4JError) as caught, failures.living_jvm():
+        raise thrown
+    assert caught.value is thrown
 
 
 def test_stopped_by_a_signal_in_good_order(realm: Realm, tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from py4j.protocol import Py4JNetworkError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from sealcast import errors
@@ -48,5 +48,8 @@ def living_jvm() -> Iterator[None]:
     """Says what happened when the JVM is no longer there to answer."""
     try:
         yield
-    except (Py4JNetworkError, ConnectionError):
+    except (Py4JError, ConnectionError) as error:
+        # An exception of Java's comes from a JVM that lives. One that dies in the middle of a call says nothing more.
+        if isinstance(error, Py4JJavaError):
+            raise
         raise Unavailable("Spark's JVM has ended unexpectedly", hint=_KILLED) from None
