@@ -35,7 +35,10 @@ def test_every_code_point_is_shown_or_spelt_out() -> None:
     assert orders(talk.safe(everything)) == set()
     assert talk.safe("Zürich, 12 °C, naïve: 東京\tα\n") == "Zürich, 12 °C, naïve: 東京\tα\n"
     assert talk.safe(HOSTILE).startswith(r"\x1b]0;owned\x07\x1b[2J\x9b31m\u202e")
-    document = {"all": everything, HOSTILE: [HOSTILE]}
+    # Of surrogates JSON reads two neighbours as one character: they are tried one by one.
+    surrogates = [chr(code) for code in range(0xD800, 0xE000)]
+    whole = everything.replace("".join(surrogates), "")
+    document = {"all": whole, "alone": surrogates, HOSTILE: [HOSTILE]}
     for layout in ({}, {"indent": 2}):
         text = talk.as_json(document, **layout)
         assert orders(text) == set() and json.loads(text) == document

@@ -107,14 +107,15 @@ class Budgets:
         """How many keys are remembered."""
         return len(self._newcomers) + len(self._known)
 
-    def spend(self, key: str, now_us: int) -> BudgetVerdict:
-        """One request of `key`. A refused one costs nothing but itself."""
+    def spend(self, key: str, now_us: int, cost: int = 1) -> BudgetVerdict:
+        """One request of `key`, which costs so much: the last one that is admitted may overdraw the account. A refused
+        one costs nothing but itself."""
         account = self._account(key, now_us)
         ready_at = max(account.blocked_until, account.full_at - (self.allowance.burst - 1) * self._interval)
         if now_us < ready_at:
             first, account.refused = not account.refused, True
             return BudgetVerdict(False, ready_at, first)
-        account.full_at = max(account.full_at, now_us) + self._interval
+        account.full_at = max(account.full_at, now_us) + cost * self._interval
         account.refused = False
         return BudgetVerdict(True, now_us)
 

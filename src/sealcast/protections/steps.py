@@ -4,7 +4,8 @@
     `frames`          the broker's frame log               the registry's version       a piece for each run of frames
     any other         records of ledgers of this topic     the version of its table     a piece for each run of records
 
-Every step has pieces and a ledger of its own, and the ledger is the truth: where a step goes on, and what was made.
+Every step has pieces and a ledger of its own, and the ledger is the truth: where a step goes on, and what was made. A
+step may look at what earlier batches took once more, beside its own input (`OpenStep.beside`): late pieces are of that.
 Spark pickles readers, writers and their options into plans. So a plan carries names only (`StepName`); keys, logs and
 ledgers are opened by the process that uses them, and kept by it (`OpenStep`).
 """

@@ -66,6 +66,8 @@ def test_an_altered_event_is_refused_with_the_reason(ward: Ward, reason: Reason)
     assert looked_at(ward, ALTERED[reason](ward, first)) is reason
     assert looked_at(ward, replace(first, position=second.position)) is Reason.ROOT
     assert looked_at(ward, replace(first, path=second.path)) is Reason.ROOT
+    elsewhere = replace(first.position, partition=first.position.partition + 1)
+    assert looked_at(ward, replace(first, position=elsewhere)) is Reason.PUBLISHER
 
 
 def test_an_event_of_somebody_who_may_not_publish_now_is_refused(ward: Ward) -> None:

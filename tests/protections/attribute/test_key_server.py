@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sealcast import Event, Publisher, Realm, Right
-from sealcast.control.center.rules import CenterReason
+from sealcast.control.center.rules import CenterReason, CenterRejected
 from sealcast.errors import CannotOpen, Corrupt, Misuse, SealcastError
 from sealcast.model.protection import AttributeBased
 from sealcast.protections.attribute.asking import EndSubscribing, WantPublishing, WantSubscribing
@@ -194,3 +194,45 @@ def test_an_owner_that_narrows_a_right_ends_the_epoch_too(tmp_path: Path) -> Non
         assert realm.state().topic(TOPIC).epoch == 1
         ask.authorise(owner, "center", TOPIC, "monitor", [Right.PUBLISH], template="pulse=7")
     assert realm.state().topic(TOPIC).epoch == 2
+
+
+def test_nobody_takes_all_of_the_key_servers_time(ward: Ward, monkeypatch: pytest.MonkeyPatch) -> None:
+    """mallory asks again and again for keys of many labels; others are answered meanwhile."""
+    from sealcast.control.budgets import Allowance
+    from sealcast.control.center.service import KeyCenter
+    from sealcast.control.envelopes import ControlMessage, ProvenMessage
+    from sealcast.protections.attribute import center as rooms
+
+    monkeypatch.setattr(rooms, "LABEL_ALLOWANCE", Allowance(per_second=1, burst=8))
+    realm, now = ward.realm, ward.realm.clock()
+    state, server = realm.state(), KeyCenter(realm, realm.center(), rooms.rules)
+
+    def ask(name: str, text: str) -> str:
+        sender = realm.trust(state).verify(state.entity(name).certificate, now, state.revoked, name=name)
+        body = WantSubscribing(TOPIC, f"{name}-9", 1, text).to_bytes()
+        return server.handle(
+            ProvenMessage(sender, ControlMessage.request(WantSubscribing.KIND, body, b"", now)), now
+        ).kind
+
+    assert ask("mallory", "pulse > 1 AND pulse < 254") == WantSubscribing.KIND
+    with pytest.raises(CenterRejected) as refusal:
+        ask("mallory", "pulse > 3 AND pulse < 252")
+    assert refusal.value.reason is CenterReason.QUOTA and "ask again in" in str(refusal.value.hint)
+    assert ask("nurse", "pulse > 1 AND pulse < 254") == WantSubscribing.KIND
+    server.close()
+
+
+def test_public_parameters_are_kept_once(ward: Ward) -> None:
+    for epoch in range(1, 4):
+        with ward.ring("nurse") as ring:
+            ring.subscribe(next(own_filters(ward, "nurse")), epoch)
+        ward.realm.rotate(TOPIC)
+    with ward.ring("nurse") as ring:
+        found = [next(ring.subscribing(epoch)) for epoch in range(1, 4)]
+        kept = list(ring._directory.glob("*.parameters"))
+    assert len({each.parameters for each in found}) == len(kept) == 1
+    sizes = [path.stat().st_size for path in kept[0].parent.glob("*.subscribing")]
+    assert max(sizes) < len(found[0].parameters) / 4
+    kept[0].unlink()
+    with ward.ring("nurse") as ring, pytest.raises(Corrupt):
+        next(ring.subscribing(1))

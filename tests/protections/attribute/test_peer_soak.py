@@ -27,7 +27,6 @@ from sealcast.protections.attribute.peering import status
 from tests.protections.attribute.nursery import Nursery, PeerProcess
 from tests.protections.attribute.test_peer_processes import SCHEMA, TOPIC, until
 
-HEARTBEAT = ("--heartbeat", "2")
 WARDS = ("a1", "a2", "b1", "b2")
 PUBLISHERS = ("pub-1", "pub-2", "pub-3")
 
@@ -75,8 +74,8 @@ def _ip(*words: str, check: bool = True) -> None:
 class Town:
     """Publishers and subscribers, half of them on each side of the cable."""
 
-    def __init__(self, directory: Path, cable: Cable, peers: int, seed: int) -> None:
-        self.random, self.cable = random.Random(seed), cable
+    def __init__(self, directory: Path, cable: Cable, peers: int, seed: int, heartbeat: float) -> None:
+        self.random, self.cable, self.heartbeat = random.Random(seed), cable, heartbeat
         self.realm = Realm.create(directory / "realm")
         self.filters = {f"sub-{number}": self._filter() for number in range(peers - len(PUBLISHERS))}
         self.names = [*PUBLISHERS, *self.filters]
@@ -103,7 +102,8 @@ class Town:
     def start(self, name: str) -> None:
         side = self.names.index(name) % 2
         listen = ("--listen", f"{self.cable.hosts[side]}:0")
-        self.running[name] = self.nursery.start(name, options=(*HEARTBEAT, *listen), netns=self.cable.names[side])
+        options = ("--heartbeat", str(self.heartbeat), *listen)
+        self.running[name] = self.nursery.start(name, options=options, netns=self.cable.names[side])
 
     def publish(self, count: int) -> None:
         for _ in range(count):
@@ -134,14 +134,14 @@ class Town:
         self.nursery.close()
 
 
-def drill(directory: Path, peers: int, kills: int, events: int, seed: int) -> None:
+def drill(directory: Path, peers: int, kills: int, events: int, seed: int, heartbeat: float) -> None:
     began = time.monotonic()
 
     def note(text: str) -> None:
         print(f"{time.monotonic() - began:6.1f} s  {text}", flush=True)
 
     with cable() as plug:
-        town = Town(directory, plug, peers, seed)
+        town = Town(directory, plug, peers, seed, heartbeat)
         note("the realm is made")
         try:
             for name in town.names:
@@ -164,9 +164,9 @@ def drill(directory: Path, peers: int, kills: int, events: int, seed: int) -> No
             plug.set(plugged=False)
             for _ in range(10):
                 town.publish(events // 40 or 1)
-                time.sleep(2.0)
+                time.sleep(heartbeat)
             plug.set(plugged=True)
-            note("the cable was cut for 20 s and is mended")
+            note(f"the cable was cut for {10 * heartbeat:g} s and is mended")
             town.publish(events // 4)
             # (3) everything that is wanted arrives, once
             missing = {name: town.expected(name) for name in town.filters}
@@ -192,9 +192,9 @@ def drill(directory: Path, peers: int, kills: int, events: int, seed: int) -> No
 @pytest.mark.soak
 @pytest.mark.timeout(2_400)
 def test_fifty_processes_ten_kills_and_a_cut_cable(tmp_path: Path) -> None:
-    drill(tmp_path, peers=50, kills=10, events=160, seed=11)
+    drill(tmp_path, peers=50, kills=10, events=160, seed=11, heartbeat=5.0)
 
 
 @pytest.mark.timeout(400)
 def test_eight_processes_two_kills_and_a_cut_cable(tmp_path: Path) -> None:
-    drill(tmp_path, peers=8, kills=2, events=40, seed=5)
+    drill(tmp_path, peers=8, kills=2, events=40, seed=5, heartbeat=2.0)

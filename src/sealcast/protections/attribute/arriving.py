@@ -11,6 +11,7 @@ Nothing of an event is believed before it is checked, in this order, each with t
     13 signature   the header is not the publisher's word
     14 time        that time is too far ahead, or too long ago
     15 replay      it was here before: for who keeps it, and knows
+    10 publisher   it is said to stand in somebody else's log
     17 schema      made for another schema
     19 root        the event is not among those that were signed
 """
@@ -18,6 +19,8 @@ Nothing of an event is believed before it is checked, in this order, each with t
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
 
 from sealcast.broker.context import by_version, gate_with
 from sealcast.broker.gate import Gate
@@ -31,6 +34,9 @@ from sealcast.wire import frame
 from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.frame import Header
 
+#: Publishers whose numbers are remembered.
+_NUMBERS: Final = 4_096
+
 
 class ArrivalGate(Unpicklable):
     """What a peer of one topic lets in, by the registry."""
@@ -41,6 +47,8 @@ class ArrivalGate(Unpicklable):
         self._tokens = VerifiedTokens()
         #: The gate at a version of the registry.
         self.at = by_version(self._made)
+        #: The number of a publisher's log: it never changes.
+        self._number = lru_cache(_NUMBERS)(lambda publisher: realm.state().entity_number(publisher))
 
     def check(
         self, event: CarriedEvent, gate: Gate, now: int, replayed: Callable[[Header], bool] = lambda header: False
@@ -64,6 +72,8 @@ class ArrivalGate(Unpicklable):
             raise FrameRejected(Reason.TIME, f"{header.publisher} published it too long ago, or its clock is ahead")
         if replayed(header):
             raise FrameRejected(Reason.REPLAY, f"a number of {header.publisher}'s that was here before")
+        if event.position.partition != self._number(header.publisher):
+            raise FrameRejected(Reason.PUBLISHER, f"it is said to be in another log than {header.publisher}'s")
         if header.schema != gate.topic.schema.digest:
             raise FrameRejected(Reason.SCHEMA, f"{header.publisher} used another schema than topic {self._topic}'s")
         (leaf,) = merkle.hash_messages((event.message,))

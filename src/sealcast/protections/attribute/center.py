@@ -7,6 +7,7 @@ answered its challenge (11). Then
     16 epoch         of an epoch that is neither the topic's nor the one before it, or in which one had no right
     17 form          the filter is none of the schema, labels cannot express it, or its keys would fit no answer
     18 subscription  the id was given to somebody else, or more are asked for than one may have
+    19 quota         one has asked for keys of more labels than the center has time for
 
 The master secret of a topic is made of a seed that follows from the center's own secret, as topic keys are. So whoever
 runs a center from a copy of its file issues keys that fit those of the others. Every key is of one epoch. Who may not
@@ -19,6 +20,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
+from sealcast.control.bodies import Body
+from sealcast.control.budgets import Allowance, Budgets
 from sealcast.control.center import requests
 from sealcast.control.center.rules import CenterDecision, CenterReason, Rule, Rules, no, rule
 from sealcast.control.desk import MAX_SUBSCRIPTIONS_EACH
@@ -50,6 +53,9 @@ from sealcast.wire.attribute import Profile, TagKind
 #: Labels of one subscription, over all of its alternatives: a key has some 250 bytes for each, and answers are bounded.
 MAX_KEY_LABELS: Final = 3_072
 _EVERYTHING: Final = Template.parse(EVERYTHING)
+#: Labels that one entity may ask keys for: a key takes a third of a millisecond for each. At once, it gets those of
+#: more filters than most have; in the long run a third of the center's time.
+LABEL_ALLOWANCE: Final = Allowance(per_second=1_000, burst=65_536)
 #: Topics whose master secrets are kept ready: making one takes some hundred multiplications.
 _READY: Final = 16
 
@@ -60,6 +66,9 @@ class CredentialIssuer(Unpicklable):
     def __init__(self, center: Rules) -> None:
         self._center = center
         self._master = lru_cache(_READY)(self._made)
+        self._labels = Budgets(LABEL_ALLOWANCE)
+        #: What was charged last: a request that changes the registry is decided twice, and charged once.
+        self._charged: object = None
 
     def rules(self) -> Iterable[tuple[str, Rule]]:
         return (
@@ -90,6 +99,7 @@ class CredentialIssuer(Unpicklable):
         _check_epoch(wanted.epoch, about, who, state)
         alternatives = wanted_labels(wanted.filter, about, _template(about, Right.SUBSCRIBE, who, state))
         add = self._registration(wanted, about, who, state, now_us)
+        self._charge(who, wanted, sum(len(each) for labels in alternatives for each in labels.values()), now_us)
         master, public = self._master(about)
         space = event_space(about)
         keys = tuple(master.subscription_key(wanted.epoch, placed(space, labels)).to_bytes() for labels in alternatives)
@@ -118,9 +128,25 @@ class CredentialIssuer(Unpicklable):
         space = event_space(about)
         if subscribes:
             _check_places(wanted.places, space, admitted_labels(about, Right.SUBSCRIBE, who, state), who.name)
+        self._charge(who, wanted, len(wanted.places), now_us)
         places = made_places(master, space, wanted.epoch, wanted.places, subscribes=subscribes)
         made = Connecting(wanted.epoch, public.to_bytes(), places)
         return CenterDecision(Answer(Connecting.KIND, made.to_bytes()))
+
+    def _charge(self, who: Entity, wanted: Body, labels: int, now_us: int) -> None:
+        """A key takes multiplications for each label: nobody's requests may take all of the center's time."""
+        # (19)
+        if self._charged == (who.name, wanted, now_us):
+            return
+        verdict = self._labels.spend(who.name, now_us, max(1, labels))
+        if not verdict.admitted:
+            wait = (verdict.retry_at_us - now_us) / 1e6
+            raise no(
+                CenterReason.QUOTA,
+                f"{who.name!r} has asked for keys of too many labels",
+                f"ask again in {wait:.0f} s, or for less: wider ranges and fewer alternatives have fewer labels",
+            )
+        self._charged = (who.name, wanted, now_us)
 
     # --- the checks -------------------------------------------------------------------------------------------------
 

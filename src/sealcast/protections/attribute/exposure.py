@@ -199,6 +199,8 @@ def _left(about: Topic, positions: int, anonymous: bool) -> list[str]:
         "who gets it later.",
         "Whoever may subscribe may ask for a credential of any label that its right admits. So it can hold the "
         "connection requests that reach its peer against each of them. A template of its right narrows that.",
+        "Which place an event has in its publisher's log is the word of whoever handed it on. Who wrote it, when, and "
+        "what is inside is not.",
         "An event goes to every peer on its way as it is. Whoever watches several links can follow it.",
         "Exponentiations take a time that depends on their secrets. Timing them takes access to the peer's machine.",
         "The key center can enrol no one. Whoever runs the authority can, and can grant itself rights.",

@@ -3,6 +3,7 @@
     REALM/wallets/NAME/credentials/<topic's id>/
         E.publishing          what it publishes with in epoch E
         E.N.subscribing       what its own filter number N opens events with in epoch E
+        D.parameters          public parameters, by their digest: one file for all keys of a center
         N.over                that filter N is over: what came for it before can still be read
         E.D.connecting        what its peer finds places with in epoch E, for the labels that D is the digest of
 
@@ -19,12 +20,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Final, TypeVar
 
-from sealcast.control.bodies import Body
 from sealcast.control.center.requests import Challenge
 from sealcast.control.correspondence import strange
 from sealcast.control.wallet import Wallet
@@ -55,7 +55,7 @@ _NONCE: Final = bytes(NONCE_BYTES)
 _MAX_FILE_BYTES: Final = 2 << 20
 #: Of a file: its mark, the seed of its key, the key's commitment, and the rest.
 _BOUNDS: Final = (0, 4, 4 + KEY_BYTES, 4 + KEY_BYTES + COMMITMENT_BYTES, _MAX_FILE_BYTES)
-B = TypeVar("B", bound=Body)
+B = TypeVar("B", Publishing, Subscribing, Connecting)
 
 
 class CredentialRing(Closing, Unpicklable):
@@ -67,7 +67,7 @@ class CredentialRing(Closing, Unpicklable):
         self._directory = realm.paths.root / "wallets" / identity.name / "credentials" / self._id.hex()
         #: Its tokens, and its way to the center.
         self.wallet = Wallet(realm, identity.name, identity=identity, center_more=center.rules)
-        self._opened: dict[Path, Body] = {}
+        self._opened: dict[Path, Publishing | Subscribing | Connecting] = {}
 
     # --- publishing -------------------------------------------------------------------------------------------------
 
@@ -150,10 +150,13 @@ class CredentialRing(Closing, Unpicklable):
         return reply.message.body
 
     def _keep(self, path: Path, given: B) -> B:
+        """Public parameters are the same for all keys of a center, and larger than most: they have a file of their own,
+        which the others name by its digest."""
         files.make_directory(path.parent)
-        seed = os.urandom(KEY_BYTES)
-        key = self._key(seed, path.name)
-        files.replace_file(path, _MAGIC + seed + key.commitment + key.seal(_NONCE, given.to_bytes()))
+        digest = hashlib.sha256(given.parameters).digest()
+        if not self._parameters(digest).exists():
+            self._write(self._parameters(digest), given.parameters)
+        self._write(path, replace(given, parameters=digest).to_bytes())
         self._opened[path] = given
         return given
 
@@ -162,22 +165,36 @@ class CredentialRing(Closing, Unpicklable):
         known = self._opened.get(path)
         if isinstance(known, kind):
             return known
-        with suppress(FileNotFoundError):
-            data = path.read_bytes() if path.stat().st_size <= _MAX_FILE_BYTES else b""
-            magic, seed, commitment, sealed = (data[a:b] for a, b in pairwise(_BOUNDS))
-            try:
-                if magic != _MAGIC:
-                    raise CannotOpen("another kind of file")
-                inside = self._key(seed, path.name).open(_NONCE, commitment, sealed)
-                found = kind.from_bytes(inside)
-            except (CannotOpen, FrameRejected, Misuse):
-                raise Corrupt(
-                    f"{path} does not hold keys of {self._identity.name!r}",
-                    hint="remove it: what it held can be asked for again while its epoch lasts",
-                ) from None
-            self._opened[path] = found
-            return found
-        return None
+        if not path.exists():
+            return None
+        try:
+            found = kind.from_bytes(self._sealed(path))
+            public = self._sealed(self._parameters(found.parameters))
+            if hashlib.sha256(public).digest() != found.parameters:
+                raise CannotOpen("other parameters")
+        except (CannotOpen, FrameRejected, Misuse, FileNotFoundError):
+            raise Corrupt(
+                f"{path} does not hold keys of {self._identity.name!r}",
+                hint="remove it: what it held can be asked for again while its epoch lasts",
+            ) from None
+        whole = self._opened[path] = replace(found, parameters=public)
+        return whole
+
+    def _parameters(self, digest: bytes) -> Path:
+        return self._directory / f"{digest.hex()[:32]}.parameters"
+
+    def _write(self, path: Path, body: bytes) -> None:
+        seed = os.urandom(KEY_BYTES)
+        key = self._key(seed, path.name)
+        files.replace_file(path, _MAGIC + seed + key.commitment + key.seal(_NONCE, body))
+
+    def _sealed(self, path: Path) -> bytes:
+        """What a file holds; CannotOpen where it was altered, or is somebody else's."""
+        data = path.read_bytes() if path.stat().st_size <= _MAX_FILE_BYTES else b""
+        magic, seed, commitment, sealed = (data[a:b] for a, b in pairwise(_BOUNDS))
+        if magic != _MAGIC:
+            raise CannotOpen("another kind of file")
+        return self._key(seed, path.name).open(_NONCE, commitment, sealed)
 
     def _key(self, seed: bytes, name: str) -> SealingKey:
         """Of one file: named by its topic and its name there, so that it opens in no other's place."""
