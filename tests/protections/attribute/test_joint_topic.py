@@ -79,10 +79,22 @@ def test_the_setting_is_kept_and_shown(tmp_path: Path) -> None:
     assert sealcast("init", tmp_path / "realm").code == 0
     (tmp_path / "schema.json").write_text('{"attributes": [{"name": "n", "type": "int", "min": 0, "max": 9}]}')
     made = sealcast(
-        "topic", "create", "t", "--schema", tmp_path / "schema.json", "--protection", "attribute", "--joint", *at
+        "topic",
+        "create",
+        "t",
+        "--schema",
+        tmp_path / "schema.json",
+        "--protection",
+        "attribute",
+        "--joint",
+        *at,
+        "--access",
+        "members",
     )
     assert made.code == 0 and "profile A, one space for all numbers" in made.out, made.err
-    refused = sealcast("topic", "create", "u", "--schema", tmp_path / "schema.json", "--joint", *at)
+    refused = sealcast(
+        "topic", "create", "u", "--schema", tmp_path / "schema.json", "--joint", *at, "--access", "members"
+    )
     assert refused.code == 1 and "--joint is for attribute topics" in refused.err
 
 
