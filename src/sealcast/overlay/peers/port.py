@@ -210,8 +210,8 @@ class PeerSettings:
     kept_events: int = 4_096
     kept_bytes: int = 64 << 20
     kept_seconds: float = 900.0
-    #: A new child is offered the events of so many seconds before it was last heard of, too, so that a newcomer can
-    #: help others with them.
+    #: A new child is offered the events of so many seconds before it was last heard of, too: a newcomer can help others
+    #: with them, and what came late to a root that was cut off is found by those who stood below it.
     history_seconds: float = 120.0
     #: Ids of events, and of searches, that are remembered.
     seen_events: int = 65_536
@@ -222,8 +222,6 @@ class PeerSettings:
     own_searches_per_window: int = 256
     window_seconds: float = 10.0
     unconfirmed_events: int = 4_096
-    #: For how long a rendezvous waits for a publisher that says nothing, before it takes it for gone.
-    publisher_seconds: float = 300.0
     #: Broken rules until a peer is cut off, and for how long.
     strikes: int = 3
     ban_seconds: float = 600.0
