@@ -31,8 +31,6 @@ from sealcast.wire.peers import (
     event_id,
 )
 
-#: A child's absence began so much earlier than it says, as far as its parent can tell: messages are on their way.
-SKEW_SECONDS: Final = 2.0
 MAX_PUBLISHERS: Final = 65_536
 #: Events that a publisher gives a rendezvous again at a time, when no answer came.
 AGAIN: Final = 256
@@ -218,7 +216,7 @@ class Passing:
     def greet(self, seat: Seat, child: SeatAddress, away: float) -> None:
         """Tells a new child which of the events it may want are still here."""
         core, link = self._core, seat.children[child]
-        begin = core.now - away - core.settings.history_seconds
+        begin = core.now - away - core.settings.slack_seconds
         tested: dict[tuple[str, bytes], bool] = {}
         found = []
         for id, event in core.recent.since(begin):
@@ -229,7 +227,7 @@ class Passing:
             if len(found) == limits.MAX_INVENTORY_EVENTS:
                 break
         link.offered = set(found)
-        self._inventory(seat, child, tuple(reversed(found)), core.recent.lost_since(core.now - away - SKEW_SECONDS))
+        self._inventory(seat, child, tuple(reversed(found)), core.recent.lost_since(core.now - away))
 
     def _inventory(self, seat: Seat, child: SeatAddress, events: tuple[bytes, ...], lost: int) -> None:
         since = seat.complete_since
@@ -258,7 +256,7 @@ class Passing:
         core, reach, away = self._core, body.reach / 1000, seat.away or 0.0
         unknown = max(0.0, away - reach)
         if seat.complete_since is None:
-            seat.complete_since = core.now - min(reach, away + core.settings.history_seconds)
+            seat.complete_since = core.now - min(reach, max(away, core.settings.history_seconds))
         elif unknown > 0 or body.lost:
             seat.complete_since = core.now - min(reach, away)
         if unknown > 0 or (body.lost and seat.away is not None):

@@ -210,9 +210,10 @@ class PeerSettings:
     kept_events: int = 4_096
     kept_bytes: int = 64 << 20
     kept_seconds: float = 900.0
-    #: A new child is offered the events of so many seconds before it was last heard of, too: a newcomer can help others
-    #: with them, and what came late to a root that was cut off is found by those who stood below it.
-    history_seconds: float = 120.0
+    #: A child that reconnects is offered what came so long before it was last heard of, too; a newcomer gets the events
+    #: of so many seconds, so that it can help others.
+    slack_seconds: float = 10.0
+    history_seconds: float = 60.0
     #: Ids of events, and of searches, that are remembered.
     seen_events: int = 65_536
     seen_searches: int = 16_384
