@@ -113,7 +113,7 @@ def test_the_largest_inventory_is_read_and_a_larger_one_is_not() -> None:
 
 @pytest.mark.parametrize(
     "body",
-    [peers.Decline(b""), peers.Taken(b"short"), peers.Unlink(-1), peers.Pulse("", 0, 0, 0), peers.Announce(b"", 0)],
+    [peers.Decline(b""), peers.Taken(b"short"), peers.Unlink(-1), peers.Pulse("", 0, 0), peers.Announce(b"")],
 )
 def test_messages_that_cannot_be_are_not_made(body: peers.PeerBody) -> None:
     with pytest.raises(Misuse):

@@ -168,8 +168,6 @@ class Pulse:
     root: Annotated[str, headers.name]
     number: Annotated[int, _pulse]
     depth: Annotated[int, headers.whole(0, limits.MAX_PEER_DEPTH)]
-    #: How old the oldest event may be that a publisher has not been able to give the root.
-    behind: Annotated[int, _milliseconds]
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,12 +184,9 @@ class Unlink:
 
 @dataclass(frozen=True, slots=True)
 class Announce:
-    """A publisher's advertisement, to a rendezvous: it may publish here, and will. It comes again and again, so that
-    the rendezvous knows how much it has."""
+    """A publisher's advertisement, to a rendezvous: it may publish here, and will."""
 
     advertisement: Annotated[bytes, byte_limit(limits.MAX_PEER_ADVERTISEMENT_BYTES, 1)]
-    #: How old the oldest event is that this rendezvous has not confirmed; 0 if there is none.
-    waiting: Annotated[int, _milliseconds]
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,10 +75,10 @@ BROKEN: dict[str, Callable[[int], PeerMessage]] = {
     "another peer's request": lambda n: message(search("mallory", request("victim"), n), None, None),
     "a request that is none": lambda n: message(search("mallory", b"noise", n), None, None),
     "an event as a request": lambda n: message(search("mallory", ideal_event("p", 1, {"a": "0"}), n), None, None),
-    "a forged advertisement": lambda n: message(peers.Announce(b"noise", 0), None, None),
-    "another's advertisement": lambda n: message(peers.Announce(ideal_advertisement("victim"), 0), None, None),
+    "a forged advertisement": lambda n: message(peers.Announce(b"noise"), None, None),
+    "another's advertisement": lambda n: message(peers.Announce(ideal_advertisement("victim")), None, None),
     "an offer to nobody's seat": lambda n: message(peers.Offer(bytes(16), False, bytes(32)), None, 0),
-    "a pulse from no seat": lambda n: message(peers.Pulse("x", 1, 1, 0), None, None),
+    "a pulse from no seat": lambda n: message(peers.Pulse("x", 1, 1), None, None),
 }
 
 
@@ -119,7 +119,7 @@ def test_an_unannounced_publisher_is_told_to_announce_itself_and_nothing_is_pass
     effects = node.receive("stranger", message(peers.Inject(event), None, None), 1.0)
     assert sent(effects, peers.Unknown)
     assert not sent(effects, peers.Carry)
-    node.receive("stranger", message(peers.Announce(ideal_advertisement("stranger"), 0), None, None), 1.0)
+    node.receive("stranger", message(peers.Announce(ideal_advertisement("stranger")), None, None), 1.0)
     effects = node.receive("stranger", message(peers.Inject(event), None, None), 1.0)
     assert sent(effects, peers.Carry) == [peers.Carry(event)]
     assert sent(effects, peers.Taken) == [peers.Taken(peers.event_id(event))]
@@ -128,7 +128,7 @@ def test_an_unannounced_publisher_is_told_to_announce_itself_and_nothing_is_pass
 def test_a_forged_event_goes_nowhere_and_does_not_hide_the_honest_one() -> None:
     node = root()
     linked_child(node)
-    node.receive("p", message(peers.Announce(ideal_advertisement("p"), 0), None, None), 1.0)
+    node.receive("p", message(peers.Announce(ideal_advertisement("p")), None, None), 1.0)
     honest = ideal_event("p", 1, {"a": "0101"})
     effects = node.receive("p", message(peers.Inject(honest[:-1] + b"x"), None, None), 1.0)
     assert not sent(effects, peers.Carry)
@@ -228,7 +228,7 @@ def test_a_parent_cannot_make_the_tree_below_busy_with_pulses() -> None:
     node = net.peers["middle"].node
     passed = 0
     for n in range(1_000):
-        effects = node.receive("root", message(peers.Pulse("fast", n, 0, 0)), net.now + n * 0.001)
+        effects = node.receive("root", message(peers.Pulse("fast", n, 0)), net.now + n * 0.001)
         passed += len(sent(effects, peers.Pulse))
     assert passed <= 21
 
@@ -242,7 +242,7 @@ def test_a_search_is_handled_once() -> None:
 
 def test_a_child_fetches_what_it_was_offered_each_event_once() -> None:
     node = root()
-    node.receive("p", message(peers.Announce(ideal_advertisement("p"), 0), None, None), 0.0)
+    node.receive("p", message(peers.Announce(ideal_advertisement("p")), None, None), 0.0)
     event = ideal_event("p", 1, {"a": "0101"})
     node.receive("p", message(peers.Inject(event), None, None), 0.0)
     linked_child(node, now=1.0)

@@ -121,7 +121,7 @@ class Simulation:
     def join(self, name: PeerId, contacts: Sequence[PeerId] = (), away: float | None = None) -> None:
         peer = self.peers[name]
         peer.started = self.now
-        advertisement = None if peer.credentials.places else ideal_advertisement(name)
+        advertisement = ideal_advertisement(name)
         had = tuple(peer.delivered)
         self._run(
             name, lambda: peer.node.join(contacts, self.now, away=away, delivered=had, advertisement=advertisement)

@@ -82,8 +82,8 @@ class PeerNode:
             topic, name, credentials, settings or PeerSettings(), rng or random.SystemRandom(), rendezvous
         )
         self._searching = Searching(self._core)
+        self._pulses = Pulses(self._core, self._searching)
         self._passing = Passing(self._core)
-        self._pulses = Pulses(self._core, self._searching, self._passing)
         self._placing = Placing(self._core, self._passing, self._pulses)
         self._woken: float | None = None
         #: For how many seconds before it was started a root has everything.
@@ -314,9 +314,6 @@ class PeerNode:
             return
         if what == "publish":
             self._passing.publish_again()
-            return
-        if what == "announce":
-            self._passing.announce()
             return
         seat = core.seats.get(number)
         if seat is None:

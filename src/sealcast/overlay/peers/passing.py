@@ -15,7 +15,6 @@ from typing import Final
 from sealcast.errors import Rejected, Unavailable
 from sealcast.overlay.peers.core import PeerCore, milliseconds
 from sealcast.overlay.peers.port import Confirmed, Deliver, Dissemination, Missed, PeerId, SeatAddress
-from sealcast.overlay.peers.recent import RecentEvent
 from sealcast.overlay.peers.seat import Seat
 from sealcast.wire import limits
 from sealcast.wire.peers import (
@@ -32,8 +31,6 @@ from sealcast.wire.peers import (
     event_id,
 )
 
-#: A child's absence began so much earlier than it says, as far as its parent can tell: messages are on their way.
-SKEW_SECONDS: Final = 2.0
 MAX_PUBLISHERS: Final = 65_536
 #: Events that a publisher gives a rendezvous again at a time, when no answer came.
 AGAIN: Final = 256
@@ -44,15 +41,13 @@ class Passing:
 
     def __init__(self, core: PeerCore) -> None:
         self._core = core
-        #: Publishers that have announced themselves here: when they last did, and until when we have all their events.
-        self._publishers: OrderedDict[PeerId, tuple[float, float]] = OrderedDict()
+        #: Publishers that have announced themselves here, and their advertisements.
+        self._publishers: OrderedDict[PeerId, None] = OrderedDict()
         self._advertisement: bytes | None = None
         #: What was delivered before this start. Such events are still kept and passed on: others may need them.
         self._delivered: OrderedDict[bytes, None] = OrderedDict()
-        #: What each rendezvous has not confirmed yet, in the order of publishing, and since when.
-        self._unconfirmed: dict[PeerId, OrderedDict[bytes, RecentEvent]] = {
-            each: OrderedDict() for each in core.rendezvous
-        }
+        #: What each rendezvous has not confirmed yet, in the order of publishing.
+        self._unconfirmed: dict[PeerId, OrderedDict[bytes, bytes]] = {each: OrderedDict() for each in core.rendezvous}
 
     def delivered_before(self, ids: Iterable[bytes]) -> None:
         for id in ids:
@@ -65,15 +60,8 @@ class Passing:
     def advertise(self, advertisement: bytes) -> None:
         """Announces this peer's events to every rendezvous; before any is published."""
         self._advertisement = advertisement
-        self.announce()
-
-    def announce(self) -> None:
-        """Says to every rendezvous that this publisher is there, and since when something waits for it."""
-        core = self._core
-        if self._advertisement is not None:
-            for rendezvous in core.rendezvous:
-                self._announce(rendezvous)
-            core.timers.set(("announce", 0), core.now + core.settings.pulse_seconds)
+        for rendezvous in self._core.rendezvous:
+            self._announce(rendezvous)
 
     def meet(self) -> None:
         """Goes by the rendezvous of now."""
@@ -90,7 +78,7 @@ class Passing:
         id, core = event_id(event), self._core
         if self.room(to) < 1:
             raise Unavailable(f"{to} has not confirmed {core.settings.unconfirmed_events} events", hint="try later")
-        self._unconfirmed[to][id] = RecentEvent(core.now, event)
+        self._unconfirmed[to][id] = event
         core.send(to, None, None, Inject(event))
         self._again_later()
         return id
@@ -105,8 +93,8 @@ class Passing:
         for rendezvous, waiting in self._unconfirmed.items():
             if waiting:
                 self._announce(rendezvous)
-                for each in list(waiting.values())[:AGAIN]:
-                    self._core.send(rendezvous, None, None, Inject(each.event))
+                for event in list(waiting.values())[:AGAIN]:
+                    self._core.send(rendezvous, None, None, Inject(event))
         if any(self._unconfirmed.values()):
             self._again_later()
 
@@ -120,11 +108,8 @@ class Passing:
         self._core.timers.set(("publish", 0), self._core.now + pause)
 
     def _announce(self, rendezvous: PeerId) -> None:
-        if self._advertisement is not None and rendezvous != self._core.name:
-            waiting = self._unconfirmed[rendezvous]
-            oldest = next(iter(waiting.values())).received if waiting else self._core.now
-            body = Announce(self._advertisement, milliseconds(self._core.now - oldest))
-            self._core.send(rendezvous, None, None, body)
+        if self._advertisement is not None:
+            self._core.send(rendezvous, None, None, Announce(self._advertisement))
 
     # --- a rendezvous ---------------------------------------------------------------------------
 
@@ -137,7 +122,7 @@ class Passing:
         except Rejected as error:
             core.strike(sender, error.message)
             return
-        self._publishers[sender] = (core.now, core.now - body.waiting / 1000)
+        self._publishers[sender] = None
         self._publishers.move_to_end(sender)
         if len(self._publishers) > MAX_PUBLISHERS:
             self._publishers.popitem(last=False)
@@ -148,17 +133,6 @@ class Passing:
             core.send(sender, None, None, Unknown())
         elif self.take(body.event, sender):
             core.send(sender, None, None, Taken(event_id(body.event)))
-
-    def behind(self) -> float:
-        """For how many seconds a publisher may have had events that are not here. One that has said nothing for long is
-        taken for gone."""
-        core = self._core
-        times = [
-            complete
-            for heard, complete in self._publishers.values()
-            if core.now - heard <= core.settings.publisher_seconds
-        ]
-        return core.now - min(times, default=core.now)
 
     def _has_roots(self) -> bool:
         return any(seat.plan.root for seat in self._core.seats.values())
@@ -242,7 +216,7 @@ class Passing:
     def greet(self, seat: Seat, child: SeatAddress, away: float) -> None:
         """Tells a new child which of the events it may want are still here."""
         core, link = self._core, seat.children[child]
-        begin = core.now - away - core.settings.history_seconds
+        begin = core.now - away - core.settings.slack_seconds
         tested: dict[tuple[str, bytes], bool] = {}
         found = []
         for id, event in core.recent.since(begin):
@@ -253,7 +227,7 @@ class Passing:
             if len(found) == limits.MAX_INVENTORY_EVENTS:
                 break
         link.offered = set(found)
-        self._inventory(seat, child, tuple(reversed(found)), core.recent.lost_since(core.now - away - SKEW_SECONDS))
+        self._inventory(seat, child, tuple(reversed(found)), core.recent.lost_since(core.now - away))
 
     def _inventory(self, seat: Seat, child: SeatAddress, events: tuple[bytes, ...], lost: int) -> None:
         since = seat.complete_since
@@ -282,7 +256,7 @@ class Passing:
         core, reach, away = self._core, body.reach / 1000, seat.away or 0.0
         unknown = max(0.0, away - reach)
         if seat.complete_since is None:
-            seat.complete_since = core.now - min(reach, away + core.settings.history_seconds)
+            seat.complete_since = core.now - min(reach, max(away, core.settings.history_seconds))
         elif unknown > 0 or body.lost:
             seat.complete_since = core.now - min(reach, away)
         if unknown > 0 or (body.lost and seat.away is not None):

@@ -2,19 +2,15 @@
 
 One mechanism finds a parent that died, a parent that is cut off itself, and a circle: in all three no newer pulse
 comes. Each level waits a little longer than the one above it, so that after a crash the seats next to it move, and what
-is below them moves with them.
-
-A pulse also says what a seat has. Links keep their order, so that what the root passed down before a pulse has arrived
-when the pulse has; and the root says how far behind its publishers it may be. So a seat below a root that was cut off
-knows from when on it may lack something, and asks its next parent for it.
+is below them moves with them. A pulse also orders events: links keep their order, so that what the root passed down
+before a pulse has arrived when the pulse has.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from sealcast.overlay.peers.core import PeerCore, milliseconds
-from sealcast.overlay.peers.passing import Passing
+from sealcast.overlay.peers.core import PeerCore
 from sealcast.overlay.peers.port import SeatAddress
 from sealcast.overlay.peers.searching import Searching
 from sealcast.overlay.peers.seat import Heartbeat, Seat
@@ -30,10 +26,9 @@ FASTEST_SECONDS: Final = 0.05
 class Pulses:
     """The heartbeats of a node: given, if it runs roots, and passed on."""
 
-    def __init__(self, core: PeerCore, searching: Searching, passing: Passing) -> None:
+    def __init__(self, core: PeerCore, searching: Searching) -> None:
         self._core = core
         self._searching = searching
-        self._passing = passing
         #: Another name after each start: numbers begin anew with it.
         self._root = f"{core.name[:128]}/{core.rng.randbytes(8).hex()}"
         self._number = 0
@@ -49,10 +44,9 @@ class Pulses:
             return
         self._number += 1
         self._last = core.now
-        behind = self._passing.behind()
         for seat in roots:
-            seat.pulse = Heartbeat(self._root, self._number, 0, core.now, behind)
-            seat.last_complete = core.now - behind
+            seat.pulse = Heartbeat(self._root, self._number, 0, core.now)
+            seat.last_complete = core.now
             self._pass_down(seat)
         core.timers.set(("pulse", 0), core.now + core.settings.pulse_seconds)
 
@@ -85,10 +79,9 @@ class Pulses:
             if stale or core.now < old.at + FASTEST_SECONDS:
                 return
         depth = min(body.depth + 1, limits.MAX_PEER_DEPTH)
-        behind = body.behind / 1000
-        seat.pulse = Heartbeat(body.root, body.number, depth, core.now, behind)
+        seat.pulse = Heartbeat(body.root, body.number, depth, core.now)
         if seat.greeted and not seat.fetching:
-            seat.last_complete = max(core.now - behind, seat.last_complete or 0.0)
+            seat.last_complete = core.now
         core.timers.set(("silent", seat.number), core.now + self._patience(depth))
         self._pass_down(seat)
 
@@ -103,7 +96,7 @@ class Pulses:
         """Gives a new child the newest pulse: from then on it is linked."""
         if seat.pulse is not None:
             self._note(seat, seat.pulse)
-            self._core.reply(seat, child, self._body(seat.pulse))
+            self._core.reply(seat, child, Pulse(seat.pulse.root, seat.pulse.number, seat.pulse.depth))
 
     def _pass_down(self, seat: Seat) -> None:
         core, pulse = self._core, seat.pulse
@@ -114,14 +107,9 @@ class Pulses:
         for child in [address for address, link in seat.children.items() if link.heard < silent]:
             del seat.children[child]
             core.reply(seat, child, Unlink(PartingReason.SILENT))
-        body = self._body(pulse)
+        body = Pulse(pulse.root, pulse.number, pulse.depth)
         for child in seat.children:
             core.reply(seat, child, body)
-
-    def _body(self, pulse: Heartbeat) -> Pulse:
-        # It is as much more behind as it is old.
-        behind = milliseconds(pulse.behind + self._core.now - pulse.at)
-        return Pulse(pulse.root, pulse.number, pulse.depth, behind)
 
     def _note(self, seat: Seat, pulse: Heartbeat) -> None:
         seat.heard[pulse.root] = max(pulse.number, seat.heard.get(pulse.root, -1))

@@ -85,8 +85,6 @@ class Heartbeat:
     number: int
     depth: int
     at: float
-    #: How far behind its publishers the root may be, in seconds.
-    behind: float
 
 
 @dataclass(slots=True)
