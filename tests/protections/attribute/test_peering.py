@@ -240,7 +240,7 @@ def test_a_member_that_sends_forged_events_is_cut_off(realm: Realm) -> None:
     async def scene(host: PeerHost) -> None:
         stranger = await Stranger.dial(address_of(realm, "pub"), tls_of(realm, "mallory").client)
         await stranger.hello()
-        for body in (Announce(topic, 0), Inject(forged), Inject(forged), Inject(forged)):
+        for body in (Announce(topic), Inject(forged), Inject(forged), Inject(forged)):
             stranger.say(frame(FrameKind.MESSAGE, peers.encode(PeerMessage(topic, None, None, body))))
         assert await stranger.told() in (LinkReason.REFUSED, None)
         again = await Stranger.dial(address_of(realm, "pub"), tls_of(realm, "mallory").client)
@@ -257,7 +257,7 @@ def test_what_is_no_message_ends_the_link_at_once(realm: Realm) -> None:
     publish(realm, 13)
 
     async def scene(host: PeerHost) -> None:
-        for raw in (b"\xff", peers.encode(PeerMessage(bytes(16), None, None, Announce(b"x", 0))) + b"\0"):
+        for raw in (b"\xff", peers.encode(PeerMessage(bytes(16), None, None, Announce(b"x"))) + b"\0"):
             await asyncio.sleep(1.2 * LIMITS.penalty_s * (2 if raw != b"\xff" else 0))
             stranger = await Stranger.dial(address_of(realm, "pub"), tls_of(realm, "mallory").client)
             await stranger.hello()
