@@ -51,8 +51,9 @@ def test_what_a_killed_process_left_is_removed_and_what_a_living_one_writes_is_n
 
 
 def test_where_we_cannot_write_nothing_is_kept(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = java.find()
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert archive_for(java.find(), keep=True).options == []
+    assert archive_for(found, keep=True).options == []
 
 
 def test_java_does_without_an_archive_that_is_none(directory: Path) -> None:
