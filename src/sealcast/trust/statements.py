@@ -145,7 +145,7 @@ class Judge:
         founding = fold.founding
         # (2)
         if founding is None or founding.id != self.realm or hashlib.sha256(founding.root).digest() != self._root:
-            raise _no(StatementReason.ROOT, "it is not founded on the root that realm.json names")
+            raise _no(StatementReason.ROOT, "it names another root than realm.json does")
         # (3)
         return self._administrator(founding) if author == ADMINISTRATOR else self._holder(author, fold, founding, first)
 
