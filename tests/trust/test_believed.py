@@ -7,6 +7,7 @@ import shutil
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,7 +21,7 @@ from sealcast.model.rejection import Reason
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
 from sealcast.protections.verify import publishers_keys
-from sealcast.trust import handles
+from sealcast.trust import handles, history
 from sealcast.trust.certificates.appointment import AppointmentRejected, appointed
 from sealcast.trust.certificates.authority import Authority
 from sealcast.trust.deployment import Realm
@@ -30,6 +31,7 @@ from sealcast.trust.keys.peer_addresses import PeerAddress, StatedAddress
 from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.realm.authors import ADMINISTRATOR, MAY_STATE
 from sealcast.trust.realm.changes import (
+    AddSubscription,
     AnnouncePeer,
     AppointAdministrator,
     Change,
@@ -41,7 +43,11 @@ from sealcast.trust.realm.changes import (
 from sealcast.trust.registry import Registry
 from sealcast.trust.statements import Author, Judge
 from sealcast.wire import frame
+from tests.cli.shell import sealcast
+from tests.clients.pump import pump
 from tests.trust import forging
+from tests.trust.places import ServerPlace
+from tests.trust.postgres import PASSWORD, Server
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "price", "type": "int"}]})
 TOPIC = "quotes"
@@ -139,6 +145,15 @@ def test_a_center_rotates_and_grants_on_its_own_topics(realm: Realm) -> None:
     changes = [RotateTopic(TOPIC, 2, start), Grant(TOPIC, "mallory", (Right.PUBLISH,))]
     unattended(realm).apply_many(changes, center)
     assert fresh(realm).state().topic(TOPIC).epoch == 2
+
+
+def test_nobody_states_a_token_of_its_own(realm: Realm) -> None:
+    """Who writes rows around the desk could say of its token what it likes."""
+    state, mallory = realm.state(), realm.author("mallory")
+    known = next(iter(state.credentials_of(TOPIC).values()))
+    own = AddSubscription("m", TOPIC, "mallory", "price > 0", replace(known, token=b"none", expires_us=2**60))
+    forging.insert(realm, own, author=mallory)
+    refused(realm, "voice", "for the administrator or any broker to state, and 'mallory' stated it")
 
 
 def unattended(realm: Realm) -> Registry:
@@ -258,8 +273,8 @@ def announced(realm: Realm, name: str, sequence: int) -> AnnouncePeer:
 @pytest.fixture
 def restored(realm: Realm, tmp_path: Path) -> tuple[Realm, int]:
     """A realm whose registry is from before a publisher was revoked; and the version that it had."""
-    token = realm.token(TOPIC, "nyse")
-    assert token
+    with Publisher(realm, TOPIC, "nyse") as publisher:
+        publisher.publish([Event({"price": 1}, b"1")])
     shutil.copy(realm.paths.registry, tmp_path / "old")
     realm.broker()
     realm.identity("alice")
@@ -319,6 +334,7 @@ def test_a_revoked_publisher_is_not_admitted_where_nobody_kept_a_head(restored: 
     ours = gate_at(opened.state_at("broker", state.version), state.topic(TOPIC), opened.broker())
     refusal = ours.refuses_publisher("nyse", token, said, now)
     assert refusal is not None and refusal.reason is Reason.REVOKED
+    assert pump(Realm(realm.paths.root), TOPIC)["rejected_revoked"] == 1
 
 
 def test_a_registry_that_has_all_lists_decides_by_itself(realm: Realm) -> None:
@@ -363,8 +379,10 @@ def test_what_nobody_signed_is_taken_over_once(realm: Realm) -> None:
     with pytest.raises(Misuse, match="nobody signed the changes") as refusal:
         fresh(realm).state()
     assert "sealcast registry migrate" in (refusal.value.hint or "")
-    adopted = fresh(realm).adopt_registry()
-    assert fresh(realm).state() == adopted and TOPIC in adopted.topics
+    done = sealcast("registry", "migrate", "--realm", realm.paths.root)
+    assert done.code == 0 and "the administrator has signed it" in done.out and "believed as they are" in done.err
+    assert sealcast("registry", "migrate", "--realm", realm.paths.root).err == ""
+    assert TOPIC in fresh(realm).state().topics
     fresh(realm).rotate(TOPIC)
     with pytest.raises(Misuse, match="signed already"):
         fresh(realm).registry.adopt(lambda state: [], Author(ADMINISTRATOR, SigningKey.generate()))
@@ -372,6 +390,22 @@ def test_what_nobody_signed_is_taken_over_once(realm: Realm) -> None:
     forging.strip(realm)
     with pytest.raises(Misuse, match="somebody removed them"):
         fresh(realm).adopt_registry()
+
+
+def test_rows_on_a_server_are_believed_no_more_than_those_in_a_file(
+    tmp_path: Path, postgres: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PGPASSWORD", PASSWORD)
+    place = ServerPlace(postgres)
+    realm = Realm.create(tmp_path / "far", registry=postgres.url(place.schema, password=None))
+    realm.enrol("alice")
+    version, at_us, chain = place.rows("SELECT version, at_us, chain FROM changes ORDER BY 1")[-1]
+    body = '{"name": "alice"}'
+    made = history._link(bytes(chain), version + 1, at_us, "revoke-entity", body)
+    with postgres.connect(place.schema) as connection:
+        values = (version + 1, at_us, "revoke-entity", body, made)
+        connection.execute("INSERT INTO changes VALUES (%s, %s, %s, %s, %s)", values)
+    refused(realm, "unsigned", f"change {version + 1} is signed by nobody")
 
 
 def test_a_damaged_head_is_named(realm: Realm) -> None:

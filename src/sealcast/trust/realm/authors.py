@@ -35,6 +35,7 @@ class Voice(Enum):
 _RULES_THE_REALM: Final = (Voice.ADMINISTRATOR,)
 _RULES_THE_TOPIC: Final = (Voice.ADMINISTRATOR, Voice.CENTER)
 _MAKES_ITS_KEYS: Final = (Voice.CENTER,)
+_TAKES_IT_IN: Final = (Voice.ADMINISTRATOR, Voice.BROKER)
 _WANTS_IT: Final = (Voice.ADMINISTRATOR, Voice.SUBJECT, Voice.BROKER)
 _OWN_AFFAIR: Final = (Voice.ADMINISTRATOR, Voice.SUBJECT)
 
@@ -54,8 +55,9 @@ MAY_STATE: Final[Mapping[type[Change], tuple[Voice, ...]]] = {
     changes.PublishPairKey: _MAKES_ITS_KEYS,
     changes.Grant: _RULES_THE_TOPIC,
     changes.Revoke: _RULES_THE_TOPIC,
-    changes.AddSubscription: _WANTS_IT,
-    changes.RenewSubscription: (*_WANTS_IT, Voice.CENTER),
+    # Who takes in a token has verified it: not its holder.
+    changes.AddSubscription: _TAKES_IT_IN,
+    changes.RenewSubscription: (*_TAKES_IT_IN, Voice.CENTER),
     changes.RemoveSubscription: _WANTS_IT,
     changes.AttachSubscriber: _WANTS_IT,
     changes.SettleSubscriber: _WANTS_IT,
@@ -74,27 +76,25 @@ class Voices(NamedTuple):
     brokers: bool
 
 
+_THE_ADMINISTRATOR: Final = Voices((ADMINISTRATOR,), brokers=False)
+
+
 def voices(draft: Draft, change: Change) -> Voices:
-    """By name, in the order of the table. Asked after the change was applied."""
+    """By name, the widest voice first. Asked after the change was applied."""
     who = MAY_STATE[type(change)]
     if isinstance(change, changes.RotateTopic) and draft.topic(change.topic).center_since == change.epoch:
         # No center takes a topic away from another.
         who = _RULES_THE_REALM
-    names = dict.fromkeys(name for voice in who for name in _named(draft, change, voice))
-    return Voices(tuple(names), Voice.BROKER in who)
-
-
-def _named(draft: Draft, change: Change, voice: Voice) -> tuple[str, ...]:
-    match voice:
-        case Voice.ADMINISTRATOR:
-            return (ADMINISTRATOR,)
-        case Voice.CENTER:
-            return (draft.topic(_topic(draft, change)).center,)
-        case Voice.SUBJECT:
-            return (_subject(draft, change),)
-        case Voice.BROKER:
-            # Those whom the change names: of them somebody at hand is asked first.
-            return _brokers(draft, change)
+    if who is _RULES_THE_REALM:
+        return _THE_ADMINISTRATOR
+    names = [ADMINISTRATOR] if Voice.ADMINISTRATOR in who else []
+    if Voice.SUBJECT in who:
+        names.append(_subject(draft, change))
+    if Voice.CENTER in who:
+        names.append(draft.topic(_topic(draft, change)).center)
+    brokers = Voice.BROKER in who
+    # Of all brokers, those whom the change names: somebody at hand is asked first.
+    return Voices((*names, *_brokers(draft, change)) if brokers else tuple(names), brokers)
 
 
 def _topic(draft: Draft, change: Any) -> str:
@@ -111,8 +111,6 @@ def _subject(draft: Draft, change: Any) -> str:
     match change:
         case changes.RemoveSubscription():
             return draft.ended.read[change.id]
-        case changes.RenewSubscription():
-            return draft.subscription(change.ids[0]).subscriber
         case changes.AnnounceLayerKey() | changes.AnnouncePeer():
             return change.entity
     subscriber: str = change.subscriber
