@@ -75,6 +75,9 @@ def remove_node(draft: Draft, change: RemoveNode) -> None:
 def place_subscriber(draft: Draft, change: PlaceSubscriber) -> None:
     tables, who = _layered(draft, change.topic), draft.entity(change.subscriber)
     overlay = tables.overlay
+    if change.broker is None:
+        _unplace(draft, tables, change)
+        return
     if change.broker not in overlay.parents:
         raise _no_node(change.topic, change.broker)
     if who.revoked or Right.SUBSCRIBE not in tables.terms_of(who):
@@ -94,6 +97,15 @@ def place_subscriber(draft: Draft, change: PlaceSubscriber) -> None:
     if who.name in overlay.places:
         _begin_generation(draft, tables, change.at_us)
     tables.places.write()[who.name] = change.broker
+
+
+def _unplace(draft: Draft, tables: TopicTables, change: PlaceSubscriber) -> None:
+    """Whoever may not read any more stands nowhere: in the trees of the next generation nobody can ask in its name, not
+    even the broker that it stood below."""
+    if change.subscriber not in tables.overlay.places:
+        raise NotFound(f"{change.subscriber!r} reads nowhere in the overlay of topic {change.topic!r}")
+    _begin_generation(draft, tables, change.at_us)
+    del tables.places.write()[change.subscriber]
 
 
 def announce_layer_key(draft: Draft, change: AnnounceLayerKey) -> None:
