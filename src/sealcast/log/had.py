@@ -192,7 +192,7 @@ def _boot_to_json(boot: bytes, found: _Boot) -> list[Any]:
     return [boot.hex(), found.floor, found.newest_us, numbers]
 
 
-def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+def _runs(numbers: list[Any]) -> list[tuple[int, int]]:
     runs, at = list[tuple[int, int]](), 0
     for gap, length in zip(numbers[::2], numbers[1::2], strict=True):
         if not (isinstance(gap, int) and isinstance(length, int) and gap >= 0 and length > 0):

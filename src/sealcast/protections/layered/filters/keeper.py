@@ -49,7 +49,7 @@ MAX_RECORDS: Final = 8
 #: Turns whose filters have not reached the parent: with more, nothing is taken in.
 MAX_BEHIND: Final = 256
 #: What a subscriber may post in the trees of one publisher, in tokens, each of which costs a power: all that it may
-#: have there at once, and as much again every hour. Brokers pass on what others want: Busy slows them down, and they are
+#: have there at once, and as much again every hour. Brokers pass on what others want: they are slowed down by Busy, and
 #: never refused for it.
 ALLOWANCE: Final = Allowance(per_second=200, burst=600_000)
 _SECOND_US: Final = 1_000_000
