@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +26,7 @@ from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
 from sealcast.wire.hops import HopPiece
 from tests.clients.layered_pump import pump
+from tests.copies import copy_realm
 
 SCHEMA = Schema.from_json(
     {
@@ -129,7 +129,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def realm(made: Path, tmp_path: Path) -> Realm:
-    shutil.copytree(made, tmp_path / "realm")
+    copy_realm(made, tmp_path / "realm")
     return Realm(tmp_path / "realm")
 
 
