@@ -157,9 +157,9 @@ def rerouted(world: CollusionWorld, root: str, friend: str) -> set[bytes]:
 
 def _opens(net: Net, at: str, message: Notification, friend: str) -> bool:
     """Whether a message that a broker gets reaches the friend by the rules, and opens there."""
-    if any(entry.final for entry in message.entries):
+    if at == friend and any(entry.final for entry in message.entries):
         try:
-            return at == friend and bool(net.opener(friend).open(message))
+            return bool(net.opener(friend).open(message))
         except Rejected:
             return False
     return any(_opens(net, child, m, friend) for child, m in net.brokers[at].on_notification(message).items())

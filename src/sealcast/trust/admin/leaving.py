@@ -2,7 +2,8 @@
 
 A broker drops the filters of somebody without the right, and those above it hear of that from the broker alone. One
 that keeps quiet would go on being sent events. So whoever loses the right loses its place in the overlay with it, in
-the same transaction. A new generation begins: in its trees nobody above takes a filter that ends in the one who left.
+the same transaction: from then on nobody above takes a filter that ends in the one who left, and all end those that
+they have.
 """
 
 from __future__ import annotations

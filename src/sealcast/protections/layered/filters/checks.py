@@ -120,7 +120,7 @@ class Doorkeeper:
         if self.node not in current:
             return False
         if stream.own:
-            return overlay.places.get(stream.sender) == self.node
+            return overlay.stood(stream.sender) == self.node
         return stream.sender in current and overlay.parents.get(stream.sender) == self.node
 
     def readers_below(self, broker: str, generation: int) -> int:
@@ -241,8 +241,8 @@ class Doorkeeper:
         return self.topic.epoch_starts[epoch + 1 - FIRST_EPOCH] + self.topic.parameters.grace_s * _SECOND_US
 
     def has_left(self, name: str) -> bool:
-        """Whether somebody stands nowhere any more, neither as a broker nor to read. Who comes back begins a new
-        generation: what came from it in this one, or before, is over."""
+        """Whether somebody stands nowhere, neither as a broker nor to read. Who comes back begins a new generation:
+        what was asked in its name before is over."""
         return name not in self.overlay.parents and name not in self.overlay.places
 
     def still_routes(self, name: str) -> bool:

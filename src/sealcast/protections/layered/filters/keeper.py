@@ -257,8 +257,8 @@ class TableKeeper(Closing, Unpicklable):
         """What a broker below has passed on for somebody who has left: that broker's word is not waited for."""
         moved, draft = 0, TurnDraft(tables, door)
         for number_of, tree in tables.fold.trees.items():
-            stood = door.overlay_in(tree.id.generation).places
-            gone = frozenset(name for name in stood if door.has_left(name))
+            then = door.overlay_in(tree.id.generation)
+            gone = frozenset(name for name in (*then.left, *then.places) if door.has_left(name))
             for stream in [each for each in tree.rows if gone and not each.own]:
                 while not draft.end_rows(number_of, stream, gone):
                     moved += self._record(draft, tables, tables.fold.taken)
