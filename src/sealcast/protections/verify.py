@@ -9,11 +9,12 @@ Whatever fails is CannotOpen: a subscriber learns that something was altered, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final
 
-from sealcast.errors import CannotOpen, CertificateRejected, FrameRejected, Rejected
+from sealcast.errors import CannotOpen, CertificateRejected, FrameRejected, Poisoned, Rejected
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.model.moments import moment
 from sealcast.primitives import merkle
@@ -78,7 +79,19 @@ def opened_event(
         attributes=values,
         payload=payload,
         content_type=content_type,
+        boot=header.boot,
     )
+
+
+@contextmanager
+def poisoned_by(header: Header, position: Position) -> Iterator[None]:
+    """What fails within, with all keys at hand, will never open: Poisoned, by the publisher of a verified header."""
+    try:
+        yield
+    except Rejected as error:
+        who = header.publisher
+        said = f"event {position}, which {who} signed, is not what its topic's events are: {error.message}"
+        raise Poisoned(who, said) from None
 
 
 def publishers_keys(state: Callable[[], RealmState]) -> VerifyKeyOf:

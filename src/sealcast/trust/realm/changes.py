@@ -306,12 +306,12 @@ class RemoveNode:
 
 @dataclass(frozen=True, slots=True)
 class PlaceSubscriber:
-    """A subscriber stands below a broker of the overlay, wherever it stood before."""
+    """A subscriber stands below a broker of the overlay, wherever it stood before; or nowhere any more."""
 
     kind: ClassVar = "place-subscriber"
     topic: str
     subscriber: str
-    broker: str
+    broker: str | None
     at_us: int = 0
 
 

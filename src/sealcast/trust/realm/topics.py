@@ -138,6 +138,8 @@ class TopicState:
     #: The overlay of a layered topic: brokers with those above them, subscribers with their brokers.
     nodes: Mapping[str, str | None] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
+    #: Subscribers that stood in the overlay in its present generation and have left it, each with its broker.
+    left: Mapping[str, str] = field(default_factory=dict)
     #: How each generation of it after the first began.
     moves: tuple[Move, ...] = ()
     #: Announced agreement keys by (epoch, entity).
@@ -145,7 +147,7 @@ class TopicState:
 
     @property
     def overlay(self) -> Overlay:
-        return Overlay(self.nodes, self.places, len(self.moves))
+        return Overlay(self.nodes, self.places, len(self.moves), self.left)
 
     def terms_of(self, entity: str, member: bool = True) -> Terms:
         """The rights of an entity with their terms; `member` is whether topics for members let it in."""

@@ -56,6 +56,7 @@ class TopicTables:
         self.stays = DraftTable(base.stays)
         self.nodes = DraftTable(base.nodes)
         self.places = DraftTable(base.places)
+        self.left = DraftTable(base.left)
         self.moves = base.moves
         self.layer_keys = DraftTable(base.layer_keys)
 
@@ -65,7 +66,7 @@ class TopicTables:
     @property
     def overlay(self) -> Overlay:
         """As of now; not a value: it changes with the fold."""
-        return Overlay(self.nodes.read, self.places.read, len(self.moves))
+        return Overlay(self.nodes.read, self.places.read, len(self.moves), self.left.read)
 
     def share(self) -> TopicState:
         tables: dict[str, Any] = {n: table.share() for n, table in vars(self).items() if isinstance(table, DraftTable)}
