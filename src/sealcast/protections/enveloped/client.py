@@ -13,7 +13,6 @@ from functools import cache, lru_cache
 from sealcast.errors import Bug, CannotOpen
 from sealcast.model.event import OpenedEvent
 from sealcast.protections.endpoint.client import incarnations, opener_at, openers_with
-from sealcast.protections.endpoint.open import Opener as BrokersOpener
 from sealcast.protections.enveloped.open import Opener, Unseal
 from sealcast.protections.enveloped.publish import EventSealer
 from sealcast.protections.port import AsksOf, CheckedEvent, KeysOf, Measured, Messages, Opens, Proven, Reader
@@ -85,10 +84,7 @@ class EnvelopedInbox(RegisteredInbox):
         realm, topic = self.reader.realm, self.reader.topic
         incarnation_of = incarnations(realm, topic)
         slot = self._side.slot(realm, topic, self.reader.name)
-
-        @cache
-        def opener(epoch: int, incarnation: bytes) -> BrokersOpener:
-            return opener_at(realm, topic, broker, self.identity, epoch, incarnation, slot)
+        opener = cache(lambda epoch, within: opener_at(realm, topic, broker, self.identity, epoch, within, slot))
 
         def unseal(piece: SealedPiece, event: int, use: int) -> bytes:
             return opener(piece.epoch, incarnation_of(broker, piece.version)).open_body(piece, event, use)
