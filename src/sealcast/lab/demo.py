@@ -38,6 +38,7 @@ from sealcast.primitives.secrets import Secret
 from sealcast.protections.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Access, Right
+from sealcast.wire.sealed import SealedPiece
 
 TOPIC: Final = "ticks"
 EXCHANGES: Final = ("nyse", "nasdaq", "lse")
@@ -298,7 +299,7 @@ class DemoDay:
                         opened += thief.opens(opener_of(slot), piece, event, use)
         return Outsider(name, story, tried, opened)
 
-    def _opener(self, pair: Secret, slot: int) -> Opener:
+    def _opener(self, pair: Secret, slot: int) -> Callable[[SealedPiece], Opener]:
         return thief.opener(self._realm.state(), TOPIC, slot, pair)
 
 

@@ -279,6 +279,17 @@ class SettleSubscriber:
     overlaps: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class BeginIncarnation:
+    """A run of a broker begins to seal a topic's events. The keys of what it seals depend on a random value, so that no
+    run before it had them, whatever directory it goes on from."""
+
+    kind: ClassVar = "begin-incarnation"
+    topic: str
+    broker: str
+    incarnation: bytes
+
+
 # --- the overlay of a layered topic -------------------------------------------------------------------
 
 
@@ -364,6 +375,7 @@ Change = (
     | RemoveSubscription
     | AttachSubscriber
     | SettleSubscriber
+    | BeginIncarnation
     | PlaceNode
     | RemoveNode
     | PlaceSubscriber

@@ -135,6 +135,8 @@ class TopicState:
     pair_keys: Mapping[tuple[int, str], bytes] = field(default_factory=dict)
     #: Where subscribers are and were, oldest first; those who are not named are at the realm's first broker.
     stays: Mapping[str, tuple[Stay, ...]] = field(default_factory=dict)
+    #: What the keys of each broker's runs depend on, by broker and the version from which on they do, oldest first.
+    incarnations: Mapping[tuple[str, int], bytes] = field(default_factory=dict)
     #: The overlay of a layered topic: brokers with those above them, subscribers with their brokers.
     nodes: Mapping[str, str | None] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)

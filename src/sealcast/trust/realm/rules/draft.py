@@ -54,6 +54,7 @@ class TopicTables:
         self.topic_keys = DraftTable(base.topic_keys)
         self.pair_keys = DraftTable(base.pair_keys)
         self.stays = DraftTable(base.stays)
+        self.incarnations = DraftTable(base.incarnations)
         self.nodes = DraftTable(base.nodes)
         self.places = DraftTable(base.places)
         self.left = DraftTable(base.left)
