@@ -2,7 +2,7 @@
 
     ADMINISTRATOR   the holder of the key that the realm's root appointed
     CENTER          the key center of the topic that the change is about; of a new topic, the one that it names
-    SUBJECT         whom the change is about: a subscriber, a participant, a peer
+    SUBJECT         whom the change is about: a subscriber, a participant, a peer, a broker that begins to seal
     BROKER          any broker that was not revoked: what its desk takes in, it states for whom it came from
 
 Keys are stated by their center and by nobody else, not even by the administrator. `statements` verifies signatures; the
@@ -51,6 +51,8 @@ MAY_STATE: Final[Mapping[type[Change], tuple[Voice, ...]]] = {
     changes.CreateTopic: _RULES_THE_TOPIC,
     changes.AlterTopic: _RULES_THE_TOPIC,
     changes.RotateTopic: _RULES_THE_TOPIC,
+    # What a run seals depends on it: a broker's own word, and no other's.
+    changes.BeginIncarnation: (Voice.SUBJECT,),
     changes.PublishTopicKey: _MAKES_ITS_KEYS,
     changes.PublishPairKey: _MAKES_ITS_KEYS,
     changes.Grant: _RULES_THE_TOPIC,
@@ -113,6 +115,8 @@ def _subject(draft: Draft, change: Any) -> str:
             return draft.ended.read[change.id]
         case changes.AnnounceLayerKey() | changes.AnnouncePeer():
             return change.entity
+        case changes.BeginIncarnation():
+            return change.broker
     subscriber: str = change.subscriber
     return subscriber
 
