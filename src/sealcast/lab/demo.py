@@ -160,7 +160,7 @@ class DemoDay:
         ticks = market.ticks(self._size.events, seed=self._size.seed, n_symbols=self._size.symbols)
         with self._timed("start"):
             self._tell("starting Spark ...")
-            spark = session(app_name="sealcast demo", short_lived=True)
+            spark = session(app_name="sealcast demo", short_lived=True, keep_classes=True)
             pipeline = start(self._realm, [TOPIC], spark=spark, on_batch=self._count)
         with pipeline, self._timed("stream"):
             self._tell("the day begins: exchanges publish, attackers too, the pipeline runs ...")

@@ -85,7 +85,7 @@ class FramesStep(OpenStep):
         tokens = VerifiedTokens()  # which tokens were signed does not change with the version
 
         def load(version: int) -> Gate:
-            state = self.realm.state(version)
+            state = self.realm.state_at(self.name.broker, version)
             self.realm.trust(state)  # the root is the one that this realm was made with
             topic = state.topic(self.name.topic)
             return gate_at(state, topic, self.secrets, tokens, broker_side(topic.protection).unfit)

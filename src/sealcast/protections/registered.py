@@ -111,7 +111,8 @@ class RegisteredSide:
     def move(self, realm: EntityRealm, topic: str, subscriber: str, to: str | None, *, abandon: bool = False) -> bool:
         if to is not None:
             moves.move(realm, topic, subscriber, to)
-        moves.settle(realm, abandon=[(topic, subscriber)] if abandon else ())
+        own = [(topic, subscriber)]
+        moves.settle(realm, abandon=own if abandon else (), only=own)
         return (topic, subscriber) in moves.moving(realm.state())
 
     def vet(self, text: str, topic: Topic) -> None:

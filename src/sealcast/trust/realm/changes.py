@@ -52,6 +52,16 @@ class FoundRealm:
     #: Certificates: the root's, and those of the authorities under it.
     root: bytes
     authorities: tuple[bytes, ...]
+    #: Whose key signs for the administrator, by the root's word (`certificates.appointment`).
+    administrator: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class AppointAdministrator:
+    """From this version on another key signs for the administrator, by the root's word. Signed by that key."""
+
+    kind: ClassVar = "appoint-administrator"
+    appointment: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -336,6 +346,7 @@ class AnnouncePeer:
 
 Change = (
     FoundRealm
+    | AppointAdministrator
     | AddAuthority
     | EnrolEntity
     | RenewCertificate

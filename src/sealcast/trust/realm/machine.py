@@ -42,6 +42,7 @@ __all__ = [
 #: One rule for each kind of change: it refuses and has changed nothing, or writes.
 RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
     changes.FoundRealm: entities.believe,
+    changes.AppointAdministrator: entities.appoint_administrator,
     changes.AddAuthority: entities.believe,
     changes.EnrolEntity: entities.enrol,
     changes.RenewCertificate: entities.renew_certificate,
