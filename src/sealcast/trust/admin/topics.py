@@ -13,7 +13,6 @@ from sealcast.model.protection import DEFAULT_PROTECTION, Protection, protection
 from sealcast.model.schema import Schema
 from sealcast.trust.admin import overlays
 from sealcast.trust.admin.handle import Handle
-from sealcast.trust.admin.leaving import unplaced
 from sealcast.trust.admin.overlays import planted_shape
 from sealcast.trust.keys.issuing import rotation_due
 from sealcast.trust.layout import FIRST_CENTER
@@ -29,6 +28,7 @@ from sealcast.trust.realm.changes import (
     Revoke,
     Right,
 )
+from sealcast.trust.realm.leaving import unplaced
 from sealcast.trust.realm.machine import RealmState, Topic, apply, apply_all
 from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.trust.realm.templates import Template

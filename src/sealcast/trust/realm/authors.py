@@ -65,7 +65,8 @@ MAY_STATE: Final[Mapping[type[Change], tuple[Voice, ...]]] = {
     changes.SettleSubscriber: _WANTS_IT,
     changes.PlaceNode: _RULES_THE_TOPIC,
     changes.RemoveNode: _RULES_THE_TOPIC,
-    changes.PlaceSubscriber: _OWN_AFFAIR,
+    # Whoever takes a right away takes the place away with it.
+    changes.PlaceSubscriber: (*_OWN_AFFAIR, Voice.CENTER),
     changes.AnnounceLayerKey: _OWN_AFFAIR,
     changes.AnnouncePeer: _OWN_AFFAIR,
 }
