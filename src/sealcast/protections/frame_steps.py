@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from secrets import token_bytes
@@ -201,13 +201,37 @@ class MatchingStep(FramesStep):
 
     #: What the keys of this process's run depend on; None before it has begun.
     _begun: bytes | None = None
+    #: How a run of this process left off: its incarnation, and how the ledger ended.
+    _left: tuple[bytes, int, bytes] | None = None
 
-    def begin(self) -> None:
+    def begin(self, continues: bytes = b"") -> None:
         """Draws an incarnation and has the registry know it. Events are sealed under their positions, and this run may
         go on from a directory that was lost or put back from a copy: positions come again, keys never."""
+        if continues and continues == self.incarnation(self.version()):
+            self._begun = continues
+            return
         drawn = token_bytes(INCARNATION_BYTES)
         self.realm.registry.apply(BeginIncarnation(self.name.topic, self.name.broker, drawn))
         self._begun = drawn
+
+    @contextmanager
+    def going_on(self) -> Iterator[bytes]:
+        """A run of this process, which holds the ledger: what it may continue with, or nothing.
+
+        Only this process's memory says so, which nobody puts back from a copy; and only after a run that ended well,
+        so that all it sealed is in the ledger, while the ledger still ends there. Then no position comes again.
+        """
+        left, self._left = self._left, None
+        continues = left[0] if left is not None and left == self._ending() else b""
+        before, *_ = self._ending()
+        yield continues
+        after = self._ending()
+        if after[0] != before or continues:
+            self._left = after
+
+    def _ending(self) -> tuple[bytes, int, bytes]:
+        end = self.ledger.end()
+        return self.incarnation(self.version()), end, self.ledger.at(end - 1).tag if end else b""
 
     def incarnation(self, version: int) -> bytes:
         """What the keys depend on that this broker seals with at a version."""
