@@ -23,7 +23,7 @@ from sealcast.filters.index.blocks import Blocks
 from sealcast.filters.index.boxes import Ids
 from sealcast.filters.index.compile import NO_RESIDUAL, Compiled, compiled
 from sealcast.filters.index.dense import Dense
-from sealcast.filters.index.metering import Meter
+from sealcast.filters.index.metering import WorkMeter
 from sealcast.filters.index.postings import Postings
 from sealcast.filters.tree import Condition, XPath
 from sealcast.filters.vector.axes import Axis, Bools, Places
@@ -144,8 +144,8 @@ class Index:
         return any(isinstance(node, XPath) for condition in self.residuals for node, _ in walk(condition))
 
     @cached_property
-    def _meter(self) -> Meter:
-        return Meter(self)
+    def _meter(self) -> WorkMeter:
+        return WorkMeter(self)
 
     def most_work(self, measure: Measure, events: int) -> Ids:
         """Units of work of each subscription on so many events, at most."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _EVENTS_PER_TURN: Final = 2_048
 
 
-class Meter:
+class WorkMeter:
     """Of one index."""
 
     def __init__(self, index: Index) -> None:
