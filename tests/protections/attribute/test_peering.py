@@ -25,7 +25,8 @@ from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.outgoing import PublisherPeer
 from sealcast.protections.attribute.peering import status
 from sealcast.protections.attribute.peering.away import AwayNote
-from sealcast.protections.attribute.peering.host import ListenAt, PeerHost, with_heartbeat
+from sealcast.protections.attribute.peering.host import PeerHost
+from sealcast.protections.attribute.peering.hosting import ListenAt, with_heartbeat
 from sealcast.protections.attribute.peering.places import PeerPlaces
 from sealcast.protections.attribute.peering.rendezvous import rendezvous_of
 from sealcast.protections.witness.report import Kind
@@ -246,7 +247,7 @@ def test_a_member_that_sends_forged_events_is_cut_off(realm: Realm) -> None:
         again = await Stranger.dial(address_of(realm, "pub"), tls_of(realm, "mallory").client)
         assert await again.told() == LinkReason.PENALTY
         await until(lambda: inbox(realm, "any") == [13], within=30)
-        assert sum(member.counts["refused"] for member in host.members()) == 3
+        assert sum(member.journal.counts["refused"] for member in host.members()) == 3
 
     hosted(realm, ["pub", "any", "hot"], scene)
     kinds = [entry for entry in testimony.said_by(realm, TOPIC, "pub") if entry.other == "mallory"]

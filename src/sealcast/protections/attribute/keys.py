@@ -124,6 +124,20 @@ class CredentialRing(Closing, Unpicklable):
         """Which keys of an epoch there are: another stamp, other keys."""
         return tuple(path.name for path in self._of(epoch, live))
 
+    def prune(self, epoch: int) -> int:
+        """Removes what was for publishing and for finding places before the epoch before this one: nobody takes it any
+        more. What opens events stays, as long as its owner has them. How many files."""
+        old = [
+            path
+            for kind in ("publishing", "connecting")
+            for path in self._directory.glob(f"*.{kind}")
+            if (number := path.name.split(".")[0]).isdigit() and int(number) < epoch - 1
+        ]
+        for path in old:
+            path.unlink(missing_ok=True)
+            self._opened.pop(path, None)
+        return len(old)
+
     def close(self) -> None:
         self.wallet.close()
 
