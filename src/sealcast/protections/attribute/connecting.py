@@ -18,7 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from sealcast.control.bodies import Body, Name, binary, natural, rows, text
+from sealcast.control.bodies import Body, Name, binary, rows, text
+from sealcast.control.center.requests import Epoch
 from sealcast.control.center.rules import CenterReason, no
 from sealcast.errors import Misuse
 from sealcast.primitives.secrets import Secret
@@ -29,7 +30,6 @@ from sealcast.wire.limits import (
     MAX_ATTRIBUTE_LABEL_BYTES,
     MAX_ATTRIBUTE_PARAMETERS_BYTES,
     MAX_CONNECTION_REQUEST_BYTES,
-    MAX_EPOCH,
 )
 
 #: Labels of one request: a peer has a place for each.
@@ -49,7 +49,6 @@ _REQUEST: Final = (binary(0, MAX_CONNECTION_REQUEST_BYTES), binary(0, _HIDDEN_BY
 _WANTED: Final = rows(MAX_PLACES, _SPACE, _LABEL)
 _GIVEN: Final = rows(MAX_PLACES, _SPACE, _LABEL, binary(_POINT_BYTES, _POINT_BYTES), *REQUESTS_EACH * _REQUEST)
 
-Epoch = Annotated[int, natural(MAX_EPOCH)]
 Parameters = Annotated[bytes, binary(1, MAX_ATTRIBUTE_PARAMETERS_BYTES)]
 WantedPlaces = Annotated[tuple[TreeLabel, ...], _WANTED]
 GivenPlaces = Annotated[tuple[tuple[str, Label, bytes, bytes, bytes, bytes, bytes], ...], _GIVEN]
