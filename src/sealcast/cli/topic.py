@@ -110,15 +110,21 @@ def create(
         nodes=nodes,
         fan_out=fan_out,
     )
-    state = here.state()
-    lines = [f"topic {name!r} created ({access}, {talk.counted(partitions, 'partition')})"]
-    if access == "granted" and not talk.given.json:
+    _created(here.state(), name)
+
+
+def _created(state: RealmState, name: str) -> None:
+    """Says what a new topic is, and what to do next."""
+    topic = state.topic(name)
+    protection = topic.protection
+    lines = [f"topic {name!r} created ({topic.access}, {talk.counted(topic.partitions, 'partition')})"]
+    if topic.access == "granted" and not talk.given.json:
         talk.note(f"nobody may use it yet: sealcast grant {name} ENTITY publish subscribe")
-    if wanted.overlay:
-        lines.append(f"{wanted.summary}; {len(state.overlay(name).parents)} brokers: sealcast overlay show {name}")
-    if wanted.peers:
-        lines.append(f"{wanted.summary}; publishers and subscribers carry it themselves: sealcast peer run")
-        _note_texts(state.topic(name))
+    if protection.overlay:
+        lines.append(f"{protection.summary}; {len(state.overlay(name).parents)} brokers: sealcast overlay show {name}")
+    if protection.peers:
+        lines.append(f"{protection.summary}; publishers and subscribers carry it themselves: sealcast peer run")
+        _note_texts(topic)
     talk.answer(describe(state, state.topic_state(name)), *lines)
 
 

@@ -82,6 +82,7 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._turn_at = 0.0
         #: With availableNow: where the log ended when the query began.
         self._targets: dict[StepName, tuple[int, ...]] = {}
+        self._begun: set[StepName] = set()
 
     def initialOffset(self) -> dict[str, Any]:
         """A new checkpoint goes on where the ledgers end: a ledger is the truth, a checkpoint Spark's note of it."""
@@ -101,6 +102,9 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kind.look(self._names)
         available = {name: self._targets.get(name) or name.open().available() for name in self._names}
         waiting = [name for name in self._names if name.open().awaits(begin[name], available[name])]
+        for name in set(waiting) - self._begun:
+            name.open().begin()
+            self._begun.add(name)
         # Before anything is pinned; and now and then while nothing comes, so that filters do not wait for events.
         if waiting or time.monotonic() >= self._turn_at:
             kind.turn(self._names)
@@ -159,6 +163,7 @@ class StepsBatch(DataSourceReader):
     def partitions(self) -> list[InputPartition]:
         step, now = self._name.open(), time.time_ns() // 1000
         start = step.committed()
+        step.begin()
         end, least = step.pinned(start, step.available(), now), step.min_task_bytes
         # A batch can be of any size, so frames are not looked at twice: equal numbers of them must do.
         sized: list[tuple[Span, Sequence[int]]] = [

@@ -235,6 +235,9 @@ class OpenStep(Unpicklable, ABC):
 
     # --- a run ------------------------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """Before the first batch that a run plans. A run that plans none does not begin."""
+
     def prepare(self) -> None:
         """Before a run, for whoever runs the step alone: what crashes left is repaired or removed, what they cannot
         have left is refused."""

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sealcast.errors import Misuse
 from sealcast.trust.admin.handle import Handle
+from sealcast.trust.admin.leaving import unplaced
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates.authority import LIFETIME_US, Authority, CertificateWanted
 from sealcast.trust.certificates.certificate import Certificate, Trust
@@ -108,6 +109,7 @@ def revoke_entities(realm: Handle, names: Sequence[str], cause: Cause = Cause.UN
         apply_all(state, ends)
         made = [*revocation(realm, state, authority, names, cause, now), *ends]
         for name in names:
+            made += unplaced(apply_all(state, made), now, name)
             made += issuer.rekeying(state, apply_all(state, made), name, now)
         return made
 

@@ -13,6 +13,7 @@ from sealcast.model.protection import DEFAULT_PROTECTION, Protection, protection
 from sealcast.model.schema import Schema
 from sealcast.trust.admin import overlays
 from sealcast.trust.admin.handle import Handle
+from sealcast.trust.admin.leaving import unplaced
 from sealcast.trust.admin.overlays import planted_shape
 from sealcast.trust.keys.issuing import rotation_due
 from sealcast.trust.layout import FIRST_CENTER
@@ -212,13 +213,14 @@ def grant(
 
 def revoke(realm: Handle, topic: str, entity: str, rights: Iterable[Right] = BOTH) -> RealmState:
     """Takes rights away; subscriptions stay and sleep until the right comes back. Where readers hold a key, a new epoch
-    begins with it."""
+    begins with it; where they stand in an overlay, a new generation without the one who left."""
     now, issuer, change = realm.clock(), realm.issuer(), Revoke(topic, entity, tuple(rights))
 
     def decide(state: RealmState) -> list[Change]:
         after = apply(state, change)
         if state.terms_of(topic, entity) == after.terms_of(topic, entity):
             return []
-        return [change, *issuer.rekeying(state, after, entity, now)]
+        made: list[Change] = [change, *unplaced(after, now, entity, [topic])]
+        return [*made, *issuer.rekeying(state, apply_all(state, made), entity, now)]
 
     return realm.registry.transact(decide)

@@ -11,7 +11,8 @@ only publishers are above it.
 
 **Generations.** Keys and rows are for a tree as it stands. A new leaf, broker or subscriber, leaves everyone else where
 they are. Moving or removing a broker that has anybody below it or subscribes, and moving a subscriber, does not: it
-begins a new generation of the forest, in which all derive new keys and say again what they want.
+begins a new generation of the forest, in which all derive new keys and say again what they want. A subscriber that
+leaves moves nobody. One that comes back does: what was asked in its name before it left is not to count again.
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ class Overlay:
     #: Every subscriber that was placed, with its broker.
     places: Mapping[str, str] = field(default_factory=dict)
     generation: int = 0
+    #: Every subscriber that stood somewhere in this generation and does not any more, with the broker that it had.
+    left: Mapping[str, str] = field(default_factory=dict)
 
     # --- brokers ----------------------------------------------------------------------------------
 
@@ -100,8 +103,13 @@ class Overlay:
         return tuple(found)
 
     def has_below(self, name: str) -> bool:
-        """Whether anybody's rows may hang on where this broker stands: someone below it, or itself, who subscribes."""
-        return bool(self.below(name)) or name in self.places
+        """Whether anybody's rows may hang on where this broker stands: someone below it, also who has left, or itself,
+        who subscribes."""
+        return bool(self.below(name)) or name in self.places or name in self.left.values()
+
+    def stood(self, name: str) -> str | None:
+        """The broker that a subscriber has, or had in this generation before it left."""
+        return self.places.get(name, self.left.get(name))
 
     # --- trees ------------------------------------------------------------------------------------
 

@@ -75,6 +75,9 @@ def remove_node(draft: Draft, change: RemoveNode) -> None:
 def place_subscriber(draft: Draft, change: PlaceSubscriber) -> None:
     tables, who = _layered(draft, change.topic), draft.entity(change.subscriber)
     overlay = tables.overlay
+    if change.broker is None:
+        _unplace(tables, change)
+        return
     if change.broker not in overlay.parents:
         raise _no_node(change.topic, change.broker)
     if who.revoked or Right.SUBSCRIBE not in tables.terms_of(who):
@@ -90,10 +93,19 @@ def place_subscriber(draft: Draft, change: PlaceSubscriber) -> None:
             )
     if overlay.places.get(who.name) == change.broker:
         raise Misuse(f"{who.name!r} is at broker {change.broker!r} already")
-    # Whoever moves has rows all the way up, under keys that those above its new place do not have.
-    if who.name in overlay.places:
+    # Whoever moves has rows all the way up, under keys that those above its new place do not have. Of whoever comes
+    # back, some brokers may have dropped the rows and others not.
+    if overlay.stood(who.name) is not None:
         _begin_generation(draft, tables, change.at_us)
     tables.places.write()[who.name] = change.broker
+
+
+def _unplace(tables: TopicTables, change: PlaceSubscriber) -> None:
+    """Whoever may not read any more stands nowhere: nobody can ask in its name from now on, not even the broker that it
+    stood below. Everyone else's rows stay as they are."""
+    if change.subscriber not in tables.overlay.places:
+        raise NotFound(f"{change.subscriber!r} reads nowhere in the overlay of topic {change.topic!r}")
+    tables.left.write()[change.subscriber] = tables.places.write().pop(change.subscriber)
 
 
 def announce_layer_key(draft: Draft, change: AnnounceLayerKey) -> None:
@@ -130,6 +142,7 @@ def announce_layer_key(draft: Draft, change: AnnounceLayerKey) -> None:
 
 def _begin_generation(draft: Draft, tables: TopicTables, at_us: int) -> None:
     tables.moves = (*tables.moves, Move(draft.version + 1, at_us))
+    tables.left.write().clear()
 
 
 def _layered(draft: Draft, topic: str) -> TopicTables:
