@@ -21,10 +21,11 @@ from sealcast.protections.attribute.carry import refresh_here
 from sealcast.protections.attribute.incoming import SubscriberPeer
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.peering.places import PeerPlaces
+from sealcast.protections.attribute.scheme import requests
 from sealcast.wire import frame
 from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.frame import Header
-from sealcast.wire.peers import Announce, Carry, Inject, PeerMessage
+from sealcast.wire.peers import Announce, Carry, Inject, Offer, PeerMessage, Search, Urgency
 from tests.protections.attribute.ward import TOPIC, Ward
 
 #: What a frame tries that has no meaning for a log without budgets and templates.
@@ -167,3 +168,29 @@ def test_a_request_that_was_altered_is_nobodys(ward: Ward) -> None:
         altered = request[:at] + bytes([request[at] ^ 1]) + request[at + 1 :]
         with suppress(Rejected):
             assert node._core.credentials.open_request(root, altered, "nurse") is None
+
+
+def search_with(ward: Ward, origin: str) -> tuple[PeerNode, list[Send]]:
+    """A rendezvous is sent nurse's connection request, by somebody who says that it is its own."""
+    places = PeerPlaces(ward.realm, TOPIC, "nurse", CredentialRing(ward.realm, TOPIC, ward.realm.identity("nurse")))
+    places.refresh(rendezvous=False)
+    (seat, plan), *_ = places.seats.items()
+    node = rooted(ward)
+    body = Search(bytes(16), origin, seat, plan.attribute, places.ask(seat).request, Urgency.FREE, (), 0)
+    found = node.receive(origin, PeerMessage(places.topic_id, None, None, body), 1.0)
+    return node, [each for each in found if isinstance(each, Send) and isinstance(each.message.body, Offer)]
+
+
+def test_a_copied_request_gets_no_answer_and_who_sends_it_is_to_blame(ward: Ward) -> None:
+    node, offers = search_with(ward, "mallory")
+    assert (offers, node.counts["broken rules"]) == ([], 1)
+    node, offers = search_with(ward, "nurse")
+    assert len(offers) == 1 and node.broken_rules == 0
+
+
+def test_where_requests_are_nobodys_a_copied_one_tells_who_covers_it(
+    ward: Ward, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(requests, "_to_be_signed", lambda request, origin: request.signed_part())
+    _, offers = search_with(ward, "mallory")
+    assert [each.to for each in offers] == ["mallory"]

@@ -84,7 +84,8 @@ class CredentialRing(Closing, Unpicklable):
 
     def connecting(self, epoch: int, wanted: Sequence[TreeLabel], right: Right) -> Connecting:
         """What its peer needs for places with these labels, held or asked for now."""
-        digest = hashlib.sha256(cbor.encode([list(place) for place in wanted])).hexdigest()[:32]
+        named = [self._identity.name, *map(list, wanted)]  # requests are for their owner
+        digest = hashlib.sha256(cbor.encode(named)).hexdigest()[:32]
         path = self._directory / f"{epoch}.{digest}.connecting"
         held = self._read(path, Connecting)
         if held is None:

@@ -8,7 +8,9 @@ from typing import Final, Protocol
 
 from sealcast.errors import Misuse
 from sealcast.overlay.peers.net.limits import DEFAULT_LIMITS, LinkLimits
-from sealcast.overlay.peers.port import PeerSettings
+from sealcast.overlay.peers.port import Dissemination, PeerSettings
+from sealcast.protections.attribute.settings import settings_of
+from sealcast.trust.realm.topics import Topic
 
 #: What peers keep for those below them who were away: as much as the limits of an inventory let, for a day.
 DEFAULT_SETTINGS: Final = PeerSettings(kept_seconds=86_400.0)
@@ -35,6 +37,12 @@ def with_heartbeat(seconds: float) -> tuple[LinkLimits, PeerSettings]:
         silent_step_seconds=scale * DEFAULT_SETTINGS.silent_step_seconds,
     )
     return limits, settings
+
+
+def settings_for(topic: Topic, settings: PeerSettings) -> PeerSettings:
+    """Those of a topic's peers: all of them pass events on in the way that the topic says."""
+    routing = settings_of(topic).routing
+    return replace(settings, dissemination=Dissemination.ROUTING if routing else Dissemination.FLOODING)
 
 
 @dataclass(frozen=True, slots=True)

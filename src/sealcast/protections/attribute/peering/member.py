@@ -16,15 +16,14 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import ExitStack
-from dataclasses import replace
+from contextlib import ExitStack, suppress
 from typing import Final
 
 from sealcast.log.closing import Closing
 from sealcast.log.relayed import RelayedLog
 from sealcast.overlay.peers import port
 from sealcast.overlay.peers.node import PeerNode
-from sealcast.overlay.peers.port import Deliver, Dissemination, PeerEffect, PeerSettings, Wake
+from sealcast.overlay.peers.port import Deliver, PeerEffect, PeerSettings, Wake
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.attribute.incoming import Arrivals, SubscriberPeer, may_receive
 from sealcast.protections.attribute.interests import CredentialInterests
@@ -32,12 +31,11 @@ from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.outgoing import PublisherPeer
 from sealcast.protections.attribute.peering.away import AwayNote
 from sealcast.protections.attribute.peering.handing_over import HandingOver
-from sealcast.protections.attribute.peering.hosting import Wires
+from sealcast.protections.attribute.peering.hosting import Wires, settings_for
 from sealcast.protections.attribute.peering.journal import PeerJournal
 from sealcast.protections.attribute.peering.opening import OpeningBeside
 from sealcast.protections.attribute.peering.places import PeerPlaces, PlannedPlaces
 from sealcast.protections.attribute.peering.rendezvous import contacts_of
-from sealcast.protections.attribute.settings import settings_of
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire import peers
@@ -70,9 +68,7 @@ class PeerMember(Closing, Unpicklable):
         with ExitStack() as held:
             self._ring = held.enter_context(CredentialRing(realm, topic, identity))
             self._places = PeerPlaces(realm, topic, name, self._ring)
-            if settings_of(about).routing:
-                settings = replace(settings, dissemination=Dissemination.ROUTING)
-            self.node = PeerNode(about.id, name, self._places, rendezvous, settings=settings)
+            self.node = PeerNode(about.id, name, self._places, rendezvous, settings=settings_for(about, settings))
             self._relayed = held.enter_context(RelayedLog(paths.relayed, settings.kept_bytes))
             self.journal = held.enter_context(PeerJournal(paths.peer_log, (topic, about.id), identity, told))
             self._interests = held.enter_context(CredentialInterests(realm, topic, name, self._ring))
@@ -209,11 +205,9 @@ class PeerMember(Closing, Unpicklable):
         """Does what effects ask for, in order, for as long as the process runs."""
         noted = self._now()
         while True:
-            try:
+            with suppress(TimeoutError):
                 async with asyncio.timeout(NOTE_S):
                     await self._filled.wait()
-            except TimeoutError:
-                pass
             self._commit()
             if self._now() - noted >= NOTE_S:
                 noted = self._now()

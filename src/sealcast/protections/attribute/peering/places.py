@@ -169,13 +169,13 @@ class PeerPlaces(Unpicklable):
         return SeatRequest(request, key)
 
     def open_request(self, seat: int, request: bytes, origin: PeerId) -> Secret | None:
-        """A request names nobody: who copied one cannot use it, since it does not know the key that it hides."""
+        """A request counts for who asked the key center for it: nobody learns from the answers to another's."""
         asked = ConnectionRequest.parse(request)
         keys = self._epochs.get(asked.epoch)
         place = None if keys is None else keys.places.get(self._labels[seat])
         if keys is None or place is None:
             return None
-        return place.key.open(keys.parameters, asked)
+        return place.key.open(keys.parameters, asked, origin)
 
     def token(self, seat: int) -> bytes:
         return self._epochs[self._epoch].tokens[self._labels[seat]].token
