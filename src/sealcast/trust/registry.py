@@ -64,7 +64,8 @@ class Registry:
         self._clock = clock
         self._realm = realm
         self._judge, self._authors = judge, authors
-        self._lock = threading.Lock()
+        #: Whoever writes may ask for its keys meanwhile, which are held to what their owners saw.
+        self._lock = threading.RLock()
         self._opened: Store | None = None
         #: By version, least recently used first.
         self._points: OrderedDict[int, Point] = OrderedDict({0: history.START})
@@ -88,7 +89,12 @@ class Registry:
 
     def version(self) -> int:
         """The newest version."""
-        return self._store().read(self._newest)
+        # Known before it is asked for: what others add meanwhile is no reason to think that something is missing.
+        seen = self._seen.own
+        newest = self._store().read(lambda rows: rows.newest())
+        if newest < seen.version:
+            self.state()
+        return newest
 
     def state(self, version: int | None = None) -> RealmState:
         """The realm at `version`; the newest without one."""
@@ -124,7 +130,8 @@ class Registry:
     def hold(self, pin: Pin) -> None:
         """Holds all that is read from now on to what somebody saw before, and keeps for it what is seen. Whoever reads
         gets Corrupt if this is not the history that was seen."""
-        self._seen.hold(pin)
+        with self._lock:
+            self._seen.hold(pin)
 
     def key_of(self, author: str) -> VerifyKey:
         """The key that an author is known by now; StatementRejected for one who is not, or not any more."""
