@@ -47,7 +47,7 @@ class StatingKeys(NamedTuple):
 
 
 def read(rows: Rows, start: KnownVersion, version: int, judge: Judge | None, where: str) -> KnownVersion:
-    """The history from one whole point to a version; Corrupt, with the reason, when it is not one."""
+    """The history from the end of a transaction to a version; Corrupt, with the reason, when it is not one."""
     fold, chain, found = Fold(start.state), start.chain, start
     hearing = None if judge is None else judge.hearing(fold, chain, fold.version + 1)
     end = version if hearing is None else rows.signed_from(version)
