@@ -13,7 +13,8 @@
     │   │   ├── CertificateRejected  a certificate that binds nothing here and now
     │   │   └── RevocationRejected   a revocation list that cannot follow the one at hand
     │   └── CannotOpen        a sealed event that these keys do not open, or that was altered
-    │       └── KeyMissing        a key that it was sealed under is not at hand: it can be asked for
+    │       ├── KeyMissing        a key that it was sealed under is not at hand: it can be asked for
+    │       └── Poisoned          its publisher signed it, and nobody can open it: readers pass over it
     ├── Misuse            the caller: the call made no sense; nothing was done
     │   └── NotFound          it names something that does not exist (with the nearest name)
     ├── Unavailable       the world: try again, or repair what the message names
@@ -175,6 +176,20 @@ class KeyMissing(CannotOpen):
     """A sealed event that a key would open which the subscriber never had, or has let go: it can be asked for."""
 
     code = "key-missing"
+
+
+class Poisoned(CannotOpen):
+    """A sealed event that its publisher signed and that never opens, whatever is tried. Readers pass over it.
+
+    Brokers cannot look inside, so a publisher can do this to every reader. A broker that hands on a wrong key has the
+    same effect: the publisher is named because it signed, and is not proven guilty.
+    """
+
+    code = "poisoned"
+
+    def __init__(self, publisher: str, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message, hint=hint)
+        self.publisher = publisher
 
 
 # --- the caller -------------------------------------------------------------------------------

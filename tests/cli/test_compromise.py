@@ -32,7 +32,7 @@ def matrix(document: Any, entity: str) -> dict[str, dict[str, object]]:
 
 
 def test_before_and_after_everybody_tries(begun: Path) -> None:
-    result = sealcast("compromise", "mallory", "--json")
+    result = sealcast("compromise", "mallory", "--yes", "--json")
     assert result.code == 0, result.err
     done = result.document
     assert done["over"] and done["unharmed"] and done["tried"]
@@ -48,12 +48,12 @@ def test_before_and_after_everybody_tries(begun: Path) -> None:
 
 
 def test_again_it_does_nothing_and_says_the_same(begun: Path) -> None:
-    first = sealcast("compromise", "mallory", "--json").document
-    again = sealcast("compromise", "mallory", "--json").document
+    first = sealcast("compromise", "mallory", "--yes", "--json").document
+    again = sealcast("compromise", "mallory", "--yes", "--json").document
     assert again["done_before"] and again["version"] == first["version"] and not again["resealed"]
     assert matrix(again, "alice") == matrix(first, "alice")
     assert matrix(again, "mallory")["before"] == matrix(first, "mallory")["before"] and again["over"]
-    assert "none of its keys is valid" in sealcast("compromise", "mallory").out
+    assert "none of its keys is valid" in sealcast("compromise", "mallory", "--yes").out
 
 
 def test_cut_short_after_the_transaction_it_is_finished_by_the_next_run(
@@ -66,32 +66,32 @@ def test_cut_short_after_the_transaction_it_is_finished_by_the_next_run(
 
     with monkeypatch.context() as patch:
         patch.setattr(reseal, "run", killed)
-        assert sealcast("compromise", "mallory").code == 130
+        assert sealcast("compromise", "mallory", "--yes").code == 130
     assert Realm(begun).state().entity("mallory").revoked
-    done = sealcast("compromise", "mallory", "--json").document
+    done = sealcast("compromise", "mallory", "--yes", "--json").document
     assert done["continued"] and done["done_before"] and done["over"] and done["unharmed"]
     assert matrix(done, "mallory")["before"]["opened"] == 1
 
 
 def test_a_key_center_and_whoever_is_not_here(begun: Path) -> None:
-    done = sealcast("compromise", "center", "--json").document
+    done = sealcast("compromise", "center", "--yes", "--json").document
     assert matrix(done, "center")["before"]["opened"] == 4 and matrix(done, "center")["after"]["opened"] == 0
     assert done["topics"][0]["center"] == "center-2" and done["over"] and done["unharmed"]
     (begun / "entities" / "bob.key").unlink()
-    result = sealcast("compromise", "bob")
+    result = sealcast("compromise", "bob", "--yes")
     assert result.code == 0 and "nobody tried them" in result.err
-    assert sealcast("compromise", "nobody-of-that-name").code == 1
+    assert sealcast("compromise", "nobody-of-that-name", "--yes").code == 1
 
 
 def test_a_broker_that_is_the_only_one(begun: Path) -> None:
-    result = sealcast("compromise", "broker", "--json")
+    result = sealcast("compromise", "broker", "--yes", "--json")
     done = result.document
     assert result.code == 1 and done["unserved"] == ["quotes"] and not done["unharmed"], "nobody takes frames now"
     assert matrix(done, "broker")["before"]["opened"] == 4 and done["over"]
     assert matrix(done, "alice")["after"] == {"opened": 3, "tried": 3, "publishes": "no"}, "what lay there is readable"
     assert sealcast("entity", "enrol", "east", "--role", "broker").code == 0
     assert sealcast("topic", "serve", "quotes", "east").code == 0
-    assert sealcast("compromise", "broker").code == 0
+    assert sealcast("compromise", "broker", "--yes").code == 0
     assert len(sealcast("sub", "quotes", "--as", "alice", "--json").document["events"]) == 3
 
 
@@ -101,19 +101,22 @@ def test_whom_a_broker_served_others_serve(begun: Path) -> None:
     assert sealcast("topic", "serve", "quotes", "east").code == 0
     assert sealcast("subscription", "move", "quotes", "--as", "alice", "--to", "east").code == 0
     assert sealcast("pub", "quotes", "--as", "nyse", "--file", begun / "more.jsonl").code == 0
-    result = sealcast("compromise", "east", "--json")
-    assert result.code == 0, result.err
+    result = sealcast("compromise", "east", "--yes", "--json")
+    assert result.code == 1 and result.document["over"] is False, "its keys open a frame that waits to be sealed"
+    assert result.document["forgotten"][0]["left"] == 6 and result.document["unharmed"]
     assert result.document["moved"] == [{"topic": "quotes", "subscriber": "alice", "broker": "broker"}]
     assert sealcast("pub", "quotes", "--as", "nyse", "--file", begun / "more.jsonl").code == 0
     pump(Realm(begun), "quotes")
     events = sealcast("sub", "quotes", "--as", "alice", "--json").document["events"]
     assert [event["position"] for event in events] == ["0/0/0", "0/0/2", "0/1/0", "0/2/0", "0/3/0"]
-    assert sealcast("compromise", "east", "--json").document["moved"] == [], "once"
+    again = sealcast("compromise", "east", "--yes", "--json")
+    assert again.code == 0 and again.document["over"] and again.document["forgotten"][0]["left"] == 0
+    assert again.document["moved"] == [], "once"
 
 
 def test_audit_says_who_could_when_and_why(begun: Path) -> None:
     before = Realm(begun).registry.version()
-    assert sealcast("compromise", "mallory").code == 0
+    assert sealcast("compromise", "mallory", "--yes").code == 0
     table = sealcast("audit", "--entity", "mallory")
     assert table.code == 0 and "revoke-entity" in table.out and "access=members" in table.out
     then = sealcast("audit", "--at", before, "--topic", "quotes", "--json").document
@@ -168,7 +171,7 @@ def test_a_span_of_what_was_delivered_to_oneself(begun: Path) -> None:
 
 def test_replays_obey_after_a_compromise(begun: Path) -> None:
     assert sealcast("replay", "quotes", "--as", "mallory", "--from", PAST, "--filter", "price > 100").code == 0
-    done = sealcast("compromise", "mallory", "--json").document
+    done = sealcast("compromise", "mallory", "--yes", "--json").document
     assert matrix(done, "mallory")["before"]["opened"] == 1 + 3, "what lay there for it, and what was replayed"
     assert matrix(done, "mallory")["after"]["opened"] == 0
     assert sealcast("replay", "quotes", "--as", "mallory", "--from", PAST, "--filter", "price > 0").code == 1

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,7 @@ from sealcast.trust.deployment import Realm
 from tests.cli.conftest import EVENTS, SCHEMA
 from tests.cli.shell import Result, sealcast, write_lines
 from tests.clients.layered_pump import pump
+from tests.copies import copy_realm
 
 FILTER = "symbol = 'IBM' AND price > 100"
 
@@ -32,7 +32,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def routed(made: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     root = tmp_path_factory.mktemp("routed") / "market"
-    shutil.copytree(made, root)
+    copy_realm(made, root)
     assert add("alice", FILTER, "--realm", root).code == 0
     assert add("bob", "price < 120", "--realm", root).code == 0
     assert sealcast("pub", "quotes", "--as", "nyse", "--file", root / "events.jsonl", "--realm", root).code == 0
@@ -51,7 +51,7 @@ def delivered(routed: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def _copied(root: Path, to: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    shutil.copytree(root, to / "market")
+    copy_realm(root, to / "market")
     monkeypatch.chdir(to / "market")
     monkeypatch.delenv("SEALCAST_REALM", raising=False)
     return to / "market"

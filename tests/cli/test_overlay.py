@@ -181,7 +181,7 @@ def test_a_rotation_has_its_keys_at_once_and_maintain_mends(layered: Path) -> No
 
 
 def test_a_compromised_root_is_replaced_at_once(layered: Path) -> None:
-    done("compromise", "deals-node-1")
+    done("compromise", "deals-node-1", "--yes")
     after = done("overlay", "show", "deals", "--json").document
     assert after["epoch"] == 2 and after["roots"] == ["deals-node-2", "deals-node-3"]
     assert all(broker["key"] for broker in after["brokers"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +13,7 @@ import pytest
 
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
-from sealcast.errors import CannotOpen, Corrupt, EventRejected, FilterRejected, Misuse, NotFound, Rejected
+from sealcast.errors import CannotOpen, Corrupt, EventRejected, FilterRejected, Misuse, NotFound, Poisoned, Rejected
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
@@ -27,6 +26,7 @@ from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Right
 from sealcast.wire.hops import HopPiece
 from tests.clients.layered_pump import pump
+from tests.copies import copy_realm
 
 SCHEMA = Schema.from_json(
     {
@@ -129,7 +129,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def realm(made: Path, tmp_path: Path) -> Realm:
-    shutil.copytree(made, tmp_path / "realm")
+    copy_realm(made, tmp_path / "realm")
     return Realm(tmp_path / "realm")
 
 
@@ -377,7 +377,7 @@ def test_what_does_not_open_is_reported_and_passed(realm: Realm) -> None:
 
 
 def test_an_entry_for_another_opens_nothing(realm: Realm) -> None:
-    """A broker hands alice what was for bob: she has the body, its proof, and no key to it."""
+    """A broker hands alice what was for bob: she has the body, its proof, and no key to it. She passes over it."""
     for name in ("alice", "bob"):
         realm.place_subscriber("quotes", name, "quotes-node-2")
         with LayeredInterests(realm, "quotes", name) as interests:
@@ -389,8 +389,12 @@ def test_an_entry_for_another_opens_nothing(realm: Realm) -> None:
         return replace(piece, recipients=("alice",)) if piece.recipients == ("bob",) else piece
 
     pump(realm, "quotes", bad)
-    with Subscriber(realm, "quotes", "alice") as reader, pytest.raises(CannotOpen):
-        reader.poll()
+    publish(realm, b"hers")
+    with Subscriber(realm, "quotes", "alice") as reader:
+        with pytest.raises(Poisoned, match="another key"):
+            reader._inbox.open(next(reader._inbox.mail.deliveries()))
+        assert [event.payload for event in reader] == [b"hers"]
+        assert reader.dropped.poisoned == {"nyse": 1}
 
 
 # --- refusals ---------------------------------------------------------------------------------------------

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import multiprocessing
+import os
+import pickle
 import subprocess
 import sys
 from datetime import UTC, datetime
@@ -13,7 +16,7 @@ import pytest
 
 from sealcast.clients.publisher import EVENTS_PER_FRAME, Publisher, partition_of
 from sealcast.control.wallet import Wallet
-from sealcast.errors import EventRejected, NotFound, Rejected
+from sealcast.errors import EventRejected, Misuse, NotFound, Rejected
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event, Position, Schema
 from sealcast.primitives import merkle
@@ -225,3 +228,73 @@ def test_several_processes_publish(realm: Realm) -> None:
 def test_clients_work_without_spark() -> None:
     code = "import sealcast.clients.publisher, sealcast.clients.subscriber, sys; sys.exit('pyspark' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# --- forks ------------------------------------------------------------------------------------------------------
+
+
+def forked(publisher: Publisher, process: int | None) -> list[bytes]:
+    """What a child process seals with the publisher that it has from its parent; `process` is what it takes its own
+    number for."""
+    ours, theirs = multiprocessing.Pipe(duplex=False)
+
+    def child() -> None:
+        if process is not None:
+            os.getpid = lambda: process
+        theirs.send([data for _, data in publisher.frames_for_brokers([event(2, b"what the child knows")])])
+
+    worker = multiprocessing.get_context("fork").Process(target=child)
+    worker.start()
+    frames: list[bytes] = ours.recv()
+    worker.join(60)
+    assert worker.exitcode == 0
+    return frames
+
+
+def numbered(frames: list[bytes]) -> set[tuple[bytes, int]]:
+    """What a nonce under the publisher's key is made of."""
+    return {(header.boot, header.sequence) for header in (frame.parse(data).header for data in frames)}
+
+
+@pytest.mark.parametrize("protection", ["endpoint", "payload", "searchable", "layered"])
+def test_after_a_fork_no_two_events_have_one_number(realm: Realm, protection: str) -> None:
+    realm.create_topic("forked", SCHEMA, protection=protection, access="members")
+    if protection == "layered":
+        realm.place_node("forked", "broker")
+    with Publisher(realm, "forked", as_="nyse") as publisher:
+        first = [data for _, data in publisher.frames_for_brokers([event(1, b"secret")])]
+        child = forked(publisher, None)
+        again = [data for _, data in publisher.frames_for_brokers([event(1, b"secret")])]
+    assert first and child
+    assert not numbered(child) & (numbered(first) | numbered(again)), "the child took a new boot"
+    assert {boot for boot, _ in numbered(first)} == {boot for boot, _ in numbered(again)}, "the parent goes on"
+
+
+def test_a_child_that_did_not_notice_would_give_numbers_again(realm: Realm) -> None:
+    with Publisher(realm, "quotes", as_="nyse") as publisher:
+        child = forked(publisher, os.getpid())
+        ours = [data for _, data in publisher.frames_for_brokers([event(1, b"what the child knows")])]
+    assert numbered(child) == numbered(ours)
+
+
+def test_a_child_publishes_what_its_parent_opened(realm: Realm) -> None:
+    with Publisher(realm, "quotes", as_="nyse") as publisher:
+        publisher.publish_one(event(1))
+
+        def child() -> None:
+            publisher.publish_one(event(2))
+
+        worker = multiprocessing.get_context("fork").Process(target=child)
+        worker.start()
+        worker.join(60)
+        assert worker.exitcode == 0
+        publisher.publish_one(event(3))
+    assert [(s, v["price"]) for _, _, s, v, _ in opened(realm, "quotes")] == [(0, 1), (0, 2), (1, 3)]
+
+
+def test_what_numbers_events_is_not_copied(realm: Realm) -> None:
+    with Publisher(realm, "quotes", as_="nyse") as publisher:
+        sealer = publisher._lanes[0].sealing
+        for doubled in (copy.copy, copy.deepcopy, pickle.dumps):
+            with pytest.raises(Misuse, match="cannot be pickled or copied"):
+                doubled(sealer)

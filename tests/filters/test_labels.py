@@ -333,7 +333,7 @@ def test_a_plan_without_depth() -> None:
         True,
         False,
     ]
-    for refused in ("s LIKE 'a%'", "s LIKE '%a'", "s < 'b'"):
+    for refused in ("s LIKE 'a%'", "s LIKE '%a'", "s < 'b'", "s <> ''", "s > ''", "NOT (s = '')", "s = 'a' OR s > ''"):
         with pytest.raises(FilterRejected, match="no labels for"):
             wanted(refused, plan=flat)
     with pytest.raises(Misuse):

@@ -202,3 +202,10 @@ def test_every_type_of_attribute_goes_through(spark: SparkSession) -> None:
     inputs = Inputs(schema, tuple(asked), tuple(GivenEvent(i, e) for i, e in enumerate(events)))
     outcome = match(inputs, ATTRIBUTE, spark=spark)
     assert pairs(outcome) == {(0, "half"), (1, "noon"), (0, "all"), (1, "all"), (2, "all")}
+
+
+@pytest.mark.parametrize("settings", [{"profile": "P"}, {"joint": True}], ids=["profile P", "joint"])
+def test_every_form_of_the_protection_finds_the_same(spark: SparkSession, settings: dict[str, Any]) -> None:
+    asked = tuple(Asked(s, f"n >= {8 * s}") for s in range(3))
+    outcome = match(Inputs(NUMBERS, asked, given([0, 9, 17])), protection_named("attribute", **settings), spark=spark)
+    assert pairs(outcome) == {(0, 0), (1, 0), (1, 1), (2, 0), (2, 1), (2, 2)}

@@ -23,6 +23,7 @@ from hypothesis.stateful import (
 from sealcast.errors import Corrupt, Misuse, NotFound
 from sealcast.log import files, reader, segment
 from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
+from sealcast.log.forwarded import ForwardedLog
 from sealcast.log.layout import MAX_RECORD_BYTES
 from sealcast.log.port import PartitionLog, TopicLog
 
@@ -386,3 +387,40 @@ def test_a_lost_frontier_is_made_again_only_if_every_byte_is_right(tmp_path: Pat
         file.write(b"torn")
     with pytest.raises(Corrupt, match="cannot be told from an interrupted write"):
         EmbeddedLog(tmp_path, segment_bytes=256)
+
+
+# --- dropping ---------------------------------------------------------------------------------------------------
+
+
+def test_dropping_everything_leaves_an_empty_log_that_goes_on(tmp_path: Path) -> None:
+    with EmbeddedLog(tmp_path / "log") as log:
+        log.append([b"a", b"b", b"c"])
+        assert log.drop(2) == 0, "they share a file with a younger one"
+        assert log.drop(3) == 3 == log.start() == log.end()
+        with pytest.raises(NotFound):
+            list(log.read(2))
+        assert log.append([b"d"]) == range(3, 4)
+        assert log.drop(3) == 3
+    with EmbeddedLog(tmp_path / "log") as again:
+        assert [record.data for record in again.read(3)] == [b"d"]
+        assert again.verify()[:2] == (3, 4)
+    assert b"a" not in b"".join(path.read_bytes() for path in (tmp_path / "log").glob("*.seg"))[60:]
+
+
+def test_dropping_takes_whole_segments(tmp_path: Path) -> None:
+    with EmbeddedLog(tmp_path / "log", segment_bytes=256) as log:
+        for number in range(12):
+            log.append([bytes([number]) * 60])
+        kept = log.drop(5)
+        assert 0 < kept <= 5 and [record.offset for record in log.read(kept)] == list(range(kept, 12))
+
+
+def test_what_was_forwarded_and_dropped_is_not_taken_again(tmp_path: Path) -> None:
+    with ForwardedLog(tmp_path / "log") as log:
+        log.take([(4, b"x"), (9, b"y")])
+        assert log.drop(1) == 0, "all or none"
+        assert log.through(2) == log.next_origin() == 10
+        assert log.drop(2) == 2
+        assert log.through(2) == log.next_origin() == 10 and log.index_of(10) == 2
+        assert log.take([(9, b"y"), (12, b"z")]) == 1
+        assert (log.origin_of(2), log.next_origin(), log.index_of(12), log.through(2)) == (12, 13, 2, 10)

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
+
+#: Below what kernels give to outgoing connections (from 32,768 on Linux): a port from there may be somebody's again by
+#: the time that a server listens, or comes back.
+PORTS = range(20_000, 32_000)
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
+    for port in random.SystemRandom().sample(PORTS, 100):
+        with socket.socket() as probe, suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise AssertionError("a hundred ports were tried, and all are taken")
 
 
 def until(what: Callable[[], object], seconds: float = 20.0, every: float = 0.02) -> None:

@@ -27,6 +27,7 @@ from tests.mqtt.mosquitto import build
 from tests.mqtt.plugged import CLIENTS, PUBLISHER, Plugged, made, world_of
 from tests.mqtt.plugged import plugin as plugin
 from tests.mqtt.sealed_world import TOPIC, TOPIC_ID, World, message, number_in
+from tests.mqtt.servers import until
 from tests.protections.world import FILTERS, PUBLISHERS, SCHEMA
 from tests.protections.world import TOPIC as QUOTES
 from tests.protections.world import World as RealmWorld
@@ -181,6 +182,7 @@ def test_clients_of_ours_open_what_the_plug_in_delivers(served: Plugged, realm: 
             stack.callback(client.disconnect)
             stack.callback(client.loop_stop)
         assert all(subscribed.acquire(timeout=20) for _ in FILTERS)
+        until(clients["nyse"].is_connected)
         for number, values in enumerate(events):
             clients["nyse"].publish(QUOTES, str(number).encode(), qos=1, attributes=values).wait_for_publish(20)
         end = time.monotonic() + 20

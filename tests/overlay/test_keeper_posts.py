@@ -346,21 +346,14 @@ def test_a_right_that_was_taken_away_ends_rows_at_once(world: World) -> None:
     world.subscribe("s0", wants([[0]]))
     world.subscribe("s1", wants([[0]]))
     world.settle()
+    kept = Bent(world).made()  # of somebody who may not get a token any more, and kept an old one
     world.realm.revoke(world.topic, "s0", [Right.SUBSCRIBE])
     world.settle()
     world.wanted["s0"].clear()
     check(world, EVENTS[:2])
-    slipped_in(world, "b3", bent_of(world).made())
+    slipped_in(world, "b3", kept)
     world.settle()
     assert world.refused() == {str(PostReason.RIGHT): 1}
-
-
-def bent_of(world: World) -> Bent:
-    """Of somebody who may not get a token any more, and kept an old one."""
-    world.realm.grant(world.topic, "s0", [Right.SUBSCRIBE])
-    bent = Bent(world)
-    world.realm.revoke(world.topic, "s0", [Right.SUBSCRIBE])
-    return bent
 
 
 def test_a_revoked_reader_is_gone_from_all_tables(realms: Realms) -> None:

@@ -3,7 +3,6 @@ real sources, kernels and sinks, in the way that Spark calls them, without Spark
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,6 +25,7 @@ from sealcast.protections.layered.interests import LayeredInterests
 from sealcast.protections.layered.node import HOPS
 from sealcast.protections.steps import StepName
 from sealcast.trust.deployment import Realm
+from tests.copies import copy_realm
 from tests.pipeline.steps import Task, rule
 
 TOPIC = "quotes"
@@ -65,7 +65,7 @@ class LayeredWorld:
 
     def copy(self, directory: Path) -> LayeredWorld:
         """The same realm once more, elsewhere: making one takes longer than most tests."""
-        shutil.copytree(self.realm.paths.root, directory)
+        copy_realm(self.realm.paths.root, directory)
         other = object.__new__(LayeredWorld)
         other._open(Realm(directory))
         other.filters = {name: list(texts) for name, texts in self.filters.items()}

@@ -15,9 +15,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -35,6 +34,7 @@ from sealcast.pipeline.sinks import StreamPieces
 from sealcast.pipeline.sources import Limits, StepsStream
 from sealcast.protections.frame_steps import FramesStep, kernel
 from sealcast.protections.steps import StepName
+from tests.death import Death
 
 FRAMES = 4
 QUERY = "3c1f6f2e-0000-4000-8000-000000000000"
@@ -143,41 +143,6 @@ class Task:
     def getLocalProperty(self, name: str) -> str:
         assert name == "sql.streaming.queryId"
         return QUERY
-
-
-class Death:
-    """Comes before the k-th thing that a process does to the disk; of a write, half is done."""
-
-    CALLS = (
-        "pwrite",
-        "write",
-        "fsync",
-        "fdatasync",
-        "rename",
-        "replace",
-        "truncate",
-        "ftruncate",
-        "unlink",
-        "mkdir",
-        "utime",
-    )
-
-    def __init__(self, at: int) -> None:
-        self._left = at
-        for name in self.CALLS:
-            setattr(os, name, self._counted(name, getattr(os, name)))
-
-    def _counted(self, name: str, real: Callable[..., Any]) -> Callable[..., Any]:
-        def call(*arguments: Any, **options: Any) -> Any:
-            self._left -= 1
-            if self._left:
-                return real(*arguments, **options)
-            if name in ("pwrite", "write"):
-                fd, raw, *rest = arguments
-                real(fd, bytes(raw)[: len(raw) // 2], *rest)
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        return call
 
 
 def _live(name: StepName, death_at: int) -> NoReturn:

@@ -39,6 +39,7 @@ from sealcast.wire import cbor, sealed
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import SealedPiece
 from tests.clients.pump import pump
+from tests.copies import copy_realm
 from tests.wire.mailboxes import of_deliveries
 
 SCHEMA = Schema.from_json(
@@ -103,7 +104,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def realm(pristine: Path, tmp_path: Path) -> Realm:
-    shutil.copytree(pristine, tmp_path / "realm")
+    copy_realm(pristine, tmp_path / "realm")
     return Realm(tmp_path / "realm")
 
 

@@ -34,12 +34,9 @@ from tests.pipeline.field import TOPIC, Field, by_publisher
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: Kills at random moments: some every day, many among the long tests.
-KILLS = (
-    ("endpoint", 7),
-    pytest.param("endpoint", 20, marks=pytest.mark.soak),
-    pytest.param("searchable", 20, marks=pytest.mark.soak),
-)
+#: Kills at random moments are for the long tests. Every day, death comes where it hurts most: before every step, and
+#: around the commit.
+KILLS = [(protection, 20) for protection in ("endpoint", "searchable")]
 #: How long a driver may take to its first batch on a machine that is busy with other things.
 PATIENCE = 240.0
 #: Frames that publishers are ahead of the pipeline, at most: there is always something to do, and never too much.
@@ -140,6 +137,7 @@ def test_dying_before_every_step_of_a_late_delivery_loses_nothing_and_doubles_no
 # --- Spark --------------------------------------------------------------------------------------
 
 
+@pytest.mark.soak
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("field", "kills"), KILLS, indirect=["field"])
 def test_kills_of_the_driver_at_random_moments(field: Field, tmp_path: Path, kills: int) -> None:

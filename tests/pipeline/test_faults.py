@@ -41,6 +41,7 @@ from sealcast.trust.vault import keyfile
 from sealcast.wire import sealed
 from sealcast.wire.records import RecordCodec
 from tests.clients.pump import pump
+from tests.copies import copy_realm
 from tests.pipeline import steps
 from tests.pipeline.field import SCHEMA, TOPIC, Field, by_publisher
 from tests.pipeline.hostile import hostile
@@ -276,7 +277,7 @@ def test_a_registry_older_than_the_ledger_is_refused(
 ) -> None:
     """A revocation must not be undone by a copy from before it."""
     old = tmp_path / "old"
-    shutil.copytree(field.realm.paths.root, old)
+    copy_realm(field.realm.paths.root, old)
     field.realm.revoke(TOPIC, "all")
     field.publish_round()
     pump(field.realm, TOPIC)

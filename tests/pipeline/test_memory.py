@@ -114,7 +114,7 @@ def _groups(crowd: Crowd) -> Words:
 
 def test_few_subscribers_are_served_one_by_one_and_more_are_not(tmp_path: Path) -> None:
     ledger, pieces = LedgerReader(tmp_path / "ledger"), Pieces(tmp_path / "pieces")
-    kept = KeyMemory(ledger, pieces, 1, FEW - 1, "mosaic")
+    kept = KeyMemory(ledger, pieces, bool, FEW - 1, "mosaic")
     assert kept._planner.name == "naive"
     kept.grown_to(4 * FEW)
     assert kept._planner.name == "mosaic"
@@ -138,5 +138,5 @@ def test_a_planner_of_ones_own_choice(tmp_path: Path) -> None:
     def mine(algorithm: str, subscribers: int) -> Planner:
         return Mosaic(subscribers, 10_000)
 
-    kept = KeyMemory(LedgerReader(tmp_path / "ledger"), Pieces(tmp_path / "pieces"), 1, 3, "naive", mine)
+    kept = KeyMemory(LedgerReader(tmp_path / "ledger"), Pieces(tmp_path / "pieces"), bool, 3, "naive", mine)
     assert kept._planner.name == "mosaic" and memory.planner_for is planner_for

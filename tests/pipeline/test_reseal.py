@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -36,6 +35,7 @@ from sealcast.trust.admin.compromise import respond
 from sealcast.trust.deployment import Realm
 from sealcast.wire import sealed
 from tests.clients.pump import pump
+from tests.copies import copy_realm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,7 +67,7 @@ def pristine(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def realm(pristine: Path, tmp_path: Path) -> Realm:
-    shutil.copytree(pristine, tmp_path / "realm")
+    copy_realm(pristine, tmp_path / "realm")
     return Realm(tmp_path / "realm")
 
 
@@ -327,7 +327,7 @@ def _die_at(realm: Realm, k: int) -> None:
 
 def test_as_a_job_of_spark_it_makes_the_very_same_pieces(realm: Realm, tmp_path: Path, spark: SparkSession) -> None:
     respond(realm, "mallory")
-    shutil.copytree(realm.paths.root, tmp_path / "twin")
+    copy_realm(realm.paths.root, tmp_path / "twin")
     twin = Realm(tmp_path / "twin")
     topics = [opened(realm), opened(twin)]
     want = reseal.wanted(topics[0], "once", ["mallory"])

@@ -31,6 +31,7 @@ from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import Span, StepName
 from sealcast.trust.deployment import Realm
 from sealcast.trust.vault import keyfile
+from tests.copies import copy_realm
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -51,7 +52,7 @@ class World:
 
     def moved(self, directory: Path) -> World:
         """A copy, at a place that no process has opened before."""
-        shutil.copytree(self.realm.paths.root, directory)
+        copy_realm(self.realm.paths.root, directory)
         return World(directory)
 
     def append(self, partition: int, *frames: bytes) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +16,7 @@ from sealcast.trust.deployment import Realm
 from sealcast.wire.hops import HopPiece
 from tests.cli.shell import sealcast
 from tests.clients import layered_pump
+from tests.copies import copy_realm
 from tests.overlay.world import World
 from tests.pipeline import layered_world
 from tests.pipeline.layered_world import LayeredWorld
@@ -166,7 +166,7 @@ def test_a_root_that_admits_a_replayed_frame_is_found_by_admitting_again(
         frames = log.partition(log.own[0])
         frames.append([record.data for record in frames.read(0)])
     honest = tmp_path / "honest"
-    shutil.copytree(root, honest)
+    copy_realm(root, honest)
     assert layered_pump.pump(Realm(honest), topic)["admitted"] == 3
     assert sealcast("check", "--realm", honest).code == 0
 

@@ -18,6 +18,7 @@ from sealcast.log.outbox import OutboxTopic
 from sealcast.model.protection import PROTECTIONS, Protection
 from sealcast.protections.attribute.carry import carry
 from tests.cli.shell import Result, sealcast
+from tests.copies import copy_realm
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -62,7 +63,7 @@ class World:
 
     def copy(self, directory: Path) -> World:
         """The same realm once more, elsewhere: making one takes longer than most cases."""
-        shutil.copytree(self.realm.paths.root, directory)
+        copy_realm(self.realm.paths.root, directory)
         other = object.__new__(World)
         other._open(Realm(directory))
         other.published = dict(self.published)

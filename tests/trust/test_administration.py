@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,6 +33,7 @@ from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.registry import now_us
 from sealcast.trust.tokens import gates
+from tests.copies import copy_realm
 from tests.trust.certified import issue
 
 SCHEMA = Schema.from_json(
@@ -530,7 +530,7 @@ def test_an_administrator_killed_at_any_moment_has_done_an_act_or_has_not(tmp_pa
     first.subscribe("quotes", "alice", "price > 1")
     before = first.registry.version()
     for at in range(1, 200):
-        realm = Realm(shutil.copytree(first.paths.root, tmp_path / str(at)))
+        realm = Realm(copy_realm(first.paths.root, tmp_path / str(at)))
         finished = survives(realm, act, at)
         state = Realm(realm.paths.root).state()
         is_whole(state)

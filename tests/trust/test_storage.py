@@ -281,8 +281,8 @@ def test_a_newer_schema_is_refused_and_a_damaged_one_is_named(place: Place) -> N
     registry = Registry.create(place.address)
     assert registry.version() == 0
     for found, error, words in (
-        ("0003_b57bd089", Misuse, "newer than this release"),
-        ("0002_12a0a445", Corrupt, "cannot be read"),
+        ("0004_70e31ef3", Misuse, "newer than this release"),
+        ("0003_b57bd088", Corrupt, "cannot be read"),
         ("x", Corrupt, "cannot be read"),
     ):
         place.run(f"UPDATE {schema.VERSION_TABLE} SET version_num = '{found}'")

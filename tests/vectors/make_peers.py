@@ -43,6 +43,7 @@ GOOD: dict[str, tuple[int | None, int | None, PeerBody]] = {
     "a swap": (5, 2, peers.Swap(SEARCH, OWN, "ward-1", 0, b"a request")),
     "a replacement": (2, 0, peers.Replace(SEARCH, "ward-3", 5, PROOF, b"a token", 0)),
     "a pulse": (0, 2, peers.Pulse("ward-1/00", 18, 0)),
+    "a pulse of a root that may lack something": (0, 2, peers.Pulse("ward-1/00", 18, 0, 2_500)),
     "an answer to a pulse": (2, 0, peers.Alive()),
     **{f"a parting, {reason.name.lower()}": (2, 0, peers.Unlink(reason)) for reason in PartingReason},
     "an announcement": (None, None, peers.Announce(b"an advertisement")),
@@ -54,6 +55,9 @@ GOOD: dict[str, tuple[int | None, int | None, PeerBody]] = {
     "a fetch": (2, 0, peers.Fetch(IDS)),
     "a proof in a new epoch": (2, 0, peers.Reprove(SEARCH, b"a request", b"a token")),
     "an unknown publisher": (None, None, peers.Unknown()),
+    "a rendezvous that asks for news": (None, None, peers.AskNews(281_474_976_710_657)),
+    "news of a rendezvous": (None, None, peers.News(281_474_976_710_660, IDS, 60_000, 0)),
+    "a rendezvous that fetches": (None, None, peers.Fetch(IDS)),
 }
 
 
@@ -71,6 +75,7 @@ def bent(name: str, field: int | None, value: object) -> bytes:
 
 def bad() -> dict[str, tuple[str, bytes]]:
     search, offer, inventory = "a newcomer's search", "an offer", "an inventory"
+    late = "a pulse of a root that may lack something"
     outer, data = cbor.decode(good(offer)), good(offer)
     return {
         "nothing": ("frame", b""),
@@ -88,6 +93,7 @@ def bad() -> dict[str, tuple[str, bytes]]:
         "a topic in text": ("frame", cbor.encode([*outer[:2], "x" * 16, *outer[3:]])),
         "kind 0": ("frame", cbor.encode([*outer[:3], 0, *outer[4:]])),
         "kind 18": ("frame", cbor.encode([*outer[:3], 18, *outer[4:]])),
+        "kind 20": ("frame", cbor.encode([*outer[:3], 20, *outer[4:]])),
         "kind true": ("frame", cbor.encode([*outer[:3], True, *outer[4:]])),
         "kind in text": ("frame", cbor.encode([*outer[:3], "Offer", *outer[4:]])),
         "a seat below 0": ("frame", cbor.encode([*outer[:4], -1, *outer[5:]])),
@@ -108,6 +114,10 @@ def bad() -> dict[str, tuple[str, bytes]]:
         "256 hops": ("frame", bent(search, 7, 256)),
         "a token of 129 bytes": ("frame", bent("an acceptance", 2, bytes(129))),
         "away for eight days": ("frame", bent("an acceptance", 3, 8 * 24 * 3_600_000)),
+        "a root behind for eight days": ("frame", bent(late, 3, 8 * 24 * 3_600_000)),
+        "a root that says that it is not behind": ("frame", bent(late, 3, 0)),
+        "a root behind since before it was": ("frame", bent(late, 3, -1)),
+        "news after a number below 0": ("frame", bent("news of a rendezvous", 0, -1)),
         "a pulse of 2^63": ("frame", bent("a pulse", 1, 2**63)),
         "a parting without a known reason": ("frame", bent("a parting, moved", 0, 6)),
         "an empty event": ("frame", bent("a parent's event", 0, b"")),

@@ -1,4 +1,4 @@
-"""sealcast authority: show, succeed, replace, crl."""
+"""sealcast authority: show, succeed, replace, appoint, crl."""
 
 from __future__ import annotations
 
@@ -62,6 +62,19 @@ def succeed() -> None:
     made = here.succeed_authority()
     said = f"{made.name!r} issues from now on, until {times.moment(made.not_after_us)}"
     talk.answer(_describe(here, made), said)
+
+
+@app.command(epilog="Example: sealcast authority appoint")
+def appoint() -> None:
+    """Replace the administrator's key, secrets/administrator.key, if it is lost or known to others.
+
+    The root appoints a new key. Whatever the old one signs from then on is refused; what it signed before stays. This
+    needs the root's key, secrets/authority/root.key.
+    """
+    here = talk.open_realm()
+    number = here.appoint_administrator()
+    said = f"a new key signs for the administrator from now on (appointment {number})"
+    talk.answer({"number": number, "key": str(here.paths.administrator_key)}, said)
 
 
 @app.command(epilog="Example: sealcast authority replace")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,7 +11,7 @@ from sealcast.cli import talk
 from sealcast.trust.certificates.lists import Cause
 
 if TYPE_CHECKING:
-    from sealcast.lab.drill import DrillReport
+    from sealcast.lab.drill import DrillReport, Preview
 
 app = talk.Commands()
 
@@ -28,27 +29,39 @@ def compromise(
     master: Annotated[
         str, typer.Option(metavar="MASTER", help="Where Spark runs, if it is needed to seal again.")
     ] = "local[*]",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and do nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask. Revoking and removing cannot be undone.")] = False,
 ) -> None:
     """Respond to a compromise: revoke, give new keys to everybody else, and seal again what waits to be read.
 
     In one transaction, the entity's certificates are revoked, its subscriptions end, and every topic that it could use
     gets a new epoch, with new keys and tokens for all who may still use it. Deliveries that the old keys can open are
-    sealed again under the new ones, for those who may still read them, and the old pieces are removed. Nobody loses an
-    event or gets one twice. Before and after, everybody really tries what it can do; the table shows the results.
+    sealed again under the new ones, for those who may still read them, and the old pieces are removed. Then frames that
+    the old keys open are removed, too; they cannot be replayed any more. Nobody loses an event or gets one twice.
+
+    Before and after, everybody really tries what it can do; the table shows the results. What cannot be taken back is
+    named, and the command exits with 1.
 
     If this command is interrupted, run it again: it continues. A key center's topics move to another center, which is
     made if there is none. Subscribers of a compromised broker move to other brokers that serve their topics; events
     that it had admitted but not sealed yet do not reach them.
     """
-    from sealcast.lab.drill import drill
+    from sealcast.lab.drill import drill, preview
     from sealcast.pipeline.session import session
 
     here = talk.open_realm()
+    if dry_run or not yes:
+        planned = preview(here, entity, center=center)
+        if dry_run:
+            talk.answer(_preview_as_json(planned), *_preview_lines(planned), empty="there is nothing left to do")
+            return
+        if not planned.plan.done:
+            talk.confirm(*_preview_lines(planned))
     report = drill(here, entity, cause=cause, center=center, others=others, spark=lambda: session(master))
     if not talk.emitted(as_json(report)):
         _say(report)
     if report.over is False or not report.unharmed:
-        talk.warn("something is not as it should be: see the table, and run this again if batches were under way")
+        talk.warn("it is not over: see above and in the table, and run this again if batches were under way")
         raise typer.Exit(1)
 
 
@@ -72,6 +85,7 @@ def as_json(report: DrillReport) -> dict[str, object]:
             | {"kept": d.kept, "removed": d.removed}
             for d in report.resealed
         ],
+        "forgotten": [asdict(each) for each in report.forgotten],
         "moved": [{"topic": topic, "subscriber": who, "broker": to} for topic, who, to in report.moved],
         "matrix": [
             {"entity": entity, "topic": topic}
@@ -87,6 +101,41 @@ def as_json(report: DrillReport) -> dict[str, object]:
         "over": report.over,
         "unharmed": report.unharmed,
     }
+
+
+def _preview_as_json(planned: Preview) -> dict[str, object]:
+    plan = planned.plan
+    return {
+        "entity": plan.entity,
+        "dry_run": True,
+        "done_before": plan.done,
+        "revoke": plan.revoke,
+        "subscriptions_end": list(plan.subscriptions),
+        "topics": [asdict(each) for each in plan.topics],
+        "new_center": planned.new_center,
+        "pieces": planned.pieces,
+        "frames": planned.frames,
+        "lasting": list(planned.lasting),
+    }
+
+
+def _preview_lines(planned: Preview) -> list[str]:
+    """What would be done, a line each."""
+    plan = planned.plan
+    lines = [f"{plan.entity!r} is revoked, for good"] if plan.revoke else []
+    lines += [f"subscription {id!r} ends" for id in plan.subscriptions]
+    lines += [f"key center {planned.new_center!r} is made"] if planned.new_center else []
+    for each in plan.topics:
+        topic, to = f"topic {each.topic!r}", f", under center {each.center!r}" if each.center else ""
+        lines.append(f"{topic} gets epoch {each.epoch + 1}{to}: {each.why}")
+        if pieces := planned.pieces.get(each.topic, 0):
+            lines.append(f"{topic}: {talk.counted(pieces, 'piece')} sealed again, old ones removed")
+        if frames := planned.frames.get(each.topic, 0):
+            lines.append(
+                f"{topic}: frames with {talk.counted(frames, 'message')} removed; they cannot be replayed then"
+            )
+    lines += [f"topic {topic!r}: what lies there cannot be sealed again, and stays open" for topic in planned.lasting]
+    return lines
 
 
 def _say(report: DrillReport) -> None:
@@ -109,11 +158,18 @@ def _say(report: DrillReport) -> None:
             "for those who may still use them"
         )
     for again in report.resealed:
-        kept = f"; {again.kept} stay as they are, because their frames are no longer kept" if again.kept else ""
+        kept = f"; {again.kept} stay as they are, because nobody here can open them" if again.kept else ""
         talk.say(
             f"topic {again.topic!r}: {talk.counted(again.pieces, 'piece')} sealed again, for {again.deliveries} "
             f"deliver{'ies' if again.deliveries != 1 else 'y'}, and {again.removed} removed{kept}"
         )
+    for gone in report.forgotten:
+        talk.say(f"topic {gone.topic!r}: {talk.counted(gone.removed, 'frame')} removed at broker {gone.broker!r}")
+        if gone.left:
+            talk.warn(
+                f"topic {gone.topic!r}: the stolen keys still open {talk.counted(gone.left, 'message')} in frames at "
+                f"broker {gone.broker!r}: {gone.why}"
+            )
     for topic, subscriber, broker in report.moved:
         talk.say(f"topic {topic!r}: {subscriber!r} is at broker {broker!r} now")
     for topic in done.unserved:
@@ -122,8 +178,8 @@ def _say(report: DrillReport) -> None:
         talk.warn(f"the keys of {report.entity!r} are not on this machine, so nobody tried them")
     for topic in report.lasting:
         talk.warn(
-            f"topic {topic!r} is carried by peers: what was sealed for {report.entity!r} in earlier epochs stays open "
-            "to whoever has its keys, and cannot be sealed again"
+            f"topic {topic!r}: what was sealed for {report.entity!r} in earlier epochs stays open to whoever has its "
+            "keys: no broker opens events of this topic, so nobody can seal them again"
         )
     columns = ["entity", "topic", "opened before", "opened after", "publishes before", "publishes after"]
     talk.table(columns, list(rows(report.before, report.after)), "nobody has anything to try")

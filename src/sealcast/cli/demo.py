@@ -33,11 +33,14 @@ def demo(
     """
     from sealcast.lab import scratch
     from sealcast.lab.demo import DemoDay, Size
+    from sealcast.pipeline.session import keeps_classes
 
     with scratch.realm(need_bytes=256 << 20) as realm, _counters(quiet=talk.given.json) as hear:
         report = DemoDay(realm, Size(events=events, desks=desks, seed=seed), talk.note, hear).run()
     if not talk.emitted(report.as_json()):
         _show(report)
+    if keeps_classes():
+        talk.note("writing down what Java has loaded, so that Spark starts faster from now on ...")
     if not report.as_it_should:
         talk.note("The demo did not come out as it should: please report this.")
         raise typer.Exit(1)

@@ -149,7 +149,8 @@ def _registry(path: Path) -> Found:
     return _result(
         "a realm's registry",
         version=state.version,
-        whole="yes: every change is chained to the one before, and obeys the rules",
+        whole="yes: every change is chained to the one before, and obeys the rules (who signed it, its realm knows: "
+        "sealcast registry show)",
         topics=list(state.topics),
         entities=len(state.entities),
         revoked=sum(e.revoked for e in state.entities.values()),

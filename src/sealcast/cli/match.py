@@ -58,6 +58,10 @@ def match(
             help=f"Layers, for {' or '.join(with_setting('layers'))}: so many brokers keep it.",
         ),
     ] = None,
+    profile: Annotated[
+        str | None, typer.Option("--profile", metavar="A|P", help="For attribute: the profile [default: A].")
+    ] = None,
+    joint: Annotated[bool, typer.Option("--joint", help="For attribute: one space for all numbers.")] = False,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Write DIR/pairs.parquet (event, subscription).")
     ] = None,
@@ -74,7 +78,7 @@ def match(
     from sealcast.lab.match import match as run
     from sealcast.lab.match_input import read
 
-    wanted = protection_named(protection, layers)
+    wanted = protection_named(protection, layers, None if profile is None else profile.upper(), joint or None)
     began = monotonic()
     inputs = read(schema, subscriptions, events)
     reading = monotonic() - began

@@ -51,7 +51,8 @@ def run(
 
     All peers of a topic should have the same --heartbeat: a peer is given up after about three of them.
     """
-    from sealcast.protections.attribute.peering.host import ListenAt, PeerHost, with_heartbeat
+    from sealcast.protections.attribute.peering.host import PeerHost
+    from sealcast.protections.attribute.peering.hosting import ListenAt, with_heartbeat
 
     host, _, port = listen.rpartition(":")
     if not host or not port.isdigit() or not 0 <= int(port) < 65_536:

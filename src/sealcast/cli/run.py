@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +16,7 @@ from sealcast.cli.maintain import upkeep
 if TYPE_CHECKING:
     from sealcast.errors import SealcastError
     from sealcast.pipeline.metrics import FinishedBatch
+    from sealcast.trust.realm.machine import RealmState
 
 app = talk.Commands()
 
@@ -48,14 +50,7 @@ def run(
     With --node, only that broker's own keys are opened. Run `sealcast maintain` elsewhere to renew what falls due.
     """
     here = talk.open_realm() if node is None else talk.open_broker_realm()
-    state = here.state()
-    for name in topics or ():
-        state.topic(name)
-    if node is not None:
-        state.broker_number(node)
-    for name in topics or state.topics:
-        if state.topic(name).protection.peers:
-            talk.note(f"topic {name!r} has no brokers: its peers carry it, with sealcast peer run")
+    _exists(here.state(), topics, node)
     from sealcast.pipeline.metrics import Metrics
     from sealcast.pipeline.run import queries_of
     from sealcast.pipeline.run import run as run_pipeline
@@ -85,7 +80,22 @@ def run(
             node=node,
         )
     shown.end()
-    document = {**totals, "batches": shown.batches, "seconds": round(time.monotonic() - begin, 3)}
+    _answer(totals, shown.batches, time.monotonic() - begin)
+
+
+def _exists(state: RealmState, topics: Sequence[str] | None, node: str | None) -> None:
+    """What was named exists; and whoever expects a topic here that no broker carries is told so."""
+    for name in topics or ():
+        state.topic(name)
+    if node is not None:
+        state.broker_number(node)
+    for name in topics or state.topics:
+        if state.topic(name).protection.peers:
+            talk.note(f"topic {name!r} has no brokers: its peers carry it, with sealcast peer run")
+
+
+def _answer(totals: Mapping[str, int], batches: int, seconds: float) -> None:
+    document = {**totals, "batches": batches, "seconds": round(seconds, 3)}
     refused = sum(n for name, n in totals.items() if name.startswith("rejected"))
     said = (
         f"{totals.get('admitted', 0):,} events admitted, {refused:,} refused, {totals.get('matched', 0):,} matched, "

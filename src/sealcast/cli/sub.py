@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import dataclasses
 import re
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -92,15 +93,30 @@ def sub(
             talk.warn(f"its broker was not told what is wanted: {subscriber.trouble.message}")
         if talk.given.json:
             events = _collect(subscriber, max_)
-            talk.emit({"events": [describe(e) for e in events], "unopenable": failed})
+            told = {"unopenable": failed, "dropped": dataclasses.asdict(subscriber.dropped)}
+            talk.emit({"events": [describe(e) for e in events], **told})
             if ack:
                 subscriber.ack()
         elif delay_us is not None:
             _print_spaced(subscriber, delay_us, max_, ack)
         else:
             _print(subscriber, follow, max_, ack)
+        _tell(subscriber)
     if failed:
         raise typer.Exit(1)
+
+
+def _tell(subscriber: Subscriber) -> None:
+    """What its owner should know of deliveries that were passed over."""
+    dropped = subscriber.dropped
+    for publisher, count in sorted(dropped.poisoned.items()):
+        talk.warn(
+            f"{count} passed over that never open: {publisher!r} signed them, or a broker on the way altered them"
+        )
+    if dropped.misrouted:
+        talk.warn(f"{dropped.misrouted} passed over that no filter asks for: a broker above sent them here")
+    if dropped.repeated:
+        talk.warn(f"{dropped.repeated} passed over that were delivered before: a broker repeats them")
 
 
 def _refuse_contradictions(follow: bool, to: str | None, spacing: str | None) -> None:

@@ -258,6 +258,16 @@ def warn(text: str) -> None:
     note(f" {text}", coloured("warning:", "33", sys.stderr))
 
 
+def confirm(*what: str) -> None:
+    """Asks before something that cannot be undone; Misuse when nobody says yes. What it is stands on stderr."""
+    for line in what:
+        note(line)
+    if not sys.stdin.isatty():
+        raise Misuse("this cannot be undone, and nobody can be asked here", hint="say that you mean it: --yes")
+    if not typer.confirm("This cannot be undone. Go on?", err=True):
+        raise Misuse("nothing was done")
+
+
 @contextmanager
 def progress(what: str, total: int | None) -> Iterator[Progress | None]:
     """A progress bar on stderr, for long work in front of a person; nothing otherwise. It has one task, number 0."""

@@ -18,7 +18,7 @@ from sealcast.errors import SchemaRejected
 if TYPE_CHECKING:
     from sealcast.model.schema import Attribute, Schema
     from sealcast.trust.realm.machine import RealmState, Term, TopicState
-    from sealcast.trust.realm.topics import Terms
+    from sealcast.trust.realm.topics import Terms, Topic
 
 app = talk.Commands("Create, list, show, find and advertise topics.")
 
@@ -59,6 +59,7 @@ def create(
     reuse_headers: options.ReuseHeadersOption = False,
     sessions: options.SessionsOption = False,
     joint: options.JointOption = False,
+    routing: options.RoutingOption = False,
 ) -> None:
     """Create a topic with a schema: the typed attributes that filters can ask for.
 
@@ -91,6 +92,7 @@ def create(
         "reuse": ("--reuse-headers", reuse_headers or None),
         "session": ("--sessions", sessions or None),
         "joint": ("--joint", joint or None),
+        "routing": ("--routing", routing or None),
     }
     only = {"--nodes": (nodes, "overlay"), "--fan-out": (fan_out, "overlay"), "--epoch": (epoch, "peers")}
     wanted = overlay.wanted(protection, settings, only)
@@ -108,15 +110,33 @@ def create(
         nodes=nodes,
         fan_out=fan_out,
     )
-    state = here.state()
-    lines = [f"topic {name!r} created ({access}, {talk.counted(partitions, 'partition')})"]
-    if access == "granted" and not talk.given.json:
+    _created(here.state(), name)
+
+
+def _created(state: RealmState, name: str) -> None:
+    """Says what a new topic is, and what to do next."""
+    topic = state.topic(name)
+    protection = topic.protection
+    lines = [f"topic {name!r} created ({topic.access}, {talk.counted(topic.partitions, 'partition')})"]
+    if topic.access == "granted" and not talk.given.json:
         talk.note(f"nobody may use it yet: sealcast grant {name} ENTITY publish subscribe")
-    if wanted.overlay:
-        lines.append(f"{wanted.summary}; {len(state.overlay(name).parents)} brokers: sealcast overlay show {name}")
-    if wanted.peers:
-        lines.append(f"{wanted.summary}; publishers and subscribers carry it themselves: sealcast peer run")
+    if protection.overlay:
+        lines.append(f"{protection.summary}; {len(state.overlay(name).parents)} brokers: sealcast overlay show {name}")
+    if protection.peers:
+        lines.append(f"{protection.summary}; publishers and subscribers carry it themselves: sealcast peer run")
+        _note_texts(topic)
     talk.answer(describe(state, state.topic_state(name)), *lines)
+
+
+def _note_texts(topic: Topic) -> None:
+    """Every event of an attribute topic pays for the longest text that it could have."""
+    from sealcast.protections.attribute.settings import unbounded_texts
+
+    for attribute, positions in unbounded_texts(topic).items():
+        talk.note(
+            f"{attribute!r} has no max_length: every event carries {positions} sealed positions for it. "
+            "With a max_length it carries fewer, and is sealed and opened faster"
+        )
 
 
 @app.command(epilog="Example: sealcast topic alter quotes --access granted")

@@ -108,6 +108,13 @@ SessionsOption = Annotated[
         "--sessions", help="For attribute: sign with credentials once an epoch. Faster; links a publisher's events."
     ),
 ]
+RoutingOption = Annotated[
+    bool,
+    typer.Option(
+        "--routing",
+        help="For attribute: peers pass events on only to those they are for. Fewer messages; parents learn tokens.",
+    ),
+]
 FanOutOption = Annotated[int | None, typer.Option(metavar="D", help="Brokers below each of them [default: 2].")]
 
 

@@ -6,6 +6,7 @@ one publisher keep their order, because it always writes to the same partition.
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -61,7 +62,8 @@ class Published:
 
 
 class Publisher(Closing):
-    """One entity publishing on one topic. Threads may share it; a child process makes its own."""
+    """One entity publishing on one topic. Threads may share it. A child process that has it from its parent takes a new
+    boot."""
 
     def __init__(
         self,
@@ -77,22 +79,34 @@ class Publisher(Closing):
 
         With more than `max_waiting` frames in its partition that the pipeline has not taken yet, publishing is Busy.
         """
-        self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
         self.topic = topic
         self.name = as_
         self._broker = broker
+        self._max_waiting = max_waiting
+        self._start(realm if isinstance(realm, EntityRealm) else EntityRealm(realm))
+
+    def _start(self, realm: EntityRealm) -> None:
+        """Opens everything that belongs to one process: files, locks, keys with their numbers."""
+        self.realm = realm
+        self._process = os.getpid()
         self._lock = threading.Lock()
         self._state: RealmState | None = None
         self._held: Held
-        state = self.realm.state()
-        state.require(Right.PUBLISH, topic, as_)
-        self._identity = self.realm.identity(as_)
-        self._wallet = Wallet(self.realm, as_, identity=self._identity)
-        self._way = client_side(state.topic(topic).protection).way(self.realm, topic, self._identity, broker)
+        state = realm.state()
+        state.require(Right.PUBLISH, self.topic, self.name)
+        self._identity = realm.identity(self.name)
+        self._wallet = Wallet(realm, self.name, identity=self._identity)
+        self._way = client_side(state.topic(self.topic).protection).way(realm, self.topic, self._identity, self._broker)
         self._lanes: list[Lane] = []
-        self._max_waiting = max_waiting
         self._looked = -_LOOK_SECONDS
         self._refresh()
+
+    def _turn(self) -> threading.Lock:
+        """What one thread at a time publishes under. After a fork, the child starts anew: what it has is its parent's,
+        and under the same boot both would give the same numbers to different events."""
+        if os.getpid() != self._process:
+            self._start(type(self.realm)(self.realm.paths.root, clock=self.realm.clock))
+        return self._lock
 
     @property
     def partition(self) -> int:
@@ -110,7 +124,7 @@ class Publisher(Closing):
         `readers` is a filter over entities, by `name`: of those whose filters match, only whom it is true of can open
         these events. A protection that cannot narrow that refuses it.
         """
-        with self._lock:
+        with self._turn():
             schema, checked = self._refresh(), []
             self._check_readers(readers)
             for index, event in enumerate(events):
@@ -126,7 +140,7 @@ class Publisher(Closing):
 
     def publish_admissible(self, events: Iterable[Event], *, readers: str = "") -> Published:
         """Those that the schema admits, durable on return; the others are named, with the reason."""
-        with self._lock:
+        with self._turn():
             schema, checked, refusals = self._refresh(), [], []
             self._check_readers(readers)
             for index, event in enumerate(events):
@@ -138,7 +152,7 @@ class Publisher(Closing):
 
     def seal(self, events: Iterable[Event]) -> list[bytes]:
         """The frames that `publish` would append: for somebody who appends them later, once, to `partition`."""
-        with self._lock:
+        with self._turn():
             schema, lacks = self._refresh(), self.realm.state().topic(self.topic).protection.lacks
             if "spark-write" in lacks:
                 raise Misuse(
@@ -151,7 +165,7 @@ class Publisher(Closing):
     def frames_for_brokers(self, events: Iterable[Event]) -> list[tuple[str, bytes]]:
         """The frames that `publish` would append, each with the broker into whose log it belongs: for a carrier that
         brings them there, in this order. They are not in any log yet."""
-        with self._lock:
+        with self._turn():
             schema = self._refresh()
             batches = _batches([self._checked(schema, event) for event in events])
             made = [frames for batch in batches for _, frames in self._frames(batch)]

@@ -6,22 +6,32 @@
 Between the two a crash means that events are handed out once more after a restart, never that one is lost. What is
 handed out was opened and verified: the publisher's signature, for this topic, over this event. How it is opened is the
 protection's business (`protections.port`).
+
+Some deliveries are passed over, and counted (`dropped`):
+
+    poisoned      signed by its publisher, and it will never open
+    misrouted     it opens, and none of the subscriber's own filters is true of it, where it can tell
+    repeated      it was handed out before, or nobody remembers whether it was (`log.had`)
 """
 
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from sealcast.errors import CannotOpen, Misuse, SealcastError
+from sealcast.errors import CannotOpen, Misuse, Poisoned, SealcastError
 from sealcast.log.closing import Closing
+from sealcast.log.had import EventId, Had, HadVerdict
 from sealcast.model.event import OpenedEvent, Position
+from sealcast.model.moments import micros
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.port import DEFAULT_KEY_MEMORY, Ask, Measured, Reader, client_side
-from sealcast.protections.stays import Place
+from sealcast.protections.stays import Found, Place
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.realm.changes import Right
 from sealcast.trust.realm.state import RealmState
@@ -29,6 +39,19 @@ from sealcast.trust.realm.state import RealmState
 EVENTS_PER_POLL: Final = 1_000
 #: How often a waiting subscriber looks for new batches.
 LOOK_SECONDS: Final = 0.05
+
+
+@dataclass(slots=True)
+class DroppedEvents:
+    """Deliveries that a subscriber passed over, and why."""
+
+    #: By publisher.
+    poisoned: Counter[str] = field(default_factory=Counter)
+    misrouted: int = 0
+    repeated: int = 0
+
+    def __bool__(self) -> bool:
+        return bool(self.poisoned or self.misrouted or self.repeated)
 
 
 class Subscriber(Closing, Unpicklable):
@@ -51,9 +74,10 @@ class Subscriber(Closing, Unpicklable):
         before what was committed at `until_us` or later. With a `broker` that is not its home it moves there, and goes
         on where it was.
 
-        An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it. Keys
-        that come with events take at most `key_memory` bytes; those that it has let go, it asks for by `ask`, the way
-        to the broker's desk, or looks for in the ledger again.
+        An event that does not open stops the reader with CannotOpen, unless `unopenable` takes the report of it. One
+        that never will, by its publisher's doing, is passed over in any case. Keys that come with events take at most
+        `key_memory` bytes; those that it has let go, it asks for by `ask`, the way to the broker's desk, or looks for
+        in the ledger again.
         """
         self.realm = realm if isinstance(realm, EntityRealm) else EntityRealm(realm)
         self.topic = topic
@@ -62,8 +86,15 @@ class Subscriber(Closing, Unpicklable):
         self._unopenable = unopenable
         side = client_side(self._current().topic(topic).protection)
         self._inbox = side.inbox(Reader(self.realm, topic, as_, broker, ask, key_memory))
+        #: What was passed over so far.
+        self.dropped = DroppedEvents()
         if from_ is not None:
             self._inbox.mail.locate(_place_named(from_))
+        #: What must not be handed out again: what was acknowledged, unless that is asked for, and what came since.
+        self._had = self._inbox.mail.had() if from_ is None else Had()
+        #: What came since, and was not acknowledged: up to places that somebody may acknowledge, and after them.
+        self._marks: list[tuple[Place, Had]] = []
+        self._new = Had()
 
     def poll(self, max_events: int = EVENTS_PER_POLL, timeout: float = 0.0) -> list[OpenedEvent]:
         """The next events, at most so many; waits up to `timeout` seconds for the first, and may return none."""
@@ -88,18 +119,32 @@ class Subscriber(Closing, Unpicklable):
 
     def between(self, first: int, end: int) -> Iterator[OpenedEvent]:
         """What the records `first` to before `end` of its broker's ledger hold for it: for a reader that keeps its
-        place itself."""
+        place itself. It may ask for the same once more, so nothing is taken for repeated here."""
         self._current()
-        return map(self._inbox.open, self._inbox.mail.between(first, end))
+        for found in self._inbox.mail.between(first, end):
+            event = self._opened(found)
+            if event is not None:
+                yield event
 
     @property
     def handed_out(self) -> Place | None:
         """How far events were handed out and not acknowledged: how far `ack` goes, now or later."""
-        return self._inbox.mail.handed_out
+        place = self._inbox.mail.handed_out
+        if place is not None and self._new:
+            self._marks.append((place, self._new))
+            self._new = Had()
+        return place
 
     def ack(self, upto: Place | None = None) -> None:
         """Durably done with everything that was handed out so far, or up to what was `handed_out` before."""
-        self._inbox.mail.acknowledge(upto)
+        done, left = Had(), list[tuple[Place, Had]]()
+        for place, had in [*self._marks, ({}, self._new)] if upto is None else self._marks:
+            if upto is None or all(key in upto and cursor <= upto[key] for key, cursor in place.items()):
+                done.take(had)
+            else:
+                left.append((place, had))
+        self._inbox.mail.acknowledge(upto, done)
+        self._marks, self._new = left, Had() if upto is None else self._new
 
     def lag(self) -> int:
         """How many events wait after the durable cursor."""
@@ -133,15 +178,44 @@ class Subscriber(Closing, Unpicklable):
             if len(events) >= max_events or (self._until_us is not None and delivery.committed_us >= self._until_us):
                 break
             try:
-                events.append(self._inbox.open(found))
+                event = self._opened(found)
             except CannotOpen as error:
                 if self._unopenable is None and events:
                     break  # hand out what is good; the next poll says what is wrong with this one
                 if self._unopenable is None:
                     raise
                 self._unopenable(delivery.position, error)
+            else:
+                if event is not None and self._is_new(found, event):
+                    events.append(event)
             self._inbox.mail.passed(found)
         return events
+
+    def _opened(self, found: Found[Any]) -> OpenedEvent | None:
+        """The event, unless it is one that no reader hands out."""
+        try:
+            event = self._inbox.open(found)
+        except Poisoned as error:
+            self.dropped.poisoned[error.publisher] += 1
+            if self._unopenable is not None:
+                self._unopenable(found.delivery.position, error)
+            return None
+        if self._inbox.wants(event):
+            return event
+        self.dropped.misrouted += 1
+        return None
+
+    def _is_new(self, found: Found[Any], event: OpenedEvent) -> bool:
+        """Whether it was not handed out before. What comes late, for a new filter, may be older than anybody remembers:
+        then its broker's word counts."""
+        id = EventId(event.publisher, event.boot, event.sequence, micros(event.published_at))
+        verdict = self._had.judge(id)
+        if verdict is HadVerdict.REPEATED or (verdict is HadVerdict.TOO_OLD and not found.delivery.late):
+            self.dropped.repeated += 1
+            return False
+        self._had.add(id)
+        self._new.add(id)
+        return True
 
 
 def _place_named(given: str | int | Position | datetime) -> str:

@@ -43,6 +43,7 @@ from sealcast.trust.realm.changes import (
 )
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Topic
+from sealcast.trust.statements import Author
 from sealcast.trust.tokens import gates
 from sealcast.trust.tokens.token import VerifiedTokens
 from sealcast.wire import cbor
@@ -280,8 +281,9 @@ MoreOf = Callable[[str], More]
 class Desk(Unpicklable):
     """Answers for one broker. It is a `service.Handler`."""
 
-    def __init__(self, realm: OpenRealm, more: More | None = None) -> None:
-        self._realm, self._more = realm, dict(more or {})
+    def __init__(self, realm: OpenRealm, author: Author, more: More | None = None) -> None:
+        """`author` is the broker: it states what its desk takes in."""
+        self._realm, self._author, self._more = realm, author, dict(more or {})
         self._tokens = VerifiedTokens()
 
     @property
@@ -296,7 +298,7 @@ class Desk(Unpicklable):
         def decided(state: RealmState) -> DeskDecision:
             return decide(message.kind, message.body, request.sender, state, now_us, self._tokens)
 
-        return settle(self._realm, decided).answer
+        return settle(self._realm, decided, self._author).answer
 
 
 def desk_service(
@@ -308,7 +310,7 @@ def desk_service(
     restrictions: Restrictions = EVERYONE,
 ) -> tuple[Service, Desk]:
     """A broker's desk and its service, ready to `start`; `more` are kinds of request that others answer."""
-    desk = Desk(realm, more)
+    desk = Desk(realm, broker.identity.author, more)
     found_by = restrictions if advertised else None
     return listening(realm, What.BROKER, broker.identity, desk, found_by, senders=ALLOWANCE), desk
 

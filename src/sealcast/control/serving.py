@@ -20,6 +20,7 @@ from sealcast.trust.handles import OpenRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.changes import Change
 from sealcast.trust.realm.state import RealmState
+from sealcast.trust.statements import Author
 
 ANNOUNCE_EVERY_US: Final = DEFAULT_LIFETIME_US // 4
 
@@ -38,9 +39,9 @@ class Deciding(Protocol):
 D = TypeVar("D", bound=Deciding)
 
 
-def settle(realm: OpenRealm, decide: Callable[[RealmState], D]) -> D:
-    """What is decided on the newest state. What changes something is decided again inside the transaction, on a state
-    that nobody changes in between; most requests change nothing, and only read."""
+def settle(realm: OpenRealm, decide: Callable[[RealmState], D], author: Author) -> D:
+    """What the author decides on the newest state. What changes something is decided again inside the transaction, on a
+    state that nobody changes in between; most requests change nothing, and only read."""
     made = [decide(realm.state())]
 
     def changes(state: RealmState) -> tuple[Change, ...]:
@@ -48,7 +49,7 @@ def settle(realm: OpenRealm, decide: Callable[[RealmState], D]) -> D:
         return made[0].changes
 
     if made[0].changes:
-        realm.registry.transact(changes)
+        realm.registry.transact(changes, author)
     return made[0]
 
 

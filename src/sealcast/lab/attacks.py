@@ -112,7 +112,7 @@ def _of_frames(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:
     yield Attack(Reason.VERSION, "a frame of a version yet to come", _of_version(honest, 3))
     elsewhere = replace(topic, id=os.urandom(16))
     yield Attack(Reason.TOPIC, "a frame made for another topic", _frame(elsewhere, publisher, now_us))
-    spoilt = _flipped(honest)
+    spoilt = flipped(honest)
     yield Attack(Reason.SEAL, "one bit of the sealed body flipped", spoilt)
     yield Attack(Reason.REPLAY, "the same once more", spoilt)
     other = Schema.from_json({"attributes": [{"name": "symbol", "type": "string"}]})
@@ -131,13 +131,13 @@ def _of_tokens(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:
     good = tokens.parse(publisher.token).claims
     yield Attack(Reason.TOKEN, "no token", with_token(b""))
     yield Attack(
-        Reason.TOKEN, "a token of another topic", with_token(_minted(mine, replace(good, topic=bytes(16)), topic))
+        Reason.TOKEN, "a token of another topic", with_token(minted(mine, replace(good, topic=bytes(16)), topic))
     )
-    exchanged = _frame(topic, publisher, now_us).replace(publisher.token, _flipped(publisher.token))
+    exchanged = _frame(topic, publisher, now_us).replace(publisher.token, flipped(publisher.token))
     yield Attack(Reason.TOKEN, "another token than its publisher signed for", exchanged)
     own = replace(good, issuer_certificate=os.urandom(32))
-    yield Attack(Reason.CENTER, "a token of a key center that it made up", with_token(_minted(mine, own, topic)))
-    yield Attack(Reason.TOKEN_SIGNATURE, "a token that it signed itself", with_token(_minted(mine, good, topic)))
+    yield Attack(Reason.CENTER, "a token of a key center that it made up", with_token(minted(mine, own, topic)))
+    yield Attack(Reason.TOKEN_SIGNATURE, "a token that it signed itself", with_token(minted(mine, good, topic)))
     yield Attack(Reason.TOKEN_TIME, "a token whose time is over", with_token(cast.outdated))
     yield Attack(Reason.RIGHT, "a token to subscribe", _frame(topic, cast.reader, now_us))
     yield Attack(
@@ -165,11 +165,13 @@ def _of_publishers(topic: Topic, cast: Cast, now_us: int) -> Iterator[Attack]:
     yield _greedy(topic, publisher, now_us)
 
 
-def _minted(signer: p256.P256SigningKey, claims: Claims, topic: Topic) -> bytes:
+def minted(signer: p256.P256SigningKey, claims: Claims, topic: Topic) -> bytes:
+    """A token that somebody signed who is no key center."""
     return tokens.mint(signer, claims, topic.parameters.token_hash)
 
 
-def _flipped(data: bytes) -> bytes:
+def flipped(data: bytes) -> bytes:
+    """The same but for its last bit."""
     return data[:-1] + bytes([data[-1] ^ 1])
 
 

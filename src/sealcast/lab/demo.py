@@ -38,6 +38,7 @@ from sealcast.primitives.secrets import Secret
 from sealcast.protections.endpoint.open import Opener
 from sealcast.trust.deployment import Realm
 from sealcast.trust.realm.changes import Access, Right
+from sealcast.wire.sealed import SealedPiece
 
 TOPIC: Final = "ticks"
 EXCHANGES: Final = ("nyse", "nasdaq", "lse")
@@ -160,7 +161,7 @@ class DemoDay:
         ticks = market.ticks(self._size.events, seed=self._size.seed, n_symbols=self._size.symbols)
         with self._timed("start"):
             self._tell("starting Spark ...")
-            spark = session(app_name="sealcast demo", short_lived=True)
+            spark = session(app_name="sealcast demo", short_lived=True, keep_classes=True)
             pipeline = start(self._realm, [TOPIC], spark=spark, on_batch=self._count)
         with pipeline, self._timed("stream"):
             self._tell("the day begins: exchanges publish, attackers too, the pipeline runs ...")
@@ -298,7 +299,7 @@ class DemoDay:
                         opened += thief.opens(opener_of(slot), piece, event, use)
         return Outsider(name, story, tried, opened)
 
-    def _opener(self, pair: Secret, slot: int) -> Opener:
+    def _opener(self, pair: Secret, slot: int) -> Callable[[SealedPiece], Opener]:
         return thief.opener(self._realm.state(), TOPIC, slot, pair)
 
 

@@ -3,15 +3,19 @@
     before   everybody's attempts (matrix.py), kept in a file without a secret in it
     respond  one transaction (trust/admin/compromise.py): from here on the keys are good for nothing that is to come
     reseal   what lies there under the old keys, topic by topic, and the old pieces are removed
+    forget   frames that the old keys open, once what became of them is sealed again
     move     those whom a broker served go to others
     after    the same attempts, and the thief's with all that it took
 
-Killed at any moment, it is run again: each part finds what is left of it, and the file has what was before.
+Killed at any moment, it is run again: each part finds what is left of it, and the file has what was before. Run again
+after it has finished, it compares with what the others can do by then. It is not over while something lies there that
+cannot be taken back, and that is said.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -20,17 +24,20 @@ from typing import TYPE_CHECKING, Any, Final
 from sealcast.errors import Corrupt, NotFound
 from sealcast.lab import matrix
 from sealcast.lab.matrix import AccessCell, Loot, Matrix
+from sealcast.lab.thief import FramesRead
 from sealcast.log import files
-from sealcast.overlay import moves
+from sealcast.overlay import moves, routing
 from sealcast.pipeline import reseal
 from sealcast.pipeline.reseal import Done
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import StepName
-from sealcast.trust.admin.compromise import Response, center_keys, ensure_center, respond
+from sealcast.trust.admin.compromise import Response, center_keys, ensure_center, missing_center, respond
 from sealcast.trust.certificates.lists import Cause
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
+from sealcast.trust.handles import OpenRealm
 from sealcast.trust.realm import compromise
+from sealcast.trust.realm.compromise import CompromisePlan
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,6 +45,34 @@ if TYPE_CHECKING:
 #: Batches that were under way when the keys changed commit under the old ones: looked for again, so many times.
 _ROUNDS: Final = 3
 FORMAT: Final = 1
+
+
+@dataclass(frozen=True, slots=True)
+class ForgottenFrames:
+    """What became of the frames of a topic at one broker that stolen keys open."""
+
+    topic: str
+    broker: str
+    #: Frames that were removed.
+    removed: int
+    #: Messages that the thief still reads in those that were not, and why they were not.
+    left: int
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """What responding to a compromise would do."""
+
+    plan: CompromisePlan
+    #: A key center that would be made first, because the only one is compromised.
+    new_center: str
+    #: Pieces that would be sealed again, by topic.
+    pieces: dict[str, int]
+    #: Messages in frames that the stolen keys open, by topic: those frames would be removed.
+    frames: dict[str, int]
+    #: Topics of which something lies there that cannot be sealed again.
+    lasting: tuple[str, ...]
 
 
 @dataclass(slots=True)
@@ -55,19 +90,20 @@ class DrillReport:
     after: Matrix = field(default_factory=dict)
     #: Its key file is not on this machine: nobody could play the thief.
     untried: bool = False
-    #: Topics that peers carry. Whoever has a subscriber's keys opens what was sealed for it in earlier epochs, wherever
-    #: it lies: nobody can seal that again, and nobody tries.
+    #: Topics whose brokers open nothing, or that peers carry. Whoever has a subscriber's keys opens what was sealed for
+    #: it in earlier epochs, wherever it lies: nobody can seal that again.
     lasting: tuple[str, ...] = ()
+    forgotten: list[ForgottenFrames] = field(default_factory=list)
     #: A run before this one was cut short, and this one has finished it.
     continued: bool = False
 
     @property
     def over(self) -> bool | None:
         """Whether nothing opens and nothing is admitted any more; None when nobody could try."""
+        if self.lasting:
+            return False
         mine = [cell for (name, _), cell in self.after.items() if name == self.entity]
-        if self.untried or self.lasting:
-            return None
-        return all(not cell.opened and cell.publishes != matrix.ADMITTED for cell in mine)
+        return None if self.untried else all(cell.harmless for cell in mine)
 
     @property
     def unharmed(self) -> bool:
@@ -100,15 +136,21 @@ def drill(
         seen = _plain(matrix.attempts(realm, asked, planned, loot))
         kept = {"format": FORMAT, "topics": planned, "others": asked, "before": seen, "after": None}
         _write(path, kept)
+    before = _matrix(kept["before"])
+    if kept["after"] is not None:
+        # Finished before: since then the others may have lost rights, or read on, for reasons of their own.
+        before |= matrix.attempts(realm, kept["others"], kept["topics"], None)
     response = respond(realm, name, cause=cause, center=center)
     topics: list[str] = list(dict.fromkeys((*kept["topics"], *(each.topic for each in response.plan.topics))))
-    before = _matrix(kept["before"])
-    lasting = tuple(topic for topic in topics if realm.state().topic(topic).protection.peers)
+    lasting = tuple(topic for topic in topics if _lasts(realm, topic))
     report = DrillReport(
         name, response, tuple(topics), before=before, untried=loot is None, lasting=lasting, continued=continued
     )
-    for topic in _served(realm, topics, name):
-        report.resealed += _reseal(topic, name, spark, spark_above)
+    for step in _served(realm, topics, name):
+        exposed = loot is not None and any(_exposed(realm, loot, step).values())
+        report.resealed += _reseal(step, name, spark, spark_above, everything=exposed)
+        if loot is not None and exposed:
+            report.forgotten.append(_forget(realm, loot, step))
     if Role.BROKER in realm.state().entity(name).roles:
         report.moved = moves.rehome(realm, name)
     report.after = matrix.attempts(realm, kept["others"], topics, loot)
@@ -116,9 +158,71 @@ def drill(
     return report
 
 
-def _steal(realm: Realm, name: str) -> Loot | None:
+def preview(realm: Realm, name: str, *, center: str | None = None) -> Preview:
+    """What `drill` would do, without doing any of it."""
+    state, loot = realm.state(), _steal(realm, name, tokens=False)
+    new_center = missing_center(realm, name, center)
+    plan = compromise.plan(state, name, new_center or center, made=new_center is not None)
+    topics, pieces, frames = [each.topic for each in plan.topics], Counter[str](), Counter[str]()
+    for step in _served(realm, topics, name):
+        epoch, topic = state.topic(step.name.topic).epoch + 1, step.name.topic
+        exposed = {} if loot is None else _exposed(realm, loot, step)
+        leaked = None if any(exposed.values()) else _leaked(realm, name)
+        pieces[topic] += len(reseal.wanted(step, "", leaked, epoch=epoch).places)
+        frames[topic] += sum(read.messages for read in exposed.values())
+    lasting = tuple(topic for topic in topics if _lasts(realm, topic))
+    return Preview(plan, new_center or "", dict(+pieces), dict(+frames), lasting)
+
+
+# --- frames -------------------------------------------------------------------------------------------
+
+
+def _exposed(realm: Realm, loot: Loot, step: FramesStep) -> dict[int, FramesRead]:
+    """What a thief reads of the frames at one broker, by partition."""
+    found = matrix.read_frames(realm, loot, step.name.topic)
+    return {partition: read for broker, partition, read in found if broker == step.name.broker and read.end}
+
+
+def _forget(realm: Realm, loot: Loot, step: FramesStep) -> ForgottenFrames:
+    """Removes the frames that a thief reads. They were sealed for the broker, which has taken them; the record of them
+    is what was sealed again."""
+    topic, broker, state = step.name.topic, step.name.broker, realm.state()
+    removed, why = 0, ""
+    if state.topic(topic).protection.retention is not None:
+        why = "the topic keeps frames for filters that come later"
+    elif behind := _behind(realm, topic, broker):
+        why = f"broker {behind!r} has not been sent them yet"
+    else:
+        done = reseal.settled(step)
+        with realm.frames(topic, broker) as log:
+            for partition, read in _exposed(realm, loot, step).items():
+                part, settled = log.partition(partition), done[partition] if partition < len(done) else 0
+                start = part.start()
+                # Younger frames go, too, where they share a file with one that has to.
+                if part.drop(min(read.end, settled)) < read.end:
+                    part.drop(settled)
+                removed += part.start() - start
+    left = sum(read.messages for read in _exposed(realm, loot, step).values())
+    waits = "they wait to be sealed, or share a file with frames that do" if left and not why else why
+    return ForgottenFrames(topic, broker, removed, left, waits)
+
+
+def _behind(realm: Realm, topic: str, broker: str) -> str | None:
+    """A broker to which some of these frames are still to be forwarded."""
+    found = routing.links(realm.state(), broker, [topic])
+    return next((link.destination for link, since in found.items() if routing.waiting(realm, link, since)), None)
+
+
+def _lasts(realm: Realm, topic: str) -> bool:
+    """Whether something lies there that was sealed for readers, and that no broker can seal again."""
+    protection = realm.state().topic(topic).protection
+    hops = (realm.paths.topic(topic, broker).hops.pieces for broker in realm.state().brokers())
+    return protection.peers or (protection.overlay and any(path.is_dir() and any(path.iterdir()) for path in hops))
+
+
+def _steal(realm: Realm, name: str, *, tokens: bool = True) -> Loot | None:
     try:
-        return matrix.steal(realm, name)
+        return matrix.steal(realm, name, tokens=tokens)
     except NotFound:
         return None
 
@@ -127,18 +231,24 @@ def _served(realm: Realm, topics: list[str], name: str) -> Iterator[FramesStep]:
     """The parts of these topics that can be sealed again here: brokers' that have the new key, and that of the one that
     is compromised, if it is one; where their files are."""
     state = realm.state()
-    for topic in topics:
+    for topic in (name for name in topics if not state.topic(name).protection.overlay):
         for broker in dict.fromkeys((*state.serving(topic), *(b for b in state.brokers() if b == name))):
             ledger = realm.paths.topic(topic, broker).ledger
             if realm.paths.broker_key_of(broker).exists() and ledger.is_dir():
                 yield FramesStep.of(StepName(str(realm.paths.root), topic, broker))
 
 
-def _reseal(topic: FramesStep, name: str, spark: Callable[[], SparkSession] | None, spark_above: int) -> list[Done]:
-    who = topic.realm.state().entity(name)
-    # A broker's and a center's keys open whatever anybody was sent.
-    leaked = [name] if who.roles <= {Role.ENTITY, Role.DISCOVERY} else None
-    done = []
+def _leaked(realm: OpenRealm, name: str) -> list[str] | None:
+    """Whose deliveries stolen keys open; None for everybody's: a broker's and a center's open whatever anybody was
+    sent."""
+    return [name] if realm.state().entity(name).roles <= {Role.ENTITY, Role.DISCOVERY} else None
+
+
+def _reseal(
+    topic: FramesStep, name: str, spark: Callable[[], SparkSession] | None, spark_above: int, *, everything: bool
+) -> list[Done]:
+    """What the stolen keys open; or `everything`, because the frames that it came from are about to go."""
+    leaked, done = None if everything else _leaked(topic.realm, name), list[Done]()
     for _ in range(_ROUNDS):
         want = reseal.wanted(topic, f"{name} was compromised", leaked, center_keys)
         if not want.places:
@@ -147,7 +257,7 @@ def _reseal(topic: FramesStep, name: str, spark: Callable[[], SparkSession] | No
         session = spark() if spark is not None and size > spark_above else None
         done.append(reseal.run(topic, want, session))
         if not done[-1].pieces:
-            break  # the frames of those that are left are no longer kept
+            break  # nobody can seal those again that are left
     removed = reseal.remove_superseded(topic)
     if removed and done:
         done[-1].removed += removed

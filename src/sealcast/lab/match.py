@@ -59,9 +59,12 @@ MAX_DELIVERIES_PER_JOB: Final = 16_000_000
 Ints = NDArray[np.int64]
 
 
-def protection_named(name: str, layers: int | None = None) -> Protection:
-    """The protection of that name; Misuse or ParameterRejected for any other, and for layers that it cannot have."""
-    return protection_of(name, {} if layers is None else {"layers": layers})
+def protection_named(
+    name: str, layers: int | None = None, profile: str | None = None, joint: bool | None = None
+) -> Protection:
+    """The protection of that name; Misuse or ParameterRejected for any other, and for settings that it cannot have."""
+    given = {"layers": layers, "profile": profile, "joint": joint}
+    return protection_of(name, {setting: value for setting, value in given.items() if value is not None})
 
 
 def match(

@@ -4,8 +4,8 @@ Those who have done nothing wrong read as they always do, with the client, some 
 that admission is asked about, and that no log ever sees. Whoever is compromised is played by a thief who has taken all
 it had while it was good: key file, the keys of all epochs that it was handed, tokens; from a broker the topics' keys,
 from a center the secrets that they follow from. The thief obeys nothing: it tries every delivery to its victim in every
-file of sealed pieces, the way that the topic's protection opens deliveries (`ClientSide.opens_with`), and publishes
-with what it took.
+file of sealed pieces, the way that the topic's protection opens deliveries (`ClientSide.opens_with`), and every frame
+in every log (lab/thief.py); and it publishes with what it took.
 """
 
 from __future__ import annotations
@@ -28,12 +28,14 @@ from sealcast.clients.subscriber import Subscriber
 from sealcast.control.wallet import Wallet
 from sealcast.errors import CannotOpen, FrameRejected, Misuse, NotFound, Rejected, Unavailable
 from sealcast.groupkeys.interface import PairKey
+from sealcast.lab import thief
 from sealcast.lab.attacks import Insider
+from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.port import Record
 from sealcast.log.replays import READER_SLOT
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret, Unpicklable
-from sealcast.protections.endpoint.sealer import EndpointSealer
+from sealcast.protections.endpoint.sealer import sealer_with
 from sealcast.protections.port import Opens, client_side
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
@@ -63,9 +65,17 @@ class AccessCell:
     tried: int = 0
     #: `admitted`, the reason of the check that refused it, or `no`: it has nothing to try it with.
     publishes: str = NO
+    #: Messages that a thief read in frames: what publishers sealed for brokers.
+    frames: int = 0
+
+    @property
+    def harmless(self) -> bool:
+        """Whether a thief can read nothing and publish nothing."""
+        return not self.opened and not self.frames and self.publishes != ADMITTED
 
     def as_json(self) -> dict[str, object]:
-        return asdict(self)
+        found = asdict(self)
+        return found if self.frames else {name: value for name, value in found.items() if name != "frames"}
 
 
 Matrix = dict[tuple[str, str], AccessCell]
@@ -85,8 +95,9 @@ class Loot(Unpicklable):
     topic_keys: dict[str, KeysOf] = field(default_factory=dict)
 
 
-def steal(realm: Realm, name: str) -> Loot:
-    """Takes all that a thief gets by copying an entity's files. Raises NotFound when they are not here."""
+def steal(realm: Realm, name: str, *, tokens: bool = True) -> Loot:
+    """Takes all that a thief gets by copying an entity's files. Raises NotFound when they are not here. It asks the
+    topics' key centers for `tokens`, as the entity itself would."""
     state = realm.state()
     who = state.entity(name)
     loot = Loot(name, who.roles, _identity(realm, name, who.roles))
@@ -101,7 +112,7 @@ def steal(realm: Realm, name: str) -> Loot:
             loot.topic_keys[topic] = partial(
                 realm.center(name).topic_keys, replace(found.topic, center=name, center_since=1)
             )
-        if Role.ENTITY in who.roles and state.may_publish(topic, name, realm.clock()):
+        if tokens and Role.ENTITY in who.roles and state.may_publish(topic, name, realm.clock()):
             with suppress(Rejected, Unavailable), Wallet(realm, name, identity=loot.identity, keep=False) as wallet:
                 loot.tokens[topic] = wallet.get(topic, Right.PUBLISH, state).token
     return loot
@@ -167,7 +178,31 @@ def _thief(realm: Realm, loot: Loot, topic: str) -> AccessCell:
         else:
             good, all_of_them = _open_own(state, loot, topic, broker, paths.root)
         opened, tried = opened + good, tried + all_of_them
-    return AccessCell(opened, tried, _publish(realm, loot, topic))
+    frames = sum(read.messages for _, _, read in read_frames(realm, loot, topic))
+    return AccessCell(opened, tried, _publish(realm, loot, topic), frames)
+
+
+def read_frames(realm: Realm, loot: Loot, topic: str) -> Iterator[tuple[str, int, thief.FramesRead]]:
+    """What a thief reads of every frame log that lies here: broker, partition, and how much there."""
+    state = realm.state()
+    about = state.topic(topic)
+
+    def pair_of(publisher: str, epoch: int) -> Secret:
+        if topic in loot.topic_keys:
+            return loot.topic_keys[topic](epoch).pair_key(publisher)
+        if publisher != loot.name or (topic, epoch) not in loot.keys:
+            raise NotFound(f"no key of {publisher!r} was taken")
+        return loot.keys[topic, epoch].pair
+
+    holders = state.brokers() if not about.protection.peers else [loot.name]
+    for holder in holders:
+        root = realm.paths.topic(topic, holder).frames_root
+        if root.is_dir():
+            opened = realm.outbox if about.protection.peers else realm.frames
+            log: EmbeddedTopic = opened(topic, holder, read_only=True)
+            with log:
+                for partition in range(log.partitions):
+                    yield holder, partition, thief.read(log.partition(partition), about, pair_of)
 
 
 def _pieces(directory: Path) -> Iterator[SealedPiece]:
@@ -218,8 +253,7 @@ def _open_with_topic_keys(
             keys = keys_of(piece.epoch)
         except (NotFound, Misuse, CannotOpen):
             continue
-        pairs = [keys.mailbox_key(name, broker) for name in names]
-        sealer = EndpointSealer(about.id, piece.epoch, keys.content_root(broker), pairs.__getitem__, bits)
+        sealer = sealer_with(about, keys, broker, state.incarnation(topic, broker, piece.version), names.__getitem__)
         nonces = piece.nonces()
         for event, content in enumerate(sealer.content_keys(nonces)):
             slot, use = _a_reader(piece, event)
@@ -293,5 +327,8 @@ def rows(
     """The rows of a table for people: entity, topic, and both cells side by side."""
     for entity, topic in dict.fromkeys((*before, *after)):
         was, now = before.get((entity, topic), AccessCell()), after.get((entity, topic), AccessCell())
-        reads = (f"{cell.opened} of {cell.tried}" for cell in (was, now))
+        reads = (
+            f"{cell.opened} of {cell.tried}" + (f", {cell.frames} in frames" if cell.frames else "")
+            for cell in (was, now)
+        )
         yield entity, topic, *reads, was.publishes, now.publishes

@@ -1,34 +1,76 @@
 """Annals: notes about a topic beside its ledger, in order, authenticated like the ledger, and as hard to rewrite.
 
-    record = CBOR {1: body, 2: tag}
+    record = CBOR {1: body, 2: tag, 3: signature}
     tag    = HMAC(the topic's journal key, context | body)
     body   = CBOR {1: note, 2: the tag of the record before}; the ledger's own bodies are in `entry.py`
 
 A note is a CBOR map; what it means is for whoever keeps the annals. The context says which annals they are: a record of
 one kind is never taken for one of another.
+
+**Tags are for the broker, signatures for everyone else.** The broker reads its own records often, and a tag costs it
+next to nothing. Nobody else has the journal key. So the broker signs each record too, tag and all, with the key that
+its certificate names: who reads a broker's records verifies that they are the broker's, and since a body names the tag
+before it, that none was repeated, left out or moved. Records that their writer alone reads have no signature.
 """
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from sealcast.errors import Bug, Corrupt, FrameRejected
 from sealcast.log import files
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.port import Record
-from sealcast.primitives import mac
+from sealcast.primitives import kdf, mac
 from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.primitives.sign import SIGNATURE_BYTES, SigningKey, VerifyKey
 from sealcast.wire import cbor
 from sealcast.wire.limits import MAX_CBOR_ITEMS
 
+_SIGNED: Final = "sealcast/1 journal"
 #: What the first record has in place of its predecessor's tag.
 GENESIS: Final = bytes(mac.TAG_BYTES)
 MAX_NOTE_BYTES: Final = 16 << 20
+
+
+class JournalSigner(NamedTuple):
+    """Whose signature the records of some journal bear, and which journal that is."""
+
+    key: VerifyKey
+    scope: bytes
+
+
+class JournalKey(Secret):
+    """What one broker writes a topic's records with: its tags are made with this, its signatures with its own key."""
+
+    __slots__ = ("_signer", "scope")
+
+    def __init__(self, secret: Secret, signer: SigningKey, scope: bytes) -> None:
+        """The scope is what records are about: no other topic's records, nor another part's, pass for them."""
+        super().__init__(secret.reveal())
+        self._signer, self.scope = signer, scope
+
+    def part(self, name: bytes) -> JournalKey:
+        """For another journal of the same broker and topic: neither can stand for the other."""
+        return JournalKey(kdf.derive(self, name), self._signer, self.scope + name)
+
+    @property
+    def signer(self) -> JournalSigner:
+        """By what others verify its records."""
+        return JournalSigner(self._signer.verify_key, self.scope)
+
+    def sign(self, message: bytes) -> bytes:
+        return self._signer.sign(message)
+
+
+#: What a reader verifies records by: a broker its own by their tags, everyone else by their signatures.
+VerifiedBy = Secret | JournalSigner
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +87,9 @@ R = TypeVar("R", bound=TaggedRecord)
 
 
 class TaggedLog(Closing, Unpicklable, Generic[R], ABC):
-    """A log whose records carry their broker's tag. Anyone can read it; with the journal key every tag is verified."""
+    """A log whose records carry their broker's tag, and its signature. Anyone can read it, and verify what it can."""
 
-    def __init__(self, directory: Path, context: bytes, key: Secret | None = None) -> None:
+    def __init__(self, directory: Path, context: bytes, key: VerifiedBy | None = None) -> None:
         self.directory, self._context, self._key = directory, context, key
         self._log: EmbeddedLog | None = None
 
@@ -90,10 +132,16 @@ class TaggedLog(Closing, Unpicklable, Generic[R], ABC):
 
     def _sealed(self, body: bytes) -> tuple[bytes, bytes]:
         """The record of a body, and its tag."""
-        if self._key is None:
+        if not isinstance(self._key, Secret):
             raise Bug("records are added by the broker, which has the key")
         tag = mac.tag(self._key, self._context, body)
-        return cbor.encode({1: body, 2: tag}), tag
+        record: dict[int, bytes] = {1: body, 2: tag}
+        if isinstance(self._key, JournalKey):
+            record[3] = self._key.sign(self._to_be_signed(self._key.scope, body, tag))
+        return cbor.encode(record), tag
+
+    def _to_be_signed(self, scope: bytes, body: bytes, tag: bytes) -> bytes:
+        return cbor.encode([_SIGNED, self._context, scope, tag, hashlib.sha256(body).digest()])
 
     def _unsealed(self, record: Record, what: str) -> tuple[bytes, bytes]:
         """The body of a record, and its tag; Corrupt when it is not one that the broker wrote."""
@@ -103,15 +151,28 @@ class TaggedLog(Closing, Unpicklable, Generic[R], ABC):
         except FrameRejected as problem:
             raise Corrupt(f"{where} is not a {what}: {problem.message}") from None
         match outer:
+            case {1: bytes(body), 2: bytes(tag), 3: bytes(signature)} if _sized(outer, tag, signature):
+                pass
             case {1: bytes(body), 2: bytes(tag)} if len(outer) == 2 and len(tag) == mac.TAG_BYTES:
-                if self._key is not None and not mac.verify(self._key, tag, self._context, body):
-                    raise Corrupt(f"{where} was not written by this broker: its tag does not verify")
-                return body, tag
+                signature = b""
             case _:
                 raise Corrupt(f"{where} is not a {what}")
+        match self._key:
+            case JournalSigner(key, scope) if not key.verify(self._to_be_signed(scope, body, tag), signature):
+                raise Corrupt(
+                    f"{where} was not written by its broker: it does not bear the broker's signature",
+                    hint="somebody altered the broker's files: restore them from a copy",
+                )
+            case Secret() as key if not mac.verify(key, tag, self._context, body):
+                raise Corrupt(f"{where} was not written by this broker: its tag does not verify")
+        return body, tag
 
     def _where(self, record: Record) -> str:
         return f"{self.directory}: record {record.offset}"
+
+
+def _sized(outer: dict[int, object], tag: bytes, signature: bytes) -> bool:
+    return len(outer) == 3 and len(tag) == mac.TAG_BYTES and len(signature) == SIGNATURE_BYTES
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """A durable cursor: how far a subscriber has acknowledged its mailbox.
 
 It names a place in the ledger, and the tag of the record before that place. So a ledger that lost its newest records,
-or another topic's ledger, is noticed by every subscriber that had read further.
+or another topic's ledger, is noticed by every subscriber that had read further. With it goes what the subscriber has
+had of late (`had.py`): a broker that delivers an event again, at whatever place, is noticed by that.
 """
 
 from __future__ import annotations
@@ -11,17 +12,19 @@ import json
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from sealcast.errors import Corrupt, Misuse
 from sealcast.log import files
+from sealcast.log.had import Had
 from sealcast.log.ledger import GENESIS
 
 FORMAT: Final = 1
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,63}")
-_MAX_BYTES: Final = 4096
+#: With all that is remembered of what was had.
+_MAX_BYTES: Final = 2 << 20
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,6 +46,8 @@ class Saved:
     cursor: Cursor
     #: Of the ledger's record before `cursor.entry`.
     tag: bytes
+    #: Of what was acknowledged, all that is remembered.
+    had: Had = field(default_factory=Had)
 
 
 class CursorFile:
@@ -75,7 +80,7 @@ class CursorFile:
         try:
             body = json.loads(raw)
             place, slot, tag, check = body["cursor"], body["slot"], body["tag"], body.pop("check")
-            saved = Saved(Cursor(*place), bytes.fromhex(tag))
+            saved = Saved(Cursor(*place), bytes.fromhex(tag), Had.from_json(body.get("had", ())))
         except (ValueError, TypeError, KeyError, AttributeError):
             raise damaged from None
         if _check(body) != check or body.get("format") != FORMAT:
@@ -86,7 +91,8 @@ class CursorFile:
 
     def save(self, saved: Saved) -> None:
         place = [saved.cursor.entry, saved.cursor.piece, saved.cursor.rank]
-        body = {"format": FORMAT, "slot": self._slot, "cursor": place, "tag": saved.tag.hex()}
+        tag, had = saved.tag.hex(), saved.had.to_json()
+        body = {"format": FORMAT, "slot": self._slot, "cursor": place, "tag": tag, "had": had}
         files.make_directory(self.path.parent)
         files.replace_file(self.path, json.dumps({**body, "check": _check(body)}).encode())
 

@@ -26,6 +26,7 @@ import os
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from pathlib import Path
 from typing import ClassVar
 
@@ -153,12 +154,30 @@ class EmbeddedLog(Closing):
                 too_old = oldest is not None and self._reader.last_time(following) < oldest
                 if not (too_large or too_old):
                     break
-                # Oldest first: however far this gets, what is left has no hole.
-                path_of(self.directory, first).unlink()
-                index_path(self.directory, first).unlink(missing_ok=True)
+                self._delete(first)
                 total -= size
             files.sync_directory(self.directory)
         return self.start()
+
+    def drop(self, before: int) -> int:
+        """Delete the segments whose records are all older than `before`; the new start. When that is every record, a
+        new segment is begun, and nothing is left."""
+        lock, syncer = self._writable()
+        with lock, files.named(self.directory, "deleting in"):
+            end = recovery.true_end(self.directory, self._frontier, syncer.lock)
+            if before >= end.mark.offset and end.mark.position > SEGMENT.size:
+                end = self._roll(end, syncer)
+            segments = [first for first in list_segments(self.directory) if first <= end.mark.segment]
+            for first, following in pairwise(segments):
+                if following <= before:
+                    self._delete(first)
+            files.sync_directory(self.directory)
+        return self.start()
+
+    def _delete(self, segment: int) -> None:
+        """Oldest first: however far this gets, what is left has no hole."""
+        path_of(self.directory, segment).unlink()
+        index_path(self.directory, segment).unlink(missing_ok=True)
 
     # --- reading ---------------------------------------------------------------------------------
 

@@ -28,6 +28,9 @@ from sealcast.log.port import Record
 
 _HEAD: Final = struct.Struct("<4sQ")
 _MAGIC: Final = b"SCO1"
+#: Beside a log whose records were all dropped: the origin's offset that comes next.
+_NOTE: Final = "next-origin"
+_NOTED: Final = struct.Struct("<Q")
 
 
 class ForwardedLog(FrameLog):
@@ -55,11 +58,35 @@ class ForwardedLog(FrameLog):
     def next_origin(self) -> int:
         """One past the last that was taken over; 0 when none was."""
         end = self.end()
-        return self.origin_of(end - 1) + 1 if end else 0
+        return self.origin_of(end - 1) + 1 if end > self.start() else self._noted()
 
     def index_of(self, origin: int) -> int:
         """How many records came from before that offset of the origin."""
-        return bisect_left(range(self.end()), origin, key=self.origin_of)
+        start = self.start()
+        return start + bisect_left(range(start, self.end()), origin, key=self.origin_of)
+
+    def drop(self, before: int) -> int:
+        """All records, or none when some are younger. Where the origin is to be gone on with is noted first, since no
+        record says so then."""
+        with files.locked(self.directory / "forward.lock"):
+            if before < self.end():
+                return self.start()
+            files.replace_file(self.directory / _NOTE, _NOTED.pack(self.next_origin()))
+            return super().drop(before)
+
+    def through(self, taken: int) -> int:
+        """One past the origin's offset of the last of the first `taken` records; 0 when there is none."""
+        return self.origin_of(taken - 1) + 1 if taken > self.start() else self._noted()
+
+    def _noted(self) -> int:
+        """What `drop` noted; 0 where nothing was ever dropped."""
+        try:
+            raw = (self.directory / _NOTE).read_bytes()
+        except FileNotFoundError:
+            return 0
+        if len(raw) != _NOTED.size:
+            raise Corrupt(f"{self.directory / _NOTE} does not say where its origin is gone on with")
+        return int(_NOTED.unpack(raw)[0])
 
     def take(self, frames: Sequence[tuple[int, bytes]]) -> int:
         """Append (origin's offset, frame) pairs, ascending, durably, leaving out what is here already; how many were

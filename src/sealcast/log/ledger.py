@@ -1,12 +1,13 @@
 """The ledger: one record per committed batch. It is offset journal, commit point and proof in one (ADR 4).
 
-    record = CBOR {1: body, 2: tag}
+    record = CBOR {1: body, 2: tag, 3: signature}
     body   = CBOR {version, query, batch, start, end, pieces, counts, previous: the tag of the record before}
-    tag    = HMAC(the topic's journal key, body)
+    tag    = HMAC(the topic's journal key, body); the signature is the broker's, on body and tag (`annals.py`)
 
 Chained twice. The log's own chain is public: anyone finds damage, and records moved or removed. The tags are chained
-through `previous` under a key that only the broker has: who can write the files can destroy the ledger, but not rewrite
-it. What remains is cutting off its newest records, which the ledger alone cannot show; Spark's checkpoint and every
+through `previous` under a key that only the broker has, and the broker signs each link. So who can write the files can
+destroy the ledger, but can neither rewrite it nor repeat a record of it without being noticed by broker and subscriber.
+What remains is cutting off its newest records, which the ledger alone cannot show; Spark's checkpoint and every
 subscriber's cursor remember how far it was, and both refuse a ledger that is shorter.
 """
 
@@ -23,7 +24,7 @@ from typing import Final
 from sealcast.errors import Corrupt, FrameRejected, Locked, Misuse, NotFound, Unavailable
 from sealcast.log import files
 from sealcast.log.annals import GENESIS as GENESIS
-from sealcast.log.annals import TaggedLog, TaggedRecord
+from sealcast.log.annals import TaggedLog, TaggedRecord, VerifiedBy
 from sealcast.log.embedded import EmbeddedLog
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.offsets import PinnedOffset, check_continuity
@@ -53,9 +54,10 @@ class Committed(TaggedRecord):
 
 
 class LedgerReader(TaggedLog[Committed]):
-    """Reads a ledger. With the journal key every tag is verified, without it everything that is public is."""
+    """Reads a ledger. With the journal key every tag is verified, or every signature with the broker's public key;
+    without either, that records are whole and follow each other."""
 
-    def __init__(self, directory: Path | str, key: Secret | None = None) -> None:
+    def __init__(self, directory: Path | str, key: VerifiedBy | None = None) -> None:
         super().__init__(Path(directory), _CONTEXT, key)
         self.reseals = Reseals(self.directory.with_name("reseals"), key)
 
@@ -74,6 +76,10 @@ class LedgerReader(TaggedLog[Committed]):
         if log is None:
             raise NotFound(f"{self.directory} has no records; record {index} was asked for")
         return self._at(log, index)
+
+    def tag_before(self, index: int) -> bytes:
+        """The tag that a record has to follow."""
+        return self.at(index - 1).tag if index else GENESIS
 
     def last(self) -> Committed | None:
         """The newest record."""

@@ -2,9 +2,10 @@
 
     ledger record -> its pieces -> the piece's own index -> this recipient's deliveries, in the order of the ledger
 
-A recipient has no journal key. It checks all that is public (`piece_reader`), and that the ledger still contains what
-it had when the cursor was saved. What it opens it verifies against the publisher's signature, so a forged ledger could
-withhold events and never invent one.
+A recipient has no journal key. It verifies its broker's signature on every record, that each follows the one before
+(`piece_reader`), and that the ledger still contains what it had when the cursor was saved. What it opens it verifies
+against the publisher's signature: a broker could withhold events and never invent one, and whoever writes the broker's
+files can do neither unnoticed.
 
 A part is a piece with something for the recipient, a delivery is one of those things, and a cursor is (record, piece,
 rank within the part). Where to start (`locate`, the `--from` of `sub`):
@@ -25,8 +26,10 @@ from pathlib import Path
 from typing import ClassVar, Final, Generic, Protocol, TypeVar
 
 from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.log.annals import JournalSigner
 from sealcast.log.cursor import Cursor, CursorFile, Saved
 from sealcast.log.entry import PieceRef
+from sealcast.log.had import Had
 from sealcast.log.ledger import GENESIS
 from sealcast.log.piece_reader import P, Piece, PieceReader, hop_reader, peer_reader, sealed_reader
 from sealcast.model.event import Position
@@ -135,6 +138,8 @@ class Delivery(Generic[P]):
     #: The event's index in the piece, and what the recipient opens it by (`Recipient`).
     event: int
     handle: int
+    #: Of a frame that an earlier batch took, for a filter that came since (`Entry.late`).
+    late: bool = False
 
     @property
     def position(self) -> Position:
@@ -156,6 +161,7 @@ class _Part(Generic[P]):
     events: Sequence[int]
     handles: Sequence[int]
     skip: int
+    late: bool
 
 
 class Mailbox(Generic[P]):
@@ -170,7 +176,7 @@ class Mailbox(Generic[P]):
         for part in self._parts(self.cursor() if start is None else start, end):
             for rank in range(part.skip, len(part.events)):
                 here = Cursor(part.entry, part.number, rank)
-                yield Delivery(here, part.committed_us, part.piece, part.events[rank], part.handles[rank])
+                yield Delivery(here, part.committed_us, part.piece, part.events[rank], part.handles[rank], part.late)
 
     def lag(self, start: Cursor | None = None) -> int:
         """How many deliveries wait after the cursor."""
@@ -199,7 +205,8 @@ class Mailbox(Generic[P]):
                 piece = self.reader.piece_of(index, number)
                 events, handles = self.recipient.rows(piece)
                 skip = min(at.rank, len(events)) if (index, number) == (at.entry, at.piece) else 0
-                yield _Part(index, number, committed.time_us, piece, events, handles, skip)
+                late = number < committed.entry.late
+                yield _Part(index, number, committed.time_us, piece, events, handles, skip, late)
 
     # --- the cursor ------------------------------------------------------------------------------
 
@@ -221,13 +228,19 @@ class Mailbox(Generic[P]):
         """Durably: this delivery and all before it are done with. False when they were already: it never goes back."""
         return self.advance(delivery.after)
 
-    def advance(self, cursor: Cursor) -> bool:
-        """Durably: everything before a place is done with. False when it was already."""
+    def advance(self, cursor: Cursor, had: Had | None = None) -> bool:
+        """Durably: everything before a place is done with, and these events were had. False when it was already."""
         with self._file.locked():
             if self.cursor() >= cursor:
                 return False
-            self._file.save(Saved(cursor, self._tag_before(cursor)))
+            known = self.had()
+            known.take(had or Had())
+            self._file.save(Saved(cursor, self._tag_before(cursor), known))
             return True
+
+    def had(self) -> Had:
+        """Of what was acknowledged here, all that is remembered."""
+        return self._file.load().had
 
     def _tag_before(self, cursor: Cursor) -> bytes:
         return self.reader.record(cursor.entry - 1).tag if cursor.entry else GENESIS
@@ -296,18 +309,22 @@ class Mailbox(Generic[P]):
         return Cursor(index, number, rank), rank < len(events) and piece.position(events[rank]) == position
 
 
-def slot_mailbox(topic: PieceReader[SealedPiece] | Path | str, slot: int, name: str) -> Mailbox[SealedPiece]:
+def slot_mailbox(
+    topic: PieceReader[SealedPiece] | Path | str, slot: int, name: str, by: JournalSigner | None = None
+) -> Mailbox[SealedPiece]:
     """A subscriber's mailbox at a broker that seals for slots."""
     shared = isinstance(topic, PieceReader)
-    reader = topic if isinstance(topic, PieceReader) else sealed_reader(topic)
+    reader = topic if isinstance(topic, PieceReader) else sealed_reader(topic, key=by)
     return Mailbox(reader, SlotRecipient(name, slot), owns_reader=not shared)
 
 
-def hop_mailbox(hops: Path | str, name: str, *, routes: bool = False) -> Mailbox[HopPiece]:
+def hop_mailbox(
+    hops: Path | str, name: str, by: JournalSigner | None = None, *, routes: bool = False
+) -> Mailbox[HopPiece]:
     """A subscriber's mailbox at a broker of an overlay."""
-    return Mailbox(hop_reader(hops), NamedRecipient(name, routes), owns_reader=True)
+    return Mailbox(hop_reader(hops, key=by), NamedRecipient(name, routes), owns_reader=True)
 
 
-def inbox_mailbox(directory: Path | str, name: str) -> Mailbox[PeerPiece]:
+def inbox_mailbox(directory: Path | str, name: str, by: JournalSigner | None = None) -> Mailbox[PeerPiece]:
     """The inbox of a subscriber that is a peer."""
-    return Mailbox(peer_reader(directory), OwnRecipient(name), owns_reader=True)
+    return Mailbox(peer_reader(directory, key=by), OwnRecipient(name), owns_reader=True)

@@ -1,8 +1,8 @@
 """Reads a ledger and the pieces that it names: verified, taken apart, and kept for the next reader.
 
 Every kind of piece is read in the same way. It must be there, it must be the bytes that were committed, and it must
-cover what the ledger says. A reader without the journal key checks all that is public: the ledger's two chains, and
-every piece against the digest that the ledger names.
+cover what the ledger says. Whoever knows the broker verifies that each record is the broker's (`annals.py`) and follows
+the one before, and holds every piece to the digest that its record names.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Final, Generic, Protocol, TypeVar
 
 from sealcast.errors import Corrupt, FrameRejected, NotFound
+from sealcast.log.annals import VerifiedBy
 from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import Committed, LedgerReader
 from sealcast.log.pieces import Pieces
 from sealcast.model.event import Position
 from sealcast.model.rejection import Rejection
-from sealcast.primitives.secrets import Secret
 from sealcast.wire import hops, peer_pieces, sealed
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.peer_pieces import PeerPiece
@@ -63,10 +63,10 @@ class PieceReader(Generic[P]):
     """One ledger and its pieces, for any number of mailboxes and threads."""
 
     def __init__(
-        self, root: Path | str, parse: Callable[[bytes], P], *, cache_bytes: int, key: Secret | None = None
+        self, root: Path | str, parse: Callable[[bytes], P], *, cache_bytes: int, key: VerifiedBy | None = None
     ) -> None:
-        """`root` has `ledger/` and `pieces/`; `parse` raises FrameRejected for what is no such piece. With the ledger's
-        journal key its tags are verified, too."""
+        """`root` has `ledger/` and `pieces/`; `parse` raises FrameRejected for what is no such piece. `key` is what the
+        ledger's records are verified by."""
         self.root = Path(root)
         self.ledger = LedgerReader(self.root / "ledger", key)
         self._pieces, self._parse, self._cache_bytes = Pieces(self.root / "pieces"), parse, cache_bytes
@@ -81,16 +81,15 @@ class PieceReader(Generic[P]):
         return self.ledger.end()
 
     def record(self, index: int) -> Committed:
-        """A record of the ledger; walking forward, each is verified to follow the one before."""
+        """A record of the ledger, verified to follow the one before."""
         with self._guard:
             if (reseals := self.ledger.reseals.count()) != self._reseals:
                 self._records.clear()
                 self._reseals = reseals
             known = self._records.get(index)
             if known is None:
-                before = self._records.get(index - 1)
-                known = self.ledger.at(index)
-                if before is not None and known.previous != before.tag:
+                known, before = self.ledger.at(index), self._records.get(index - 1)
+                if known.previous != (before.tag if before is not None else self.ledger.tag_before(index)):
                     raise Corrupt(f"{self.ledger.directory}: record {index} does not follow record {index - 1}")
                 self._records[index] = known
                 while len(self._records) > CACHE_RECORDS:
@@ -166,21 +165,21 @@ def _covers(ref: PieceRef, partition: int, offset: int) -> bool:
 
 
 def sealed_reader(
-    topic: Path | str, *, cache_bytes: int = CACHE_BYTES, key: Secret | None = None
+    topic: Path | str, *, cache_bytes: int = CACHE_BYTES, key: VerifiedBy | None = None
 ) -> PieceReader[SealedPiece]:
     """What one broker sealed for a topic's subscribers."""
     return PieceReader(topic, sealed.parse, cache_bytes=cache_bytes, key=key)
 
 
 def hop_reader(
-    directory: Path | str, *, cache_bytes: int = HOP_CACHE_BYTES, key: Secret | None = None
+    directory: Path | str, *, cache_bytes: int = HOP_CACHE_BYTES, key: VerifiedBy | None = None
 ) -> PieceReader[HopPiece]:
     """What one broker of an overlay handed on (its `hops/`), or what a root admitted (its topic's directory)."""
     return PieceReader(directory, hops.parse, cache_bytes=cache_bytes, key=key)
 
 
 def peer_reader(
-    directory: Path | str, *, cache_bytes: int = HOP_CACHE_BYTES, key: Secret | None = None
+    directory: Path | str, *, cache_bytes: int = HOP_CACHE_BYTES, key: VerifiedBy | None = None
 ) -> PieceReader[PeerPiece]:
     """What one peer of a topic took in: its inbox, or what it says of its own log."""
     return PieceReader(directory, peer_pieces.parse, cache_bytes=cache_bytes, key=key)

@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Final
 
 from sealcast.errors import Corrupt, Misuse
-from sealcast.log.annals import Annals
+from sealcast.log.annals import Annals, VerifiedBy
 from sealcast.log.entry import PieceRef, piece_from_cbor, piece_to_cbor
-from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.primitives.secrets import Unpicklable
 
 FORMAT: Final = 1
 _CONTEXT: Final = b"sealcast reseal 1"
@@ -74,7 +74,7 @@ class Resealed:
 class Reseals(Unpicklable):
     """The reseals of one topic, by record of its ledger; those of others are seen as they come."""
 
-    def __init__(self, directory: Path, key: Secret | None = None) -> None:
+    def __init__(self, directory: Path, key: VerifiedBy | None = None) -> None:
         self._annals = Annals(directory, _CONTEXT, key)
         self._known: dict[int, Resealed] = {}
         #: Every piece that ever took a place.

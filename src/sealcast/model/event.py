@@ -58,3 +58,6 @@ class OpenedEvent:
     attributes: Mapping[str, Value]
     payload: bytes = field(repr=False)
     content_type: str = DEFAULT_CONTENT_TYPE
+    #: The start of its publisher under which it has this sequence number. One event has several where it was sent to
+    #: several brokers.
+    boot: bytes = field(default=b"", repr=False, compare=False)

@@ -332,6 +332,9 @@ class AttributeBased(Protection):
     #: Whether all numbers of the schema share one space (the paper's first form): opening an event takes fewer
     #: pairings, and a range over several of them takes many labels.
     joint: bool = False
+    #: Whether peers pass an event on to those below them that it is for (the paper's multi-credential routing), rather
+    #: than to all: fewer messages, and each parent learns by which token.
+    routing: bool = False
 
     def __post_init__(self) -> None:
         if self.profile not in PROFILES:
@@ -340,7 +343,7 @@ class AttributeBased(Protection):
                 f"a profile is {' or '.join(PROFILES)}, not {self.profile!r}",
                 hint="A hides values and subscriptions from whoever guesses them; P is what the paper describes",
             )
-        for name in ("reuse", "session", "joint"):
+        for name in ("reuse", "session", "joint", "routing"):
             if not isinstance(getattr(self, name), bool):
                 raise ParameterRejected(name, f"{name} is true or false, not {getattr(self, name)!r}")
 
@@ -353,8 +356,13 @@ class AttributeBased(Protection):
 
     @property
     def summary(self) -> str:
-        headers, numbers = ", shared headers" * self.reuse, ", one space for all numbers" * self.joint
-        return f"profile {self.profile}" + headers + ", sessions" * self.session + numbers
+        said = {
+            ", shared headers": self.reuse,
+            ", sessions": self.session,
+            ", one space for all numbers": self.joint,
+            ", routing by tokens": self.routing,
+        }
+        return f"profile {self.profile}" + "".join(words for words, chosen in said.items() if chosen)
 
 
 #: A new protection is a class above, a line here, and a room in protections/.

@@ -26,6 +26,7 @@ from sealcast.trust.handles import OpenRealm
 from sealcast.trust.realm.changes import AttachSubscriber, Change, SettleSubscriber
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import Stay
+from sealcast.trust.statements import Author
 
 
 def move(realm: OpenRealm, topic: str, subscriber: str, broker: str) -> RealmState:
@@ -54,14 +55,23 @@ def moving(state: RealmState) -> list[tuple[str, str]]:
     ]
 
 
-def settle(realm: OpenRealm, *, abandon: Sequence[tuple[str, str]] = ()) -> list[tuple[str, str]]:
-    """Ends every move that can be ended; (topic, subscriber) of each.
+def settle(
+    realm: OpenRealm,
+    *authors: Author,
+    abandon: Sequence[tuple[str, str]] = (),
+    only: Container[tuple[str, str]] | None = None,
+) -> list[tuple[str, str]]:
+    """Ends every move that can be ended, or those among `only`; (topic, subscriber) of each.
+
+    These authors state it, else somebody who may and whose key the handle reaches.
 
     A move away from a broker that is gone for good never can. Those in `abandon` end where that broker stopped: what it
     had not sealed yet, and the new one had taken in before the move, is lost to the subscriber.
     """
     state, done = realm.state(), list[tuple[str, str]]()
     for topic, subscriber in moving(state):
+        if only is not None and (topic, subscriber) not in only:
+            continue
         left = (topic, subscriber) in abandon
         change = settlement(realm, state, topic, subscriber, abandon=left)
         known = None if left else _known(realm, state, topic, subscriber)
@@ -74,7 +84,7 @@ def settle(realm: OpenRealm, *, abandon: Sequence[tuple[str, str]] = ()) -> list
             same = newest.stays_of(change.topic, change.subscriber) == state.stays_of(change.topic, change.subscriber)
             return [change] if same and _knows(known, newest, change.topic, change.subscriber) else []
 
-        after = realm.registry.transact(decide)
+        after = realm.registry.transact(decide, *authors)
         if (topic, subscriber) not in moving(after):
             done.append((topic, subscriber))
     return done

@@ -53,7 +53,7 @@ class BrokerPart(Closing):
         taken = self.consumed(records, partition)
         if partition in self.log.own:
             return taken
-        return self.log.forwarded(partition).origin_of(taken - 1) + 1 if taken else 0
+        return self.log.forwarded(partition).through(taken)
 
     def index_of(self, partition: int, origin: int) -> int:
         """Records of a partition of its log that lie before an offset of the partition's origin."""

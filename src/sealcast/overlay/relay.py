@@ -39,6 +39,7 @@ class Relay(Closing):
 
     def __init__(self, realm: OpenRealm, brokers: Sequence[str], topics: Sequence[str] = ()) -> None:
         self._realm = realm
+        self._authors = [author for name in brokers if (author := realm.author(name)) is not None]
         self._forwarders = [Forwarder(realm, broker, topics) for broker in brokers]
         #: Since when links have failed of which there is a note.
         self._noted: dict[Link, FailureNote] = {}
@@ -52,7 +53,7 @@ class Relay(Closing):
         sent: dict[Link, int] = {}
         for forwarder in self._forwarders:
             sent |= forwarder.once()
-        moves.settle(self._realm)
+        moves.settle(self._realm, *self._authors)
         failures = {link: error for forwarder in self._forwarders for link, error in forwarder.failures.items()}
         self._note(failures)
         for error in failures.values():

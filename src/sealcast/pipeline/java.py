@@ -131,7 +131,7 @@ class Gateway:
     port: int
     secret: str
 
-    def close(self, seconds: float = 10) -> None:
+    def close(self, seconds: float = 10.0) -> None:
         """Ends the JVM: politely, then not."""
         assert self.process.stdin is not None
         with contextlib.suppress(OSError):

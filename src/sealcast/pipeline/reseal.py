@@ -14,7 +14,8 @@ is run again, or runs twice at once, makes the same bytes.
 The broker's own keys do it. For the part of a broker that was itself compromised, and so was handed no key of the new
 epoch, the administrator gives a way to the topic's present keys (`Resealing.keys`): no broker-side code knows one.
 
-The messages come from the frame log. Where retention has removed frames, the piece stays as it is, and is counted.
+The messages come from the frame log. Where frames were removed, they come from the piece itself: brokers open what they
+sealed. What they could not open, because publishers sealed it for readers, is carried on as it is, inside.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cache, lru_cache
+from functools import lru_cache
 from operator import itemgetter
 from typing import TYPE_CHECKING, Final
 
@@ -44,8 +45,11 @@ from sealcast.log.reseals import Resealed
 from sealcast.model.stages import Admitted, FrameProof, Grouped
 from sealcast.pipeline.failures import explained
 from sealcast.primitives import merkle
+from sealcast.primitives.aead import SealingKey
+from sealcast.primitives.secrets import Secret
+from sealcast.protections.endpoint.refs import PieceKeys
 from sealcast.protections.endpoint.seal import seal
-from sealcast.protections.endpoint.sealer import EndpointSealer
+from sealcast.protections.endpoint.sealer import EndpointSealer, sealer_with
 from sealcast.protections.frame_steps import FramesStep
 from sealcast.protections.steps import StepName
 from sealcast.protections.witness.places import Delivered
@@ -54,7 +58,7 @@ from sealcast.trust.realm.changes import RotateTopic
 from sealcast.trust.realm.machine import Topic
 from sealcast.wire import frame
 from sealcast.wire import sealed as wire
-from sealcast.wire.sealed import SealedPiece
+from sealcast.wire.sealed import TOPIC, SealedPiece
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,7 +93,7 @@ class Done:
     records: int = 0
     pieces: int = 0
     deliveries: int = 0
-    #: Pieces that stay as they were, because their frames are no longer kept.
+    #: Pieces that stay as they were: their frames are no longer kept, and their broker cannot open them.
     kept: int = 0
     #: Files that nobody can open any more.
     removed: int = 0
@@ -98,9 +102,16 @@ class Done:
 # --- what is to be sealed again -----------------------------------------------------------------------
 
 
-def wanted(topic: FramesStep, why: str, leaked: Iterable[str] | None = None, keys: KeysOf | None = None) -> Resealing:
-    """The pieces of earlier epochs from the first on that one of `leaked` could open, or that somebody who may still
-    read has not acknowledged; without `leaked` (whose keys open everything: a center's, say), all of them."""
+def wanted(
+    topic: FramesStep,
+    why: str,
+    leaked: Iterable[str] | None = None,
+    keys: KeysOf | None = None,
+    epoch: int | None = None,
+) -> Resealing:
+    """The pieces of epochs before the present one, or before `epoch`, from the first on that one of `leaked` could
+    open, or that somebody who may still read has not acknowledged; without `leaked` (whose keys open everything: a
+    center's, say), all of them."""
     state, now = topic.realm.state(), topic.realm.clock()
     about = state.topic(topic.name.topic)
     slots = state.slots_of(about.name)
@@ -111,7 +122,7 @@ def wanted(topic: FramesStep, why: str, leaked: Iterable[str] | None = None, key
     ]
     places: list[tuple[int, int]] = []
     for committed in topic.ledger.entries():
-        if _epoch_of(committed, rotations) >= about.epoch:
+        if _epoch_of(committed, rotations) >= (about.epoch if epoch is None else epoch):
             continue
         for number, ref in enumerate(committed.entry.pieces):
             here = Cursor(committed.index, number)
@@ -139,6 +150,18 @@ def _cursor(topic: FramesStep, name: str, slot: int) -> Cursor:
         return Cursor()  # its reader will be told; for us it has read nothing
 
 
+def settled(topic: FramesStep) -> tuple[int, ...]:
+    """How far each partition's frames are needed by nobody: whatever the ledger made of them lies in pieces that this
+    broker can open, and so seal again, without them."""
+    ends = tuple[int, ...]()
+    for committed in topic.ledger.entries():
+        pieces = (wire.parse(topic.pieces.read(ref.name, ref.digest)) for ref in committed.entry.pieces)
+        if any(np.any(np.asarray(piece.key_kind) == TOPIC) for piece in pieces):
+            break
+        ends = committed.entry.end.partitions
+    return ends
+
+
 # --- one piece ----------------------------------------------------------------------------------------
 
 
@@ -150,6 +173,8 @@ class Bench:
     sealer: EndpointSealer
     #: By slot: who may read.
     allowed: NDArray[np.bool_]
+    #: What a piece that this broker made was sealed with; NotFound where it was not handed the keys.
+    sealer_then: Callable[[SealedPiece], EndpointSealer]
 
 
 @lru_cache(2)
@@ -160,9 +185,16 @@ def bench(topic: FramesStep, version: int, time_us: int, keys: KeysOf | None = N
     allowed = np.zeros(len(names), np.bool_)
     allowed[list(state.authorised_slots(about.name, time_us))] = True
     ours, part = _present_keys(topic, gate, keys), topic.name.broker
-    pairs = cache(lambda slot: ours.mailbox_key(names[slot], part))
-    sealer = EndpointSealer(about.id, about.epoch, ours.content_root(part), pairs, about.parameters.key_bits)
-    return Bench(gate, sealer, allowed)
+    incarnation = state.incarnation(about.name, part)
+
+    def sealer_then(piece: SealedPiece) -> EndpointSealer:
+        keys, then = (
+            topic.secrets.topic_keys(state, about, piece.epoch),
+            state.incarnation(about.name, part, piece.version),
+        )
+        return sealer_with(about, keys, part, then, names.__getitem__)
+
+    return Bench(gate, sealer_with(about, ours, part, incarnation, names.__getitem__), allowed, sealer_then)
 
 
 def _present_keys(topic: FramesStep, gate: Gate, keys: KeysOf | None) -> TopicKeys:
@@ -175,9 +207,8 @@ def _present_keys(topic: FramesStep, gate: Gate, keys: KeysOf | None) -> TopicKe
         return keys(topic.name.realm, gate.topic)
 
 
-def resealed(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> SealedPiece:
+def resealed(piece: SealedPiece, messages: list[bytes], at: Bench) -> SealedPiece:
     """The piece under the present epoch's keys: the same events in the same order, for those who may still read."""
-    messages = _messages(piece, frames, at)
     before = Delivered.of(piece)
     stays = at.allowed[before.slot] if before.slot.size else np.empty(0, np.bool_)
     words = bits.pack(before.event[stays], before.slot[stays], len(messages), at.allowed.size)
@@ -210,6 +241,23 @@ def _messages(piece: SealedPiece, frames: Mapping[int, bytes], at: Bench) -> lis
     by_frame = [_opened(proof, frames[proof.offset], at) for proof in piece.frames]
     rows = zip(np.asarray(piece.frame_index).tolist(), np.asarray(piece.row).tolist(), strict=True)
     return [by_frame[index][row] for index, row in rows]
+
+
+def _unsealed(piece: SealedPiece, sealer: EndpointSealer) -> list[bytes] | None:
+    """The messages that a broker sealed, out of the piece itself; None if it holds one that no broker opens."""
+    nonces, keys, found = piece.nonces(), PieceKeys(piece, sealer), list[bytes]()
+    content = sealer.content_keys(nonces)
+    for event, (nonce, use) in enumerate(zip(nonces, piece.use_start.tolist(), strict=False)):
+        if piece.wrapped[event]:
+            key = SealingKey(Secret(content[event]), sealer.associated_data, sealer.key_bits)
+        elif piece.key_kind[int(piece.uses[use])] == TOPIC:
+            return None
+        elif (ref := keys.held_by(int(piece.uses[use]), piece.readers(use))) is not None:
+            key = sealer.body_key(ref)
+        else:
+            return None
+        found.append(key.open(nonce, piece.commitment(event), piece.body(event)))
+    return found
 
 
 def _opened(proof: FrameProof, data: bytes, at: Bench) -> list[bytes]:
@@ -308,16 +356,22 @@ def _here(topic: FramesStep, want: Resealing) -> Iterator[tuple[int, int, Made]]
 
 
 def _reseal(topic: FramesStep, want: Resealing, record: int, number: int) -> Made:
-    """One piece, staged; nothing when its frames are no longer kept."""
+    """One piece, staged; nothing when its frames are no longer kept, and nobody here can open it."""
     ref = topic.ledger.at(record).entry.pieces[number]
     piece = wire.parse(topic.pieces.read(ref.name, ref.digest))
     log = topic.frames.partition(ref.partition)
-    needed = [proof.offset for proof in piece.frames]
+    needed, at = [proof.offset for proof in piece.frames], bench(topic, want.version, want.time_us, want.keys)
     if needed and needed[0] < log.start():
-        return _UNTOUCHED
-    records = log.read(needed[0], needed[-1] + 1) if needed else ()
-    frames = {r.offset: r.data for r in records if r.offset in set(needed)}
-    made = resealed(piece, frames, bench(topic, want.version, want.time_us, want.keys))
+        try:
+            messages = _unsealed(piece, at.sealer_then(piece))
+        except NotFound:
+            messages = None
+        if messages is None:
+            return _UNTOUCHED
+    else:
+        records = log.read(needed[0], needed[-1] + 1) if needed else ()
+        messages = _messages(piece, {r.offset: r.data for r in records if r.offset in set(needed)}, at)
+    made = resealed(piece, messages, at)
     staged = topic.pieces.stage(ref.partition, ref.first, ref.end, wire.encode(made))
     return Made(PieceRef.of(staged, made), dict(_received(piece) - _received(made)))
 

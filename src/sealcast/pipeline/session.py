@@ -26,6 +26,7 @@ from pyspark.sql import SparkSession
 
 from sealcast.errors import Misuse, Unavailable
 from sealcast.pipeline import java, register, register_broker, zygote
+from sealcast.pipeline.class_archive import ClassArchive, archive_for
 from sealcast.pipeline.held import hold
 
 DEFAULT_DRIVER_MEMORY: Final = "1g"
@@ -44,7 +45,12 @@ _MAX_SOCKET_DIRECTORY: Final = 64
 _SECRET_NAMES: Final = r"(?i)secret|password|passwd|credential|private|token|access[._-]?key|[._-]seed"
 _SECRET_TEXT: Final = r"\b(?:[0-9a-fA-F]{64,}|[A-Za-z0-9+]{43,}={0,2})"
 
+#: How long the JVM may take to end, and how long if it writes down its classes before.
+_SECONDS_TO_END: Final = 10.0
+_SECONDS_TO_KEEP_CLASSES: Final = 60.0
+
 _lock: Final = threading.Lock()
+_archives: Final = list[ClassArchive]()
 
 
 def session(
@@ -55,18 +61,20 @@ def session(
     driver_memory: str = DEFAULT_DRIVER_MEMORY,
     short_lived: bool = False,
     clients: bool = True,
+    keep_classes: bool = False,
 ) -> SparkSession:
     """The Spark session of this process: made on the first call, the same one afterwards.
 
     Without `clients`, `format("sealcast")` is not made known: a process that runs brokers loads no client's code.
 
-    `short_lived` trades the JVM's peak speed for a quicker start: for tests, demos and small batches.
+    `short_lived` trades the JVM's peak speed for a quicker start: for tests, demos and small batches. With
+    `keep_classes`, later starts are quicker, and this process takes some seconds longer to end (class_archive.py).
     """
     with _lock:
         if (active := SparkContext._active_spark_context) is not None:
             spark = SparkSession(active)
         else:
-            spark = _start(master, app_name, extra or {}, driver_memory, short_lived)
+            spark = _start(master, app_name, extra or {}, driver_memory, short_lived, keep_classes)
         (register if clients else register_broker)(spark)
         return spark
 
@@ -75,6 +83,11 @@ def use_here(spark: SparkSession) -> None:
     """Makes a session the active one of this thread. Each thread of Python's has one of the JVM's beside it, and Spark
     finds the data sources of the session that is active there."""
     SparkSession._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)
+
+
+def keeps_classes() -> bool:
+    """Whether the end of this process will take a while, for the sake of the next."""
+    return any(archive.draft is not None for archive in _archives)
 
 
 def configuration(master: str, home: Path) -> dict[str, str]:
@@ -144,10 +157,14 @@ def cores(master: str) -> int:
     return len(os.sched_getaffinity(0)) if told.group(1) == "*" else max(1, int(told.group(1)))
 
 
-def _start(master: str, app_name: str, extra: Mapping[str, str], driver_memory: str, short_lived: bool) -> SparkSession:
+def _start(
+    master: str, app_name: str, extra: Mapping[str, str], driver_memory: str, short_lived: bool, keep_classes: bool
+) -> SparkSession:
     if not re.fullmatch(r"\d+[kmgKMG]", driver_memory):
         raise Misuse(f"driver memory is a number with k, m or g behind it, as in 2g, not {driver_memory!r}")
     found = java.find()
+    archive = archive_for(found, keep=keep_classes)
+    _archives.append(archive)
     home, held = _private_directory()
     conf = SparkConf(loadDefaults=False)
     for name, value in {**configuration(master, home), **extra}.items():
@@ -162,11 +179,12 @@ def _start(master: str, app_name: str, extra: Mapping[str, str], driver_memory: 
         "-XX:-UsePerfData",  # no file in /tmp that tells everybody what runs here
         "-XX:+UseSerialGC",  # the least memory and the quickest start, for the small heap that we need
         *(["-XX:TieredStopAtLevel=1"] if short_lived else []),
+        *archive.options,
     ]
     environment = _environment(master, home)
     python = zygote.Zygote(home, environment) if is_local(master) else None  # while the JVM starts
     gateway = java.launch(found, home=home, options=options, environment=environment, keep_open=[held])
-    atexit.register(_end, gateway, python, home)
+    atexit.register(_end, gateway, python, home, archive)
     try:
         with _set({"PYSPARK_GATEWAY_PORT": str(gateway.port), "PYSPARK_GATEWAY_SECRET": gateway.secret}):
             joined = launch_gateway()
@@ -243,7 +261,7 @@ def _forget_gateway() -> None:
     SparkContext._active_spark_context = None
 
 
-def _end(gateway: java.Gateway, python: zygote.Zygote | None, home: Path) -> None:
+def _end(gateway: java.Gateway, python: zygote.Zygote | None, home: Path, archive: ClassArchive) -> None:
     # Threads of py4j tell the JVM which of its objects nobody holds any more, and complain on the terminal when it is
     # gone. They end first.
     tidying = [thread for thread in threading.enumerate() if isinstance(thread, FinalizerWorker)]
@@ -254,7 +272,8 @@ def _end(gateway: java.Gateway, python: zygote.Zygote | None, home: Path) -> Non
             context.stop()
     for thread in tidying:
         thread.join(5)
-    gateway.close()
+    gateway.close(_SECONDS_TO_END if archive.draft is None else _SECONDS_TO_KEEP_CLASSES)
+    archive.finish()
     if python is not None:
         python.close()
     shutil.rmtree(home, ignore_errors=True)

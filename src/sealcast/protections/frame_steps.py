@@ -12,9 +12,10 @@ from __future__ import annotations
 import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
+from secrets import token_bytes
 from typing import Final
 
 import numpy as np
@@ -32,7 +33,7 @@ from sealcast.broker.path import handle_bounded, room
 from sealcast.broker.replay import CLAIM
 from sealcast.broker.rulings import claim_rows, gathered
 from sealcast.broker.tables import FilterIndexes, Indexing, TableCache
-from sealcast.errors import Corrupt
+from sealcast.errors import Bug, Corrupt
 from sealcast.log.entry import slot_bits
 from sealcast.log.equivocations import Equivocations
 from sealcast.log.forwarded import BrokerTopic
@@ -46,7 +47,9 @@ from sealcast.protections.steps import FRAMES, OpenStep, StepName, Task
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.layout import FIRST_BROKER
+from sealcast.trust.realm.changes import BeginIncarnation
 from sealcast.trust.realm.machine import RealmState, Topic
+from sealcast.trust.realm.rules.topics import INCARNATION_BYTES
 from sealcast.trust.tokens.token import VerifiedTokens
 from sealcast.wire import sealed
 from sealcast.wire.sealed import SealedPiece
@@ -91,7 +94,7 @@ class FramesStep(OpenStep):
         tokens = VerifiedTokens()  # which tokens were signed does not change with the version
 
         def load(version: int) -> Gate:
-            state = self.realm.state(version)
+            state = self.realm.state_at(self.name.broker, version)
             self.realm.trust(state)  # the root is the one that this realm was made with
             topic = state.topic(self.name.topic)
             return gate_at(state, topic, self.secrets, tokens, broker_side(topic.protection).unfit)
@@ -189,8 +192,8 @@ class FramesStep(OpenStep):
         return Corrupt(
             f"{self.paths.frames(partition)} has {end} frames, but the ledger has delivered {done}: "
             "frames were removed, or an old copy was put back",
-            hint="restore the newest copy, or make a new topic: what is published here now would take the "
-            "places, and so the nonces, of other events",
+            hint="restore frames and ledger from one copy, the newest, or make a new topic: what is published here "
+            "now would take the places of events that the ledger has delivered",
         )
 
 
@@ -204,6 +207,56 @@ class MatchingStep(FramesStep):
     def brokers(cls, realm: BrokerRealm, state: RealmState, topic: str, here: Sequence[str]) -> list[str]:
         serving = state.serving(topic)
         return [broker for broker in here if broker == FIRST_BROKER or broker in serving]
+
+    #: What the keys of this process's run depend on; None before it has begun.
+    _begun: bytes | None = None
+    #: How a run of this process left off: its incarnation, and how the ledger ended.
+    _left: tuple[bytes, int, bytes] | None = None
+
+    def begin(self, continues: bytes = b"") -> None:
+        """Draws an incarnation and has the registry know it. Events are sealed under their positions, and this run may
+        go on from a directory that was lost or put back from a copy: positions come again, keys never."""
+        if continues and continues == self.incarnation(self.version()):
+            self._begun = continues
+            return
+        drawn = token_bytes(INCARNATION_BYTES)
+        self.realm.registry.apply(BeginIncarnation(self.name.topic, self.name.broker, drawn))
+        self._begun = drawn
+
+    @contextmanager
+    def going_on(self) -> Iterator[bytes]:
+        """A run of this process, which holds the ledger: what it may continue with, or nothing.
+
+        Only this process's memory says so, which nobody puts back from a copy; and only after a run that ended well,
+        so that all it sealed is in the ledger, while the ledger still ends there. Then no position comes again.
+        """
+        left, self._left = self._left, None
+        continues = left[0] if left is not None and left == self._ending() else b""
+        before, *_ = self._ending()
+        yield continues
+        after = self._ending()
+        if after[0] != before or continues:
+            self._left = after
+
+    def _ending(self) -> tuple[bytes, int, bytes]:
+        end = self.ledger.end()
+        return self.incarnation(self.version()), end, self.ledger.at(end - 1).tag if end else b""
+
+    def incarnation(self, version: int) -> bytes:
+        """What the keys depend on that this broker seals with at a version."""
+        return self.realm.state(version).incarnation(self.name.topic, self.name.broker)
+
+    def pinned(self, start: PinnedOffset, ends: tuple[int, ...], now_us: int) -> PinnedOffset:
+        at = super().pinned(start, ends, now_us)
+        if self._begun is None:
+            raise Bug("a batch was planned by a run that has not begun")
+        if self.incarnation(at.version) != self._begun:
+            raise Corrupt(
+                f"the registry names another incarnation of broker {self.name.broker!r} on topic {self.name.topic!r} "
+                "than this run began: nothing is sealed, or a nonce might be used twice",
+                hint="is another pipeline running this topic? If not, the registry was altered: restore it, and run",
+            )
+        return at
 
     @abstractmethod
     def sealing(self, state: RealmState, topic: Topic) -> Sealing:

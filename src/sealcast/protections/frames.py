@@ -8,15 +8,19 @@ from collections.abc import Mapping, Sequence
 from sealcast.model.schema import Value
 from sealcast.primitives import merkle
 from sealcast.primitives.aead import DEFAULT_KEY_BITS
-from sealcast.primitives.secrets import Secret
+from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.sign import SigningKey
 from sealcast.trust.keys import frames as keys
 from sealcast.wire import frame
 from sealcast.wire.records import RecordCodec
 
 
-class FrameSealer:
-    """One start of one publisher on one topic. It numbers its events; the numbers begin anew with each boot."""
+class FrameSealer(Unpicklable):
+    """One start of one publisher on one topic. It numbers its events; the numbers begin anew with each boot.
+
+    A fork leaves two processes with one sealer and the same numbers, under which two events would be sealed. So a
+    process that did not draw the boot draws another one.
+    """
 
     def __init__(
         self,
@@ -36,11 +40,15 @@ class FrameSealer:
         self._epoch = epoch
         self._publisher = publisher
         self._signer = signer
-        self._boot = boot if boot is not None else os.urandom(frame.BOOT_BYTES)
-        self._key = keys.frame_key(pair, self._boot, keys.associated_data(topic_id, epoch), key_bits)
-        self._sequence = 0
+        self._pair, self._key_bits = pair, key_bits
+        self._begin(boot if boot is not None else os.urandom(frame.BOOT_BYTES))
         #: That it may publish; exchanged for a newer one while it goes on.
         self.token = token
+
+    def _begin(self, boot: bytes) -> None:
+        self._process, self._boot, self._sequence = os.getpid(), boot, 0
+        aad = keys.associated_data(self._topic_id, self._epoch)
+        self._key = keys.frame_key(self._pair, boot, aad, self._key_bits)
 
     def seal(
         self,
@@ -54,6 +62,8 @@ class FrameSealer:
 
     def seal_messages(self, messages: Sequence[bytes], time_us: int, readers: str = "") -> bytes:
         """The frame of events that are encoded already; with a predicate over who may open them, if there is one."""
+        if os.getpid() != self._process:
+            self._begin(os.urandom(frame.BOOT_BYTES))
         header = frame.Header(
             topic=self._topic_id,
             publisher=self._publisher,

@@ -41,8 +41,8 @@ class OwnFilter:
 class OwnFilters:
     """The files of one entity and topic. Whoever changes something holds `locked`."""
 
-    def __init__(self, wallets: Path, entity: str, topic_id: bytes) -> None:
-        self.directory = wallets / entity / "interests" / topic_id.hex()
+    def __init__(self, wallets: Path, entity: str, topic_id: bytes, part: str = "") -> None:
+        self.directory = wallets / entity / "interests" / topic_id.hex() / part
         self._entity = entity
         self._topic_id = topic_id
         #: Files are written once: what was opened need not be opened again.
@@ -78,6 +78,14 @@ class OwnFilters:
 
     def forget(self, number: int) -> None:
         self._path(number).unlink(missing_ok=True)
+        files.sync_directory(self.directory)
+
+    def move(self, number: int, to: OwnFilters) -> None:
+        """Keeps a filter among others from now on."""
+        files.make_directory(to.directory)
+        with files.named(self._path(number), "moving"):
+            self._path(number).replace(to._path(number))
+        files.sync_directory(to.directory)
         files.sync_directory(self.directory)
 
     def _path(self, number: int) -> Path:

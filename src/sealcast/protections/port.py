@@ -182,6 +182,9 @@ class Inbox(Protocol):
     def open(self, found: Found[Any]) -> OpenedEvent:
         """Opened with the subscriber's own keys and verified; CannotOpen."""
 
+    def wants(self, event: OpenedEvent) -> bool:
+        """Whether an opened event is for it, by its own filters; True where only brokers could tell."""
+
     def prove(self, broker: str, piece: Any, known: dict[int, bytes]) -> Proven:
         """Opens everything that one of a broker's pieces has for it. `known` is what those who opened the same piece
         before found to open its events by: who comes by the same has opened the same."""

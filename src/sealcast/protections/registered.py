@@ -18,11 +18,13 @@ from sealcast.filters.check import fit
 from sealcast.filters.parse import parse
 from sealcast.filters.visible import refuse_unseen
 from sealcast.log.closing import Closing
-from sealcast.log.mailbox import slot_mailbox
+from sealcast.log.mailbox import Mailbox, slot_mailbox
+from sealcast.model.event import OpenedEvent
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.overlay import moves
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.journals import journal_signer
 from sealcast.protections.port import AsksOf, FilterCost, Interest, Interests, Reader, Wanted
 from sealcast.protections.stays import Stays, no_subscription
 from sealcast.trust.admin import subscriptions
@@ -81,6 +83,10 @@ class RegisteredInbox(Unpicklable):
     def look(self, state: RealmState) -> None:
         self._alive.look(state)
 
+    def wants(self, event: OpenedEvent) -> bool:
+        """Filters are evaluated by brokers, as they stood when the event came."""
+        return True
+
     def close(self) -> None:
         self.mail.close()
 
@@ -94,16 +100,19 @@ class RegisteredSide:
         return no_subscription(topic, subscriber) if found is None else found
 
     def mail(self, realm: EntityRealm, topic: str, subscriber: str) -> Stays[SealedPiece]:
-        slot = self.slot(realm, topic, subscriber)
-        return Stays(
-            lambda: realm.state().stays_of(topic, subscriber),
-            lambda broker: slot_mailbox(realm.paths.topic(topic, broker).root, slot, subscriber),
-        )
+        slot, about = self.slot(realm, topic, subscriber), realm.state().topic(topic)
+
+        def mailbox_at(broker: str) -> Mailbox[SealedPiece]:
+            by = journal_signer(realm.state(), about, broker)
+            return slot_mailbox(realm.paths.topic(topic, broker).root, slot, subscriber, by)
+
+        return Stays(lambda: realm.state().stays_of(topic, subscriber), mailbox_at)
 
     def move(self, realm: EntityRealm, topic: str, subscriber: str, to: str | None, *, abandon: bool = False) -> bool:
         if to is not None:
             moves.move(realm, topic, subscriber, to)
-        moves.settle(realm, abandon=[(topic, subscriber)] if abandon else ())
+        own = [(topic, subscriber)]
+        moves.settle(realm, abandon=own if abandon else (), only=own)
         return (topic, subscriber) in moves.moving(realm.state())
 
     def vet(self, text: str, topic: Topic) -> None:

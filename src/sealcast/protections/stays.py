@@ -22,6 +22,7 @@ from typing import Generic, NoReturn
 from sealcast.errors import Misuse, NotFound
 from sealcast.log.closing import Closing
 from sealcast.log.cursor import Cursor
+from sealcast.log.had import Had
 from sealcast.log.mailbox import Delivery, Mailbox
 from sealcast.log.piece_reader import P
 from sealcast.trust.realm.topics import Stay
@@ -133,15 +134,23 @@ class Stays(Closing, Generic[P]):
         """How far it was handed out and not acknowledged."""
         return dict(self._done) or None
 
-    def acknowledge(self, upto: Place | None = None) -> None:
-        """Durably done with everything that was handed out so far, or up to what was `handed_out` before."""
+    def had(self) -> Had:
+        """Of what was acknowledged, wherever that was, all that is remembered."""
+        had = Had()
+        for stay in self._readable():
+            had.take(self.mailbox(stay.broker).had())
+        return had
+
+    def acknowledge(self, upto: Place | None = None, had: Had | None = None) -> None:
+        """Durably done with everything that was handed out so far, or up to what was `handed_out` before; and these
+        events were had."""
         done, stays = dict(self._done if upto is None else upto), self._readable()
         last = max((number for number, stay in enumerate(stays) if _key(stay) in done), default=0)
         for stay in stays[:last]:
             if stay.until is not None:  # whatever was there, it was read before what follows it
                 self.mailbox(stay.broker).advance(Cursor(stay.until))
         for key, cursor in done.items():
-            self.mailbox(key[0]).advance(cursor)
+            self.mailbox(key[0]).advance(cursor, had)
         self._done = {key: cursor for key, cursor in self._done.items() if cursor != done.get(key)}
 
     def close(self) -> None:

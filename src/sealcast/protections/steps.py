@@ -246,6 +246,10 @@ class OpenStep(Unpicklable, ABC):
 
     # --- a run ------------------------------------------------------------------------------------
 
+    def begin(self, continues: bytes = b"") -> None:
+        """Before the first batch that a run plans. A run that plans none does not begin. `continues` is the
+        incarnation of the run before, where this one may go on with it (`MatchingStep.going_on`)."""
+
     def prepare(self) -> None:
         """Before a run, for whoever runs the step alone: what crashes left is repaired or removed, what they cannot
         have left is refused."""

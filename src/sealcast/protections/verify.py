@@ -9,16 +9,18 @@ Whatever fails is CannotOpen: a subscriber learns that something was altered, an
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Final
 
-from sealcast.errors import CannotOpen, FrameRejected, Rejected
+from sealcast.errors import CannotOpen, CertificateRejected, FrameRejected, Poisoned, Rejected
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.model.moments import moment
 from sealcast.primitives import merkle
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.realm.state import RealmState
+from sealcast.trust.tokens import gates
 from sealcast.wire import frame
 from sealcast.wire.frame import Header
 from sealcast.wire.records import RecordCodec
@@ -77,17 +79,32 @@ def opened_event(
         attributes=values,
         payload=payload,
         content_type=content_type,
+        boot=header.boot,
     )
 
 
+@contextmanager
+def poisoned_by(header: Header, position: Position) -> Iterator[None]:
+    """What fails within, with all keys at hand, will never open: Poisoned, by the publisher of a verified header."""
+    try:
+        yield
+    except Rejected as error:
+        who = header.publisher
+        said = f"event {position}, which {who} signed, is not what its topic's events are: {error.message}"
+        raise Poisoned(who, said) from None
+
+
 def publishers_keys(state: Callable[[], RealmState]) -> VerifyKeyOf:
-    """The keys that publishers sign with, by the newest registry; also of those who were revoked since: what was
-    admitted before stays readable."""
+    """The keys that publishers sign with, by their certificates in the newest registry; also of those who were revoked
+    since: what was admitted before stays readable."""
 
     def verify_key_of(publisher: str) -> VerifyKey:
-        entity = state().entities.get(publisher)
-        if entity is None:
+        known = state()
+        if publisher not in known.entities:
             raise CannotOpen(f"it names a publisher, {publisher!r}, whom nobody enrolled")
-        return VerifyKey(entity.verify_key)
+        try:
+            return gates.verify_key_of(known, publisher)
+        except CertificateRejected as error:
+            raise CannotOpen(f"the key of publisher {publisher!r} is not believed: {error.message}") from None
 
     return verify_key_of

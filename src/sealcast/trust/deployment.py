@@ -51,6 +51,8 @@ class Realm(Handle):
     renew_due = entities.renew_due
     revoke_entity = entities.revoke_entity
     revoke_entities = entities.revoke_entities
+    adopt_registry = authorities.adopt_registry
+    appoint_administrator = authorities.appoint_administrator
     succeed_authority = authorities.succeed_authority
     replace_authority = authorities.replace_authority
 

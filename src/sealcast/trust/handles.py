@@ -13,7 +13,9 @@ in memory that could load one.
 from __future__ import annotations
 
 import hashlib
+import os
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from heapq import heapify, heapreplace
 from pathlib import Path
 
@@ -23,12 +25,14 @@ from sealcast.log.outbox import OutboxTopic
 from sealcast.trust import layout
 from sealcast.trust.certificates.certificate import Trust
 from sealcast.trust.certificates.revocation import RevocationStore
+from sealcast.trust.heads import Pin
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import FIRST_BROKER, Layout
 from sealcast.trust.realm.changes import Change, PlaceSubscriber
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.registry import Registry, now_us
+from sealcast.trust.statements import Author, AuthorKeys, Judge
 from sealcast.trust.tokens import gates
 
 
@@ -47,8 +51,13 @@ class OpenRealm:
         self._root = mark.root
         #: Whether clients may use the keys of services that are on their machine: the realm says so, or they may not.
         self.at_hand = mark.at_hand
-        self.registry = Registry(mark.registry_address(self.paths), realm=mark.id, clock=clock)
+        judge, keys = Judge(mark.id, mark.root), AuthorKeys(self.author)
+        self.registry = Registry(mark.registry_address(self.paths), mark.id, clock, judge, keys)
         self.clock = clock
+
+    def author(self, name: str) -> Author | None:
+        """Whoever of that name this handle can state changes for: nobody."""
+        return None
 
     def state(self, version: int | None = None) -> RealmState:
         return self.registry.state(version)
@@ -78,9 +87,16 @@ class OpenRealm:
 class BrokerRealm(OpenRealm):
     """A realm as its brokers see it."""
 
+    def author(self, name: str) -> Author | None:
+        path = self.paths.broker_key_of(name)
+        return self.broker(name).identity.author if at_hand(path) else super().author(name)
+
     def broker(self, name: str = FIRST_BROKER) -> BrokerSecrets:
-        """A broker's secrets, where they are at hand."""
-        return BrokerSecrets.load(self.paths.broker_key_of(name))
+        """A broker's secrets, where they are at hand. The registry is held to what that broker saw."""
+        path = self.paths.broker_key_of(name)
+        secrets = BrokerSecrets.load(path)
+        self.registry.hold(Pin.beside(path, f"broker {name!r}"))
+        return secrets
 
     def revocations(self, broker: str = FIRST_BROKER) -> RevocationStore:
         """A broker's own copy of the revocation lists, on stable storage, brought up to date. Only what is new is read
@@ -90,14 +106,28 @@ class BrokerRealm(OpenRealm):
         store.update(state)
         return store
 
+    def state_at(self, broker: str, version: int) -> RealmState:
+        """The realm at a version as a broker judges by it. What it knows to be revoked stays so, should the registry
+        have lost the newest lists. A registry that has all of them decides by itself, so that a batch that is run again
+        decides the same."""
+        state, known = self.state(version), self.revocations(broker).view
+        return replace(state, revoked=known) if known.number > self.state().revoked.number else state
+
 
 class EntityRealm(OpenRealm):
     """A realm as its publishers and subscribers see it."""
 
+    def author(self, name: str) -> Author | None:
+        path = self.paths.entity_key(name)
+        return Identity.load(path, name).author if at_hand(path) else super().author(name)
+
     def identity(self, name: str) -> Identity:
-        """The keys of an enrolled entity, from its own file."""
-        self.state().entity(name)
-        return Identity.load(self.paths.entity_key(name), name)
+        """The keys of an enrolled entity, from its own file. The registry is held to what that entity saw."""
+        path = self.paths.entity_key(self.state().entity(name).name)
+        identity = Identity.load(path, name)
+        self.registry.hold(Pin.beside(path, repr(name)))
+        self.state()
+        return identity
 
     def discovery_node(self, name: str) -> Identity:
         """The keys of a discovery node."""
@@ -121,6 +151,11 @@ class EntityRealm(OpenRealm):
         return {name: places[name] for name in subscribers}
 
 
+def at_hand(path: Path) -> bool:
+    """Whether a key file is here, and this process may read it."""
+    return os.access(path, os.R_OK)
+
+
 def homes_for(state: RealmState, topic: str, subscribers: Iterable[str]) -> dict[str, str]:
     """Where subscribers stand, or would be put one after the other: a broker that subscribes below its parent, others
     at the leaf with the fewest."""
@@ -130,7 +165,7 @@ def homes_for(state: RealmState, topic: str, subscribers: Iterable[str]) -> dict
     free = [(len(overlay.subscribers(leaf)), order[leaf], leaf) for leaf in leaves]
     heapify(free)
     for name in subscribers:
-        placed = overlay.places.get(name) or overlay.parents.get(name)
+        placed = overlay.stood(name) or overlay.parents.get(name)
         if placed is not None:
             found[name] = placed
         elif name in overlay.parents:

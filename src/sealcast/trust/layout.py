@@ -4,10 +4,12 @@ REALM/
   realm.json             format, name, id, root; its registry's URL; `at_hand`         public
   registry.sqlite        every change, in order, unless it is on a server             public
   secrets/broker.key     the first broker's secrets; others in secrets/brokers/       that broker alone
+  secrets/administrator.key  what the administrator signs changes with                the administrator alone
   secrets/authority/     the authority's keys, certificates and revocation lists      the administrator alone
   secrets/centers/NAME.key    a key center's secrets                                  that center alone
   secrets/discovery/NAME.key  a discovery node's keys                                 that node alone
   entities/NAME.key      an entity's private keys                                     that entity alone
+  NAME.head              beside a key file: the newest version of the registry seen   its owner alone
   NAME.layers/           beside a key file: its agreement keys for layered topics     its owner alone
   topics/TOPIC/          frames/P, pieces, ledger, cursors, tables, checkpoint        sealed bytes, filters
                          equivocations/, failing-STEP.json                            signed headers; why a step fails
@@ -97,6 +99,7 @@ class Layout:
     entities = Below("entities")
     secrets = Below("secrets")
     broker_key = Below("secrets", "broker.key")
+    administrator_key = Below("secrets", "administrator.key")
     #: Keys, certificates and lists of the authority.
     authority = Below("secrets", "authority")
 

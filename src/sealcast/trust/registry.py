@@ -1,14 +1,14 @@
 """The registry: every change to a realm, in order, in one database that any number of processes share.
 
 The version is the number of changes, and version n always means the same (decision 1): rows are only ever added, each
-is chained to the one before by its digest, and reading folds them with the pure rules of `realm`. A reader that has
-folded version n before reads only what is new. Where the rows lie, in a file or on a server, is `storage`'s.
+is chained to the one before by its digest, and reading folds them with the pure rules of `realm`. Each transaction is
+signed by those who stated it, and believed by what the realm's mark pins (`history`, `statements`). A reader that has
+folded version n before reads and verifies only what is new. Where the rows lie, in a file or on a server, is
+`storage`'s.
 """
 
 from __future__ import annotations
 
-import hashlib
-import json
 import threading
 import time
 from collections import OrderedDict
@@ -17,14 +17,17 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from sealcast.errors import Corrupt, Misuse, NotFound, Rejected, Unavailable
-from sealcast.trust.realm import changes as stored
+from sealcast.errors import Misuse, NotFound, Unavailable
+from sealcast.primitives.sign import VerifyKey
+from sealcast.trust import history
+from sealcast.trust.heads import Head, Pin, SeenHeads
+from sealcast.trust.history import Point, StatingKeys
 from sealcast.trust.realm.changes import Change
-from sealcast.trust.realm.machine import EMPTY, Fold, RealmState
+from sealcast.trust.realm.machine import Fold, RealmState
+from sealcast.trust.statements import NOBODY, Author, AuthorKeys, Judge
 from sealcast.trust.storage import address as addresses
 from sealcast.trust.storage.address import Server
 from sealcast.trust.storage.trouble import CommitLost, damaged
-from sealcast.trust.vetting import vet
 
 if TYPE_CHECKING:
     from sealcast.trust.storage.rows import Rows
@@ -34,7 +37,6 @@ if TYPE_CHECKING:
 STATES_KEPT: Final = 4
 #: Servers that one process keeps connections to.
 MAX_SERVERS: Final = 16
-_CHAIN_START: Final = bytes(32)
 
 
 def now_us() -> int:
@@ -46,87 +48,156 @@ class Registry:
     """One realm's registry. Cheap to make; safe to use from several threads and processes."""
 
     def __init__(
-        self, address: Path | str | Server, realm: bytes | None = None, clock: Callable[[], int] = now_us
+        self,
+        address: Path | str | Server,
+        realm: bytes | None = None,
+        clock: Callable[[], int] = now_us,
+        judge: Judge | None = None,
+        authors: AuthorKeys = NOBODY,
     ) -> None:
-        """By path or URL. A registry of another realm than `realm` is refused; without one, nobody asks."""
+        """By path or URL. A registry of another realm than `realm` is refused; without one, nobody asks.
+
+        With a `judge`, what is read is believed only for its authors' signatures, and what is written is signed: by the
+        authors that are given with it, or by those in `authors`.
+        """
         self.address = addresses.parse(address)
         self._clock = clock
         self._realm = realm
+        self._judge, self._authors = judge, authors
         self._lock = threading.Lock()
         self._opened: Store | None = None
-        #: version -> (state, chain), least recently used first
-        self._states: OrderedDict[int, tuple[RealmState, bytes]] = OrderedDict({0: (EMPTY, _CHAIN_START)})
+        #: By version, least recently used first.
+        self._points: OrderedDict[int, Point] = OrderedDict({0: history.START})
+        self._seen = SeenHeads(str(self.address))
 
     @classmethod
     def create(
-        cls, address: Path | str | Server, realm: bytes | None = None, clock: Callable[[], int] = now_us
+        cls,
+        address: Path | str | Server,
+        realm: bytes | None = None,
+        clock: Callable[[], int] = now_us,
+        judge: Judge | None = None,
+        authors: AuthorKeys = NOBODY,
     ) -> Registry:
         """A new, empty registry."""
-        registry = cls(address, realm, clock)
-
-        _store(registry.address).create(lambda rows: None if realm is None else _claim(rows, realm))
+        registry = cls(address, realm, clock, judge, authors)
+        _store(registry.address).create((lambda rows: None) if realm is None else history.claim(realm))
         return registry
 
     # --- reading ------------------------------------------------------------------------------------
 
     def version(self) -> int:
         """The newest version."""
-        return self._store().read(lambda rows: rows.newest())
+        return self._store().read(self._newest)
 
     def state(self, version: int | None = None) -> RealmState:
         """The realm at `version`; the newest without one."""
 
         def read(rows: Rows) -> RealmState:
-            newest = rows.newest()
+            newest = self._newest(rows)
             wanted = newest if version is None else version
             if not 0 <= wanted <= newest:
                 raise NotFound(f"the registry has versions 0 to {newest}, not {wanted}")
-            return self._fold(rows, wanted)[0]
+            return self._at(rows, wanted).state
 
         with self._lock:
             return self._store().read(read)
 
+    def head(self) -> Head:
+        """The newest version, and the chain up to it."""
+
+        def read(rows: Rows) -> Head:
+            newest = self._at(rows, self._newest(rows))
+            return Head(newest.state.version, newest.chain)
+
+        with self._lock:
+            return self._store().read(read)
+
+    def chain_at(self, version: int) -> bytes:
+        """The chain up to a version, verified."""
+        if not self.state(version).version:
+            return history.START.chain
+        found = self._store().read(lambda rows: rows.chain_at(version))
+        assert found is not None
+        return found
+
+    def hold(self, pin: Pin) -> None:
+        """Holds all that is read from now on to what somebody saw before, and keeps for it what is seen. Whoever reads
+        gets Corrupt if this is not the history that was seen."""
+        self._seen.hold(pin)
+
+    def key_of(self, author: str) -> VerifyKey:
+        """The key that an author is known by now; StatementRejected for one who is not, or not any more."""
+        if self._judge is None:
+            raise Misuse("nobody is known here: this registry was opened without its realm")
+        state = self.state()
+        return self._judge.key_of(author, Fold(state), state.version + 1)
+
     def changes(self, start: int = 1, end: int | None = None) -> Iterator[tuple[int, int, Change]]:
-        """(version, time in microseconds, change), from version `start` to `end`, both included."""
-        known, last = start - 1, 2**62 if end is None else end
+        """(version, time in microseconds, change), from version `start` to `end`, both included, once all of them were
+        verified."""
+        newest = self.state().version
+        known, last = start - 1, newest if end is None else min(end, newest)
         while page := self._store().read(lambda rows, known=known: rows.between(known, last)):  # type: ignore[misc]
-            for version, at_us, kind, body, _ in page:
-                yield version, at_us, self._decode(version, kind, body)
+            for version, at_us, kind, body, *_ in page:
+                yield version, at_us, history.decode(str(self.address), version, kind, body)
             known = page[-1].version
 
     # --- writing ------------------------------------------------------------------------------------
 
-    def apply(self, change: Change) -> int:
+    def apply(self, change: Change, *authors: Author) -> int:
         """Adds one change, if the rules admit it; the new version, durable on return."""
-        return self.apply_many((change,))
+        return self.apply_many((change,), *authors)
 
-    def apply_many(self, changes: Sequence[Change]) -> int:
+    def apply_many(self, changes: Sequence[Change], *authors: Author) -> int:
         """Adds all changes, or none."""
-        return self.transact(lambda _: changes).version
+        return self.transact(lambda _: changes, *authors).version
 
-    def transact(self, decide: Callable[[RealmState], Sequence[Change]]) -> RealmState:
-        """Adds what `decide` makes of the newest state, which nobody changes in between; the state after, durable."""
-        made: list[tuple[RealmState, bytes]] = []
+    def transact(self, decide: Callable[[RealmState], Sequence[Change]], *authors: Author) -> RealmState:
+        """Adds what `decide` makes of the newest state, which nobody changes in between; the state after, durable.
+
+        It is stated by these authors as far as they may, else by others whose keys this handle reaches.
+        """
+        made: list[Point] = []
 
         def write(rows: Rows) -> None:
-            before, chain = self._fold(rows, rows.newest())
-            made.append(_add(rows, before, chain, decide(before), self._clock()))
+            before = self._at(rows, self._newest(rows))
+            keys = StatingKeys(authors, self._authors)
+            made.append(history.add(rows, before, decide(before.state), self._clock(), self._judge, keys))
 
         with self._lock:
             store = self._store()
             try:
                 store.write(write)
             except CommitLost as lost:
-                self._look_into(store, lost, *made[0])
-            after, chain = made[0]
-            self._keep(after, chain)
-            return after
+                self._look_into(store, lost, made[0])
+            self._keep(made[0])
+            self._see(made[0])
+            return made[0].state
+
+    def adopt(self, decide: Callable[[RealmState], Sequence[Change]], author: Author) -> RealmState:
+        """Takes over all that was written before changes were signed, and adds what `decide` makes of it: from now on
+        all of it is the author's word. Once; Misuse when anything is signed."""
+
+        def write(rows: Rows) -> RealmState:
+            if rows.signed_from(1) is not None:
+                raise Misuse(f"the changes in {self.address} are signed already")
+            before = history.read(rows, history.START, rows.newest(), None, str(self.address))
+            keys, changes = StatingKeys((author,), NOBODY), decide(before.state)
+            return history.add(rows, before, changes, self._clock(), self._judge, keys, history.START).state
+
+        with self._lock:
+            return self._store().write(write)
 
     # --- the database -------------------------------------------------------------------------------
 
     def revision(self) -> str:
         """The revision of its schema, also of one that this release would not read."""
         return _store(self.address).revision()
+
+    def is_signed(self) -> bool:
+        """Whether anybody signed anything, or there is nothing yet."""
+        return self._store().read(lambda rows: not rows.newest() or rows.signed_from(1) is not None)
 
     def remarks(self) -> tuple[str, str | None]:
         """What it runs on, and what should be changed about that."""
@@ -136,10 +207,10 @@ class Registry:
         """Brings its schema to the newest revision; the one it had."""
         return _store(self.address).migrate()
 
-    def _look_into(self, store: Store, lost: CommitLost, state: RealmState, chain: bytes) -> None:
+    def _look_into(self, store: Store, lost: CommitLost, made: Point) -> None:
         """Whether a commit was made after all: our turn comes when it has ended either way; the chain tells which."""
         try:
-            there = store.write(lambda rows: _is_there(rows, state, chain))
+            there = store.write(lambda rows: rows.chain_at(made.state.version) == made.chain)
         except Unavailable:
             raise lost from None
         if not there:
@@ -154,8 +225,8 @@ class Registry:
         if self._opened is None:
             store = _store(self.address)
             if self._realm is not None and not store.read(self._is_mine):
-                mine = self._realm
-                store.write(lambda rows: None if self._is_mine(rows) else _claim(rows, mine))
+                claim = history.claim(self._realm)
+                store.write(lambda rows: None if self._is_mine(rows) else claim(rows))
             self._opened = store
         return self._opened
 
@@ -164,7 +235,7 @@ class Registry:
         owner = rows.owner()
         if owner is None:
             return False
-        if owner.chain != _owned(owner.id):
+        if owner.chain != history.owned(owner.id):
             raise damaged(str(self.address), "whose it is cannot be read")
         if owner.id != self._realm:
             raise Misuse(
@@ -173,45 +244,32 @@ class Registry:
             )
         return True
 
-    def _fold(self, rows: Rows, version: int) -> tuple[RealmState, bytes]:
-        known = max(v for v in self._states if v <= version)
-        state, chain = self._states[known]
-        if known == version:
-            self._states.move_to_end(known)
-            return state, chain
-        fold = Fold(state)
-        while fold.version < version:
-            page = rows.between(fold.version, version)
-            if not page:
-                raise damaged(str(self.address), f"change {fold.version + 1} is missing")
-            for number, at_us, kind, body, link in page:
-                chain = _link(chain, number, at_us, kind, body)
-                if chain != link or number != fold.version + 1:
-                    raise damaged(
-                        str(self.address),
-                        f"change {number} is not the one that was written, or one before it is missing",
-                    )
-                try:
-                    fold.apply(self._decode(number, kind, body))
-                except (Misuse, Rejected) as error:
-                    what = f"change {number} contradicts those before it: {error.message}"
-                    raise damaged(str(self.address), what) from None
-        state = fold.state()
-        self._keep(state, chain)
-        return state, chain
+    def _at(self, rows: Rows, version: int) -> Point:
+        """A version, from the nearest one before it that is kept."""
+        found = self._points.get(version)
+        if found is None:
+            self._seen.hold_to_own(rows.newest(), rows.chain_at)
+            start = self._points[max(v for v, point in self._points.items() if v <= version and point.whole)]
+            found = history.read(rows, start, version, self._judge, str(self.address))
+            self._see(found)
+        self._keep(found)
+        return found
 
-    def _keep(self, state: RealmState, chain: bytes) -> None:
-        self._states[state.version] = (state, chain)
-        self._states.move_to_end(state.version)
-        while len(self._states) > STATES_KEPT + 1:
+    def _newest(self, rows: Rows) -> int:
+        newest = rows.newest()
+        self._seen.ask(newest, rows.chain_at)
+        return newest
+
+    def _see(self, point: Point) -> None:
+        if point.whole:
+            self._seen.see(Head(point.state.version, point.chain))
+
+    def _keep(self, point: Point) -> None:
+        self._points[point.state.version] = point
+        self._points.move_to_end(point.state.version)
+        while len(self._points) > STATES_KEPT + 1:
             # Version 0 stays: an old version that fell out is folded again from there.
-            del self._states[next(v for v in self._states if v)]
-
-    def _decode(self, version: int, kind: str, body: str) -> Change:
-        try:
-            return stored.from_json(kind, json.loads(body))
-        except (ValueError, Corrupt) as error:
-            raise damaged(str(self.address), f"change {version} cannot be read ({error})") from None
+            del self._points[next(v for v in self._points if v)]
 
 
 def _store(address: addresses.Address) -> Store:
@@ -227,34 +285,3 @@ def _server(address: Server) -> Store:
     from sealcast.trust.storage.store import Store
 
     return Store(address)
-
-
-# --- rows ---------------------------------------------------------------------------------------------
-
-
-def _add(rows: Rows, before: RealmState, chain: bytes, changes: Sequence[Change], now: int) -> tuple[RealmState, bytes]:
-    fold, made = Fold(before), list[tuple[int, int, str, str, bytes]]()
-    for change in changes:
-        fold.apply(change)
-        vet(fold, change, now)
-        body = json.dumps(stored.to_json(change), separators=(",", ":"), ensure_ascii=False)
-        chain = _link(chain, fold.version, now, change.kind, body)
-        made.append((fold.version, now, change.kind, body, chain))
-    rows.add(made)
-    return fold.state(), chain
-
-
-def _is_there(rows: Rows, state: RealmState, chain: bytes) -> bool:
-    return any(row.chain == chain for row in rows.between(state.version - 1, state.version))
-
-
-def _claim(rows: Rows, realm: bytes) -> None:
-    rows.claim(realm, _owned(realm))
-
-
-def _owned(realm: bytes) -> bytes:
-    return _link(_CHAIN_START, 0, 0, "realm", realm.hex())
-
-
-def _link(chain: bytes, version: int, at_us: int, kind: str, body: str) -> bytes:
-    return hashlib.sha256(chain + f"{version}\0{at_us}\0{kind}\0{body}".encode()).digest()

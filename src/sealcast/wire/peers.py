@@ -4,7 +4,8 @@
 
 `source` and `target` are seats: places in the tree of one attribute, numbered by the peer that takes them. Null means
 the peer itself, or "any seat of yours in this tree". Who sends is not in a message: the connection proves it. `fields`
-is an array, one item for each field of the class that `kind` names, in the order of the fields.
+is an array, one item for each field of the class that `kind` names, in the order of the fields. A last field that has a
+default is left out where it has that value.
 
 A message that was read is well formed and within its limits. Nothing else is known about it yet: requests, tokens,
 announcements and events are bytes here, and the peer's credentials check them.
@@ -12,6 +13,7 @@ announcements and events are bytes here, and the peer's credentials check them.
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 from dataclasses import dataclass
 from enum import IntEnum
@@ -168,6 +170,8 @@ class Pulse:
     root: Annotated[str, headers.name]
     number: Annotated[int, _pulse]
     depth: Annotated[int, headers.whole(0, limits.MAX_PEER_DEPTH)]
+    #: How long ago the sender last had everything that any rendezvous had.
+    behind: Annotated[int, _milliseconds] = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,6 +246,27 @@ class Unknown:
     """A rendezvous does not know the sender of an event as a publisher: it shall announce itself first."""
 
 
+@dataclass(frozen=True, slots=True)
+class AskNews:
+    """A rendezvous asks another what came to it since it was last asked."""
+
+    #: The number in the last answer; anything, the first time.
+    after: Annotated[int, _pulse]
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """Events that came to a rendezvous, in that order; the one that asked fetches those that it lacks."""
+
+    #: To be asked with the next time.
+    after: Annotated[int, _pulse]
+    events: Annotated[tuple[bytes, ...], _event_ids]
+    #: How far back the sender has seen everything.
+    reach: Annotated[int, _milliseconds]
+    #: Events between this answer and the last that the sender has let go.
+    lost: Annotated[int, _pulse]
+
+
 PeerBody: TypeAlias = (
     Search
     | Offer
@@ -260,6 +285,8 @@ PeerBody: TypeAlias = (
     | Fetch
     | Reprove
     | Unknown
+    | AskNews
+    | News
 )
 #: `kind` on the wire. A number is never given to another message.
 KINDS: Final[dict[int, type[PeerBody]]] = {
@@ -280,8 +307,15 @@ KINDS: Final[dict[int, type[PeerBody]]] = {
     15: Fetch,
     16: Reprove,
     17: Unknown,
+    18: AskNews,
+    19: News,
 }
 _KIND_OF: Final = {made: kind for kind, made in KINDS.items()}
+#: Of each field, what it is where it is left out, or None.
+_DEFAULTS: Final[dict[type[PeerBody], list[Any]]] = {
+    made: [None if each.default is dataclasses.MISSING else each.default for each in dataclasses.fields(made)]
+    for made in KINDS.values()
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -310,6 +344,8 @@ def encode(message: PeerMessage) -> bytes:
         _check_envelope(message.topic, message.source, message.target)
     except FrameRejected as error:
         raise Misuse(f"this is no message between peers: {error.message}") from None
+    while fields and fields[-1] == _last_default(type(message.body), len(fields)):
+        fields.pop()
     kind = _KIND_OF[type(message.body)]
     return cbor.encode([MAGIC, VERSION, message.topic, kind, message.source, message.target, fields])
 
@@ -327,12 +363,20 @@ def parse(data: bytes) -> PeerMessage:
     _check_envelope(topic, source, target)
     require(isinstance(kind, int) and not isinstance(kind, bool) and kind in KINDS, "an unknown kind of message")
     made, values = KINDS[kind], [_tuples(value) for value in fields]
+    require(not values or values[-1] != _last_default(made, len(values)), "a last field says what its absence says")
+    while (default := _last_default(made, len(values) + 1)) is not None:
+        values.append(default)
     _checked(made, values)
     return PeerMessage(topic, source, target, made(*values))
 
 
 def _tuples(value: Any) -> Any:
     return tuple(map(_tuples, value)) if isinstance(value, list) else value
+
+
+def _last_default(made: type[PeerBody], count: int) -> Any:
+    """What the field with this number, counted from 1, stands for where it is left out; None where it never is."""
+    return _DEFAULTS[made][count - 1] if 0 < count <= len(_DEFAULTS[made]) else None
 
 
 def _check_envelope(topic: object, source: object, target: object) -> None:

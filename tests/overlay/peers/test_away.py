@@ -46,7 +46,7 @@ def test_a_peer_that_was_away_gets_what_came_meanwhile_and_nothing_twice() -> No
 
 
 def test_a_new_peer_gets_the_history_that_it_needs_to_help_others_but_no_more() -> None:
-    net = world(PeerSettings(history_seconds=20, slack_seconds=5))
+    net = world(PeerSettings(history_seconds=20))
     old = publish(net, range(10))
     net.run(net.now + 100)
     recent = publish(net, range(10, 20))

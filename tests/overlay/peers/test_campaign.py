@@ -1,4 +1,4 @@
-"""Random small worlds with everything that can go wrong at once."""
+"""Random small worlds with everything that can go wrong at once; a few in the daily tests, many in the long ones."""
 
 from __future__ import annotations
 
@@ -76,3 +76,10 @@ def check(crowd: Crowd, seed: int) -> None:
 @pytest.mark.parametrize("seed", range(10))
 def test_random_worlds(seed: int) -> None:
     check(campaign(seed), seed)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(7200)
+def test_many_random_worlds() -> None:
+    for seed in range(100, 500):
+        check(campaign(seed), seed)

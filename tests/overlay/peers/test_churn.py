@@ -43,10 +43,13 @@ def check(crowd: Crowd, *, least: int) -> None:
 
 
 @pytest.mark.timeout(900)
-def test_2048_peers_with_churn() -> None:
-    crowd = Crowd(2_048, 1, seed=1, settings=settings(Dissemination.FLOODING))
-    churn(crowd, changes=300, events=50, seconds=50)
-    check(crowd, least=5_000)
+@pytest.mark.parametrize(
+    ("peers", "changes", "least"), [(384, 56, 900), pytest.param(2_048, 300, 5_000, marks=pytest.mark.soak)]
+)
+def test_many_peers_with_churn(peers: int, changes: int, least: int) -> None:
+    crowd = Crowd(peers, 1, seed=1, settings=settings(Dissemination.FLOODING))
+    churn(crowd, changes=changes, events=50, seconds=50)
+    check(crowd, least=least)
 
 
 @pytest.mark.parametrize("dissemination", Dissemination)

@@ -21,11 +21,14 @@ from sealcast.overlay.peers.net.frames import FrameKind, LinkReason, frame
 from sealcast.protections.attribute import testimony
 from sealcast.protections.attribute.audit import PeersAudit
 from sealcast.protections.attribute.credentials import EventSpace
+from sealcast.protections.attribute.exposure import explained
+from sealcast.protections.attribute.interests import CredentialInterests
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.outgoing import PublisherPeer
 from sealcast.protections.attribute.peering import status
 from sealcast.protections.attribute.peering.away import AwayNote
-from sealcast.protections.attribute.peering.host import ListenAt, PeerHost, with_heartbeat
+from sealcast.protections.attribute.peering.host import PeerHost
+from sealcast.protections.attribute.peering.hosting import ListenAt, with_heartbeat
 from sealcast.protections.attribute.peering.places import PeerPlaces
 from sealcast.protections.attribute.peering.rendezvous import rendezvous_of
 from sealcast.protections.witness.report import Kind
@@ -37,6 +40,7 @@ from sealcast.wire import peers
 from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.peer_logs import EntryKind, PeerEntry
 from sealcast.wire.peers import Announce, Carry, Inject, PeerMessage
+from tests.cli.shell import sealcast
 from tests.overlay.links import Stranger, tls_of, until
 from tests.protections.attribute.test_peer_processes import SCHEMA, TOPIC
 
@@ -246,7 +250,7 @@ def test_a_member_that_sends_forged_events_is_cut_off(realm: Realm) -> None:
         again = await Stranger.dial(address_of(realm, "pub"), tls_of(realm, "mallory").client)
         assert await again.told() == LinkReason.PENALTY
         await until(lambda: inbox(realm, "any") == [13], within=30)
-        assert sum(member.counts["refused"] for member in host.members()) == 3
+        assert sum(member.journal.counts["refused"] for member in host.members()) == 3
 
     hosted(realm, ["pub", "any", "hot"], scene)
     kinds = [entry for entry in testimony.said_by(realm, TOPIC, "pub") if entry.other == "mallory"]
@@ -310,6 +314,71 @@ def test_a_new_epoch_begins_while_peers_run(realm: Realm) -> None:
         await until(lambda: inbox(realm, "any") == [13, 14] == inbox(realm, "hot"), within=40)
 
     hosted(realm, ["pub", "any", "hot"], scene)
+
+
+def routed(directory: Path, routing: bool) -> tuple[Realm, int]:
+    """A topic with two subscribers that want different things; how many events the one got that are the other's."""
+    made = Realm.create(directory)
+    made.enrol_many(["pub", "cold", "hot"])
+    protection = protection_of("attribute", {"routing": routing})
+    made.create_topic(TOPIC, SCHEMA, protection=protection, access="members")
+    made.subscribe(TOPIC, "cold", "heat < 4")
+    made.subscribe(TOPIC, "hot", "heat >= 12")
+    publish(made, 1)
+    received = list[int]()
+
+    async def scene(host: PeerHost) -> None:
+        await until(lambda: inbox(made, "cold") == [1], within=30)
+        publish(made, 13)
+        await until(lambda: inbox(made, "hot") == [13], within=30)
+        # Tokens are of an epoch, and given anew
+        made.rotate(TOPIC)
+        publish(made, 2, 14)
+        await until(lambda: inbox(made, "cold") == [1, 2] and inbox(made, "hot") == [13, 14], within=40)
+        received.extend(each.journal.counts["received"] for each in host.members() if each.name == "cold")
+
+    hosted(made, ["pub", "cold", "hot"], scene)
+    return made, received[0]
+
+
+def test_peers_of_a_topic_route_by_tokens_if_it_says_so(tmp_path: Path) -> None:
+    realm, received = routed(tmp_path / "routed", True)
+    assert received == 2, "its own"
+    said = str(explained(realm.state(), TOPIC))
+    assert "by a token that each gave it" in said
+    realm, received = routed(tmp_path / "flooded", False)
+    assert received == 4, "everything that its parent has"
+    assert "by a token that each gave it" not in str(explained(realm.state(), TOPIC))
+
+
+def test_keys_that_nobody_takes_any_more_are_removed(realm: Realm) -> None:
+    publish(realm, 1)
+    made = places(realm, "any")
+    ring = CredentialRing(realm, TOPIC, realm.identity("pub"))
+    assert ring.publishing(1) is not None
+    ring.connecting(1, [("heat", EventSpace(SCHEMA).spaces["heat"].root)], Right.PUBLISH)
+    assert ring.prune(2) == 0, "what is on its way may be of the epoch before"
+    assert ring.prune(3) == 2 and ring.prune(3) == 0
+    realm.rotate(TOPIC)
+    realm.rotate(TOPIC)
+    with CredentialInterests(realm, TOPIC, "any") as interests:
+        interests.refresh()
+    made.state = realm.state()
+    assert made.refresh(rendezvous=False) == (True, True) or made.seats
+    kept = {path.name.split(".")[0] for path in (realm.paths.root / "wallets" / "any").rglob("*.connecting")}
+    assert kept == {"3"}
+    assert list((realm.paths.root / "wallets" / "any").rglob("1.*.subscribing")), "they open what is in the inbox"
+
+
+def test_creating_a_topic_says_what_a_text_without_a_greatest_length_costs(realm: Realm, tmp_path: Path) -> None:
+    schema = tmp_path / "schema.json"
+    texts = [{"name": "ward", "type": "string"}, {"name": "bed", "type": "string", "max_length": 4}]
+    schema.write_text(json.dumps({"attributes": texts}))
+    options = ("--schema", schema, "--access", "members", "--protection", "attribute", "--routing")
+    told = sealcast("topic", "create", "notes", *options, "--realm", realm.paths.root)
+    assert told.code == 0 and "routing by tokens" in told.out
+    assert "'ward' has no max_length: every event carries 101 sealed positions" in told.err
+    assert "'bed'" not in told.err
 
 
 def test_a_peer_runs_once(realm: Realm) -> None:

@@ -157,8 +157,8 @@ def test_a_reader_acknowledges_and_goes_on_by_position(ward: Ward) -> None:
 def test_a_compromised_subscriber_is_out_and_what_lasts_is_said(ward: Ward) -> None:
     ward.publish([1])
     ward.carry()
-    found = command(ward, "compromise", "nurse")
-    assert (found["lasting"], found["over"], found["unharmed"]) == ([TOPIC], None, True)
+    found = command(ward, "compromise", "nurse", "--yes", code=1)
+    assert (found["lasting"], found["over"], found["unharmed"]) == ([TOPIC], False, True)
     assert ward.realm.state().topic(TOPIC).epoch == 2
     ward.publish([2, 200])
     ward.carry()
@@ -172,7 +172,7 @@ def test_another_center_takes_over_and_nothing_is_lost(ward: Ward) -> None:
     ward.publish([1])
     ward.carry()
     ward.realm.add_center("second")
-    found = command(ward, "compromise", "center", "--center", "second")
+    found = command(ward, "compromise", "center", "--yes", "--center", "second", code=1)
     assert found["unharmed"]
     about = ward.realm.state().topic(TOPIC)
     assert (about.center, about.epoch) == ("second", 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,6 +15,7 @@ from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.outgoing import PublisherPeer
 from sealcast.wire.carried import CarriedEvent
 from tests.cli.shell import sealcast
+from tests.copies import copy_realm
 
 TOPIC = "vitals"
 SCHEMA = Schema.from_json({"attributes": [{"name": "pulse", "type": "int", "min": 0, "max": 255}]})
@@ -36,7 +36,7 @@ class Ward:
 
     @classmethod
     def copied(cls, other: Ward, directory: Path) -> Ward:
-        shutil.copytree(other.realm.paths.root, directory)
+        copy_realm(other.realm.paths.root, directory)
         made = object.__new__(cls)
         made.realm = Realm(directory)
         return made

@@ -89,6 +89,11 @@ WRONG = {
     "asking tells nothing": ("broker+subscriber", changed("broker+subscriber", asking=False)),
     "asking tells everything": ("broker+subscriber", changed("broker+subscriber", asking=True)),
     "a subscriber brings its own alone": ("broker+subscriber", changed("broker+subscriber", payloads=Reach.OWN)),
+    "a root that reroutes reads no more": (
+        "active root+subscriber",
+        lambda tree, members, name: CLAIMS["broker+subscriber"].rule(tree, members, name),
+    ),
+    "it does so through anyone": ("active root+subscriber", changed("active root+subscriber", payloads=Reach.ALL)),
     "a broker may subscribe and learn nothing": ("subscribing broker", changed("subscribing broker", events=False)),
     "all brokers open everything": ("all brokers", changed("all brokers", keys=True)),
 }
@@ -130,7 +135,8 @@ def test_every_cell_is_met_by_some_case() -> None:
     }
     assert all(met[kind, cell, True] and met[kind, cell, False] for kind, cell in both)
     assert met["r brokers", "payloads", Reach.PASSING] and met["r brokers", "payloads", Reach.ALL]
-    assert met["broker+subscriber", "payloads", Reach.OWN] and met["broker+subscriber", "payloads", Reach.ALL]
+    for kind in ("broker+subscriber", "active root+subscriber"):
+        assert met[kind, "payloads", Reach.OWN] and met[kind, "payloads", Reach.ALL]
 
 
 # --- every set of nodes -----------------------------------------------------------------------------------------------

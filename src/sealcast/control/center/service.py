@@ -32,7 +32,7 @@ class KeyCenter(Unpicklable):
     """Answers for one center. It is a `service.Handler`."""
 
     def __init__(self, realm: OpenRealm, secrets: CenterSecrets, more: MoreRules = nothing_more) -> None:
-        self._realm = realm
+        self._realm, self._author = realm, secrets.identity.author
         self._proofs = ProofRecords(realm.paths.root / "centers" / secrets.name / "standing.sqlite")
         self._rules = Rules(secrets, realm.id, self._proofs.get, more)
         self.kinds = self._rules.kinds
@@ -43,7 +43,7 @@ class KeyCenter(Unpicklable):
         def decide(state: RealmState) -> CenterDecision:
             return self._rules.decide(message.kind, message.body, request.sender, state, now_us)
 
-        decision = settle(self._realm, decide)
+        decision = settle(self._realm, decide, self._author)
         if decision.known is not None:
             self._proofs.put(decision.known.topic, decision.known.entity, decision.known.record)
         if isinstance(decision.answer, Rejected):
@@ -62,7 +62,7 @@ class KeyCenter(Unpicklable):
             due.update(found)
             return made
 
-        self._realm.registry.transact(changes)
+        self._realm.registry.transact(changes, self._author)
         return due
 
     def close(self) -> None:

@@ -249,14 +249,14 @@ class _Compiler:
     def _text_cover(self, attribute: Attribute, wanted: _Wanted) -> tuple[list[bytes], bool]:
         if wanted.ranges.intervals == anything(attribute).intervals:
             return [naming.subtree(attribute.name, ())], True
-        depth = self._plan.text
+        depth = self._plan.text  # without any, events have no subtree but the whole: only single texts can be asked for
         alone: list[str] = []
         stretches: list[text.Stretch] = []
         for low, high in wanted.ranges.intervals:
             longest = max(len(key[1]) for key in (low, high))
             if low == high and any(0xD800 <= ord(c) < 0xE000 for c in low[1]):
                 continue  # no event has a lone surrogate
-            if longest <= depth:
+            if depth and longest <= depth:
                 stretches.append(text.stretch((low, high)))
             elif low == high:
                 alone.append(low[1])  # a text is a label by itself, however long

@@ -21,14 +21,16 @@ from itertools import combinations
 from random import Random
 from typing import Final
 
-from sealcast.errors import Bug
+from sealcast.errors import Bug, Rejected
 from sealcast.lab.curious.pooling import Observer, Pool, Wiretap
 from sealcast.lab.report import Report, Told
 from sealcast.lab.shikfa.net import Net, only
 from sealcast.primitives.curve import CURVE
 from sealcast.primitives.groups import Group
 from sealcast.protections.layered.exposure import CLAIMS, Exposure, Reach, way
+from sealcast.protections.layered.messages import Notification
 from sealcast.protections.layered.tree import Tree
+from sealcast.wire.notifications import LayeredEntry
 
 LABELS: Final = (b"oil", b"gas", b"tin", b"zinc")
 #: Asked for by nobody.
@@ -104,6 +106,8 @@ def coalitions(world: CollusionWorld, subscriber: str) -> Iterator[tuple[str, Wi
     for broker in world.brokers:
         for other in others:
             yield "broker+subscriber", Wiretap((broker, other))
+            if tree.depth(broker) == 1:
+                yield "active root+subscriber", Wiretap((broker, other), active=True)
     for broker in world.subscribing:
         if world.labels[broker] != world.labels[subscriber]:
             yield "subscribing broker", Wiretap((broker,))
@@ -122,7 +126,7 @@ def coalitions(world: CollusionWorld, subscriber: str) -> Iterator[tuple[str, Wi
 def measured(world: CollusionWorld, tap: Wiretap, subscriber: str) -> Exposure:
     """Tries what a coalition gets of one subscriber."""
     pool, label = Pool(world.net, world.observer, tap), world.labels[subscriber]
-    opened = pool.events()
+    opened = pool.events() | (rerouted(world, *tap.members) if tap.active else set())
     brokers = [name for name in tap.members if name.startswith("B") and name in way(world.tree, subscriber)]
     return Exposure(
         label in pool.filters(subscriber),
@@ -130,6 +134,35 @@ def measured(world: CollusionWorld, tap: Wiretap, subscriber: str) -> Exposure:
         any(_row_is_named(world, pool, broker, subscriber, opened) for broker in brokers),
         _reach(world, tap, subscriber, opened),
     )
+
+
+def rerouted(world: CollusionWorld, root: str, friend: str) -> set[bytes]:
+    """The events that an active root makes its friend below open: beside the key of each it puts the tokens of the
+    friend's own row, and the brokers between them, who are honest, route it there. Which of an event's entries is for
+    the friend's branch the root does not know: it tries each."""
+    net, opened = world.net, set[bytes]()
+    if root not in way(world.tree, friend):
+        return opened
+    path, node = net.path(root, friend), net.brokers[root]
+    rows = [row for row in node.table.rows() if path in row.paths]
+    add, top, last = node.layers.add, node.place.top, path[-1]
+    tokens = tuple(sorted({add(last, token) for row in rows for slot in row.slots for token in slot}))
+    for message in [message for sent, message in net.notifications() if sent.receiver == root]:
+        for entry in message.entries:
+            bent = LayeredEntry(tokens, node.layers.swap(top, last, entry.key), final=len(path) == 1)
+            if _opens(net, path[0], Notification(message.event, (bent,), message.body), friend):
+                opened.add(message.event)
+    return opened
+
+
+def _opens(net: Net, at: str, message: Notification, friend: str) -> bool:
+    """Whether a message that a broker gets reaches the friend by the rules, and opens there."""
+    if at == friend and any(entry.final for entry in message.entries):
+        try:
+            return bool(net.opener(friend).open(message))
+        except Rejected:
+            return False
+    return any(_opens(net, child, m, friend) for child, m in net.brokers[at].on_notification(message).items())
 
 
 def _row_is_named(world: CollusionWorld, pool: Pool, broker: str, subscriber: str, known: set[bytes]) -> bool:

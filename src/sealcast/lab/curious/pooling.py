@@ -27,6 +27,8 @@ class Wiretap(NamedTuple):
 
     members: tuple[str, ...]
     links: frozenset[tuple[str, str]] = frozenset()
+    #: Whether its first member, a broker, also sends on what it should not.
+    active: bool = False
 
     def sees(self, sent: Sent) -> bool:
         ends = (sent.sender, sent.receiver)

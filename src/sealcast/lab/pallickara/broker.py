@@ -63,6 +63,7 @@ class LabBroker(Batches):
         log = EmbeddedTopic(paths.frames_root, about.partitions)
         super().__init__(log, Ledger(paths.ledger, realm.broker().journal_key(about.id)), Pieces(paths.pieces))
         self._step = MatchingStep.of(StepName(str(realm.paths.root), topic))
+        self._step.begin()
         self._windows = History(self._ledger, self._pieces, log, bounds_of(about)).windows(self._ledger.end())
 
     def turn(self) -> Entry | None:

@@ -200,7 +200,7 @@ def _judge(
         assert slot is not None  # a slot that was given stays
         # It still has its key file, and tries every event of a piece through every key that it was sealed under.
         opener = thief.opener(state, TOPIC, slot, realm.identity(name).pair_key(state, TOPIC))
-        opened_before += sum(len(opener.open_rows(piece)) for piece in earlier)
+        opened_before += sum(len(opener(piece).open_rows(piece)) for piece in earlier)
         for piece in later:
             for event, (first, end) in enumerate(pairwise(piece.use_start.tolist())):
                 attempts += end - first

@@ -85,9 +85,9 @@ class RealTopic:
     def connection_key(self, attribute: str, label: Bits) -> ConnectionKey:
         return self.master.connection_key(EPOCH, attribute, _label(label))
 
-    def request(self, attribute: str, label: Bits) -> SeatRequest:
+    def request(self, attribute: str, label: Bits, origin: PeerId) -> SeatRequest:
         path = [_label(label[:size]) for size in range(len(label) + 1)]
-        made, hidden = self.master.connection_request(EPOCH, attribute, path, self.depth + 1)
+        made, hidden = self.master.connection_request(EPOCH, attribute, path, self.depth + 1, origin)
         return SeatRequest(made.to_bytes(), hidden)
 
     def token(self, attribute: str, label: Bits) -> RoutingToken:
@@ -120,7 +120,7 @@ class RealCredentials(IdealCredentials):
     def ask(self, seat: int) -> SeatRequest:
         place = self.places[seat]
         if seat not in self._requests:
-            self._requests[seat] = self.topic.request(place.plan.attribute, place.label)
+            self._requests[seat] = self.topic.request(place.plan.attribute, place.label, self.name)
         return self._requests[seat]
 
     def open_request(self, seat: int, request: bytes, origin: PeerId) -> Secret | None:
@@ -130,7 +130,7 @@ class RealCredentials(IdealCredentials):
         asked = ConnectionRequest.parse(request)
         if asked.attribute != place.plan.attribute:
             raise Rejected("a request for another tree")
-        return self._keys[seat].open(self.topic.parameters, asked)
+        return self._keys[seat].open(self.topic.parameters, asked, origin)
 
     def token(self, seat: int) -> bytes:
         place = self.places[seat]

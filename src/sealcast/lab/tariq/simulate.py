@@ -11,6 +11,7 @@ import random
 from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from heapq import heappop, heappush
 from typing import Final
 
@@ -104,7 +105,10 @@ class Simulation:
         credentials = self._make(name, Meter(self.costs))
         credentials.add_roots(roots)
         if roots:
+            others = list(self.rendezvous)
             self.rendezvous.append(name)
+            for other in others:
+                self._run(other, partial(self.peers[other].node.meet, self.rendezvous, self.now))
         self.peers[name] = SimulatedPeer(self._node(name, credentials, rendezvous or self.rendezvous), credentials)
         return credentials
 

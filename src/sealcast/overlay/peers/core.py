@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -28,6 +29,8 @@ from sealcast.wire.peers import SEARCH_BYTES, PeerBody, PeerMessage
 #: What separates the two proofs under one connection key (SPEC.md, section 17).
 OFFER: Final = b"peer offer"
 ACCEPT: Final = b"peer accept"
+#: Arrivals are numbered from a random number of so many bytes. It decides nothing, so that it is not `rng`'s.
+_START_BYTES: Final = 6
 
 
 class PeerCore:
@@ -52,7 +55,7 @@ class PeerCore:
         self.seats: dict[int, Seat] = {}
         self.timers = Timers()
         self.conduct = Conduct(settings)
-        self.recent = RecentEvents(settings)
+        self.recent = RecentEvents(settings, first=int.from_bytes(os.urandom(_START_BYTES)))
         self.effects: list[PeerEffect] = []
         #: Messages between seats of this peer: they never leave it.
         self.local: deque[PeerMessage] = deque()
@@ -90,6 +93,15 @@ class PeerCore:
 
     def in_tree(self, attribute: str) -> Iterator[Seat]:
         return (seat for seat in self.seats.values() if seat.plan.attribute == attribute)
+
+    @property
+    def has_roots(self) -> bool:
+        """Whether this peer is a rendezvous."""
+        return any(seat.plan.root for seat in self.seats.values())
+
+    def is_fellow(self, peer: PeerId) -> bool:
+        """Whether both of us run roots."""
+        return peer in self.rendezvous and peer != self.name and self.has_roots
 
     def room(self, seat: Seat, *, overflow: bool = False) -> bool:
         """Whether a seat can take one more child; places that are held count."""

@@ -2,6 +2,7 @@
 
 searching   a seat of ours needs a parent                 placing   others search, and we may have a place
 pulses      heartbeats                                    passing   events
+comparing   what other rendezvous have
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from sealcast.errors import Misuse
+from sealcast.overlay.peers.comparing import Comparing
 from sealcast.overlay.peers.core import PeerCore
 from sealcast.overlay.peers.passing import Passing
 from sealcast.overlay.peers.placing import Placing
@@ -31,11 +33,13 @@ from sealcast.wire.peers import (
     Accept,
     Alive,
     Announce,
+    AskNews,
     Carry,
     Decline,
     Fetch,
     Inject,
     Inventory,
+    News,
     Offer,
     PartingReason,
     PeerBody,
@@ -82,7 +86,8 @@ class PeerNode:
             topic, name, credentials, settings or PeerSettings(), rng or random.SystemRandom(), rendezvous
         )
         self._searching = Searching(self._core)
-        self._pulses = Pulses(self._core, self._searching)
+        self._comparing = Comparing(self._core)
+        self._pulses = Pulses(self._core, self._searching, self._comparing)
         self._passing = Passing(self._core)
         self._placing = Placing(self._core, self._passing, self._pulses)
         self._woken: float | None = None
@@ -95,6 +100,8 @@ class PeerNode:
             Inject: passing.on_inject,
             Taken: passing.on_taken,
             Unknown: passing.on_unknown,
+            AskNews: self._comparing.on_ask,
+            News: self._comparing.on_news,
             Carry: passing.on_carry,
         }
         self._for_seats: dict[type[PeerBody], Callable[[Seat, SeatAddress, Any], None]] = {
@@ -153,6 +160,7 @@ class PeerNode:
             if seat.plan.root:
                 seat.complete_since = now - self._complete
         if any(seat.plan.root for seat in new):
+            self._comparing.begin(away)
             self._pulses.beat()
         if advertisement is not None:
             self._passing.advertise(advertisement)
@@ -169,6 +177,7 @@ class PeerNode:
             raise Misuse("a topic's peers need a rendezvous at least")
         self._core.now, self._core.rendezvous = now, tuple(dict.fromkeys(rendezvous))
         self._passing.meet()
+        self._comparing.meet()
         return self._done()
 
     def publish(self, event: bytes, now: float, to: PeerId | None = None) -> list[PeerEffect]:
@@ -227,6 +236,7 @@ class PeerNode:
         core = self._core
         core.now = now
         self._searching.forget(peer)
+        self._comparing.down(peer)
         self._drop(peer)
         return self._done()
 
@@ -270,9 +280,20 @@ class PeerNode:
 
     def behind(self, now: float) -> float | None:
         """For how many seconds some seat may have missed something; None if one never had a parent."""
-        times = [now if seat.plan.root else seat.last_complete for seat in self._core.seats.values()]
+        root = now - self._comparing.behind(now)
+        times = [root if seat.plan.root else seat.last_complete for seat in self._core.seats.values()]
         known = [each for each in times if each is not None]
         return None if len(known) < len(times) else now - min(known, default=now)
+
+    @property
+    def placed(self) -> bool:
+        """Whether every seat has a parent, or is a root, and has what its parent had for it."""
+        return all(seat.rooted and seat.caught_up for seat in self._core.seats.values())
+
+    @property
+    def broken_rules(self) -> int:
+        """How often somebody sent what it should not have."""
+        return self._core.counts["broken rules"]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -287,6 +308,9 @@ class PeerNode:
         for_peer = self._for_peers.get(type(body))
         if for_peer is not None:
             for_peer(sender, message, body)
+            return
+        if isinstance(body, Fetch) and message.source is None and message.target is None:
+            self._comparing.on_fetch(sender, body)
             return
         if message.source is None or message.target is None:
             core.strike(sender, "a message between seats names both of them")
@@ -311,6 +335,7 @@ class PeerNode:
         core, (what, number) = self._core, key
         if what == "pulse":
             self._pulses.beat()
+            self._comparing.ask()
             return
         if what == "publish":
             self._passing.publish_again()

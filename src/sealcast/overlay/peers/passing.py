@@ -8,7 +8,7 @@ more that loses most deliveries, since a parent that matches on one attribute ne
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Iterable
 from typing import Final
 
@@ -31,6 +31,12 @@ from sealcast.wire.peers import (
     event_id,
 )
 
+#: A child's absence began so much earlier than it says, as far as its parent can tell: messages are on their way.
+SKEW_SECONDS: Final = 2.0
+#: Events that a child asks for at a time: its parent's queue has room for them.
+FETCH_EACH: Final = 256
+#: A rendezvous that is not ready is given events again after so long, the first time.
+SOON_SECONDS: Final = 0.1
 MAX_PUBLISHERS: Final = 65_536
 #: Events that a publisher gives a rendezvous again at a time, when no answer came.
 AGAIN: Final = 256
@@ -44,6 +50,8 @@ class Passing:
         #: Publishers that have announced themselves here, and their advertisements.
         self._publishers: OrderedDict[PeerId, None] = OrderedDict()
         self._advertisement: bytes | None = None
+        #: How soon a rendezvous that was not ready is given events again.
+        self._soon = SOON_SECONDS
         #: What was delivered before this start. Such events are still kept and passed on: others may need them.
         self._delivered: OrderedDict[bytes, None] = OrderedDict()
         #: What each rendezvous has not confirmed yet, in the order of publishing.
@@ -85,11 +93,13 @@ class Passing:
 
     def on_taken(self, sender: PeerId, message: PeerMessage, body: Taken) -> None:
         waiting = self._unconfirmed.get(sender)
+        self._soon = SOON_SECONDS
         if waiting is not None and waiting.pop(body.event, None) is not None:
             self._core.effects.append(Confirmed(body.event, sender))
 
     def publish_again(self) -> None:
         """Gives each rendezvous the oldest events that it has not confirmed."""
+        self._soon = min(2 * self._soon, self._core.settings.search_seconds)
         for rendezvous, waiting in self._unconfirmed.items():
             if waiting:
                 self._announce(rendezvous)
@@ -99,13 +109,15 @@ class Passing:
             self._again_later()
 
     def on_unknown(self, sender: PeerId, message: PeerMessage, body: Unknown) -> None:
-        """A rendezvous has forgotten this publisher, or was started anew: it learns of it with the next retry."""
+        """A rendezvous does not know this publisher: it was started anew, or is not ready yet. It is given everything
+        again, soon at first and then ever later."""
         if self._unconfirmed.get(sender):
             self._announce(sender)
+            self._again_later(self._soon)
 
-    def _again_later(self) -> None:
-        pause = self._core.settings.search_seconds * self._core.rng.uniform(1.0, 2.0)
-        self._core.timers.set(("publish", 0), self._core.now + pause)
+    def _again_later(self, seconds: float | None = None) -> None:
+        pause = self._core.settings.search_seconds if seconds is None else seconds
+        self._core.timers.set(("publish", 0), self._core.now + pause * self._core.rng.uniform(1.0, 2.0))
 
     def _announce(self, rendezvous: PeerId) -> None:
         if self._advertisement is not None:
@@ -115,7 +127,7 @@ class Passing:
 
     def on_announce(self, sender: PeerId, message: PeerMessage, body: Announce) -> None:
         core = self._core
-        if not self._has_roots():
+        if not core.has_roots:
             return
         try:
             core.credentials.check_publisher(sender, body.advertisement)
@@ -129,20 +141,17 @@ class Passing:
 
     def on_inject(self, sender: PeerId, message: PeerMessage, body: Inject) -> None:
         core = self._core
-        if not self._has_roots() or sender not in self._publishers:
+        if not core.has_roots or sender not in self._publishers:
             core.send(sender, None, None, Unknown())
         elif self.take(body.event, sender):
             core.send(sender, None, None, Taken(event_id(body.event)))
-
-    def _has_roots(self) -> bool:
-        return any(seat.plan.root for seat in self._core.seats.values())
 
     # --- everybody ------------------------------------------------------------------------------
 
     def on_carry(self, sender: PeerId, message: PeerMessage, body: Carry) -> None:
         core = self._core
         # For whichever seat it was meant: a peer gets an event once, for all of its seats.
-        if any(sender in seat.upstream() for seat in core.seats.values()):
+        if core.is_fellow(sender) or any(sender in seat.upstream() for seat in core.seats.values()):
             self.take(body.event, sender)
         elif message.source is not None and message.target is not None:
             core.send(sender, message.target, message.source, Unlink(PartingReason.UNKNOWN))
@@ -216,7 +225,7 @@ class Passing:
     def greet(self, seat: Seat, child: SeatAddress, away: float) -> None:
         """Tells a new child which of the events it may want are still here."""
         core, link = self._core, seat.children[child]
-        begin = core.now - away - core.settings.slack_seconds
+        begin = core.now - away - core.settings.history_seconds
         tested: dict[tuple[str, bytes], bool] = {}
         found = []
         for id, event in core.recent.since(begin):
@@ -227,7 +236,7 @@ class Passing:
             if len(found) == limits.MAX_INVENTORY_EVENTS:
                 break
         link.offered = set(found)
-        self._inventory(seat, child, tuple(reversed(found)), core.recent.lost_since(core.now - away))
+        self._inventory(seat, child, tuple(reversed(found)), core.recent.lost_since(core.now - away - SKEW_SECONDS))
 
     def _inventory(self, seat: Seat, child: SeatAddress, events: tuple[bytes, ...], lost: int) -> None:
         since = seat.complete_since
@@ -239,28 +248,46 @@ class Passing:
         if seat.parent != parent:
             return
         if seat.greeted:
-            # The second one answers a fetch: what was asked for and is not here by now, is gone.
+            # The next one answers a fetch: what was asked for and is not here by now, is gone.
             if seat.fetching:
-                core.effects.append(Missed(seat.number, seat.plan.attribute, 0.0, len(seat.fetching)))
-                seat.fetching.clear()
-            return
-        seat.greeted = True
-        self._note_reach(seat, body)
-        wanted = tuple(dict.fromkeys(id for id in body.events if not core.recent.seen(id)))
+                gone, seat.fetching = len(seat.fetching), set()
+                self._missed(seat, 0.0, gone)
+        else:
+            seat.greeted = True
+            self._note_reach(seat, body)
+            seat.to_fetch = deque(dict.fromkeys(body.events))
+        wanted = list[bytes]()
+        while seat.to_fetch and len(wanted) < FETCH_EACH:
+            id = seat.to_fetch.popleft()
+            if not core.recent.seen(id):
+                wanted.append(id)
         if wanted:
             seat.fetching = set(wanted)
-            core.reply(seat, parent, Fetch(wanted))
+            core.reply(seat, parent, Fetch(tuple(wanted)))
 
     def _note_reach(self, seat: Seat, body: Inventory) -> None:
         """Keeps from when on this seat knows everything, and says so if something may be missing."""
         core, reach, away = self._core, body.reach / 1000, seat.away or 0.0
         unknown = max(0.0, away - reach)
         if seat.complete_since is None:
-            seat.complete_since = core.now - min(reach, max(away, core.settings.history_seconds))
-        elif unknown > 0 or body.lost:
-            seat.complete_since = core.now - min(reach, away)
+            seat.complete_since = core.now - min(reach, away + core.settings.history_seconds)
+        elif unknown > 0:
+            seat.complete_since = core.now - reach
         if unknown > 0 or (body.lost and seat.away is not None):
-            core.effects.append(Missed(seat.number, seat.plan.attribute, unknown, body.lost))
+            self._missed(seat, unknown, body.lost)
+            if seat.last_complete is not None:
+                seat.last_complete = max(seat.last_complete, core.now - reach)  # of what is said once, nobody is asked
+
+    def _missed(self, seat: Seat, seconds: float, events: int) -> None:
+        """Says what a seat lacks for good. Those below it lack that, too: they ask again, and are told, or find a
+        parent that has it."""
+        core = self._core
+        core.effects.append(Missed(seat.number, seat.plan.attribute, seconds, events))
+        if events:
+            seat.complete_since = core.now
+        for child in list(seat.children):
+            del seat.children[child]
+            core.reply(seat, child, Unlink(PartingReason.SILENT))
 
     def on_fetch(self, seat: Seat, child: SeatAddress, body: Fetch) -> None:
         core = self._core

@@ -210,10 +210,9 @@ class PeerSettings:
     kept_events: int = 4_096
     kept_bytes: int = 64 << 20
     kept_seconds: float = 900.0
-    #: A child that reconnects is offered what came so long before it was last heard of, too; a newcomer gets the events
-    #: of so many seconds, so that it can help others.
-    slack_seconds: float = 10.0
-    history_seconds: float = 60.0
+    #: A new child is offered the events of so many seconds before it was last heard of, too, so that a newcomer can
+    #: help others with them.
+    history_seconds: float = 120.0
     #: Ids of events, and of searches, that are remembered.
     seen_events: int = 65_536
     seen_searches: int = 16_384

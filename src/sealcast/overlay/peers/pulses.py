@@ -2,15 +2,20 @@
 
 One mechanism finds a parent that died, a parent that is cut off itself, and a circle: in all three no newer pulse
 comes. Each level waits a little longer than the one above it, so that after a crash the seats next to it move, and what
-is below them moves with them. A pulse also orders events: links keep their order, so that what the root passed down
-before a pulse has arrived when the pulse has.
+is below them moves with them.
+
+A pulse also says what a seat has. Links keep their order, so that what was passed down before a pulse has arrived when
+the pulse has. The root says since when it may lack what other rendezvous have, and each seat on the way since when it
+waits for something itself. So a seat below a root that was cut off knows from when on it may lack something, and asks
+its next parent for it.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from sealcast.overlay.peers.core import PeerCore
+from sealcast.overlay.peers.comparing import LONGEST_SECONDS, Comparing
+from sealcast.overlay.peers.core import PeerCore, milliseconds
 from sealcast.overlay.peers.port import SeatAddress
 from sealcast.overlay.peers.searching import Searching
 from sealcast.overlay.peers.seat import Heartbeat, Seat
@@ -26,9 +31,10 @@ FASTEST_SECONDS: Final = 0.05
 class Pulses:
     """The heartbeats of a node: given, if it runs roots, and passed on."""
 
-    def __init__(self, core: PeerCore, searching: Searching) -> None:
+    def __init__(self, core: PeerCore, searching: Searching, comparing: Comparing) -> None:
         self._core = core
         self._searching = searching
+        self._comparing = comparing
         #: Another name after each start: numbers begin anew with it.
         self._root = f"{core.name[:128]}/{core.rng.randbytes(8).hex()}"
         self._number = 0
@@ -44,9 +50,10 @@ class Pulses:
             return
         self._number += 1
         self._last = core.now
+        behind = self._comparing.behind(core.now)
         for seat in roots:
-            seat.pulse = Heartbeat(self._root, self._number, 0, core.now)
-            seat.last_complete = core.now
+            seat.pulse = Heartbeat(self._root, self._number, 0, core.now, behind)
+            seat.last_complete = core.now - behind
             self._pass_down(seat)
         core.timers.set(("pulse", 0), core.now + core.settings.pulse_seconds)
 
@@ -79,9 +86,14 @@ class Pulses:
             if stale or core.now < old.at + FASTEST_SECONDS:
                 return
         depth = min(body.depth + 1, limits.MAX_PEER_DEPTH)
-        seat.pulse = Heartbeat(body.root, body.number, depth, core.now)
-        if seat.greeted and not seat.fetching:
-            seat.last_complete = core.now
+        behind = body.behind / 1000
+        if seat.caught_up:
+            before = seat.complete_since if seat.last_complete is None else seat.last_complete
+            seat.last_complete = core.now - behind if before is None else max(core.now - behind, before)
+        else:
+            own = LONGEST_SECONDS if seat.last_complete is None else core.now - seat.last_complete
+            behind = max(behind, own)
+        seat.pulse = Heartbeat(body.root, body.number, depth, core.now, behind)
         core.timers.set(("silent", seat.number), core.now + self._patience(depth))
         self._pass_down(seat)
 
@@ -96,7 +108,7 @@ class Pulses:
         """Gives a new child the newest pulse: from then on it is linked."""
         if seat.pulse is not None:
             self._note(seat, seat.pulse)
-            self._core.reply(seat, child, Pulse(seat.pulse.root, seat.pulse.number, seat.pulse.depth))
+            self._core.reply(seat, child, _body(seat.pulse))
 
     def _pass_down(self, seat: Seat) -> None:
         core, pulse = self._core, seat.pulse
@@ -107,7 +119,7 @@ class Pulses:
         for child in [address for address, link in seat.children.items() if link.heard < silent]:
             del seat.children[child]
             core.reply(seat, child, Unlink(PartingReason.SILENT))
-        body = Pulse(pulse.root, pulse.number, pulse.depth)
+        body = _body(pulse)
         for child in seat.children:
             core.reply(seat, child, body)
 
@@ -120,3 +132,7 @@ class Pulses:
     def _patience(self, depth: int) -> float:
         settings = self._core.settings
         return settings.silent_seconds + (depth - 1) * settings.silent_step_seconds
+
+
+def _body(pulse: Heartbeat) -> Pulse:
+    return Pulse(pulse.root, pulse.number, pulse.depth, milliseconds(pulse.behind))

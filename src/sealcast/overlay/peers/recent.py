@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, deque
 from collections.abc import Iterator
+from itertools import islice
 from typing import NamedTuple
 
 from sealcast.overlay.peers.port import PeerSettings
@@ -19,8 +20,11 @@ class RecentEvent(NamedTuple):
 class RecentEvents:
     """Bounded by number, bytes and age. What is let go is counted, so that a child can be told."""
 
-    def __init__(self, settings: PeerSettings) -> None:
+    def __init__(self, settings: PeerSettings, first: int = 0) -> None:
+        """Arrivals are numbered from `first` on: another number in each life, so that those of two are not confused."""
         self._settings = settings
+        #: How many were kept so far, and `first`.
+        self.arrivals = self._first = first
         self._seen: OrderedDict[bytes, None] = OrderedDict()
         self._kept: OrderedDict[bytes, RecentEvent] = OrderedDict()
         self._bytes = 0
@@ -40,6 +44,7 @@ class RecentEvents:
     def keep(self, id: bytes, event: bytes, now: float) -> None:
         self._kept[id] = RecentEvent(now, event)
         self._bytes += len(event)
+        self.arrivals += 1
         self._trim(now)
 
     def set_aside(self, id: bytes, event: bytes, now: float) -> None:
@@ -71,6 +76,15 @@ class RecentEvents:
             if received < time:
                 return
             yield id, event
+
+    def after(self, arrival: int, most: int) -> tuple[list[bytes], int, int]:
+        """Ids of what was kept after that arrival, the oldest first and at most so many; the last one's number; and how
+        many came after it and were let go. From the oldest on for a number that is none of ours."""
+        known = arrival if self._first <= arrival <= self.arrivals else self._first
+        oldest = self.arrivals - len(self._kept)
+        begin = max(known, oldest)
+        found = list(islice(self._kept, begin - oldest, begin - oldest + most))
+        return found, begin + len(found), begin - known
 
     def lost_since(self, time: float) -> int:
         """How many were received at `time` or later and let go."""

@@ -214,7 +214,7 @@ class Searching:
         token, away = self._token(seat), self._away(seat)
         seat.pending = PendingLink(acceptor, search, away)
         given = proof(key, ACCEPT, search, acceptor, token)
-        core.reply(seat, acceptor, Accept(search, given, token, self._asked(seat, away)))
+        core.reply(seat, acceptor, Accept(search, given, token, milliseconds(away or 0.0)))
         core.timers.set(("search", seat.number), core.now + core.settings.search_seconds)
 
     def _decline_all(self, seat: Seat) -> None:
@@ -246,7 +246,8 @@ class Searching:
         token, away = self._token(seat), self._away(seat)
         seat.pending = PendingLink(parent, round.search, away, takeover=(leaves, body.own, key))
         given = proof(round.key, ACCEPT, round.search, parent, token)
-        core.reply(seat, parent, Replace(round.search, leaves.peer, leaves.seat, given, token, self._asked(seat, away)))
+        away_ms = milliseconds(away or 0.0)
+        core.reply(seat, parent, Replace(round.search, leaves.peer, leaves.seat, given, token, away_ms))
         core.timers.set(("search", seat.number), core.now + core.settings.search_seconds)
 
     def _move(self, seat: Seat, swap: PendingSwap, acceptor: SeatAddress) -> None:
@@ -271,6 +272,7 @@ class Searching:
         seat.rounds, seat.displaced = 0, False
         seat.greeted, seat.away = False, pending.away
         seat.fetching.clear()
+        seat.to_fetch.clear()
         core.timers.cancel(("search", seat.number))
         core.timers.cancel(("proof", seat.number))
         core.effects.append(Linked(seat.number, pending.parent))
@@ -318,8 +320,3 @@ class Searching:
 
     def _away(self, seat: Seat) -> float | None:
         return None if seat.last_complete is None else self._core.now - seat.last_complete
-
-    def _asked(self, seat: Seat, away: float | None) -> int:
-        # A seat that has nothing yet asks for more than it needs itself, for those that will be below it.
-        history = self._core.settings.history_seconds if seat.complete_since is None else 0.0
-        return milliseconds(max(history, away or 0.0))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from dataclasses import dataclass, field
 
 from sealcast.overlay.peers.port import PeerId, SeatAddress, SeatPlan
@@ -85,6 +85,8 @@ class Heartbeat:
     number: int
     depth: int
     at: float
+    #: How many seconds before, the sender last had everything.
+    behind: float = 0.0
 
 
 @dataclass(slots=True)
@@ -120,6 +122,13 @@ class Seat:
     greeted: bool = True
     away: float | None = None
     fetching: set[bytes] = field(default_factory=set)
+    #: Those of the inventory that are asked for next: a few at a time, so that the parent's queue has room for them.
+    to_fetch: deque[bytes] = field(default_factory=deque)
+
+    @property
+    def caught_up(self) -> bool:
+        """Whether it has all that its parent had for it."""
+        return self.greeted and not self.fetching and not self.to_fetch
 
     @property
     def rooted(self) -> bool:

@@ -15,12 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from sealcast.control.bodies import Body, Field, Name, Names, binary, natural, text
+from sealcast.control.bodies import Body, Field, Name, Names, binary, text
+from sealcast.control.center.requests import Epoch
 from sealcast.control.desk import MAX_IDS
 from sealcast.control.envelopes import MAX_BODY_BYTES
 from sealcast.filters.labels.compile import MAX_CONJUNCTIONS
 from sealcast.model.protection import MAX_FILTER_CHARACTERS
-from sealcast.wire.limits import MAX_EPOCH
 
 KeyBytes = binary(1, MAX_BODY_BYTES)
 
@@ -31,7 +31,6 @@ def _read_keys(value: object) -> tuple[bytes, ...]:
     return tuple(map(KeyBytes.read, value))
 
 
-Epoch = Annotated[int, natural(MAX_EPOCH)]
 Bytes = Annotated[bytes, KeyBytes]
 Keys = Annotated[tuple[bytes, ...], Field(_read_keys, list)]
 #: UTF-8 has at most four bytes a character.

@@ -129,7 +129,7 @@ class CredentialIssuer(Unpicklable):
         if subscribes:
             _check_places(wanted.places, space, admitted_labels(about, Right.SUBSCRIBE, who, state), who.name)
         self._charge(who, wanted, len(wanted.places), now_us)
-        places = made_places(master, space, wanted.epoch, wanted.places, subscribes=subscribes)
+        places = made_places(master, space, wanted.epoch, wanted.places, who.name if subscribes else None)
         made = Connecting(wanted.epoch, public.to_bytes(), places)
         return CenterDecision(Answer(Connecting.KIND, made.to_bytes()))
 

@@ -21,6 +21,7 @@ from sealcast.protections.attribute.interests import CredentialInterests
 from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.open import AttributeOpener
 from sealcast.protections.attribute.publish import AttributeWay
+from sealcast.protections.journals import journal_signer
 from sealcast.protections.labelled import LabelledSide
 from sealcast.protections.port import AsksOf, ClientSide, Interest, KeysOf, Measured, Opens, Proven, Reader, Wanted
 from sealcast.protections.proving import proven
@@ -76,6 +77,10 @@ class AttributeInbox(Unpicklable):
             raise first
         return first
 
+    def wants(self, event: OpenedEvent) -> bool:
+        """It has opened it with a subscription's key, which opens nothing else."""
+        return True
+
     def prove(self, broker: str, piece: PeerPiece, known: dict[int, bytes]) -> Proven:
         """Every subscriber for itself: no two have the same keys."""
         recipient = self.mail.mailbox(broker).recipient
@@ -90,8 +95,9 @@ def mail(realm: EntityRealm, topic: str, subscriber: str) -> Stays[PeerPiece]:
     """A subscriber is its own and only broker; NotFound for one that never subscribed."""
     if realm.state().slot_of(topic, subscriber) is None:
         no_subscription(topic, subscriber)
-    stays = (Stay(subscriber),)
-    return Stays(lambda: stays, lambda broker: inbox_mailbox(realm.paths.topic(topic, broker).root, subscriber))
+    state, stays = realm.state(), (Stay(subscriber),)
+    by = journal_signer(state, state.topic(topic), subscriber)
+    return Stays(lambda: stays, lambda broker: inbox_mailbox(realm.paths.topic(topic, broker).root, subscriber, by))
 
 
 class AttributeClient(LabelledSide):

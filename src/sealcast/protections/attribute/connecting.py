@@ -5,8 +5,8 @@
                                                                             request, hidden], ...]]
 
 For each label: the key that opens connection requests of labels below it, and requests of its own, each with the
-connection key that it hides. Requests are used once each while there are some, so that two searches of one peer cannot
-be told to be the same peer's by the request alone.
+connection key that it hides. Requests count for who asked for them and for nobody else. They are used once each while
+there are some, so that two searches of one peer cannot be told to be the same peer's by the request alone.
 
 Who may subscribe may ask for any label, since it may subscribe to anything. Who may only publish gets what a rendezvous
 needs: the roots, which open every request, and no request of its own.
@@ -18,7 +18,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated, Final, NamedTuple
 
-from sealcast.control.bodies import Body, Name, binary, natural, rows, text
+from sealcast.control.bodies import Body, Name, binary, rows, text
+from sealcast.control.center.requests import Epoch
 from sealcast.control.center.rules import CenterReason, no
 from sealcast.errors import Misuse
 from sealcast.primitives.secrets import Secret
@@ -29,7 +30,6 @@ from sealcast.wire.limits import (
     MAX_ATTRIBUTE_LABEL_BYTES,
     MAX_ATTRIBUTE_PARAMETERS_BYTES,
     MAX_CONNECTION_REQUEST_BYTES,
-    MAX_EPOCH,
 )
 
 #: Labels of one request: a peer has a place for each.
@@ -49,7 +49,6 @@ _REQUEST: Final = (binary(0, MAX_CONNECTION_REQUEST_BYTES), binary(0, _HIDDEN_BY
 _WANTED: Final = rows(MAX_PLACES, _SPACE, _LABEL)
 _GIVEN: Final = rows(MAX_PLACES, _SPACE, _LABEL, binary(_POINT_BYTES, _POINT_BYTES), *REQUESTS_EACH * _REQUEST)
 
-Epoch = Annotated[int, natural(MAX_EPOCH)]
 Parameters = Annotated[bytes, binary(1, MAX_ATTRIBUTE_PARAMETERS_BYTES)]
 WantedPlaces = Annotated[tuple[TreeLabel, ...], _WANTED]
 GivenPlaces = Annotated[tuple[tuple[str, Label, bytes, bytes, bytes, bytes, bytes], ...], _GIVEN]
@@ -97,30 +96,33 @@ def places_of(given: Connecting) -> dict[TreeLabel, ConnectingPlace]:
 
 
 def made_places(
-    master: MasterSecret, space: EventSpace, epoch: int, wanted: Iterable[TreeLabel], *, subscribes: bool
+    master: MasterSecret, space: EventSpace, epoch: int, wanted: Iterable[TreeLabel], origin: str | None
 ) -> GivenPlaces:
-    """At the key center. CenterRejected for what is no label of the schema, and for what one may not have."""
-    return tuple(_place(master, space, epoch, attribute, label, subscribes) for attribute, label in wanted)
+    """At the key center, for `origin`, who may subscribe; None for who may not. CenterRejected for what is no label of
+    the schema, and for what one may not have."""
+    return tuple(_place(master, space, epoch, attribute, label, origin) for attribute, label in wanted)
 
 
 def _place(
-    master: MasterSecret, space: EventSpace, epoch: int, attribute: str, label: Label, subscribes: bool
+    master: MasterSecret, space: EventSpace, epoch: int, attribute: str, label: Label, origin: str | None
 ) -> tuple[str, Label, bytes, bytes, bytes, bytes, bytes]:
     try:
         space.position(attribute, label)
     except Misuse as error:
         raise no(CenterReason.FORM, error.message) from None
     about = space.spaces[attribute]
-    if not subscribes and label != about.root:
+    if origin is None and label != about.root:
         raise no(CenterReason.FORM, "who may not subscribe has no place of its own, only the roots of a rendezvous")
     key = master.connection_key(epoch, attribute, label).to_bytes()
-    if not subscribes:
+    if origin is None:
         return attribute, label, key, b"", b"", b"", b""
-    first, first_hidden = _request(master, epoch, about, label)
-    second, second_hidden = _request(master, epoch, about, label)
+    first, first_hidden = _request(master, epoch, about, label, origin)
+    second, second_hidden = _request(master, epoch, about, label, origin)
     return attribute, label, key, first, first_hidden, second, second_hidden
 
 
-def _request(master: MasterSecret, epoch: int, about: CredentialSpace, label: Label) -> tuple[bytes, bytes]:
-    made, hidden = master.connection_request(epoch, about.name, about.path(label), about.positions)
+def _request(
+    master: MasterSecret, epoch: int, about: CredentialSpace, label: Label, origin: str
+) -> tuple[bytes, bytes]:
+    made, hidden = master.connection_request(epoch, about.name, about.path(label), about.positions, origin)
     return made.to_bytes(), hidden.reveal()

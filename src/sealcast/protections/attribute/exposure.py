@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from sealcast.model.protection import AttributeBased
 from sealcast.protections.attribute.settings import event_space, settings_of
 from sealcast.protections.port import Explanation, Party
 from sealcast.trust.realm.state import RealmState
@@ -29,7 +30,7 @@ def explained(state: RealmState, topic: str) -> Explanation:
         _center(about),
         _publisher(len(publishers)),
         _subscriber(len(readers), anonymous),
-        _peer(trees, anonymous),
+        _peer(trees, anonymous, settings_of(about).routing),
         _disk(anonymous),
     ]
     settings = settings_of(about)
@@ -37,7 +38,7 @@ def explained(state: RealmState, topic: str) -> Explanation:
         f"the key center {about.center!r}, which makes all keys. There is no broker. Peers are trusted with nothing "
         "but carrying what they cannot open: one that does not withholds events, and can do nothing worse",
         parties,
-        [*_options(settings.reuse, settings.session), *_left(about, space.positions, anonymous)],
+        [*_options(settings), *_left(about, space.positions, anonymous)],
         _coalitions(trees, len(readers)),
     )
 
@@ -84,7 +85,7 @@ def _subscriber(count: int, anonymous: bool) -> Party:
     )
 
 
-def _peer(trees: int, anonymous: bool) -> Party:
+def _peer(trees: int, anonymous: bool, routing: bool) -> Party:
     guess = (
         "test a guess of a value against an event, or of a label against a connection request"
         if anonymous
@@ -97,6 +98,7 @@ def _peer(trees: int, anonymous: bool) -> Party:
             "which events each child wants on one attribute, and so over time, from the events that it opens itself, "
             "which credential that child has there (history)",
             "that one, too, by when events come and which children they are for (timing)",
+            *(["by which token it passes events on to a child: it can tell which children want the same"] * routing),
             "publishers' names, the times, numbers and lengths of events, and how many positions each attribute has",
             *(
                 []
@@ -164,7 +166,7 @@ def _coalitions(trees: int, readers: int) -> Sequence[Party]:
     ]
 
 
-def _options(reuse: bool, session: bool) -> list[str]:
+def _options(settings: AttributeBased) -> list[str]:
     """What the topic's owner gave up for speed."""
     shared = (
         "Events of one publisher with the same labels share a header. So everybody sees which events have equal "
@@ -174,7 +176,13 @@ def _options(reuse: bool, session: bool) -> list[str]:
         "A publisher signs with its credentials once an epoch, and by a session's key after that. Whoever opens two of "
         "its events sees that one publisher made both; frames say so to everybody in any case."
     )
-    return [*([shared] if reuse else []), *([signed] if session else [])]
+    routed = (
+        "A peer passes an event on to those below it that it is for, by a token that each gave it. So a parent learns "
+        "of each child exactly which of the events that pass are for that label. Where a subscription has several "
+        "labels, their places are at different parents as long as there are some."
+    )
+    chosen = {shared: settings.reuse, signed: settings.session, routed: settings.routing}
+    return [words for words, given_up in chosen.items() if given_up]
 
 
 def _left(about: Topic, positions: int, anonymous: bool) -> list[str]:

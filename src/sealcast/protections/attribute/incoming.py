@@ -27,7 +27,7 @@ from sealcast.protections.attribute.keys import CredentialRing
 from sealcast.protections.attribute.ledger import PeerLedger, journal_key
 from sealcast.protections.attribute.open import AttributeOpener, NotOurs
 from sealcast.trust.handles import EntityRealm
-from sealcast.trust.realm.changes import Right
+from sealcast.trust.realm.state import RealmState
 from sealcast.wire import frame, peer_pieces
 from sealcast.wire.carried import CarriedEvent
 from sealcast.wire.frame import Header
@@ -153,11 +153,9 @@ class _Looking:
                 self._found.rejected.append(_refusal(event.position, Reason.SEAL, one.message))
 
 
-def may_receive(realm: EntityRealm, topic: str, name: str) -> bool:
+def may_receive(state: RealmState, topic: str, name: str, now_us: int) -> bool:
     """Whether there is something that a subscriber could get."""
-    state = realm.state()
-    subscribed = state.slot_of(topic, name) is not None
-    return subscribed and state.may(Right.SUBSCRIBE, topic, name, realm.clock())
+    return state.slot_of(topic, name) is not None and state.may_subscribe(topic, name, now_us)
 
 
 def _number(header: Header, event: CarriedEvent) -> bytes:

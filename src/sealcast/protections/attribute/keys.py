@@ -84,7 +84,8 @@ class CredentialRing(Closing, Unpicklable):
 
     def connecting(self, epoch: int, wanted: Sequence[TreeLabel], right: Right) -> Connecting:
         """What its peer needs for places with these labels, held or asked for now."""
-        digest = hashlib.sha256(cbor.encode([list(place) for place in wanted])).hexdigest()[:32]
+        named = [self._identity.name, *map(list, wanted)]  # requests are for their owner
+        digest = hashlib.sha256(cbor.encode(named)).hexdigest()[:32]
         path = self._directory / f"{epoch}.{digest}.connecting"
         held = self._read(path, Connecting)
         if held is None:
@@ -123,6 +124,20 @@ class CredentialRing(Closing, Unpicklable):
     def stamp(self, epoch: int, *, live: bool = False) -> tuple[str, ...]:
         """Which keys of an epoch there are: another stamp, other keys."""
         return tuple(path.name for path in self._of(epoch, live))
+
+    def prune(self, epoch: int) -> int:
+        """Removes what was for publishing and for finding places before the epoch before this one: nobody takes it any
+        more. What opens events stays, as long as its owner has them. How many files."""
+        old = [
+            path
+            for kind in ("publishing", "connecting")
+            for path in self._directory.glob(f"*.{kind}")
+            if (number := path.name.split(".")[0]).isdigit() and int(number) < epoch - 1
+        ]
+        for path in old:
+            path.unlink(missing_ok=True)
+            self._opened.pop(path, None)
+        return len(old)
 
     def close(self) -> None:
         self.wallet.close()

@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from typing import Final
 
 from sealcast.broker.deliver import rejected_by_reason
+from sealcast.log.annals import JournalKey
 from sealcast.log.closing import Closing
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import Ledger
@@ -21,7 +22,7 @@ from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.rejection import Rejection
 from sealcast.primitives import kdf
-from sealcast.primitives.secrets import Secret, Unpicklable
+from sealcast.primitives.secrets import Unpicklable
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.layout import TopicPaths
 from sealcast.wire import peer_pieces
@@ -31,9 +32,9 @@ from sealcast.wire.carried import CarriedEvent
 QUERY: Final = "peer"
 
 
-def journal_key(identity: Identity, topic_id: bytes) -> Secret:
+def journal_key(identity: Identity, topic_id: bytes) -> JournalKey:
     """Authenticates what a peer says it took in."""
-    return kdf.derive(identity.signer.seed, b"peer journal", topic_id)
+    return JournalKey(kdf.derive(identity.signer.seed, b"peer journal", topic_id), identity.signer, topic_id)
 
 
 class PeerLedger(Closing, Unpicklable):

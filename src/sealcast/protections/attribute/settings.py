@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sealcast.errors import Misuse
 from sealcast.model.protection import AttributeBased
+from sealcast.model.schema import Type
 from sealcast.protections.attribute.credentials import EventSpace
 from sealcast.trust.realm.topics import Topic
 
@@ -18,6 +19,16 @@ def settings_of(topic: Topic) -> AttributeBased:
 def event_space(topic: Topic) -> EventSpace:
     """The spaces that events and filters of a topic have labels in."""
     return EventSpace(topic.schema, joint=settings_of(topic).joint)
+
+
+def unbounded_texts(topic: Topic) -> dict[str, int]:
+    """The texts of the schema without a greatest length, and how many positions of every event each takes."""
+    found = dict[str, int]()
+    for space in event_space(topic).spaces.values():
+        for attribute in map(topic.schema.by_name.__getitem__, space.attributes):
+            if attribute.type is Type.STRING and attribute.max_length is None:
+                found[attribute.name] = found.get(attribute.name, 0) + space.positions
+    return found
 
 
 def is_attribute(topic: Topic) -> bool:

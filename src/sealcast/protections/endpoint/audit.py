@@ -43,7 +43,7 @@ class EndpointAudit(ReadingAudit):
         super().__init__(realm, topic, **options)
         # The newest version still has the keys of every epoch.
         self._state = realm.state()
-        self._keys = cache(lambda epoch: KeyAudit(self._sealer(epoch)))
+        self._keys = cache(lambda epoch, incarnation: KeyAudit(self._sealer(epoch, incarnation)))
         #: A piece could not be read: what it handed out is unknown.
         self._lost_keys = False
 
@@ -60,7 +60,7 @@ class EndpointAudit(ReadingAudit):
             if not strangers:
                 self.add(Kind.KEYS, f"{where}: it is sealed in epoch {piece.epoch}, which the topic never had")
             return  # to a slot that nobody has (said above), or in no epoch: there is no key to try
-        keys = self._keys(piece.epoch)
+        keys = self._keys(piece.epoch, self._state.incarnation(self._about.name, self._broker.name, piece.version))
         keys.blind |= self._lost_keys
         refs, problems = keys.take(piece, groups_of(piece, delivered, expected))
         for text in problems:
@@ -71,9 +71,9 @@ class EndpointAudit(ReadingAudit):
             lost = [pair for pair in closed if pair not in said]
             self.say(Kind.LOST, lost, piece.partition, where, "was delivered and does not open for it")
 
-    def _sealer(self, epoch: int) -> EndpointSealer:
+    def _sealer(self, epoch: int, incarnation: bytes) -> EndpointSealer:
         about = replace(self._about, epoch=epoch)
-        return sealer_of(self._state, about, self._broker, lambda slot: self._names[slot])
+        return sealer_of(self._state, about, self._broker, lambda slot: self._names[slot], incarnation)
 
 
 # --- does it open? --------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The broker's side of `endpoint`: one step, which reads events and seals each for the group that gets it.
 
 Keys are read from the realm's own files by the worker that needs them. What is remembered from batch to batch (expanded
-keys, who holds which key) is kept by epoch, because keys are an epoch's.
+keys, who holds which key) is kept by epoch and incarnation, because keys are of these.
 """
 
 from __future__ import annotations
@@ -41,18 +41,24 @@ class EndpointStep(MatchingStep):
 
     def __init__(self, name: StepName) -> None:
         super().__init__(name)
-        #: By epoch: expanded keys stay warm while the realm moves on to other versions.
-        self._sealings: dict[int, GroupSealing] = {}
+        #: By epoch and incarnation: expanded keys stay warm while the realm moves on to other versions.
+        self._sealings: dict[tuple[int, bytes], GroupSealing] = {}
         #: By slot. Slots are never given twice, so that a longer list says all that a shorter one did.
         self._subscribers: tuple[str, ...] = ()
 
     def sealing(self, state: RealmState, topic: Topic) -> GroupSealing:
         self._subscribers = max(self._subscribers, tuple(state.slots_of(topic.name)), key=len)
-        found = self._sealings.get(topic.epoch)
+        sealed_in = topic.epoch, self.incarnation(state.version)
+        found = self._sealings.get(sealed_in)
         if found is None:
-            ledger = LedgerReader(self.paths.ledger, self.journal_key)
-            found = self._sealings[topic.epoch] = GroupSealing(
-                KeyMemory(ledger, self.pieces, topic.epoch, len(self._subscribers), topic.group_keys),
+            found = self._sealings[sealed_in] = GroupSealing(
+                KeyMemory(
+                    LedgerReader(self.paths.ledger, self.journal_key),
+                    self.pieces,
+                    lambda piece: (piece.epoch, self.incarnation(piece.version)) == sealed_in,
+                    len(self._subscribers),
+                    topic.group_keys,
+                ),
                 sealer_of(state, topic, self.secrets, lambda slot: self._subscribers[slot]),
             )
         found.planner.grown_to(len(self._subscribers))

@@ -7,7 +7,7 @@ broker's, and nobody else's keys.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, lru_cache
 from typing import Final
 
 from sealcast.errors import CannotOpen, KeyMissing
@@ -28,6 +28,9 @@ from sealcast.trust.keys.topic_keys import at_broker
 from sealcast.trust.realm.state import RealmState
 from sealcast.wire.sealed import SealedPiece
 
+#: Versions of pieces whose incarnation is remembered.
+MAX_VERSIONS: Final = 1_024
+
 
 class EndpointInbox(RegisteredInbox):
     """Keys come with the events that first need them; those that it lacks it looks for, or asks for."""
@@ -35,10 +38,11 @@ class EndpointInbox(RegisteredInbox):
     def __init__(self, reader: Reader) -> None:
         super().__init__(reader, _SIDE)
         self._slot = _SIDE.slot(reader.realm, reader.topic, reader.name)
-        self._openers: dict[tuple[str, int], Opener] = {}
+        self._openers: dict[tuple[str, int, bytes], Opener] = {}
         self._missing = cache(self._missing_at)
+        self._incarnation = incarnations(reader.realm, reader.topic)
         # Whoever has no key for what comes next is told so now.
-        self._opener(self.mail.home, reader.realm.state().topic(reader.topic).epoch)
+        self._opener(self.mail.home, reader.realm.state().topic(reader.topic).epoch, b"")
 
     @property
     def keys(self) -> Measured:
@@ -46,17 +50,17 @@ class EndpointInbox(RegisteredInbox):
 
     def open(self, found: Found[SealedPiece]) -> OpenedEvent:
         delivery = found.delivery
-        opener = self._opener(found.broker, delivery.piece.epoch)
+        opener = self._opener_of(found.broker, delivery.piece)
         try:
             return opener.open(delivery.piece, delivery.event, delivery.handle)
         except KeyMissing:
-            self._missing(found.broker).find(opener, delivery)
+            self._missing(found.broker).find(opener, delivery, lambda p: self._opener_of(found.broker, p) is opener)
             return opener.open(delivery.piece, delivery.event, delivery.handle)
 
     def prove(self, broker: str, piece: SealedPiece, known: dict[int, bytes]) -> Proven:
         """The keys of all its events at once. A body is opened unless its very key opened it before: it is committed
         to its key."""
-        opener = self._opener(broker, piece.epoch)
+        opener = self._opener_of(broker, piece)
         events, uses = piece.rows_for(self._slot)
         try:
             keys = dict(zip(events.tolist(), opener.content_keys(piece, events, uses), strict=True))
@@ -75,13 +79,21 @@ class EndpointInbox(RegisteredInbox):
         at = self.reader
         return MissingKeys(self.mail.mailbox(broker), at.name, self.identity.signer, at.realm.clock, at.ask)
 
-    def _opener(self, broker: str, epoch: int) -> Opener:
-        opener = self._openers.get((broker, epoch))
+    def _opener_of(self, broker: str, piece: SealedPiece) -> Opener:
+        return self._opener(broker, piece.epoch, self._incarnation(broker, piece.version))
+
+    def _opener(self, broker: str, epoch: int, incarnation: bytes) -> Opener:
+        opener = self._openers.get((broker, epoch, incarnation))
         if opener is None:
             at = self.reader
-            opener = opener_at(at.realm, at.topic, broker, self.identity, epoch, self._slot, at.key_memory)
-            self._openers[broker, epoch] = opener
+            opener = opener_at(at.realm, at.topic, broker, self.identity, epoch, incarnation, self._slot, at.key_memory)
+            self._openers[broker, epoch, incarnation] = opener
         return opener
+
+
+def incarnations(realm: EntityRealm, topic: str) -> Callable[[str, int], bytes]:
+    """A broker's incarnation at a version, which never changes: the registry is asked once."""
+    return lru_cache(MAX_VERSIONS)(lambda broker, version: realm.state().incarnation(topic, broker, version))
 
 
 def opener_at(
@@ -90,32 +102,39 @@ def opener_at(
     broker: str,
     identity: Identity,
     epoch: int,
+    incarnation: bytes,
     slot: int,
     key_memory: int = DEFAULT_KEY_MEMORY,
 ) -> Opener:
-    """What opens, with an entity's own keys, what one broker sealed for a slot in one epoch."""
-    pair = identity.pair_key(realm.state(), topic, epoch)
-    return opener_with(realm.state, topic, broker, pair, epoch, slot, key_memory)
+    """What opens, with an entity's own keys, what one broker sealed for a slot in one epoch and incarnation."""
+    pair = at_broker(identity.pair_key(realm.state(), topic, epoch), broker, incarnation)
+    return opener_with(realm.state, topic, pair, epoch, slot, key_memory)
 
 
 def opener_with(
     state: Callable[[], RealmState],
     topic: str,
-    broker: str,
     pair: Secret,
     epoch: int,
     slot: int,
     key_memory: int = DEFAULT_KEY_MEMORY,
 ) -> Opener:
-    """What opens, with a pair key, what one broker sealed for a slot in one epoch."""
+    """What opens, with a pair key as its broker uses it (`at_broker`), what was sealed for a slot in one epoch."""
     about = state().topic(topic)
     verify_keys, bits = publishers_keys(state), about.parameters.key_bits
-    return Opener(about.schema, about.id, epoch, slot, at_broker(pair, broker), verify_keys, bits, key_memory)
+    return Opener(about.schema, about.id, epoch, slot, pair, verify_keys, bits, key_memory)
 
 
-def openers_with(state: RealmState, topic: str, broker: str, slot: int, keys_of: KeysOf) -> Callable[[int], Opener]:
-    """`opener_with` for each epoch, made when it is first needed and kept."""
-    return cache(lambda epoch: opener_with(lambda: state, topic, broker, keys_of(epoch).pair, epoch, slot))
+def openers_with(
+    state: RealmState, topic: str, broker: str, slot: int, keys_of: KeysOf
+) -> Callable[[SealedPiece], Opener]:
+    """`opener_with` for each epoch and incarnation that a piece is of, made when it is first needed and kept."""
+
+    @cache
+    def opener(epoch: int, incarnation: bytes) -> Opener:
+        return opener_with(lambda: state, topic, at_broker(keys_of(epoch).pair, broker, incarnation), epoch, slot)
+
+    return lambda piece: opener(piece.epoch, state.incarnation(topic, broker, piece.version))
 
 
 class EndpointClient(RegisteredSide):
@@ -130,7 +149,7 @@ class EndpointClient(RegisteredSide):
 
     def opens_with(self, state: RealmState, topic: str, broker: str, slot: int, keys_of: KeysOf) -> Opens:
         openers = openers_with(state, topic, broker, slot, keys_of)
-        return lambda piece, event, use: openers(piece.epoch).open(piece, event, use)
+        return lambda piece, event, use: openers(piece).open(piece, event, use)
 
 
 _SIDE: Final = EndpointClient()

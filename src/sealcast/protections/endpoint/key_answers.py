@@ -46,7 +46,8 @@ from sealcast.wire.sealed import SealedPiece
 MAX_SKEW_US: Final = 300 * 1_000_000
 #: Requests of one asker: one brings up to 512 keys.
 ALLOWANCE: Final = Allowance(per_second=20, burst=200)
-MAX_EPOCHS: Final = 8
+#: Epochs and incarnations whose keys are kept ready.
+MAX_SEALERS: Final = 8
 #: Parts of tables in one reply: each takes a few milliseconds to make. The other keys are given one by one.
 MAX_PARTS: Final = 4
 #: A key under which nobody signs anything.
@@ -62,7 +63,7 @@ class KeyAnswers(Unpicklable):
         self._about = realm.state().topic(topic)
         root, journal_key = realm.paths.topic(topic, broker.name).root, broker.journal_key(self._about.id)
         self._reader = sealed_reader(root, key=journal_key)
-        self._sealer = lru_cache(MAX_EPOCHS)(self._load)
+        self._sealer = lru_cache(MAX_SEALERS)(self._load)
 
     def reply(self, data: bytes, now_us: int) -> bytes:
         """The answer to a request; Rejected, or Unavailable when it comes too soon."""
@@ -83,7 +84,8 @@ class KeyAnswers(Unpicklable):
             if ref is None:
                 raise Rejected("no piece has the events that the key request names")
             piece = self._reader.piece(ref)
-            found = answer(request, self._topic, state, self._sealer(request.epoch), piece, now_us)
+            incarnation = state.incarnation(self._topic, self._broker.name, piece.version)
+            found = answer(request, self._topic, state, self._sealer(request.epoch, incarnation), piece, now_us)
         except Rejected:
             self._budgets.bogus(request.entity, now_us)
             raise
@@ -93,12 +95,13 @@ class KeyAnswers(Unpicklable):
     def close(self) -> None:
         self._reader.close()
 
-    def _load(self, epoch: int) -> EndpointSealer:
+    def _load(self, epoch: int, incarnation: bytes) -> EndpointSealer:
         def name_of(slot: int) -> str:
             # Slots are never given twice: a newer state says of old ones what an older one did.
             return list(self._realm.state().slots_of(self._topic))[slot]
 
-        return sealer_of(self._realm.state(), replace(self._about, epoch=epoch), self._broker, name_of)
+        about = replace(self._about, epoch=epoch)
+        return sealer_of(self._realm.state(), about, self._broker, name_of, incarnation)
 
 
 class KeyRequests(Unpicklable):

@@ -73,18 +73,19 @@ def _delivered(piece: SealedPiece) -> tuple[Outline, Words, Indices, Indices]:
 
 
 class KeyMemory:
-    """One topic and epoch in this process: the planner, and which of its plans wait for their pieces."""
+    """One topic, epoch and incarnation in this process: the planner, and which of its plans wait for their pieces."""
 
     def __init__(
         self,
         ledger: LedgerReader,
         pieces: Pieces,
-        epoch: int,
+        ours: Callable[[SealedPiece], bool],
         subscribers: int,
         algorithm: str,
         planners: Callable[[str, int], Planner] | None = None,
     ) -> None:
-        self._ledger, self._pieces, self._epoch = ledger, pieces, epoch
+        """`ours` says of a piece whether it was sealed in that epoch and incarnation: others' keys are no use here."""
+        self._ledger, self._pieces, self._ours = ledger, pieces, ours
         self._algorithm = algorithm
         self._planners = planners or planner_for
         self._planner = self._planners(algorithm, subscribers)
@@ -164,7 +165,7 @@ class KeyMemory:
             newest.append(ref)
         for ref in reversed(newest):
             piece = sealed.parse(self._pieces.read(ref.name, ref.digest))
-            if piece.epoch == self._epoch and len(piece.tile_size):
+            if len(piece.tile_size) and self._ours(piece):
                 self._planner.learn(*_delivered(piece))
 
     def _give_up(self, frames: list[Frames]) -> None:

@@ -37,12 +37,13 @@ class MissingKeys:
         self._ask = ask
         self._looked_back = False
 
-    def find(self, opener: Opener, delivery: Delivery[SealedPiece]) -> None:
-        """Brings the opener what it needs for a delivery's piece, as far as it is to be had."""
+    def find(self, opener: Opener, delivery: Delivery[SealedPiece], ours: Callable[[SealedPiece], bool]) -> None:
+        """Brings the opener what it needs for a delivery's piece, as far as it is to be had. `ours` says of a piece
+        whether it is the opener's to open: keys that came with others are no use to it."""
         if not self._looked_back or self._ask is None:
             self._looked_back = True
             for piece in self._mailbox.pieces_before(delivery.cursor, LOOK_BACK):
-                if piece.epoch == delivery.piece.epoch:
+                if ours(piece):
                     opener.missing(piece)
         missing = opener.missing(delivery.piece, delivery.event) if self._ask is not None else []
         if missing and self._ask is not None:

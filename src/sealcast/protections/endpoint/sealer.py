@@ -18,6 +18,7 @@ from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.endpoint import keys, tables
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.keys.frames import associated_data
+from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.realm.machine import RealmState, Topic
 
 T = TypeVar("T")
@@ -154,11 +155,26 @@ class EndpointSealer(Unpicklable):
         return keys.grown_secret(secret, key_id)
 
 
-def sealer_of(state: RealmState, topic: Topic, broker: BrokerSecrets, name_of: Callable[[int], str]) -> EndpointSealer:
-    """The keys of a topic's current epoch, for subscribers by slot."""
-    ours, bits = broker.topic_keys(state, topic), topic.parameters.key_bits
+def sealer_of(
+    state: RealmState,
+    topic: Topic,
+    broker: BrokerSecrets,
+    name_of: Callable[[int], str],
+    incarnation: bytes | None = None,
+) -> EndpointSealer:
+    """The keys of a topic's current epoch and of the broker's present incarnation, unless another one is named, for
+    subscribers by slot."""
+    at = state.incarnation(topic.name, broker.name) if incarnation is None else incarnation
+    return sealer_with(topic, broker.topic_keys(state, topic), broker.name, at, name_of)
+
+
+def sealer_with(
+    topic: Topic, keys: TopicKeys, broker: str, incarnation: bytes, name_of: Callable[[int], str]
+) -> EndpointSealer:
+    """What a broker of that name seals with in an incarnation, made by whoever has the topic's keys of an epoch."""
 
     def pair_of_slot(slot: int) -> Secret:
-        return ours.mailbox_key(name_of(slot), broker.name)
+        return keys.mailbox_key(name_of(slot), broker, incarnation)
 
-    return EndpointSealer(topic.id, topic.epoch, ours.content_root(broker.name), pair_of_slot, bits)
+    root, bits = keys.content_root(broker, incarnation), topic.parameters.key_bits
+    return EndpointSealer(topic.id, keys.epoch, root, pair_of_slot, bits)

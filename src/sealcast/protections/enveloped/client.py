@@ -12,7 +12,7 @@ from functools import cache, lru_cache
 
 from sealcast.errors import Bug, CannotOpen
 from sealcast.model.event import OpenedEvent
-from sealcast.protections.endpoint.client import opener_at, openers_with
+from sealcast.protections.endpoint.client import incarnations, opener_at, openers_with
 from sealcast.protections.enveloped.open import Opener, Unseal
 from sealcast.protections.enveloped.publish import EventSealer
 from sealcast.protections.port import AsksOf, CheckedEvent, KeysOf, Measured, Messages, Opens, Proven, Reader
@@ -81,9 +81,15 @@ class EnvelopedInbox(RegisteredInbox):
     def _unsealing(self, broker: str) -> Unseal:
         """Takes off what brokers put on after a compromise, when they seal again for one reader as `endpoint` does. The
         reader's pair key of an epoch is opened when it is first needed, and kept."""
-        reader, slot = self.reader, self._side.slot(self.reader.realm, self.reader.topic, self.reader.name)
-        openers = cache(lambda epoch: opener_at(reader.realm, reader.topic, broker, self.identity, epoch, slot))
-        return lambda piece, event, use: openers(piece.epoch).open_body(piece, event, use)
+        realm, topic = self.reader.realm, self.reader.topic
+        incarnation_of = incarnations(realm, topic)
+        slot = self._side.slot(realm, topic, self.reader.name)
+        opener = cache(lambda epoch, within: opener_at(realm, topic, broker, self.identity, epoch, within, slot))
+
+        def unseal(piece: SealedPiece, event: int, use: int) -> bytes:
+            return opener(piece.epoch, incarnation_of(broker, piece.version)).open_body(piece, event, use)
+
+        return unseal
 
 
 class EnvelopedSide(RegisteredSide):
@@ -104,7 +110,7 @@ class EnvelopedSide(RegisteredSide):
         openers = openers_with(state, topic, broker, slot, keys_of)
 
         def unseal(piece: SealedPiece, event: int, use: int) -> bytes:
-            return openers(piece.epoch).open_body(piece, event, use)
+            return openers(piece).open_body(piece, event, use)
 
         return lambda piece, event, use: opener.open(piece, event, use, unseal)
 

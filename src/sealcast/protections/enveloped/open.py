@@ -6,7 +6,8 @@
     commits to, at the row that the piece says: so what was matched is what is read, and nobody else sealed it;
 (4) the record inside is one of the topic's schema.
 
-Whatever fails is CannotOpen: a subscriber learns that something was altered, and uses nothing of it.
+Whatever fails is CannotOpen: a subscriber learns that something was altered, and uses nothing of it. What fails from 2
+on, with the key at hand, is Poisoned: brokers could not look inside, so that readers pass over it.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.enveloped import keys
 from sealcast.protections.enveloped.envelope import Envelope, shown, unpadded
-from sealcast.protections.verify import SignedHeaders, VerifyKeyOf, opened_event
+from sealcast.protections.verify import SignedHeaders, VerifyKeyOf, opened_event, poisoned_by
 from sealcast.trust.keys.topic_keys import ContentKey
 from sealcast.trust.realm.topics import Topic
 from sealcast.wire.records import RecordCodec
@@ -85,16 +86,13 @@ class Opener(Unpicklable, ABC):
     def _opened(self, position: Position, proof: FrameProof, envelope: Envelope, before: bytes) -> OpenedEvent:
         header = self._headers.header(proof.signed)
         cipher = self._cipher(header.epoch, header.publisher, envelope.boot)
-        inside = cipher.open(keys.nonce(envelope.number), envelope.commitment, envelope.ciphertext)
-        record = unpadded(inside)
         path = merkle.path(proof.nodes, header.count, position.row) if proof.count == header.count else ()
-        try:
+        with poisoned_by(header, position):
+            record = unpadded(cipher.open(keys.nonce(envelope.number), envelope.commitment, envelope.ciphertext))
             values, _, _ = self._codec.decode_one(record)
             message = shown(self._codec, values, self._hidden, record, before + envelope.to_bytes())
-        except Rejected as error:
-            raise CannotOpen(f"event {position} is not of its topic's schema: {error.message}") from None
-        self._headers.verify(header, message, position, path)
-        return opened_event(header, position, self._codec, record)
+            self._headers.verify(header, message, position, path)
+            return opened_event(header, position, self._codec, record)
 
     def _boot_key(self, epoch: int, publisher: str, boot: bytes) -> SealingKey:
         secret = self._content_of(epoch).of_publisher(publisher)

@@ -18,17 +18,21 @@ from sealcast.wire.records import RecordCodec
 
 
 class EventSealer(Unpicklable, ABC):
-    """One publisher on one topic in one epoch. It draws a boot and numbers its events from 0."""
+    """One publisher on one topic in one epoch. It draws a boot and numbers its events from 0; after a fork, the child
+    draws its own."""
 
     def __init__(self, about: Topic, epoch: int, secret: Secret) -> None:
         """`secret` is its own part of the content key."""
         self.schema, self.epoch = about.schema, epoch
         self._codec = RecordCodec(about.schema)
         self._hidden, self._pad = about.protection.hidden_of(about.schema), about.protection.step
-        self._boot = os.urandom(BOOT_BYTES)
-        aad = keys.associated_data(about.protection.name, about.id, epoch)
-        self._key = keys.boot_key(secret, self._boot, aad, about.parameters.key_bits)
-        self._number = 0
+        self._secret, self._key_bits = secret, about.parameters.key_bits
+        self._aad = keys.associated_data(about.protection.name, about.id, epoch)
+        self._begin()
+
+    def _begin(self) -> None:
+        self._process, self._boot, self._number = os.getpid(), os.urandom(BOOT_BYTES), 0
+        self._key = keys.boot_key(self._secret, self._boot, self._aad, self._key_bits)
 
     @abstractmethod
     def most_before(self, values: Mapping[str, Value]) -> int:
@@ -53,6 +57,8 @@ class EventSealer(Unpicklable, ABC):
         self, values: Sequence[Mapping[str, Value]], payloads: Sequence[bytes], kinds: Sequence[str]
     ) -> list[bytes]:
         """What brokers get of events that passed `check`, in order."""
+        if os.getpid() != self._process:
+            self._begin()
         records = self._codec.encode(values, payloads, kinds)
         first, self._number = self._number, self._number + len(records)  # spent before anything is sealed under them
         nonces = b"".join(map(keys.nonce, range(first, self._number)))

@@ -11,6 +11,7 @@ A frame of n events has 2n messages; everything that is counted here counts even
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Final
 
 import pyarrow as pa
@@ -21,7 +22,9 @@ from sealcast.broker.frames import frames_of
 from sealcast.broker.gate import Gate, Rulings
 from sealcast.broker.opening import open_frames, refused_events
 from sealcast.errors import FrameRejected
+from sealcast.filters.labels import Labeller
 from sealcast.model import Reason
+from sealcast.model.schema import Schema
 from sealcast.model.stages import Ruled
 from sealcast.primitives import merkle
 from sealcast.protections.frame_steps import FramesStep
@@ -32,7 +35,7 @@ from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.templates import Template
 from sealcast.wire import hops
 from sealcast.wire.hops import FrameRef, HopPiece
-from sealcast.wire.notifications import MESSAGES_PER_EVENT, parse_core, parse_entries
+from sealcast.wire.notifications import MESSAGES_PER_EVENT, Core, LayeredEntry, parse_core, parse_entries
 
 #: Frames handled at once. A hop divides its input by records, so that a record is small.
 MAX_BYTES_PER_PIECE: Final = 4 << 20
@@ -76,7 +79,7 @@ def admit(ruled: Ruled, gate: Gate, root: str) -> HopPiece:
         raw, entries = opened.messages[MESSAGES_PER_EVENT * event : MESSAGES_PER_EVENT * (event + 1)]
         try:
             core = parse_core(raw)
-            parse_entries(entries)
+            _check_cost(core, parse_entries(entries), gate)
         except FrameRejected as error:
             refused[event] = Reason.EVENT, error.message  # (20)
             continue
@@ -98,6 +101,24 @@ def admit(ruled: Ruled, gate: Gate, root: str) -> HopPiece:
         rejected=sorted(rejections, key=lambda r: r.position),
         counts={"frames": len(received.offsets), "admitted": len(built), **rejected_by_reason(tuple(rejections))},
     )
+
+
+def _check_cost(core: Core, entries: Sequence[LayeredEntry], gate: Gate) -> None:
+    """No more than an honest publisher makes: every token is a power at this broker, and entries are for places in the
+    tree. How many places a generation had that is over, nobody here remembers."""
+    labels, overlay = _most_labels(gate.topic.schema), gate.state.overlay(gate.topic.name)
+    if (most := max(len(entry.tokens) for entry in entries)) > labels:
+        raise FrameRejected(Reason.EVENT, f"an entry has {most} tokens, and an event of the schema {labels} labels")
+    places = len(overlay.parents) + len(overlay.places)
+    if core.generation == overlay.generation and len(entries) > places:
+        raise FrameRejected(
+            Reason.EVENT, f"{len(entries)} entries are for more places than the {places} in the overlay"
+        )
+
+
+@lru_cache(64)
+def _most_labels(schema: Schema) -> int:
+    return Labeller(schema).most()
 
 
 def _check_frame(template: Template, messages: int) -> None:

@@ -24,6 +24,7 @@ import numpy as np
 from sealcast.errors import CannotOpen, Corrupt, KeyMissing, NotFound, SealcastError
 from sealcast.log.entry import PieceRef
 from sealcast.log.reseals import Resealed
+from sealcast.protections.journals import HOPS_PART, journal_signer
 from sealcast.protections.layered.admit import admit
 from sealcast.protections.layered.client import opener_for
 from sealcast.protections.layered.node import HOPS, HopStep
@@ -131,7 +132,8 @@ class HopsAudit(LedgerAudit[HopPiece]):
         self._here = self.complete = realm.paths.broker_key_of(node).exists()
         key = self._step.journal_key if self._here else None
         paths, about = realm.paths.topic(topic, node).hops, self._state.topic(topic)
-        super().__init__(report, about, paths, hops.parse, key, f"broker {node!r}: ")
+        by = journal_signer(self._state, about, node, HOPS_PART)
+        super().__init__(report, about, paths, hops.parse, key, by, f"broker {node!r}: ")
         self._opener_of = openers
         self._order = DeliveryOrder()
         self._numbers: dict[str, int] = {}

@@ -19,6 +19,7 @@ from sealcast.errors import CannotOpen, Misuse, SealcastError
 from sealcast.log.mailbox import Delivery, Mailbox, hop_mailbox
 from sealcast.model.event import OpenedEvent
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.journals import HOPS_PART, journal_signer
 from sealcast.protections.labelled import LabelledSide
 from sealcast.protections.layered.interests import LayeredInterests, homes_of
 from sealcast.protections.layered.notifying import Notifying
@@ -76,6 +77,10 @@ class LayeredInbox(Unpicklable):
     def open(self, found: Found[HopPiece]) -> OpenedEvent:
         return self._opener.open(found.delivery.piece, found.delivery.handle)
 
+    def wants(self, event: OpenedEvent) -> bool:
+        """Keys are not bound to what was asked for: brokers above can hand on any event. Its own filters can tell."""
+        return self._interests.wanted(event)
+
     def prove(self, broker: str, piece: HopPiece, known: dict[int, bytes]) -> Proven:
         """Every subscriber for itself: each has another entry, under layers of its own."""
         return proven(piece, self.mail.mailbox(broker).recipient, lambda event, row: self._opener.open(piece, row))
@@ -93,8 +98,10 @@ def opener_for(realm: EntityRealm, topic: str, participant: Participant) -> Even
 
 def mailbox_at(realm: EntityRealm, topic: str, broker: str, subscriber: str) -> Mailbox[HopPiece]:
     """What one broker has for one subscriber."""
-    routes = Role.BROKER in realm.state().entity(subscriber).roles
-    return hop_mailbox(realm.paths.topic(topic, broker).hops.root, subscriber, routes=routes)
+    state = realm.state()
+    by = journal_signer(state, state.topic(topic), broker, HOPS_PART)
+    routes = Role.BROKER in state.entity(subscriber).roles
+    return hop_mailbox(realm.paths.topic(topic, broker).hops.root, subscriber, by, routes=routes)
 
 
 def _mail(realm: EntityRealm, topic: str, subscriber: str, homes: Callable[[], Sequence[Stay]]) -> Stays[HopPiece]:

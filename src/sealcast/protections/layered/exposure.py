@@ -14,7 +14,8 @@ From that follow the rules here; `lab/curious` does not know them, it pools keys
     events    whoever knows what is in an event knows what the rows are that it hits; a few events tell them apart
     payloads  a bare payload key opens the event
 
-A claim that promises too much or too little fails the drill.
+Brokers of a coalition are curious and route as they should, but for one kind: an active root sends events where they
+should not go. A claim that promises too much or too little fails the drill.
 """
 
 from __future__ import annotations
@@ -127,6 +128,14 @@ def _broker_and_subscriber(tree: Tree, members: Members, subscriber: str) -> Exp
     return Exposure(False, asked, above, Reach.ALL if is_all else Reach.OWN)
 
 
+def _active_root(tree: Tree, members: Members, subscriber: str) -> Exposure:
+    """Payload keys are not bound to tokens: a root puts the tokens of a friend's row beside the key of any event, and
+    the brokers below do the rest. However deep the friend stands, and whatever it asked for."""
+    root, friend = members
+    passive = _broker_and_subscriber(tree, members, subscriber)
+    return passive._replace(payloads=Reach.ALL) if root in way(tree, friend) else passive
+
+
 def _subscribing_broker(tree: Tree, members: Members, subscriber: str) -> Exposure:
     (broker,) = members
     return Exposure(False, False, broker in way(tree, subscriber), Reach.OWN)
@@ -192,10 +201,17 @@ CLAIMS: Final[dict[str, CoalitionClaim]] = {
         _broker_and_subscriber,
         (
             "the content of what the subscriber asked for, and so what the broker's rows are that such events hit",
-            "by subscribing to guesses: whether one of those behind the same broker, {below} below it, has that filter",
+            "by subscribing to guesses: whether one of those behind the same broker, {below} below it, has that "
+            "filter; one post asks for a whole dictionary at once",
             "every event, if the subscriber is right below that broker and the broker is a root",
         ),
-        ("open other rows or, but for that last case, other events",),
+        ("open other rows or, but for that last case, other events, as long as the broker routes as it should",),
+    ),
+    "active root+subscriber": CoalitionClaim(
+        "a root broker that reroutes events, and any one subscriber below it",
+        _active_root,
+        ("the content of every event, whatever the subscriber asked for", "and so what the rows are that events hit"),
+        ("open by their keys filters that no event hits", "make an honest subscriber hand out what it did not ask for"),
     ),
     "subscribing broker": CoalitionClaim(
         "a broker that subscribes to f",

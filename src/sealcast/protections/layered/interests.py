@@ -25,6 +25,7 @@ from sealcast.filters.parse import parse
 from sealcast.filters.tree import Condition
 from sealcast.log.closing import Closing
 from sealcast.model.event import OpenedEvent
+from sealcast.model.schema import Value
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.labelled import named, new_ids
 from sealcast.protections.layered.filters.posts import Numbered, signed_posts
@@ -67,9 +68,12 @@ class LayeredInterests(Closing, Unpicklable):
         self.participant = Participant(realm, topic, self._identity)
         #: Its tokens.
         self.wallet = Wallet(realm, name, identity=self._identity)
+        self._condition = lru_cache(MAX_COMPILED)(lambda text: fit(parse(text), about.schema))
         self._compiled = lru_cache(MAX_COMPILED)(self._compile)
         #: The filters as of the last look: events are many, and filters change seldom.
         self._live: list[OwnFilter] | None = None
+        #: Those and the past ones, the one that was true last before all others.
+        self._ever: list[Condition] = []
         #: Why the last attempt to tell its broker came to nothing, if it did; it is made again.
         self.trouble: SealcastError | None = None
 
@@ -166,6 +170,24 @@ class LayeredInterests(Closing, Unpicklable):
         values = dict(event.attributes)
         return [each.id for each in self._live if evaluate(self._compiled(each.text)[0], values) is True]
 
+    def wanted(self, event: OpenedEvent) -> bool:
+        """Whether an event is for one of the filters that it has, or for one that it had when that was delivered. Where
+        no filter is known, none was kept on this machine, and nothing can be told."""
+        values = dict(event.attributes)
+        if self._is_true(values):
+            return True
+        # Another process of this subscriber may have added a filter meanwhile.
+        filters = (*self._own.all().values(), *self._own.past.all().values())
+        self._ever = [self._condition(each.text) for each in filters]
+        return not self._ever or self._is_true(values)
+
+    def _is_true(self, values: dict[str, Value]) -> bool:
+        for at, condition in enumerate(self._ever):
+            if evaluate(condition, values) is True:
+                self._ever.insert(0, self._ever.pop(at))  # neighbouring events tend to be for the same filter
+                return True
+        return False
+
     # --- telling the broker ---------------------------------------------------------------------------
 
     def try_refresh(self) -> Refreshed | None:
@@ -225,7 +247,7 @@ class LayeredInterests(Closing, Unpicklable):
     # --- inside ---------------------------------------------------------------------------------------
 
     def _compile(self, text: str) -> tuple[Condition, LabelFilter]:
-        condition = fit(parse(text), self._schema)
+        condition = self._condition(text)
         return condition, label_filter(condition, self._schema)
 
     def _take_place(self, state: RealmState, broker: str | None) -> str:
@@ -263,7 +285,7 @@ class LayeredInterests(Closing, Unpicklable):
 
     def _forget(self, told: Told) -> Told:
         for number in told.ended:
-            self._own.forget(number)
+            self._own.end(number)
         return replace(told, ending=told.ending - told.ended) if told.ended else told
 
 

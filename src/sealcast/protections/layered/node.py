@@ -5,7 +5,7 @@
     either writes   its own hops/                     pieces, ledger; upstreams, which it took from so far
 
 A process opens the key files of the brokers that it runs, and of no other. The ledger above is a parent's, whose
-journal key this broker has not: it is read as a subscriber reads it (log/piece_reader.py).
+journal key this broker has not: it is read as a subscriber reads it, verified by the parent's signatures.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ import pyarrow as pa
 from sealcast.broker.columns import piece_row
 from sealcast.errors import Corrupt
 from sealcast.log import files
+from sealcast.log.annals import JournalSigner
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.piece_reader import PieceReader, hop_reader
-from sealcast.primitives import kdf
 from sealcast.primitives.secrets import Secret
+from sealcast.protections.journals import HOPS_PART, journal_signer
 from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.filters.kept import kept_at
 from sealcast.protections.layered.filters.table import NodeTables
@@ -47,9 +48,9 @@ MAX_PASSES: Final = 16
 
 
 @lru_cache(MAX_OPEN)
-def _reader(directory: Path, where: tuple[int, ...]) -> PieceReader[HopPiece]:
+def _reader(directory: Path, where: tuple[int, ...], by: JournalSigner) -> PieceReader[HopPiece]:
     # Shared by the brokers below one: each piece is read and verified once for all of them.
-    return hop_reader(directory, cache_bytes=CACHE_BYTES)
+    return hop_reader(directory, cache_bytes=CACHE_BYTES, key=by)
 
 
 class HopStep(OpenStep):
@@ -111,7 +112,7 @@ class HopStep(OpenStep):
     @cached_property
     def journal_key(self) -> Secret:
         """Of the hops' ledger: not the one of what a root admits, so that neither can stand for the other."""
-        return kdf.derive(self.realm.broker(self.name.broker).journal_key(self.about.id), b"hops")
+        return self.realm.broker(self.name.broker).journal_key(self.about.id).part(HOPS_PART)
 
     @cached_property
     def tables(self) -> NodeTables:
@@ -183,8 +184,9 @@ class HopStep(OpenStep):
 
     def reader(self, upstream: str) -> PieceReader[HopPiece]:
         """What one of them has."""
-        paths = self.realm.paths.topic(self.name.topic, upstream)
-        return _reader(paths.root if upstream == self.name.broker else paths.hops.root, self.where)
+        paths, own = self.realm.paths.topic(self.name.topic, upstream), upstream == self.name.broker
+        by = journal_signer(self.realm.state(), self.about, upstream, b"" if own else HOPS_PART)
+        return _reader(paths.root if own else paths.hops.root, self.where, by)
 
     def available(self) -> tuple[int, ...]:
         """How many records each of them has."""

@@ -8,7 +8,8 @@
 (5) the body opens under the key that kP gives this event, and that it is committed to;
 (6) the record inside is one of the topic's schema.
 
-Whatever fails is CannotOpen: a subscriber learns that something was altered, and uses nothing of it.
+Whatever fails is CannotOpen: a subscriber learns that something was altered, and uses nothing of it. What fails from 3
+on is Poisoned: the publisher signed this core, and no broker could look inside, so that readers pass over it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import lru_cache
 
-from sealcast.errors import CannotOpen, Rejected
+from sealcast.errors import CannotOpen
 from sealcast.model.event import OpenedEvent
 from sealcast.model.schema import Schema
 from sealcast.primitives.groups import Element
@@ -26,7 +27,7 @@ from sealcast.protections.layered.layers import MAX_CACHED_KEYS, Layers
 from sealcast.protections.layered.messages import Notification
 from sealcast.protections.layered.subscribe import own_layers
 from sealcast.protections.layered.tree import TreeId, TreePlace
-from sealcast.protections.verify import SignedHeaders, VerifyKeyOf, opened_event
+from sealcast.protections.verify import SignedHeaders, VerifyKeyOf, opened_event, poisoned_by
 from sealcast.wire.hops import HopPiece
 from sealcast.wire.notifications import MESSAGES_PER_EVENT, Core, encode_core, parse_entries
 from sealcast.wire.records import RecordCodec
@@ -72,10 +73,6 @@ class EventOpener:
         path = [joined[at : at + HASH_BYTES] for at in range(0, len(joined), HASH_BYTES)]
         self._headers.verify(header, encode_core(core), position, path, MESSAGES_PER_EVENT)
         opener = self._opener_of(TreeId(header.publisher, header.epoch, core.generation))
-        try:
+        with poisoned_by(header, position):
             record = opener.open(Notification(core.event, parse_entries(piece.entries_of(row)), core.body))
-        except CannotOpen:
-            raise
-        except Rejected as error:
-            raise CannotOpen(f"event {position} is not what its topic's events are: {error.message}") from None
-        return opened_event(header, position, self._codec, record, MESSAGES_PER_EVENT)
+            return opened_event(header, position, self._codec, record, MESSAGES_PER_EVENT)

@@ -83,9 +83,10 @@ class Participant(Unpicklable):
     def _place(self, state: RealmState, tree: TreeId, *, former: bool) -> tuple[TreePlace, Layers]:
         layering, name = layering_of(state, self._topic), self._identity.name
         overlay = overlay_of(self._realm, state, self._topic, tree.generation)
-        if name not in overlay.places:
+        home = overlay.stood(name)
+        if home is None:
             raise NotFound(f"{name!r} stood nowhere in that generation of the overlay")
-        chain = (name, overlay.places[name], *overlay.path_up(overlay.places[name]), tree.publisher)
+        chain = (name, home, *overlay.path_up(home), tree.publisher)
         # Its own way up and nothing else: the keys that it shares are with those on it.
         small = Tree(tree.publisher, dict(pairwise(chain)), layering.layers)
         if self._group is None:

@@ -94,7 +94,7 @@ class Vantage:
                 "events that match one of its own filters, and how many share a frame with them",
                 f"who its brokers are, up to {_count(self.tree.layers, 'hop')} above it",
             ],
-            ["open any other event", "learn what others subscribe to"],
+            ["open any other event, unless a root above it sends it", "learn what others subscribe to"],
         )
 
     def _eavesdropper(self) -> Party:
@@ -111,6 +111,7 @@ class Vantage:
             "r brokers": self._chains(),
             "r-1 brokers": "",
             "broker+subscriber": self._root_guests(),
+            "active root+subscriber": self._below_roots(),
             "subscribing broker": _names([b for b in self.brokers if b in self.subscribers]),
             "two subscribers": "",
             "root..subscriber": _names([s for s in self.subscribers if self.tree.depth(s) <= r]),
@@ -140,6 +141,11 @@ class Vantage:
     def _root_guests(self) -> str:
         guests = [s for s in self.subscribers if self.tree.depth(s) == 2]
         return f"right below a root: {_names(guests)}" if guests else "nobody is right below a root"
+
+    def _below_roots(self) -> str:
+        if not self.subscribers:
+            return "no subscriber is placed yet"
+        return f"{_names(self._roots())}, each with any of those who read below it"
 
     def _out_of_reach(self) -> str:
         far = [s for s in self.subscribers if self.tree.depth(s) > self.tree.layers]

@@ -110,7 +110,8 @@ def _announce(realm: EntityRealm, topic: str, each: Mapping[str, LayeredInterest
     """Keys of this epoch for those who have none, in one transaction."""
     layer_keys.make_many(realm, realm.state(), topic, each)
     keyrings = [interests.keyring for interests in each.values()]
-    realm.registry.transact(lambda state: [key for keyring in keyrings for key in keyring.missing(state, topic)])
+    authors = [keyring.author for keyring in keyrings]
+    realm.registry.transact(lambda state: [key for each in keyrings for key in each.missing(state, topic)], *authors)
 
 
 def _tell(

@@ -35,6 +35,7 @@ from sealcast.model.moments import moment
 from sealcast.model.rejection import Rejection
 from sealcast.model.schema import Schema, Value
 from sealcast.model.stages import Admitted
+from sealcast.protections.journals import journal_signer
 from sealcast.protections.witness.answer import DecidingBatch, Hop, SealingTrace, TracedInterest, Verdict, WhyAnswer
 from sealcast.protections.witness.expected import values
 from sealcast.protections.witness.places import place_of, places
@@ -70,8 +71,10 @@ class BrokerDecisions:
     def __init__(self, realm: BrokerRealm, topic: str, broker: str) -> None:
         self._realm, self._topic, self.name = realm, topic, broker
         self._paths = realm.paths.topic(topic, broker)
-        here, id = realm.paths.broker_key_of(broker).exists(), realm.state().topic(topic).id
-        self._reader = sealed_reader(self._paths.root, key=realm.broker(broker).journal_key(id) if here else None)
+        here, state = realm.paths.broker_key_of(broker).exists(), realm.state()
+        about = state.topic(topic)
+        key = realm.broker(broker).journal_key(about.id) if here else journal_signer(state, about, broker)
+        self._reader = sealed_reader(self._paths.root, key=key)
 
     @cached_property
     def _log(self) -> BrokerTopic:

@@ -20,6 +20,7 @@ from sealcast.log.entry import Entry
 from sealcast.log.ledger import Committed
 from sealcast.log.offsets import AS_STAMPED, PinnedOffset
 from sealcast.model.stages import Ruled
+from sealcast.protections.journals import journal_signer
 from sealcast.protections.port import broker_side
 from sealcast.protections.witness import ends
 from sealcast.protections.witness.ledger import LedgerAudit, P
@@ -44,9 +45,10 @@ class FramesAudit(LedgerAudit[P]):
         parse: Callable[[bytes], P],
         name: str = "",
     ) -> None:
-        about, paths = realm.state().topic(topic), realm.paths.topic(topic, broker)
+        state, paths = realm.state(), realm.paths.topic(topic, broker)
+        about = state.topic(topic)
         self.secrets, self._key = secrets, None if secrets is None else secrets.journal_key(about.id)
-        super().__init__(report, about, paths, parse, self._key, name)
+        super().__init__(report, about, paths, parse, self._key, journal_signer(state, about, broker), name)
         self._realm, self._topic = realm, topic
         self._log = realm.frames(topic, broker, read_only=True) if paths.frames_root.is_dir() else None
         self._bounds = bounds_of(about)

@@ -17,6 +17,7 @@ from itertools import zip_longest
 from typing import Final, Generic, Protocol, TypeVar
 
 from sealcast.errors import Corrupt, FrameRejected, NotFound
+from sealcast.log.annals import JournalSigner
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.ledger import GENESIS, Committed, LedgerReader
 from sealcast.log.offsets import PinnedOffset
@@ -63,13 +64,16 @@ class LedgerAudit(ABC, Generic[P]):
         paths: TopicPaths,
         parse: Callable[[bytes], P],
         key: Secret | None,
+        by: JournalSigner,
         name: str = "",
     ) -> None:
-        """With the journal key the records' tags are verified, too. `name` stands before every problem."""
+        """Records' signatures are verified, which readers go by, and with the journal key their tags, which the broker
+        goes by. `name` stands before every problem."""
         self.report = report
         self._about, self._paths, self._name = about, paths, name
         self._parse = parse
-        self._ledger = LedgerReader(paths.ledger, key)
+        self._ledger = LedgerReader(paths.ledger, by)
+        self._tagged = LedgerReader(paths.ledger, key)
         self._pieces = Pieces(paths.pieces)
 
     # --- what differs -------------------------------------------------------------------------------
@@ -108,6 +112,7 @@ class LedgerAudit(ABC, Generic[P]):
 
     def close(self) -> None:
         self._ledger.close()
+        self._tagged.close()
 
     # --- what does not ------------------------------------------------------------------------------
 
@@ -141,6 +146,7 @@ class LedgerAudit(ABC, Generic[P]):
         """Authentic and following the last one that was; None when it cannot be read at all."""
         try:
             committed = self._ledger.at(index)
+            self._tagged.at(index)
         except Corrupt as error:
             self.add(Kind.LEDGER, error.message)
             return None

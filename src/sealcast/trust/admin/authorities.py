@@ -8,15 +8,22 @@ No state in between is ever seen, in which everybody is refused.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 
+from sealcast.errors import Misuse
+from sealcast.log import files
 from sealcast.primitives.x509 import SECOND_US
 from sealcast.trust.admin import entities
 from sealcast.trust.admin.handle import Handle
+from sealcast.trust.certificates import appointment
 from sealcast.trust.certificates.authority import LIFETIME_US, Authority
 from sealcast.trust.certificates.certificate import Certificate
 from sealcast.trust.certificates.lists import Cause
-from sealcast.trust.realm.changes import Change
+from sealcast.trust.heads import Pin
+from sealcast.trust.keys import administrator
+from sealcast.trust.realm.authors import ADMINISTRATOR
+from sealcast.trust.realm.changes import AppointAdministrator, Change
 from sealcast.trust.realm.machine import RealmState, apply_all
 
 
@@ -28,6 +35,43 @@ class Replacement:
     revoked: tuple[Certificate, ...]
     certificates: int
     version: int
+
+
+def adopt_registry(realm: Handle) -> RealmState:
+    """Appoints an administrator in a realm that was made before changes were signed, who takes over all that stands in
+    its registry: nobody can tell any more who wrote it. This needs the root's key."""
+    path = realm.paths.administrator_key
+    if Pin.beside(path, ADMINISTRATOR).read() is not None:
+        raise Misuse(
+            "the changes of this realm were signed, and its registry has no signatures any more: somebody removed them",
+            hint="restore the registry from its newest copy",
+        )
+    authority, author = realm.authority(), administrator.make(path)
+    appointed = authority.appoint(bytes(author.signer.verify_key))
+    realm.registry.adopt(lambda state: [AppointAdministrator(appointed)], author)
+    return realm.state()
+
+
+def appoint_administrator(realm: Handle) -> int:
+    """Replaces the administrator's key, lost or known to others, by a new one that the root appoints; the number of its
+    appointment. What the one before signed until now stays. This needs the root's key."""
+    authority, path = realm.authority(), realm.paths.administrator_key
+    waiting = path.with_name("administrator.new.key")
+    author = administrator.make(waiting)
+    public = bytes(author.signer.verify_key)
+
+    def decide(state: RealmState) -> list[Change]:
+        present = b"" if state.founding is None else state.founding.administrator
+        if appointment.names(present, public):
+            return []  # cut short after this, and begun again
+        return [AppointAdministrator(authority.appoint(public, appointment.number_of(present) + 1))]
+
+    after = realm.registry.transact(decide, author)
+    with files.named(path, "writing"):
+        os.replace(waiting, path)
+        files.sync_directory(path.parent)
+    assert after.founding is not None
+    return appointment.number_of(after.founding.administrator)
 
 
 def succeed_authority(realm: Handle) -> Certificate:

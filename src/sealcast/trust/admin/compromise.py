@@ -104,8 +104,16 @@ def _changes(
 
 def ensure_center(realm: Handle, name: str, center: str | None) -> None:
     """Makes another key center when the only one is compromised. One that is made and then not needed does no harm."""
+    made = missing_center(realm, name, center)
+    if made is not None:
+        entities.add_center(realm, made)
+
+
+def missing_center(realm: Handle, name: str, center: str | None) -> str | None:
+    """The name of the key center that has to be made before `name` can be responded to, if one has."""
     state = realm.state()
     centers = [each.name for each in state.holders(Role.KEY_CENTER)]
     manages = any(found.topic.center == name for found in state.topics.values())
-    if center is None and manages and centers in ([name], []):
-        entities.add_center(realm, next(new for n in range(2, 1_000) if (new := f"{name}-{n}") not in state.entities))
+    if center is not None or not manages or centers not in ([name], []):
+        return None
+    return next(new for n in range(2, 1_000) if (new := f"{name}-{n}") not in state.entities)

@@ -28,6 +28,7 @@ from sealcast.trust.realm.changes import (
     RevokeCertificates,
     RevokeEntity,
 )
+from sealcast.trust.realm.leaving import unplaced
 from sealcast.trust.realm.machine import KEY_BYTES, Entity, Fold, RealmState, apply_all
 
 
@@ -108,6 +109,7 @@ def revoke_entities(realm: Handle, names: Sequence[str], cause: Cause = Cause.UN
         apply_all(state, ends)
         made = [*revocation(realm, state, authority, names, cause, now), *ends]
         for name in names:
+            made += unplaced(apply_all(state, made), now, name)
             made += issuer.rekeying(state, apply_all(state, made), name, now)
         return made
 

@@ -2,19 +2,41 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 from sealcast.trust.certificates.authority import Authority
-from sealcast.trust.handles import BrokerRealm, EntityRealm
+from sealcast.trust.handles import BrokerRealm, EntityRealm, at_hand
+from sealcast.trust.heads import Pin
+from sealcast.trust.keys import administrator
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.issuing import Issuer
 from sealcast.trust.layout import FIRST_CENTER
+from sealcast.trust.realm.authors import ADMINISTRATOR
+from sealcast.trust.registry import now_us
+from sealcast.trust.statements import Author
 
 
 class Handle(BrokerRealm, EntityRealm):
     """One realm, with whatever secrets are at hand."""
 
+    def __init__(self, directory: str | Path | None = None, *, clock: Callable[[], int] = now_us) -> None:
+        super().__init__(directory, clock=clock)
+        if at_hand(self.paths.administrator_key):
+            self.registry.hold(Pin.beside(self.paths.administrator_key, ADMINISTRATOR))
+
+    def author(self, name: str) -> Author | None:
+        if name == ADMINISTRATOR:
+            path = self.paths.administrator_key
+            return administrator.load(path) if at_hand(path) else None
+        return self.center(name).identity.author if at_hand(self.paths.center_key(name)) else super().author(name)
+
     def center(self, name: str = FIRST_CENTER) -> CenterSecrets:
-        """A key center's secrets."""
-        return CenterSecrets.load(self.paths.center_key(name))
+        """A key center's secrets. The registry is held to what that center saw."""
+        path = self.paths.center_key(name)
+        secrets = CenterSecrets.load(path)
+        self.registry.hold(Pin.beside(path, f"key center {name!r}"))
+        return secrets
 
     def authority(self) -> Authority:
         """The realm's authority, as much of it as is here."""

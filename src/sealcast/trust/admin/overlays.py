@@ -17,6 +17,7 @@ from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys import layer_keys
 from sealcast.trust.keys.issuing import Issuer
 from sealcast.trust.realm.changes import Change, PlaceNode, RemoveNode
+from sealcast.trust.realm.leaving import unplaced
 from sealcast.trust.realm.machine import RealmState, apply, apply_all
 from sealcast.trust.realm.overlays import Overlay
 
@@ -106,11 +107,12 @@ def forget_layer_keys(realm: Handle) -> dict[str, int]:
 
 
 def mend_overlays(realm: Handle) -> dict[str, tuple[str, ...]]:
-    """Takes brokers that were revoked out of overlays, and hands roots that have come up by it the keys they lack;
-    who was taken out, by topic. Only where the topic's key center is at hand."""
+    """Takes brokers that were revoked, and readers whose right has ended, out of overlays; hands roots that have come
+    up by it the keys they lack. Who was taken out, by topic. Only where the topic's key center is at hand."""
     state, issuer, mended = realm.state(), realm.issuer(), dict[str, tuple[str, ...]]()
     for topic in _layered(state, None):
         gone = [name for name in state.overlay(topic).parents if state.entity(name).revoked]
+        gone += [change.subscriber for change in unplaced(state, realm.clock(), topics=[topic])]
         if gone and realm.paths.center_key(state.topic(topic).center).exists():
             _mend(realm, topic, issuer)
             mended[topic] = tuple(gone)
@@ -123,7 +125,8 @@ def mend_overlays(realm: Handle) -> dict[str, tuple[str, ...]]:
 def _mend(realm: Handle, topic: str, issuer: Issuer) -> None:
     def decide(state: RealmState) -> list[Change]:
         revoked = [name for name in state.overlay(topic).parents if state.entity(name).revoked]
-        made: list[Change] = [RemoveNode(topic, name, realm.clock()) for name in revoked]
+        made: list[Change] = [*unplaced(state, realm.clock(), topics=[topic])]
+        made += [RemoveNode(topic, name, realm.clock()) for name in revoked]
         after = apply_all(state, made)
         return [*made, *_for_roots(realm, issuer, after, topic)]
 

@@ -14,7 +14,7 @@ from sealcast.model.schema import Schema
 from sealcast.trust.admin import overlays
 from sealcast.trust.admin.handle import Handle
 from sealcast.trust.admin.overlays import planted_shape
-from sealcast.trust.keys.issuing import rotation_due
+from sealcast.trust.keys.issuing import has_center, rotation_due
 from sealcast.trust.layout import FIRST_CENTER
 from sealcast.trust.realm.changes import (
     DEFAULT_GROUP_KEYS,
@@ -28,6 +28,7 @@ from sealcast.trust.realm.changes import (
     Revoke,
     Right,
 )
+from sealcast.trust.realm.leaving import unplaced
 from sealcast.trust.realm.machine import RealmState, Topic, apply, apply_all
 from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.trust.realm.templates import Template
@@ -168,7 +169,7 @@ def rotate_due(
         due.clear()
         for name in state.topics if topics is None else topics:
             why = rotation_due(state, name, now, (counts or {}).get(name, 0))
-            if why is not None:
+            if why is not None and has_center(state, state.topic(name)):
                 due[name] = why
         return [change for name in due for change in issuer.rotation(state, name, now)]
 
@@ -212,13 +213,14 @@ def grant(
 
 def revoke(realm: Handle, topic: str, entity: str, rights: Iterable[Right] = BOTH) -> RealmState:
     """Takes rights away; subscriptions stay and sleep until the right comes back. Where readers hold a key, a new epoch
-    begins with it."""
+    begins with it; where they stand in an overlay, a new generation without the one who left."""
     now, issuer, change = realm.clock(), realm.issuer(), Revoke(topic, entity, tuple(rights))
 
     def decide(state: RealmState) -> list[Change]:
         after = apply(state, change)
         if state.terms_of(topic, entity) == after.terms_of(topic, entity):
             return []
-        return [change, *issuer.rekeying(state, after, entity, now)]
+        made: list[Change] = [change, *unplaced(after, now, entity, [topic])]
+        return [*made, *issuer.rekeying(state, apply_all(state, made), entity, now)]
 
     return realm.registry.transact(decide)

@@ -25,7 +25,7 @@ from sealcast.model.names import NAME
 from sealcast.primitives import x509, x509_lists
 from sealcast.primitives.p256 import P256SigningKey, P256VerifyKey
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.trust.certificates import authority_files, lists, profile
+from sealcast.trust.certificates import appointment, authority_files, lists, profile
 from sealcast.trust.certificates.authority_files import LISTS
 from sealcast.trust.certificates.certificate import Certificate, PublicKeys, Role, Trust
 from sealcast.trust.certificates.lists import Cause, RevocationDelta, Revoked
@@ -184,6 +184,10 @@ class Authority(Unpicklable):
         self.authorities = (*self.authorities, made)
         self.lists.trust = self.trust()
         return made
+
+    def appoint(self, public: bytes, number: int = appointment.FIRST_NUMBER) -> bytes:
+        """The root's word that this key signs for the administrator."""
+        return appointment.appoint(self._key(0), self.realm_id, public, number)
 
     # --- revoking -----------------------------------------------------------------------------------
 

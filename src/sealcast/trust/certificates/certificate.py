@@ -142,6 +142,16 @@ class Trust:
             raise refused(CertificateReason.HOLDER, f"it is {found.name!r}'s, not {name!r}'s")
         return found
 
+    def recognise(self, der: bytes) -> Certificate:
+        """What the certificate says, if an authority of this realm issued it: whenever that was, and whether it counts
+        now or was revoked since. For what was signed under it in its time."""
+        found, issuer = self._remembered.get(der) or self._recognise(der)  # (1) to (12)
+        for below, authority in enumerate(_upwards(issuer)):
+            _check_place(below, authority, found.realm)  # (13), (14)
+        if found.realm != self.realm_id:  # (18)
+            raise refused(CertificateReason.REALM, f"{found.name!r} is of another realm")
+        return found
+
     def _recognise(self, der: bytes) -> tuple[Certificate, _Authority]:
         """What is so whenever it is asked: what the certificate says, and who signed it."""
         parsed = read(der)  # (1)
@@ -177,12 +187,7 @@ class Trust:
     def _check_chain(self, issuer: _Authority, realm: bytes, at_us: int, revoked: RevocationList) -> None:
         for below, authority in enumerate(_upwards(issuer)):
             about = authority.certificate
-            # (13) authorities below this one, its holder not counted
-            if authority.parsed.path_length is None or below > authority.parsed.path_length:
-                raise refused(CertificateReason.PATH_LENGTH, f"{about.name!r} may not stand so far above")
-            # (14) names it may give
-            if authority.parsed.permitted not in (None, realm.hex()):
-                raise refused(CertificateReason.CONSTRAINT, f"{about.name!r} may not name anyone there")
+            _check_place(below, authority, realm)  # (13), (14)
             # (15), (16), (17)
             if at_us < about.not_before_us:
                 raise refused(CertificateReason.ISSUER_NOT_YET_VALID, f"{about.name!r}: its time has not come yet")
@@ -191,6 +196,16 @@ class Trust:
                 raise refused(CertificateReason.ISSUER_EXPIRED, f"{about.name!r}: its time is over", hint)
             if revoked.is_revoked(about.serial):
                 raise refused(CertificateReason.ISSUER_REVOKED, f"{about.name!r}, who issued it, was revoked")
+
+
+def _check_place(below: int, authority: _Authority, realm: bytes) -> None:
+    about = authority.certificate
+    # (13) authorities below this one, its holder not counted
+    if authority.parsed.path_length is None or below > authority.parsed.path_length:
+        raise refused(CertificateReason.PATH_LENGTH, f"{about.name!r} may not stand so far above")
+    # (14) names it may give
+    if authority.parsed.permitted not in (None, realm.hex()):
+        raise refused(CertificateReason.CONSTRAINT, f"{about.name!r} may not name anyone there")
 
 
 def _upwards(issuer: _Authority) -> Iterator[_Authority]:

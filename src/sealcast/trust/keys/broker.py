@@ -7,6 +7,7 @@ it (`PublishTopicKey`), so that it knows the topics it serves, in the epochs it 
 from __future__ import annotations
 
 from sealcast.errors import CannotOpen, NotFound
+from sealcast.log.annals import JournalKey
 from sealcast.primitives import kdf
 from sealcast.primitives.secrets import KEY_BYTES, Secret
 from sealcast.trust.keys.holder import HolderSecrets
@@ -45,6 +46,6 @@ class BrokerSecrets(HolderSecrets):
             raise CannotOpen(f"the key of topic {topic.name!r} that was handed to {self.name!r} has the wrong size")
         return TopicKeys(topic.id, epoch, Secret(opened))
 
-    def journal_key(self, topic_id: bytes) -> Secret:
+    def journal_key(self, topic_id: bytes) -> JournalKey:
         """Authenticates a topic's ledger and offset journal: who cannot forge it cannot rewrite what was delivered."""
-        return kdf.derive(self._secret, b"journal", topic_id)
+        return JournalKey(kdf.derive(self._secret, b"journal", topic_id), self.identity.signer, topic_id)

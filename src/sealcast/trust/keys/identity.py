@@ -18,6 +18,7 @@ from sealcast.primitives.sign import SigningKey
 from sealcast.trust.certificates.certificate import PublicKeys
 from sealcast.trust.keys.topic_keys import EntityKeys, open_entity_keys
 from sealcast.trust.realm.state import RealmState
+from sealcast.trust.statements import Author
 from sealcast.trust.vault import keyfile
 
 KIND: Final = "sealcast entity"
@@ -80,6 +81,11 @@ class Identity(Unpicklable):
     def save_many(identities: Mapping[Path, Identity]) -> None:
         """`save` for each, for much less than each."""
         keyfile.write_many(KIND, {path: identity.fields() for path, identity in identities.items()})
+
+    @property
+    def author(self) -> Author:
+        """As one who states changes of the realm."""
+        return Author(self.name, self.signer)
 
     @property
     def public_keys(self) -> PublicKeys:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -29,6 +30,7 @@ from sealcast.trust.realm.changes import AnnounceLayerKey
 from sealcast.trust.realm.overlays import Overlay
 from sealcast.trust.realm.state import RealmState
 from sealcast.trust.realm.topics import FIRST_EPOCH, Topic
+from sealcast.trust.statements import Author
 from sealcast.trust.vault import keyfile
 
 if TYPE_CHECKING:
@@ -50,6 +52,11 @@ class LayerKeyring:
     def name(self) -> str:
         return self._identity.name
 
+    @property
+    def author(self) -> Author:
+        """As one who announces its keys."""
+        return self._identity.author
+
     def ensure(self, topic: str, *, publishes: bool = False) -> bool:
         """A key for the topic's current epoch, made and announced if there is none; whether that had to be done.
 
@@ -57,7 +64,8 @@ class LayerKeyring:
         """
         if self._announced(state := self._realm.state(), _layered(state, topic), publishes):
             return False
-        self._realm.registry.transact(lambda newest: self.missing(newest, topic, publishes=publishes))
+        announced = partial(self.missing, topic=topic, publishes=publishes)
+        self._realm.registry.transact(announced, self._identity.author)
         return True
 
     def missing(self, state: RealmState, topic: str, *, publishes: bool = False) -> list[AnnounceLayerKey]:

@@ -48,13 +48,17 @@ def place(topic_id: bytes, epoch: int, name: str) -> bytes:
     return topic_id + epoch.to_bytes(8, "big") + name.encode()
 
 
-def at_broker(secret: Secret, broker: str) -> Secret:
-    """A secret as one broker seals with it.
+def at_broker(secret: Secret, broker: str, incarnation: bytes) -> Secret:
+    """A secret as one broker seals with it in one of its incarnations (`RealmState.incarnation`).
 
     A nonce is a position in a broker's own log, and brokers that serve one topic have its key in common. So no two of
     them seal under the same keys, or one nonce would meet two events. The realm's first broker uses the secret itself.
+
+    A log that was lost, or put back from a copy, gives positions again that were taken before. So no two runs seal
+    under the same keys either: each has a random incarnation. What was sealed before the first one has none.
     """
-    return secret if broker == FIRST_BROKER else kdf.derive(secret, b"at broker", broker.encode())
+    own = secret if broker == FIRST_BROKER else kdf.derive(secret, b"at broker", broker.encode())
+    return kdf.derive(own, b"incarnation", incarnation) if incarnation else own
 
 
 class ContentKey(Unpicklable):
@@ -123,18 +127,18 @@ class TopicKeys(Unpicklable):
         """The key that the brokers and `entity` share."""
         return kdf.derive(self._key, b"pair", place(self.topic_id, self.epoch, entity))
 
-    def mailbox_key(self, entity: str, broker: str) -> Secret:
+    def mailbox_key(self, entity: str, broker: str, incarnation: bytes) -> Secret:
         """What a broker's deliveries to `entity` start from: `at_broker` of its pair key."""
-        return at_broker(self.pair_key(entity), broker)
+        return at_broker(self.pair_key(entity), broker, incarnation)
 
     @property
     def content(self) -> ContentKey | None:
         """The content key, which opens everyone's events; None at a broker, and where the topic has none."""
         return None if self._content is None else ContentKey(self._content, reads=True)
 
-    def content_root(self, broker: str = FIRST_BROKER) -> Secret:
+    def content_root(self, broker: str = FIRST_BROKER, incarnation: bytes = b"") -> Secret:
         """The root of the content and group keys that a broker makes."""
-        return at_broker(kdf.derive(self._key, b"content root"), broker)
+        return at_broker(kdf.derive(self._key, b"content root"), broker, incarnation)
 
     def search_half(self, entity: str) -> Exponent:
         """The brokers' half for one user. The center has it, too: it makes the user's out of it."""

@@ -52,6 +52,16 @@ class FoundRealm:
     #: Certificates: the root's, and those of the authorities under it.
     root: bytes
     authorities: tuple[bytes, ...]
+    #: Whose key signs for the administrator, by the root's word (`certificates.appointment`).
+    administrator: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class AppointAdministrator:
+    """From this version on another key signs for the administrator, by the root's word. Signed by that key."""
+
+    kind: ClassVar = "appoint-administrator"
+    appointment: bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,6 +279,17 @@ class SettleSubscriber:
     overlaps: tuple[int, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class BeginIncarnation:
+    """A run of a broker begins to seal a topic's events. The keys of what it seals depend on a random value, so that no
+    run before it had them, whatever directory it goes on from."""
+
+    kind: ClassVar = "begin-incarnation"
+    topic: str
+    broker: str
+    incarnation: bytes
+
+
 # --- the overlay of a layered topic -------------------------------------------------------------------
 
 
@@ -296,12 +317,12 @@ class RemoveNode:
 
 @dataclass(frozen=True, slots=True)
 class PlaceSubscriber:
-    """A subscriber stands below a broker of the overlay, wherever it stood before."""
+    """A subscriber stands below a broker of the overlay, wherever it stood before; or nowhere any more."""
 
     kind: ClassVar = "place-subscriber"
     topic: str
     subscriber: str
-    broker: str
+    broker: str | None
     at_us: int = 0
 
 
@@ -336,6 +357,7 @@ class AnnouncePeer:
 
 Change = (
     FoundRealm
+    | AppointAdministrator
     | AddAuthority
     | EnrolEntity
     | RenewCertificate
@@ -353,6 +375,7 @@ Change = (
     | RemoveSubscription
     | AttachSubscriber
     | SettleSubscriber
+    | BeginIncarnation
     | PlaceNode
     | RemoveNode
     | PlaceSubscriber

@@ -4,6 +4,7 @@ Paper 004 (Pallickara and others), section 5.3, asks for three things: new keys 
 use, word of it to everybody, and missed messages under the new keys. This is the first: which topics, and why.
 
     an entity      every topic of which it holds a pair key of the present epoch, also one that it may not use any more
+    a participant  every layered topic for whose present epoch it announced a layer key, or in whose overlay it stands
     a broker       every topic whose present key it was handed
     a key center   every topic that it manages: they move to another center, whose keys it cannot derive
 
@@ -50,22 +51,28 @@ class CompromisePlan:
         return not (self.revoke or self.subscriptions or self.topics)
 
 
-def plan(state: RealmState, name: str, center: str | None = None) -> CompromisePlan:
-    """What a state asks for, once `name` is compromised. `center` takes the topics of a key center that is."""
+def plan(state: RealmState, name: str, center: str | None = None, *, made: bool = False) -> CompromisePlan:
+    """What a state asks for, once `name` is compromised. `center` takes the topics of a key center that is; `made` says
+    that it would be made for that."""
     who = state.entity(name)
     live = [s.id for topic in state.topics for s in state.subscriptions_of(topic) if s.subscriber == name]
     counts = not who.revoked or any(not state.revoked.is_revoked(serial) for serial in who.serials)
-    affected = [found for each in state.topics.values() if (found := _affected(state, who, each.topic, center))]
+    affected = [found for each in state.topics.values() if (found := _affected(state, who, each.topic, center, made))]
     return CompromisePlan(name, counts, tuple(live), tuple(affected))
 
 
-def _affected(state: RealmState, who: Entity, topic: Topic, center: str | None) -> Affected | None:
+def _affected(state: RealmState, who: Entity, topic: Topic, center: str | None, made: bool) -> Affected | None:
     if topic.center == who.name:
-        return Affected(topic.name, topic.epoch, "it makes the topic's keys", successor(state, who, center))
+        taking = center if made and center is not None else successor(state, who, center)
+        return Affected(topic.name, topic.epoch, "it makes the topic's keys", taking)
     if state.topic_key(topic.name, topic.epoch, who.name) is not None:
         return Affected(topic.name, topic.epoch, "it was handed the topic's key")
     if state.pair_key(topic.name, topic.epoch, who.name) is not None:
         return Affected(topic.name, topic.epoch, "it has a pair key")
+    if state.layer_key(topic.name, topic.epoch, who.name) is not None:
+        return Affected(topic.name, topic.epoch, "it has a layer key")
+    if who.name in state.overlay(topic.name).parents:
+        return Affected(topic.name, topic.epoch, "it stands in the topic's overlay")
     return None
 
 

@@ -42,6 +42,7 @@ __all__ = [
 #: One rule for each kind of change: it refuses and has changed nothing, or writes.
 RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
     changes.FoundRealm: entities.believe,
+    changes.AppointAdministrator: entities.appoint_administrator,
     changes.AddAuthority: entities.believe,
     changes.EnrolEntity: entities.enrol,
     changes.RenewCertificate: entities.renew_certificate,
@@ -59,6 +60,7 @@ RULES: Final[Mapping[type[Change], Callable[[Draft, Any], None]]] = {
     changes.RemoveSubscription: subscriptions.remove_subscription,
     changes.AttachSubscriber: homes.attach_subscriber,
     changes.SettleSubscriber: homes.settle_subscriber,
+    changes.BeginIncarnation: topics.begin_incarnation,
     changes.PlaceNode: overlays.place_node,
     changes.RemoveNode: overlays.remove_node,
     changes.PlaceSubscriber: overlays.place_subscriber,

@@ -238,6 +238,13 @@ class RealmState:
         """The sealed pair key, if one was published."""
         return self.topic_state(topic).pair_keys.get((epoch, entity))
 
+    def incarnation(self, topic: str, broker: str, version: int | None = None) -> bytes:
+        """What the keys depend on that the broker seals with at a version, this one unless another is named; empty
+        before its first run."""
+        known, at = self.topic_state(topic).incarnations, self.version if version is None else version
+        newest = max((since for who, since in known if who == broker and since <= at), default=None)
+        return b"" if newest is None else known[broker, newest]
+
     # --- layered topics ---------------------------------------------------------------------------
 
     def overlay(self, topic: str) -> Overlay:

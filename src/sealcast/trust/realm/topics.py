@@ -18,7 +18,7 @@ from sealcast.model.protection import Protection
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.trust.realm.changes import DEFAULT_GROUP_KEYS, DEFAULT_PARAMETERS, EVERYTHING, Access, Credential, Right
-from sealcast.trust.realm.overlays import Overlay
+from sealcast.trust.realm.overlays import Leave, Overlay
 from sealcast.trust.realm.parameters import KeyParameters
 
 FIRST_EPOCH: Final = 1
@@ -135,9 +135,13 @@ class TopicState:
     pair_keys: Mapping[tuple[int, str], bytes] = field(default_factory=dict)
     #: Where subscribers are and were, oldest first; those who are not named are at the realm's first broker.
     stays: Mapping[str, tuple[Stay, ...]] = field(default_factory=dict)
+    #: What the keys of each broker's runs depend on, by broker and the version from which on they do, oldest first.
+    incarnations: Mapping[tuple[str, int], bytes] = field(default_factory=dict)
     #: The overlay of a layered topic: brokers with those above them, subscribers with their brokers.
     nodes: Mapping[str, str | None] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
+    #: Subscribers that left the overlay in its present generation.
+    left: Mapping[str, Leave] = field(default_factory=dict)
     #: How each generation of it after the first began.
     moves: tuple[Move, ...] = ()
     #: Announced agreement keys by (epoch, entity).
@@ -145,7 +149,7 @@ class TopicState:
 
     @property
     def overlay(self) -> Overlay:
-        return Overlay(self.nodes, self.places, len(self.moves))
+        return Overlay(self.nodes, self.places, len(self.moves), self.left)
 
     def terms_of(self, entity: str, member: bool = True) -> Terms:
         """The rights of an entity with their terms; `member` is whether topics for members let it in."""

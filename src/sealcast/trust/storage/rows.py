@@ -21,6 +21,11 @@ _BETWEEN: Final = (
     .limit(AT_ONCE)
 )
 
+_SIGNED_FROM: Final = (
+    select(_version).where(_version >= bindparam("first"), schema.changes.c.signed != "").order_by(_version).limit(1)
+)
+_CHAIN_AT: Final = select(schema.changes.c.chain).where(_version == bindparam("version"))
+
 
 class ChangeRow(NamedTuple):
     """A row of `changes`."""
@@ -30,6 +35,8 @@ class ChangeRow(NamedTuple):
     kind: str
     body: str
     chain: bytes
+    #: The signatures on the transaction that ends here; empty inside of one.
+    signed: str = ""
 
 
 class Owner(NamedTuple):
@@ -55,11 +62,18 @@ class Rows:
         # SQLAlchemy's rows are tuples with these names.
         return cast(Sequence[ChangeRow], self._connection.execute(_BETWEEN, {"known": known, "last": last}).all())
 
-    def add(self, rows: Sequence[tuple[int, int, str, str, bytes]]) -> None:
+    def signed_from(self, version: int) -> int | None:
+        """The end of the transaction that a version is in; None if it is signed by nobody."""
+        found = self._connection.execute(_SIGNED_FROM, {"first": version}).scalar_one_or_none()
+        return None if found is None else int(found)
+
+    def chain_at(self, version: int) -> bytes | None:
+        """The chain at a version; None if there is no such change."""
+        return self._connection.execute(_CHAIN_AT, {"version": version}).scalar_one_or_none()
+
+    def add(self, rows: Sequence[ChangeRow]) -> None:
         if rows:
-            self._connection.execute(
-                schema.changes.insert(), [dict(zip(ChangeRow._fields, row, strict=True)) for row in rows]
-            )
+            self._connection.execute(schema.changes.insert(), [row._asdict() for row in rows])
 
     def owner(self) -> Owner | None:
         return cast(Owner | None, self._connection.execute(schema.realm.select()).one_or_none())

@@ -1,6 +1,7 @@
 """The tables of a registry, and which revision of them a database has.
 
-    changes           every change: version, time, kind, body, and the digest that chains it to the one before
+    changes           every change: version, time, kind, body, and the digest that chains it to the one before; the last
+                      one of a transaction also has its authors' signatures
     realm             whose registry this is: one row, so that two realms never share one by mistake
     sealcast_schema   the revision, one row (Alembic's)
 
@@ -32,7 +33,7 @@ from sqlalchemy import (
 APPLICATION_ID: Final = 0x5EA1CA57
 VERSION_TABLE: Final = "sealcast_schema"
 #: Oldest first. The last is what this release reads and writes.
-REVISIONS: Final = ("0001_c73f56d0", "0002_12a0a444")
+REVISIONS: Final = ("0001_c73f56d0", "0002_12a0a444", "0003_b57bd089")
 NEWEST: Final = REVISIONS[-1]
 #: Tables that are only added to.
 KEPT: Final = ("changes", "realm")
@@ -50,6 +51,7 @@ changes: Final = Table(
     Column("kind", Text, nullable=False),
     Column("body", Text, nullable=False),
     Column("chain", LargeBinary, nullable=False),
+    Column("signed", Text, nullable=False, server_default=""),
     sqlite_strict=True,
 )
 realm: Final = Table(

@@ -8,7 +8,9 @@ from functools import lru_cache
 from typing import Final
 
 from sealcast.errors import Misuse
+from sealcast.primitives.sign import VerifyKey
 from sealcast.trust.certificates.certificate import Trust
+from sealcast.trust.certificates.profile import CertificateReason, refused
 from sealcast.trust.certificates.revocation import RevocationView
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.changes import Credential, FoundRealm
@@ -63,6 +65,17 @@ def center_certificates(state: RealmState) -> tuple[bytes, ...]:
 
 def _certificates(centers: Iterable[Entity]) -> tuple[bytes, ...]:
     return tuple(der for center in centers for der in (*center.former, center.certificate))
+
+
+def verify_key_of(state: RealmState, name: str) -> VerifyKey:
+    """The key that an entity signs with, by its certificate, whenever that was issued; CertificateRejected if it is
+    about another one. In a realm without an authority, by the registry's word."""
+    who = state.entity(name)
+    if state.founding is not None:
+        found = trust_of(state.founding).recognise(who.certificate)
+        if (found.name, found.verify_key) != (name, who.verify_key):
+            raise refused(CertificateReason.HOLDER, f"the certificate of {name!r} is about another key or name")
+    return VerifyKey(who.verify_key)
 
 
 def credential(data: bytes, token: Token) -> Credential:

@@ -13,6 +13,7 @@ from sealcast.trust.keys import peer_addresses
 from sealcast.trust.keys.peer_addresses import PeerAddress, PeerAddressRejected, StatedAddress
 from sealcast.trust.realm.changes import AnnouncePeer, Change
 from sealcast.trust.realm.state import AnnouncedPeer, RealmState
+from sealcast.trust.statements import Author
 
 DOOR_BYTES: Final = 16
 
@@ -48,17 +49,19 @@ class AddressBook:
     def announce(self, wanted: Mapping[str, tuple[PeerAddress, bool]]) -> bool:
         """Writes into the registry what it does not say yet: addresses, and who offers itself as a rendezvous. Whether
         there was anything to write."""
-        changes = list[Change]()
+        changes, authors = list[Change](), list[Author]()
         for name, (address, serves) in wanted.items():
             known = self._stated(name)
             if self.state.entity(name).revoked or (known is not None and known[:2] == (address, serves)):
                 continue
             after = 0 if known is None else known.sequence
             stated = StatedAddress(address, serves, max(after + 1, self._realm.clock()))
-            made = peer_addresses.announce(self._realm.identity(name).signer, self._realm.id, name, stated)
+            identity = self._realm.identity(name)
+            made = peer_addresses.announce(identity.signer, self._realm.id, name, stated)
+            authors.append(identity.author)
             changes.append(AnnouncePeer(name, made, stated.sequence, serves))
         if changes:
-            self._realm.registry.apply_many(changes)
+            self._realm.registry.apply_many(changes, *authors)
         return bool(changes)
 
     def _stated(self, name: str) -> StatedAddress | None:

@@ -27,6 +27,12 @@ class AwayNote:
         #: For how long it heard nothing, when it was started; None if it never heard anything before.
         self.seconds = None if heard is None else max(0, clock() - heard) / _MICROSECONDS
 
+    def before(self, first_us: int | None) -> float | None:
+        """For how long it heard nothing: since it last did, or else since that time; None if it waits for nothing."""
+        if self.seconds is not None or first_us is None:
+            return self.seconds
+        return max(0, self._clock() - first_us) / _MICROSECONDS
+
     def heard(self, behind: float) -> None:
         body = {"since": self.since_us, "heard": self._clock() - int(behind * _MICROSECONDS)}
         files.make_directory(self._path.parent)

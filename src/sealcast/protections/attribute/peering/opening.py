@@ -41,6 +41,10 @@ class OpeningBeside(Unpicklable):
             self._events.extend(events)
             self._arrived.set()
 
+    def has(self, event: bytes) -> bool:
+        """Whether there is nothing to do about it: the inbox has it, or there is no inbox."""
+        return self.inbox is None or self.inbox.has(CarriedEvent.from_bytes(event))
+
     async def run(self) -> None:
         """For as long as the process runs."""
         while True:

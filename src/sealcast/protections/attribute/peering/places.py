@@ -42,6 +42,8 @@ SEATS_EACH: Final = 16
 _PARSED: Final = 64
 #: A keyed token, a point of either group; or none, where parents flood.
 _TOKEN_BYTES: Final = (0, 32, 48, 96)
+#: An epoch, the names of its keys, and whether the peer is a rendezvous.
+PlacesStamp = tuple[int, tuple[str, ...], bool]
 
 
 @dataclass(slots=True)
@@ -54,6 +56,17 @@ class _EpochKeys:
     tokens: Mapping[TreeLabel, RoutingToken]
     #: How many requests of each place were used.
     used: dict[TreeLabel, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPlaces:
+    """The places that a peer shall have, and the keys that they take."""
+
+    epoch: int
+    #: What it was made of: another one, another plan.
+    stamp: PlacesStamp
+    keys: Mapping[int, _EpochKeys]
+    places: Mapping[TreeLabel, SeatPlan]
 
 
 class PeerPlaces(Unpicklable):
@@ -73,44 +86,60 @@ class PeerPlaces(Unpicklable):
         self._numbers: dict[TreeLabel, int] = {}
         self._seats: dict[int, SeatPlan] = {}
         self._labels: dict[int, TreeLabel] = {}
-        self._stamp: tuple[int, object, bool] | None = None
+        self._stamp: PlacesStamp | None = None
         self._parsed = lru_cache(_PARSED)(_parsed)
 
     def refresh(self, *, rendezvous: bool) -> tuple[bool, bool]:
-        """Goes by the keys that are here now, and asks for what they lack. Whether seats changed, and whether an epoch
-        began. Unavailable or Rejected where the key center does not give it."""
+        """`prepare` and `take`."""
+        return self.take(self.prepare(rendezvous=rendezvous))
+
+    def prepare(self, *, rendezvous: bool) -> PlannedPlaces | None:
+        """The places that the keys of now are for, with what was asked for them; None if nothing changed. It may take
+        as long as the key center does, and changes nothing here: it can be called beside everything else. Unavailable
+        or Rejected where the key center does not give what is missing."""
         epoch = self.state.topic(self._topic).epoch
         stamp = (epoch, self._ring.stamp(epoch, live=True), rendezvous)
         if stamp == self._stamp:
-            return False, False
+            return None
         keys = self._keys(epoch)
         roots = [(name, space.root) for name, space in self._space.spaces.items()]
-        wanted = roots if rendezvous else list(dict.fromkeys(label for key in keys for label in self._seats_of(key)))
+        # The labels of each subscription, whose places shall have different parents.
+        groups = dict[TreeLabel, int]()
+        for number, key in enumerate(keys):
+            groups = {**dict.fromkeys(self._seats_of(key), number), **groups}
+        wanted = roots if rendezvous else sorted(groups)
         if len(wanted) > MAX_PLACES:
             raise Misuse(f"{self._name!r} wants {len(wanted)} places on topic {self._topic!r}, more than {MAX_PLACES}")
+        found = dict[int, _EpochKeys]()
         if wanted:
             may_read = self.state.may_subscribe(self._topic, self._name, self._realm.clock())
             given = self._ring.connecting(epoch, wanted, Right.SUBSCRIBE if may_read else Right.PUBLISH)
-            self._epochs[epoch] = _EpochKeys(
-                PublicParameters.from_bytes(given.parameters), keys, places_of(given), _tokens(keys)
-            )
-            self._load_before(epoch - 1, self._epochs[epoch].parameters)
-        began, self._stamp = self._epoch not in (-1, epoch), stamp
-        self._epoch = epoch
-        for old in [each for each in self._epochs if each < epoch - 1]:
-            del self._epochs[old]
-        before = dict(self._seats)
-        self._plan(wanted, roots if rendezvous else ())
+            parameters = PublicParameters.from_bytes(given.parameters)
+            found[epoch] = _EpochKeys(parameters, keys, places_of(given), _tokens(keys))
+            # The epoch before, for events that are still on their way: nobody finds a place by its keys any more.
+            former = self._keys(epoch - 1) if epoch - 1 not in self._epochs else []
+            if former:
+                found[epoch - 1] = _EpochKeys(parameters, former, {}, _tokens(former))
+        self._ring.prune(epoch)
+        places = {label: SeatPlan(label[0], root=rendezvous, group=groups.get(label, 0)) for label in wanted}
+        return PlannedPlaces(epoch, stamp, found, places)
+
+    def take(self, planned: PlannedPlaces | None) -> tuple[bool, bool]:
+        """Goes by what was prepared. Whether seats changed, and whether an epoch began."""
+        if planned is None:
+            return False, False
+        began, self._stamp = self._epoch not in (-1, planned.epoch), planned.stamp
+        self._epoch, before = planned.epoch, dict(self._seats)
+        kept = {epoch: keys for epoch, keys in self._epochs.items() if epoch >= self._epoch - 1}
+        self._epochs = {**kept, **planned.keys}
+        for label in planned.places:
+            self._numbers.setdefault(label, len(self._numbers))
+        self._labels = {self._numbers[label]: label for label in planned.places}
+        self._seats = {self._numbers[label]: plan for label, plan in planned.places.items()}
         return before != self._seats, began
 
     def _keys(self, epoch: int) -> list[SubscriptionKey]:
         return [SubscriptionKey.parse(key) for each in self._ring.subscribing(epoch, live=True) for key in each.keys]
-
-    def _load_before(self, epoch: int, parameters: PublicParameters) -> None:
-        """The epoch before, for events that are still on their way: nobody finds a place by its keys any more."""
-        keys = self._keys(epoch) if epoch not in self._epochs else []
-        if keys:
-            self._epochs[epoch] = _EpochKeys(parameters, keys, {}, _tokens(keys))
 
     def _seats_of(self, key: SubscriptionKey) -> Iterable[TreeLabel]:
         """The labels of the attribute on which a subscription asks for least."""
@@ -124,14 +153,6 @@ class PeerPlaces(Unpicklable):
 
         chosen = min(by_attribute, key=cost)
         return [(chosen, label) for _, label in by_attribute[chosen]]
-
-    def _plan(self, wanted: Sequence[TreeLabel], roots: Sequence[TreeLabel]) -> None:
-        for label in wanted:
-            self._numbers.setdefault(label, len(self._numbers))
-        self._labels = {self._numbers[label]: label for label in wanted}
-        self._seats = {
-            number: SeatPlan(label[0], root=label in roots, group=0) for number, label in self._labels.items()
-        }
 
     # --- PeerCredentials ----------------------------------------------------------------------------
 
@@ -148,13 +169,13 @@ class PeerPlaces(Unpicklable):
         return SeatRequest(request, key)
 
     def open_request(self, seat: int, request: bytes, origin: PeerId) -> Secret | None:
-        """A request names nobody: who copied one cannot use it, since it does not know the key that it hides."""
+        """A request counts for who asked the key center for it: nobody learns from the answers to another's."""
         asked = ConnectionRequest.parse(request)
         keys = self._epochs.get(asked.epoch)
         place = None if keys is None else keys.places.get(self._labels[seat])
         if keys is None or place is None:
             return None
-        return place.key.open(keys.parameters, asked)
+        return place.key.open(keys.parameters, asked, origin)
 
     def token(self, seat: int) -> bytes:
         return self._epochs[self._epoch].tokens[self._labels[seat]].token
@@ -189,10 +210,9 @@ class PeerPlaces(Unpicklable):
 
     def routes(self, attribute: str, token: bytes, event: bytes) -> bool:
         header = self._parsed(event)[1]
-        keys = self._epochs.get(header.epoch)
-        if keys is None or not token:
-            return False
-        return matching(keys.parameters, RoutingToken(header.epoch, attribute, token), header)
+        # Of the epoch before, a rendezvous has no keys: what is public is the same in all.
+        parameters = self._epochs[self._epoch].parameters
+        return bool(token) and matching(parameters, RoutingToken(header.epoch, attribute, token), header)
 
     def wants(self, event: bytes) -> bool:
         header = self._parsed(event)[1]

@@ -9,10 +9,13 @@ what it has not confirmed comes to it when it is back.
 
 from __future__ import annotations
 
+import random
 from typing import Final
 
 from sealcast.trust.realm.state import RealmState
 
+#: Other peers that a node is told about.
+CONTACTS: Final = 16
 #: More would cost publishers more messages; fewer would leave a topic without a root sooner.
 RENDEZVOUS_EACH: Final = 3
 
@@ -25,3 +28,9 @@ def rendezvous_of(state: RealmState, topic: str, now_us: int) -> tuple[str, ...]
         if (found := state.peers.get(name)) is not None and found.serves and state.may_publish(topic, name, now_us)
     ]
     return tuple(offered[:RENDEZVOUS_EACH])
+
+
+def contacts_of(state: RealmState, topic: str, name: str) -> list[str]:
+    """Some other peers of a topic, at random: searches begin at them."""
+    others = [other for other in state.peers if other != name and state.rights_of(topic, other)]
+    return random.sample(others, min(CONTACTS, len(others)))

@@ -155,11 +155,11 @@ class MasterSecret(Unpicklable):
         return requests.make_key(self._pairing, self._exponent(b"phi_c"), epoch, attribute, label)
 
     def connection_request(
-        self, epoch: int, attribute: str, path: Sequence[Label], slots: int
+        self, epoch: int, attribute: str, path: Sequence[Label], slots: int, origin: str = ""
     ) -> tuple[ConnectionRequest, Secret]:
-        """A request of whoever holds the last label of `path`, which begins at the root, padded to so many slots; and
-        the connection key that it hides, for the one who asks."""
-        return requests.make_request(self._public, self._signer, epoch, attribute, path, slots)
+        """A request of `origin`, who holds the last label of `path`, which begins at the root, padded to so many slots;
+        and the connection key that it hides, for the one who asks."""
+        return requests.make_request(self._public, self._signer, epoch, attribute, path, slots, origin)
 
     # --- inside -----------------------------------------------------------------------------------------------------
 

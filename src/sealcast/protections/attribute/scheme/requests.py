@@ -3,7 +3,7 @@
     D_c = phi_c H3c(Pu_c)                                        the connection key of label c, from the key server
     r random   C0 = r G                                          K_conn random, 16 bytes
     slot of c = K_conn under KDF(e(H3c(Pu_c), phi_c G)^r, ...)   for the own label and every one above it
-    padded with random strings, shuffled, signed by the key server
+    padded with random strings, shuffled, signed by the key server for the one who asks (its *origin*)
 
 Whoever holds D_c of one of these labels computes the slot's key as e(D_c, C0), one pairing, and tries it on every slot.
 It learns that its label covers the other's. The one who asked learns from K_conn that somebody covers it, not who: all
@@ -20,6 +20,7 @@ from typing import Final
 from sealcast.errors import CannotOpen, Misuse
 from sealcast.primitives import kdf
 from sealcast.primitives.aead import NONCE_BYTES, SealingKey
+from sealcast.primitives.encoding import joined
 from sealcast.primitives.pairing import Pairing, random_scalar
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.primitives.sign import SigningKey
@@ -33,6 +34,7 @@ from sealcast.wire.limits import MAX_ATTRIBUTE_POSITIONS
 CONNECTION_BYTES: Final = 16
 #: A slot's key seals once.
 _NONCE: Final = bytes(NONCE_BYTES)
+_ORIGIN: Final = b"sealcast/attribute/1 request of"
 
 
 class ConnectionKey(Unpicklable):
@@ -49,11 +51,13 @@ class ConnectionKey(Unpicklable):
         """Secret: for its peer alone. Epoch and attribute stand beside it."""
         return self._point
 
-    def open(self, parameters: PublicParameters, request: ConnectionRequest) -> Secret | None:
+    def open(self, parameters: PublicParameters, request: ConnectionRequest, origin: str = "") -> Secret | None:
         """K_conn, if this label covers that of the request. AttributeRejected for a request that the key server did not
-        sign, and for a point that is none, before anything is paired."""
-        if not parameters.verify_key.verify(request.signed_part(), request.signature):
-            raise AttributeRejected(AttributeReason.SIGNATURE, "a connection request is not signed by the key server")
+        sign for who sends it, and for a point that is none, before anything is paired."""
+        if not parameters.verify_key.verify(_to_be_signed(request, origin), request.signature):
+            raise AttributeRejected(
+                AttributeReason.SIGNATURE, "a connection request is not signed by the key server for who sent it"
+            )
         if (request.epoch, request.attribute) != (self.epoch, self.attribute):
             return None
         pairing = parameters.pairing
@@ -75,9 +79,16 @@ def make_key(pairing: Pairing, phi_c: int, epoch: int, attribute: str, label: La
 
 
 def make_request(
-    parameters: PublicParameters, signer: SigningKey, epoch: int, attribute: str, path: Sequence[Label], slots: int
+    parameters: PublicParameters,
+    signer: SigningKey,
+    epoch: int,
+    attribute: str,
+    path: Sequence[Label],
+    slots: int,
+    origin: str = "",
 ) -> tuple[ConnectionRequest, Secret]:
-    """At the key server: a request and its K_conn."""
+    """At the key server: a request and its K_conn. It counts for `origin` alone: who copied one would learn from the
+    answers whose labels cover another's. Without an origin, as the paper has it, for everybody."""
     if not 1 <= len(path) <= slots <= MAX_ATTRIBUTE_POSITIONS:
         raise Misuse(f"{len(path)} labels do not fit {slots} slots, of {MAX_ATTRIBUTE_POSITIONS} at the most")
     pairing, hidden, r = parameters.pairing, os.urandom(CONNECTION_BYTES), random_scalar()
@@ -89,8 +100,13 @@ def make_request(
         made.append(_slot_key(pairing.target_bytes(target), bare).seal(_NONCE, hidden))
     secrets.SystemRandom().shuffle(made)
     unsigned = ConnectionRequest(epoch, attribute, bare.first, b"".join(made), b"")
-    signature = signer.sign(unsigned.signed_part())
+    signature = signer.sign(_to_be_signed(unsigned, origin))
     return ConnectionRequest(epoch, attribute, bare.first, unsigned.slots, signature), _connection(hidden)
+
+
+def _to_be_signed(request: ConnectionRequest, origin: str) -> bytes:
+    signed = request.signed_part()
+    return joined((_ORIGIN, origin.encode(), signed)) if origin else signed
 
 
 def _slot_key(target: bytes, request: ConnectionRequest) -> SealingKey:

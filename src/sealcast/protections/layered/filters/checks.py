@@ -106,6 +106,7 @@ class Doorkeeper:
         self._gate = gates.gate_of(state, tokens)
         self._publishers: dict[int, frozenset[str]] = {}
         self._keys: dict[str, VerifyKey] = {}
+        self._readers: dict[tuple[str, int], int] = {}
 
     # --- a post ---------------------------------------------------------------------------------------
 
@@ -119,8 +120,20 @@ class Doorkeeper:
         if self.node not in current:
             return False
         if stream.own:
-            return overlay.places.get(stream.sender) == self.node
+            return overlay.stood(stream.sender) == self.node
         return stream.sender in current and overlay.parents.get(stream.sender) == self.node
+
+    def readers_below(self, broker: str, generation: int) -> int:
+        """How many read somewhere below a broker: what it passes on is theirs."""
+        if (broker, generation) not in self._readers:
+            overlay, waiting, found = self.overlay_in(generation), [broker], 0
+            while waiting:
+                at = waiting.pop()
+                if at in overlay.parents:
+                    found += len(overlay.subscribers(at))
+                    waiting.extend(overlay.children(at))
+            self._readers[broker, generation] = found
+        return self._readers[broker, generation]
 
     def prove(self, record: Record, kept: Kept) -> ProvenPost:
         """Checks 1 to 9: whose it is, and for which tree of those kept; PostRefused otherwise."""
@@ -227,6 +240,15 @@ class Doorkeeper:
             return otherwise
         return self.topic.epoch_starts[epoch + 1 - FIRST_EPOCH] + self.topic.parameters.grace_s * _SECOND_US
 
+    def has_left(self, name: str) -> bool:
+        """Whether somebody stands nowhere, neither as a broker nor to read."""
+        return name not in self.overlay.parents and name not in self.overlay.places
+
+    def back_us(self, name: str) -> int | None:
+        """When somebody came back who had left in this generation. What was asked in its name before is over: brokers
+        above have ended it, whether the one that it stands below has noticed or not."""
+        return self.overlay.left[name].back_us if name in self.overlay.left else None
+
     def still_routes(self, name: str) -> bool:
         who = self.state.entities.get(name)
         return who is not None and not who.revoked
@@ -251,7 +273,7 @@ class Doorkeeper:
             if parents.get(below) != above:
                 return False
         who = self.state.entities.get(end)
-        if who is None or who.revoked:
+        if who is None or who.revoked or self.has_left(end):
             return False
         # A broker whose own layer it is, r hops below; nearer, only somebody who reads there.
         return places.get(end) == hops[-1] or (len(path) == layers and parents.get(end) == hops[-1])

@@ -3,7 +3,8 @@
 A turn:
     (1) old trees are dropped; new posts are read and checked (`checks`), and what is taken changes the tables, in
         memory (`turns`)
-    (2) whoever may not read any more, or is not below this broker any more, is withdrawn
+    (2) whoever may not read any more, or is not below this broker any more, is withdrawn; so is what a broker below
+        has passed on for somebody who left, whether that broker says so or not
     (3) a record says all of it, and what has to go up because of it: appended to the table log, durable
     (4) what the log says has to go up is posted to the parent, under numbers that follow from the log (`posting`)
 
@@ -36,7 +37,7 @@ from sealcast.protections.layered.filters.posting import Pusher
 from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.protections.layered.filters.records import Stream
 from sealcast.protections.layered.filters.table import TableLog
-from sealcast.protections.layered.filters.turns import TURN_BYTES, Tables, TurnDraft
+from sealcast.protections.layered.filters.turns import TURN_BYTES, Tables, TurnDraft, tokens_of
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.layer_keys import LayerKeyring, overlay_of
 from sealcast.trust.realm.changes import Right
@@ -47,8 +48,10 @@ from sealcast.trust.tokens.token import VerifiedTokens
 MAX_RECORDS: Final = 8
 #: Turns whose filters have not reached the parent: with more, nothing is taken in.
 MAX_BEHIND: Final = 256
-#: What a subscriber may post. Brokers pass on what others want: they are slowed down by Busy, and never refused for it.
-ALLOWANCE: Final = Allowance(per_second=200, burst=5_000)
+#: What a subscriber may post in the trees of one publisher, in tokens, each of which costs a power: all that it may
+#: have there at once, and as much again every hour. Brokers pass on what others want: they are slowed down by Busy, and
+#: never refused for it.
+ALLOWANCE: Final = Allowance(per_second=200, burst=600_000)
 _SECOND_US: Final = 1_000_000
 _FOR_EVER: Final = 1 << 62
 
@@ -197,6 +200,9 @@ class TableKeeper(Closing, Unpicklable):
         stream, known = proven.stream, fold.credentials.get(sender)
         if stream.own and known is not None and known.until_us <= proven.time_us and (held := fold.held(stream)):
             return held
+        back_us = door.back_us(sender) if stream.own else None
+        if back_us is not None and (old := tuple(at for at in fold.held(stream) if fold.head(*at) < back_us)):
+            return old  # said again at once, they would not go up: nothing would have changed here
         try:
             shown = self._admit(door, proven)
         except PostRefused as error:
@@ -219,10 +225,13 @@ class TableKeeper(Closing, Unpicklable):
                 refuse(PostReason.FRESH, "a broker says what changes, one by one")
             return None
         credential = PostCredential(proven.post.token, door.check_token(proven))  # (11), (12)
-        # (14) no more than anyone needs
-        if not self._budgets.spend(proven.stream.sender, proven.time_us).admitted:
-            refuse(PostReason.BUDGET, f"{proven.stream.sender!r} posts more than {ALLOWANCE.per_second} a second")
-        self._budgets.good(proven.stream.sender)
+        # (14) no more than anyone needs, charged before a single power is computed
+        sender, allowed = proven.stream.sender, self._budgets.allowance
+        account = f"{sender} {proven.tree.publisher}"
+        if not self._budgets.spend(account, proven.time_us, max(1, tokens_of(proven.post.filters))).admitted:
+            most = f"{allowed.burst} tokens, and then {allowed.per_second} a second"
+            refuse(PostReason.BUDGET, f"{sender!r} posts more than {most}")
+        self._budgets.good(account)
         return credential
 
     # --- without a post -------------------------------------------------------------------------------
@@ -231,7 +240,7 @@ class TableKeeper(Closing, Unpicklable):
         """Whatever came from those who have no part in it any more."""
         if self._looked[0] == door.state.version and now_us < self._looked[1]:
             return 0
-        moved = self._end(tables, door, tuple(self._gone(tables, door, now_us)))
+        moved = self._end(tables, door, tuple(self._gone(tables, door, now_us))) + self._end_left(tables, door)
         self._looked = door.state.version, _next_end(door, tables.fold.credentials, now_us)
         return moved
 
@@ -246,6 +255,18 @@ class TableKeeper(Closing, Unpicklable):
                     standing[at] = self._counts(tables, door, *at, now_us)
                 if not standing[at] or (current and not door.is_below(stream, tree.id.generation)):
                     yield number_of, stream
+
+    def _end_left(self, tables: Tables, door: Doorkeeper) -> int:
+        """What a broker below has passed on for somebody who has left: that broker's word is not waited for."""
+        moved, draft = 0, TurnDraft(tables, door)
+        for number_of, tree in tables.fold.trees.items():
+            then = door.overlay_in(tree.id.generation)
+            gone = frozenset(name for name in (*then.left, *then.places) if door.has_left(name))
+            for stream in [each for each in tree.rows if gone and not each.own]:
+                while not draft.end_rows(number_of, stream, gone):
+                    moved += self._record(draft, tables, tables.fold.taken)
+                    draft = TurnDraft(tables, door)
+        return moved + self._record(draft, tables, tables.fold.taken)
 
     def _counts(self, tables: Tables, door: Doorkeeper, stream: Stream, epoch: int, now_us: int) -> bool:
         if not stream.own:

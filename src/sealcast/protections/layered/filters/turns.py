@@ -7,6 +7,7 @@ everything anew, leaves nothing to say: equal rows have equal tokens and paths o
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Collection, Iterable
 from typing import Final
 
 from sealcast.errors import Rejected
@@ -38,9 +39,14 @@ from sealcast.wire.posts import PostedFilter
 #: What one record takes in or withdraws before the next one is begun, in bytes of tokens on the wire. One post more may
 #: be in it, and what that one ends by being fresh: still far below what a record may have.
 TURN_BYTES: Final = 1 << 20
-#: Tokens of one subscriber's rows in one tree, in bytes.
+#: Tokens of one subscriber's rows in one tree, in bytes. A broker has as much for each who reads below it.
 MAX_BYTES_EACH: Final = 16 << 20
 _MAX_DETAIL: Final = 256
+
+
+def tokens_of(filters: Iterable[PostedFilter]) -> int:
+    """How many powers it takes to peel them."""
+    return sum(len(slot) for wanted in filters for slot in wanted.slots)
 
 
 class Tables:
@@ -139,11 +145,15 @@ class TurnDraft:
             self.withdraw(number_of, stream, at_once=True)
         changes = []
         for wanted in proven.post.filters:
+            if wanted.remove and not stream.own and self._door.has_left(wanted.path[-1]):
+                continue  # this broker ends that row by itself, and does not wait to be told
             try:
                 change = self._row(tree, broker, stream, wanted)
                 self._change(number_of, stream, change)
             except PostRefused as error:
-                self.refused(proven.offset, stream.sender, error)
+                ended = error.reason is PostReason.UNKNOWN and self._door.back_us(wanted.path[-1]) is not None
+                if not ended:  # by this broker itself, when its subscriber was gone
+                    self.refused(proven.offset, stream.sender, error)
             else:
                 changes.append(change)
         self._took(number_of, proven, changes)
@@ -172,8 +182,9 @@ class TurnDraft:
         except Rejected as error:
             refuse(PostReason.ELEMENT, error.message)
         # (18) no more than one may have
-        most = MAX_BYTES_EACH // broker.layers.group.wire_bytes
-        if stream.own and not wanted.remove and tree.tokens.get(stream, 0) + size_of(row) > most:
+        readers = 1 if stream.own else self._door.readers_below(stream.sender, tree.id.generation)
+        most = readers * (MAX_BYTES_EACH // broker.layers.group.wire_bytes)
+        if not wanted.remove and tree.tokens.get(stream, 0) + size_of(row) > most:
             refuse(PostReason.QUOTA, f"{stream.sender!r} has the {most} tokens in filters that it may have")
         return RowChange(row, wanted.path, wanted.remove)
 
@@ -222,6 +233,23 @@ class TurnDraft:
         if gone:
             self.steps.append(Withdrew(number_of, stream, gone))
         return stream not in tree.rows
+
+    def end_rows(self, number_of: int, stream: Stream, gone: Collection[str]) -> bool:
+        """Ends what came in a stream for somebody who has left, as much as a turn holds; was that all?"""
+        tree, changes, whole = self._fold.trees[number_of], list[RowChange](), True
+        for (slots, path), count in list(tree.rows.get(stream, {}).items()):
+            if path[-1] not in gone:
+                continue
+            if changes and self.size >= TURN_BYTES:
+                whole = False
+                break
+            end = RowChange(slots, path, True)
+            for _ in range(count):
+                self._change(number_of, stream, end)
+                changes.append(end)
+        if changes:
+            self.steps.append(Took(number_of, stream, tree.heads[stream], tuple(changes)))
+        return whole
 
     def keep(self, kept: Kept) -> None:
         """What is before it is not routed any more, and no post for it is taken: its tables are dropped with this."""

@@ -54,8 +54,10 @@ class TopicTables:
         self.topic_keys = DraftTable(base.topic_keys)
         self.pair_keys = DraftTable(base.pair_keys)
         self.stays = DraftTable(base.stays)
+        self.incarnations = DraftTable(base.incarnations)
         self.nodes = DraftTable(base.nodes)
         self.places = DraftTable(base.places)
+        self.left = DraftTable(base.left)
         self.moves = base.moves
         self.layer_keys = DraftTable(base.layer_keys)
 
@@ -65,7 +67,7 @@ class TopicTables:
     @property
     def overlay(self) -> Overlay:
         """As of now; not a value: it changes with the fold."""
-        return Overlay(self.nodes.read, self.places.read, len(self.moves))
+        return Overlay(self.nodes.read, self.places.read, len(self.moves), self.left.read)
 
     def share(self) -> TopicState:
         tables: dict[str, Any] = {n: table.share() for n, table in vars(self).items() if isinstance(table, DraftTable)}

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import Final
 
 from sealcast.errors import Misuse, Rejected
-from sealcast.trust.certificates import lists
+from sealcast.trust.certificates import appointment, lists
 from sealcast.trust.certificates.revocation import RevocationView
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.changes import (
     AddAuthority,
     AnnouncePeer,
+    AppointAdministrator,
     EnrolEntity,
     FoundRealm,
     RenewCertificate,
@@ -40,6 +41,16 @@ def believe(draft: Draft, change: FoundRealm | AddAuthority) -> None:
     if not change.certificate or change.certificate in draft.founding.authorities:
         raise Misuse("this authority is known already, or there is none")
     draft.founding = replace(draft.founding, authorities=(*draft.founding.authorities, change.certificate))
+
+
+def appoint_administrator(draft: Draft, change: AppointAdministrator) -> None:
+    """That the root signed it, whoever reads the registry verifies (`statements`)."""
+    if draft.founding is None:
+        raise Misuse("this realm has no root that could appoint an administrator")
+    present, given = appointment.number_of(draft.founding.administrator), appointment.number_of(change.appointment)
+    if len(change.appointment) != appointment.APPOINTMENT_BYTES or given <= present:
+        raise Misuse(f"appointment {given} of an administrator does not follow appointment {present}")
+    draft.founding = replace(draft.founding, administrator=change.appointment)
 
 
 def enrol(draft: Draft, change: EnrolEntity) -> None:

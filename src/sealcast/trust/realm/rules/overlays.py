@@ -7,7 +7,7 @@ from typing import Final
 from sealcast.errors import Misuse, NotFound, Rejected
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.changes import AnnounceLayerKey, PlaceNode, PlaceSubscriber, RemoveNode, Right
-from sealcast.trust.realm.overlays import MAX_BROKER_DEPTH
+from sealcast.trust.realm.overlays import MAX_BROKER_DEPTH, Leave
 from sealcast.trust.realm.rules.draft import Draft, TopicTables
 from sealcast.trust.realm.topics import LayerKey, Move
 
@@ -75,6 +75,9 @@ def remove_node(draft: Draft, change: RemoveNode) -> None:
 def place_subscriber(draft: Draft, change: PlaceSubscriber) -> None:
     tables, who = _layered(draft, change.topic), draft.entity(change.subscriber)
     overlay = tables.overlay
+    if change.broker is None:
+        _unplace(tables, change)
+        return
     if change.broker not in overlay.parents:
         raise _no_node(change.topic, change.broker)
     if who.revoked or Right.SUBSCRIBE not in tables.terms_of(who):
@@ -91,9 +94,19 @@ def place_subscriber(draft: Draft, change: PlaceSubscriber) -> None:
     if overlay.places.get(who.name) == change.broker:
         raise Misuse(f"{who.name!r} is at broker {change.broker!r} already")
     # Whoever moves has rows all the way up, under keys that those above its new place do not have.
-    if who.name in overlay.places:
+    if overlay.stood(who.name) not in (None, change.broker):
         _begin_generation(draft, tables, change.at_us)
+    elif who.name in overlay.left:
+        tables.left.write()[who.name] = Leave(change.broker, change.at_us)
     tables.places.write()[who.name] = change.broker
+
+
+def _unplace(tables: TopicTables, change: PlaceSubscriber) -> None:
+    """Whoever may not read any more stands nowhere: nobody can ask in its name from now on, not even the broker that it
+    stood below. Everyone else's rows stay as they are."""
+    if change.subscriber not in tables.overlay.places:
+        raise NotFound(f"{change.subscriber!r} reads nowhere in the overlay of topic {change.topic!r}")
+    tables.left.write()[change.subscriber] = Leave(tables.places.write().pop(change.subscriber))
 
 
 def announce_layer_key(draft: Draft, change: AnnounceLayerKey) -> None:
@@ -130,6 +143,7 @@ def announce_layer_key(draft: Draft, change: AnnounceLayerKey) -> None:
 
 def _begin_generation(draft: Draft, tables: TopicTables, at_us: int) -> None:
     tables.moves = (*tables.moves, Move(draft.version + 1, at_us))
+    tables.left.write().clear()
 
 
 def _layered(draft: Draft, topic: str) -> TopicTables:

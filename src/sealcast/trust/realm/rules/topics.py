@@ -7,7 +7,14 @@ from typing import Final
 
 from sealcast.errors import Misuse, Rejected
 from sealcast.trust.certificates.roles import Role
-from sealcast.trust.realm.changes import AlterTopic, CreateTopic, PublishPairKey, PublishTopicKey, RotateTopic
+from sealcast.trust.realm.changes import (
+    AlterTopic,
+    BeginIncarnation,
+    CreateTopic,
+    PublishPairKey,
+    PublishTopicKey,
+    RotateTopic,
+)
 from sealcast.trust.realm.rules.draft import Draft, TopicTables
 from sealcast.trust.realm.rules.names import check_name
 from sealcast.trust.realm.topics import FIRST_EPOCH, Topic, TopicState
@@ -16,6 +23,7 @@ GROUP_KEYS: Final = ("mosaic", "naive", "simple", "build-up", "clustered", "clus
 MAX_PARTITIONS: Final = 1024
 TOPIC_ID_BYTES: Final = 16
 MAX_SEALED_KEY_BYTES: Final = 512
+INCARNATION_BYTES: Final = 16
 
 
 def create_topic(draft: Draft, change: CreateTopic) -> None:
@@ -105,3 +113,14 @@ def publish_pair_key(draft: Draft, change: PublishPairKey) -> None:
 def _check_sealed(what: str, sealed: bytes) -> None:
     if not 0 < len(sealed) <= MAX_SEALED_KEY_BYTES:
         raise Misuse(f"a sealed {what} key has 1 to {MAX_SEALED_KEY_BYTES} bytes, not {len(sealed)}")
+
+
+def begin_incarnation(draft: Draft, change: BeginIncarnation) -> None:
+    tables, broker = draft.tables(change.topic), draft.holder(change.broker, Role.BROKER)
+    if tables.topic.protection.peers:
+        raise Misuse(
+            f"no broker seals events of topic {change.topic!r}: publishers and subscribers carry it themselves"
+        )
+    if len(change.incarnation) != INCARNATION_BYTES:
+        raise Misuse(f"an incarnation has {INCARNATION_BYTES} bytes, not {len(change.incarnation)}")
+    tables.incarnations.write()[broker.name, draft.version + 1] = change.incarnation

@@ -1,0 +1,147 @@
+"""The rows of a registry as a history: read back, held against its rules and its authors, and continued.
+
+A row is chained to the one before by its digest, obeys the rules, and belongs to a transaction that was stated by those
+who may (`statements`). Without a judge, signatures are neither asked for nor made: for looking into a file that is
+nobody's realm, and for tests of the rules.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from sealcast.errors import Corrupt, Misuse, Rejected
+from sealcast.trust.realm import changes as stored
+from sealcast.trust.realm.changes import Change
+from sealcast.trust.realm.machine import EMPTY, Fold, RealmState
+from sealcast.trust.statements import Author, AuthorKeys, Judge, StatementRejected
+from sealcast.trust.storage.trouble import damaged, not_believed
+from sealcast.trust.vetting import vet
+
+if TYPE_CHECKING:
+    from sealcast.trust.storage.rows import Rows
+
+_CHAIN_START: Final = bytes(32)
+_SIGNED_HINT: Final = "open it by its realm: SEALCAST_REALM, or --realm DIR"
+
+
+class Point(NamedTuple):
+    """A version of a realm, and the chain up to it."""
+
+    state: RealmState
+    chain: bytes
+    #: Whether a transaction ends here: only from there a history is read on.
+    whole: bool = True
+
+
+START: Final = Point(EMPTY, _CHAIN_START)
+
+
+class StatingKeys(NamedTuple):
+    """By whose keys changes are stated: those in hand, and those that can be looked up."""
+
+    own: Sequence[Author]
+    others: AuthorKeys
+
+
+def read(rows: Rows, start: Point, version: int, judge: Judge | None, where: str) -> Point:
+    """The history from one whole point to a version; Corrupt, with the reason, when it is not one."""
+    fold, chain, found = Fold(start.state), start.chain, start
+    hearing = None if judge is None else judge.hearing(fold, chain, fold.version + 1)
+    end = version if hearing is None else rows.signed_from(version)
+    if end is None and rows.signed_from(1) is None:
+        raise Misuse(
+            f"nobody signed the changes in {where}: it was written by a release that did not sign them",
+            hint="if you believe what stands there, sign it once: sealcast registry migrate",
+        )
+    if end is None:
+        raise not_believed(where, f"change {version} is signed by nobody")
+    while fold.version < end:
+        page = rows.between(fold.version, end)
+        if not page:
+            raise damaged(where, f"change {fold.version + 1} is missing")
+        for number, at_us, kind, body, link, signed in page:
+            chain = _link(chain, number, at_us, kind, body)
+            if chain != link or number != fold.version + 1:
+                raise damaged(where, f"change {number} is not the one that was written, or one before it is missing")
+            change = decode(where, number, kind, body)
+            try:
+                fold.apply(change)
+                if hearing is not None:
+                    hearing.hear(change)
+                    if signed:
+                        hearing.end(signed, chain)
+            except StatementRejected as error:
+                raise not_believed(where, f"{_which(error, number)}{error.message}", str(error.reason)) from None
+            except (Misuse, Rejected) as error:
+                raise damaged(where, f"change {number} contradicts those before it: {error.message}") from None
+            if number == version:
+                found = Point(fold.state(), chain, hearing is None or bool(signed))
+    return found
+
+
+def add(
+    rows: Rows,
+    before: Point,
+    changes: Sequence[Change],
+    now: int,
+    judge: Judge | None,
+    keys: StatingKeys,
+    since: Point | None = None,
+) -> Point:
+    """Continues a history by one transaction, stated by whoever may of those whose keys are at hand.
+
+    With `since`, the transaction is said to have begun there: its authors take over what nobody signed.
+    """
+    from sealcast.trust.storage.rows import ChangeRow
+
+    if not changes:
+        return before
+    if judge is None and rows.signed_from(before.state.version) is not None:
+        raise Misuse("the changes of this registry are signed, and whoever writes here is not known", hint=_SIGNED_HINT)
+    fold, chain, made = Fold(before.state), before.chain, list[ChangeRow]()
+    start = before if since is None else since
+    hearing = None if judge is None else judge.hearing(fold, start.chain, start.state.version + 1)
+    for change in changes:
+        fold.apply(change)
+        vet(fold, change, now)
+        if hearing is not None:
+            hearing.hear(change)
+        body = json.dumps(stored.to_json(change), separators=(",", ":"), ensure_ascii=False)
+        chain = _link(chain, fold.version, now, change.kind, body)
+        made.append(ChangeRow(fold.version, now, change.kind, body, chain))
+    if hearing is not None:
+        signed = hearing.state(keys.others, keys.own, chain)
+        # What we could not read ourselves is never written: everybody else would be refused the whole registry.
+        hearing.end(signed, chain)
+        made[-1] = made[-1]._replace(signed=signed)
+    rows.add(made)
+    return Point(fold.state(), chain)
+
+
+def decode(where: str, version: int, kind: str, body: str) -> Change:
+    try:
+        return stored.from_json(kind, json.loads(body))
+    except (ValueError, Corrupt) as error:
+        raise damaged(where, f"change {version} cannot be read ({error})") from None
+
+
+def claim(realm: bytes) -> Callable[[Rows], None]:
+    """Says whose a registry is, in the registry."""
+    return lambda rows: rows.claim(realm, owned(realm))
+
+
+def owned(realm: bytes) -> bytes:
+    """The check of a realm's claim."""
+    return _link(_CHAIN_START, 0, 0, "realm", realm.hex())
+
+
+def _link(chain: bytes, version: int, at_us: int, kind: str, body: str) -> bytes:
+    return hashlib.sha256(chain + f"{version}\0{at_us}\0{kind}\0{body}".encode()).digest()
+
+
+def _which(error: StatementRejected, number: int) -> str:
+    """The transaction that was looked at, unless the message names it."""
+    return "" if error.message.startswith("change") else f"the transaction that ends with change {number}: "
