@@ -73,7 +73,7 @@ def measured_costs(repeats: int = 15) -> CryptoCosts:
         seal_event=max(0.0, sealing[FEW] - FEW * seal_attribute),
         seal_attribute=seal_attribute,
         issue_label=timed(lambda: topic.opener([{"a0": ("0101",)}]), repeats),
-        issue_request=timed(lambda: topic.request("a0", "01010101"), repeats),
+        issue_request=timed(lambda: topic.request("a0", "01010101", "asking"), repeats),
     )
 
 
