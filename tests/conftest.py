@@ -22,12 +22,16 @@ settings.register_profile("sealcast", deadline=None, derandomize=True)
 settings.load_profile("sealcast")
 
 
-#: Files of few tests and many minutes. Two processes share the tests, a file at a time: what is long begins first.
+#: Files of few tests and many minutes. Some processes share the tests, a file at a time: what is long begins first.
 #: Before them, MQTT: Paho waits with select(), which knows 1,024 files, and a process that has run everything else has
 #: more than that open.
 LONGEST_FIRST = (
     "mqtt/",
     "pipeline/test_crash.py",
+    "docs/test_documents.py",
+    "docs/test_first_steps.py",
+    "overlay/peers/test_churn.py",
+    "examples/",
     "trust/test_model.py",
     "pipeline/test_faults.py",
     "pipeline/",

@@ -59,11 +59,12 @@ def admit_all(realm: Realm, topic: str, root: str) -> Counter[str]:
     end = PinnedOffset(ends, version, max(now, start.time_us), max(now - SETTLING_US, start.settled_us))
     gate = FramesStep.of(StepName(str(realm.paths.root), topic, root)).gate(version)
     windows = History(ledger, Pieces(paths.pieces), log, bounds_of(about), hops.parse).windows(ledger.end())
-    codes = rule_frames(windows, log, start.ranges(end), gate, end.settled_us)
+    codes = rule_frames(windows, log, start.ranges(end), gate, start.arrival(end), end.settled_us)
     refs, totals = [], Counter[str]()
     for partition, first, stop in start.ranges(end):
+        records = list(log.partition(partition).read(first, stop))
         piece = admit(
-            Ruled(received_of(partition, list(log.partition(partition).read(first, stop))), codes[partition]),
+            Ruled(received_of(partition, records, start.arrival(end)), codes[partition]),
             gate,
             root,
         )

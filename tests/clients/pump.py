@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 
 from sealcast.broker.gate import RULING, bounds_of
 from sealcast.broker.history import History
-from sealcast.broker.path import handle
+from sealcast.broker.path import handle_bounded
 from sealcast.broker.replay import SETTLING_US, Windows
 from sealcast.broker.rulings import received_of, rule_frames
 from sealcast.log.entry import Entry, PieceRef, slot_bits
@@ -50,11 +51,14 @@ def pump(
     at = step.at(version, end.time_us)
     history = History(ledger, Pieces(paths.pieces), log, bounds_of(about))
     windows = Windows(bounds_of(about)) if forgetful else history.windows(ledger.end())
-    codes = rule_frames(windows, log, start.ranges(end), at.gate, end.settled_us)
-    refs, totals = [], dict[str, int]()
+    codes = rule_frames(windows, log, start.ranges(end), at.gate, start.arrival(end), end.settled_us)
+    refs, totals, suspended = [], dict[str, int](), Counter[int]()
     for partition, first, stop in start.ranges(end):
         records = list(log.partition(partition).read(first, stop))
-        piece = tamper(handle(Ruled(received_of(partition, records), codes[partition]), at))
+        ruled = Ruled(received_of(partition, records, start.arrival(end)), codes[partition])
+        ((piece, over),) = handle_bounded(ruled, at)
+        suspended.update(over)
+        piece = tamper(piece)
         data = sealed.encode(piece)
         at.sealing.made(piece, data)
         staged = Pieces(paths.pieces).stage(partition, first, stop, data)
@@ -78,7 +82,9 @@ def pump(
     for _, counts in late:
         totals = {name: totals.get(name, 0) + counts.get(name, 0) for name in {*totals, *counts}}
     pieces = (*sorted((ref for ref, _ in late), key=lambda ref: (ref.partition, ref.first)), *refs)
-    ledger.commit(Entry("test", last.entry.batch + 1 if last else 0, start, end, pieces, totals, len(late)))
+    entry = Entry("test", last.entry.batch + 1 if last else 0, start, end, pieces, totals, len(late))
+    ledger.commit(entry)
+    step.note_suspended(entry, suspended)
     ledger.close()
     log.close()
     return totals

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sealcast.errors import Misuse
+from sealcast.filters.evaluate import evaluate
 from sealcast.filters.index import ChangedIndex, Index, blocks, dense, grid, plan, postings, tables
 from sealcast.filters.index.boxes import Side
 from sealcast.filters.index.changed import NEW
@@ -19,7 +20,7 @@ from sealcast.filters.index.normal import normalise
 from sealcast.filters.parse import parse
 from sealcast.filters.tree import And, Condition, In, Literal, Name
 from sealcast.filters.vector.evaluator import Evaluator
-from sealcast.model.schema import Attribute, Schema, Type
+from sealcast.model.schema import Attribute, Schema, Type, Value
 from tests.filters.worlds import Maker, World, columns_of, unpacked
 
 #: Every way of finding boxes must find the same: what the plan would never choose for so few is forced on it.
@@ -250,3 +251,12 @@ def test_a_changed_index_refuses_what_does_not_fit() -> None:
         ChangedIndex.build(base, np.array([0, 0]), [])
     with pytest.raises(Misuse, match="one of the base's"):
         ChangedIndex.build(base, np.array([2]), [])
+
+
+@pytest.mark.parametrize("text", ["s IS NULL", "s IS NULL AND i > 0", "s IS NULL OR i IS NULL", "s IS NOT NULL"])
+def test_null_is_asked_of_texts_even_if_no_filter_mentions_one(text: str) -> None:
+    """Whoever asked for events without a text would get them all."""
+    events: list[dict[str, Value]] = [{"s": "x", "i": 1}, {"i": 1}, {"s": ""}, {}]
+    condition = parse(text, SCHEMA)
+    found = unpacked(Index.build([condition], SCHEMA).match(columns_of(SCHEMA, events)), 1)
+    assert found[:, 0].tolist() == [evaluate(condition, event) is True for event in events]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from sealcast.protections.layered.filters.checks import PostReason
+from sealcast.protections.layered.filters.checks import Doorkeeper, PostReason
 from sealcast.protections.layered.filters.keeper import TableKeeper
 from sealcast.protections.layered.tree import TreeId
 from sealcast.trust.realm.changes import Right
@@ -71,17 +71,24 @@ def test_where_the_place_stays_the_quiet_broker_goes_on_receiving(
     assert any("s0" in world.delivered(tree, labels) for labels in EVENTS)
 
 
-def test_a_right_that_comes_back_begins_anew(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    before = revoked_quietly(world, monkeypatch)
+@pytest.mark.parametrize("told", [True, False])
+def test_a_right_that_comes_back_counts_again_though_its_broker_never_noticed(
+    world: World, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its own broker did not run meanwhile, and still has the rows. The root has ended them."""
+    tree = revoked_quietly(world, monkeypatch)
     monkeypatch.undo()
     world.realm.grant(world.topic, "s0", [Right.SUBSCRIBE])
-    world.realm.place_subscriber(world.topic, "s0", "b1")
-    assert world.overlay.generation == before.generation + 1, "its broker still has rows that those above have not"
-    for name in ("s0", "s1"):
-        world.start_over(name, list(world.wanted[name]))
+    world.realm.place_subscriber(world.topic, "s0")
+    assert world.trees() == [tree] and world.overlay.places["s0"] == "b1", "nobody else has to say anything again"
+    if not told:
+        monkeypatch.setattr(Doorkeeper, "back_us", lambda self, name: None)
+    world.start_over("s0", list(world.wanted["s0"]))
     world.settle()
-    check(world)
-    assert not world.refused()
+    assert ends_at_root(world, tree) == ({"s0", "s1"} if told else {"s1"})
+    if told:
+        check(world)
+        assert not world.refused()
 
 
 def test_a_right_that_ends_by_its_term_costs_the_place_when_the_realm_is_maintained(world: World) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from pathlib import Path
 
 from sealcast.clients.publisher import Publisher
@@ -23,12 +24,16 @@ from sealcast.protections.endpoint.open import Opener
 from sealcast.protections.endpoint.tables import LINK, WRAP, TablePart
 from sealcast.trust.deployment import Realm
 from sealcast.trust.keys.frames import associated_data
+from sealcast.trust.keys.topic_keys import at_broker
+from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Right
 from sealcast.wire.sealed import PAIR, TABLE, SealedPiece
 from tests.clients.pump import pump
 
 SCHEMA = Schema.from_json({"attributes": [{"name": "g", "type": "int", "min": 0, "max": 1_000_000}]})
 TOPIC = "t"
+#: An epoch, and an incarnation in it: what keys are of.
+Era = tuple[int, bytes]
 
 
 class Crowd:
@@ -47,6 +52,7 @@ class Crowd:
         #: Of each event: who was to get it when it was handled.
         self.groups: dict[Position, frozenset[str]] = {}
         self._waiting: list[tuple[Position, int]] = []
+        self._incarnation = cache(lambda version: self.realm.state().incarnation(TOPIC, FIRST_BROKER, version))
         self.join({f"s{i}": set() for i in range(subscribers)})
 
     def join(self, wishes: dict[str, set[int]]) -> None:
@@ -96,26 +102,33 @@ class Crowd:
         assert slot is not None
         return slot
 
-    def pair(self, name: str, epoch: int) -> Secret:
-        return self.realm.identity(name).pair_key(self.realm.state(), TOPIC, epoch)
+    def era(self, piece: SealedPiece) -> Era:
+        return piece.epoch, self._incarnation(piece.version)
 
-    def opener(self, name: str, epoch: int = 1, **options: int) -> Opener:
+    def pair(self, name: str, era: Era) -> Secret:
+        epoch, incarnation = era
+        return at_broker(
+            self.realm.identity(name).pair_key(self.realm.state(), TOPIC, epoch), FIRST_BROKER, incarnation
+        )
+
+    def opener(self, name: str, era: Era = (1, b""), **options: int) -> Opener:
         state = self.realm.state()
         about = state.topic(TOPIC)
 
         def verify_key(publisher: str) -> VerifyKey:
             return VerifyKey(state.entity(publisher).verify_key)
 
-        return Opener(SCHEMA, about.id, epoch, self.slot(name), self.pair(name, epoch), verify_key, **options)
+        return Opener(SCHEMA, about.id, era[0], self.slot(name), self.pair(name, era), verify_key, **options)
 
     def opened(self, name: str, pieces: list[SealedPiece], **options: int) -> set[Position]:
         """What a subscriber opens of all pieces, in order, with its own keys and nothing else."""
-        openers: dict[int, Opener] = {}
+        openers: dict[Era, Opener] = {}
         found: set[Position] = set()
         for piece in pieces:
-            if piece.epoch not in openers:
-                openers[piece.epoch] = self.opener(name, piece.epoch, **options)
-            found |= {event.position for event in openers[piece.epoch].open_rows(piece)}
+            era = self.era(piece)
+            if era not in openers:
+                openers[era] = self.opener(name, era, **options)
+            found |= {event.position for event in openers[era].open_rows(piece)}
         return found
 
     def _filter(self, name: str) -> str:
@@ -129,22 +142,23 @@ class Pool:
         about = crowd.realm.state().topic(TOPIC)
         self._bits = about.parameters.key_bits
         self._topic = about.id
-        self._secrets: dict[tuple[int, bytes], bytes] = {}
-        self._parts: dict[tuple[int, bytes], list[TablePart]] = {}
+        self._era = crowd.era
+        self._secrets: dict[tuple[Era, bytes], bytes] = {}
+        self._parts: dict[tuple[Era, bytes], list[TablePart]] = {}
         for name in names:
             slot = crowd.slot(name)
-            for epoch in range(1, about.epoch + 1):
-                pair = crowd.pair(name, epoch)
-                self._secrets[epoch, keys.pair_id(slot)] = pair.reveal()
-                ring = Keyring(slot, pair, self._data(epoch), self._bits)
+            for era in {*map(crowd.era, pieces), *((each, b"") for each in range(1, about.epoch + 1))}:
+                pair = crowd.pair(name, era)
+                self._secrets[era, keys.pair_id(slot)] = pair.reveal()
+                ring = Keyring(slot, pair, self._data(era[0]), self._bits)
                 for piece in pieces:
-                    if piece.epoch == epoch:
+                    if crowd.era(piece) == era:
                         ring._take(piece)
                 for held, value in ring._held.items():
                     if isinstance(value, TablePart):
-                        self._parts.setdefault((epoch, held), []).append(value)
+                        self._parts.setdefault((era, held), []).append(value)
                     else:
-                        self._secrets[epoch, held] = value
+                        self._secrets[era, held] = value
         for piece in pieces:  # whatever links lead to, from anything that anyone has
             for key in range(len(piece.key_kind)):
                 self._find(piece, key, set())
@@ -163,7 +177,7 @@ class Pool:
         """By trying every secret that the coalition has, whatever its name says, in every way there is."""
         nonce = aead.nonce(piece.position(event))
         uses = range(int(piece.use_start[event]), int(piece.use_start[event + 1]))
-        secrets = {value for (epoch, _), value in self._secrets.items() if epoch == piece.epoch}
+        secrets = {value for (epoch, _), value in self._secrets.items() if epoch == self._era(piece)}
         return any(
             self._try(piece, event, use, secret, nonce, kind)
             for secret in secrets
@@ -189,12 +203,12 @@ class Pool:
 
     def _find(self, piece: SealedPiece, key: int, tried: set[int]) -> bytes | None:
         key_id = piece.key_id(key)
-        name = (piece.epoch, key_id)
+        name = (self._era(piece), key_id)
         if name in self._secrets:
             return self._secrets[name]
         if piece.key_kind[key] == TABLE:
             pattern = int.from_bytes(key_id[12:], "big")
-            for part in self._parts.get((piece.epoch, key_id[:12]), ()):
+            for part in self._parts.get((self._era(piece), key_id[:12]), ()):
                 if part.covers(pattern):
                     self._secrets[name] = part.key(pattern)
                     return self._secrets[name]

@@ -131,6 +131,7 @@ def test_nothing_that_spark_or_we_show_has_a_secret_in_it(watched: tuple[Realm, 
     realm, out, said = watched
     assert said == b"", "and it said nothing at all"
     files = [path for path in out.rglob("*") if path.is_file()]
+    assert realm.state().incarnation("quotes", "broker"), "keys of a run are among what is looked for"
     _assert_complete(out, files)
     assert found(files, spellings(realm)) == []
 
@@ -231,20 +232,26 @@ def secrets_of(realm: Realm) -> Iterator[tuple[bytes, str]]:
     yield from unlocked(realm.paths.root)
     topic, broker = realm.state().topic("quotes"), realm.broker()
     ours = broker.topic_keys(realm.state(), topic)
-    secret = ours.content_root()
+    incarnations = {b"", *realm.state().topic_state("quotes").incarnations.values()}
+    for incarnation in incarnations:
+        yield from sealed_with(ours, incarnation)
+    yield broker.journal_key(topic.id).reveal(), "journal key"
+    if topic.protection.filters_sealed:
+        yield from searched_with(realm, ours)
+
+
+def sealed_with(ours: TopicKeys, incarnation: bytes) -> Iterator[tuple[bytes, str]]:
+    secret = ours.content_root("broker", incarnation)
     yield secret.reveal(), "topic secret"
     yield kdf.derive(secret, b"content").reveal(), "secret of content keys"
-    yield broker.journal_key(topic.id).reveal(), "journal key"
     for entity in ("nyse", *FILTERS):
-        pair = ours.pair_key(entity)
+        pair = ours.mailbox_key(entity, "broker", incarnation)
         yield pair.reveal(), f"pair key of {entity}"
         for use in (b"body", b"wrap"):
             yield kdf.derive(pair, use).reveal(), f"{use.decode()} key of {entity}"
     nonces = [aead.nonce(Position(0, offset, row)) for offset in range(8) for row in range(2)]
     for number, key in enumerate(keys.content_keys(secret, nonces)):
         yield key, f"content key {number}"
-    if topic.protection.filters_sealed:
-        yield from searched_with(realm, ours)
 
 
 def searched_with(realm: Realm, ours: TopicKeys) -> Iterator[tuple[bytes, str]]:

@@ -17,7 +17,7 @@ import pytest
 
 from sealcast.broker.context import Context
 from sealcast.broker.path import handle
-from sealcast.broker.rulings import received_of
+from sealcast.broker.rulings import admitted_before
 from sealcast.clients.publisher import Publisher, partition_of
 from sealcast.clients.subscriber import Subscriber
 from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
@@ -337,7 +337,7 @@ def at_version(realm: Realm, version: int) -> Context:
 
 def fresh(partition: int, records: list[Record]) -> Ruled:
     """Frames that passed the first checks, without those checks."""
-    return Ruled(received_of(partition, records), np.zeros(len(records), np.uint8))
+    return admitted_before(partition, records)
 
 
 def test_pieces_in_the_wrong_order_are_found(realm: Realm) -> None:

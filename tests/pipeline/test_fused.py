@@ -18,6 +18,7 @@ from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
 from sealcast.lab import market
 from sealcast.log.embedded import EmbeddedTopic
+from sealcast.log.offsets import AS_STAMPED
 from sealcast.model import Event, OpenedEvent, Position
 from sealcast.model.stages import Ruled
 from sealcast.primitives.secrets import Secret
@@ -52,9 +53,9 @@ class Market:
         """All frames of the log, authenticated and none of them seen before."""
         with EmbeddedTopic(self.realm.paths.topic("ticks").frames_root, 1) as log:
             records, gate = list(log.partition(0).read(0)), self.worker.gate(self.realm.registry.version())
-            codes = rule_frames(Windows(gate.bounds), log, [(0, 0, len(records))], gate, 0)[0]
+            codes = rule_frames(Windows(gate.bounds), log, [(0, 0, len(records))], gate, AS_STAMPED, 0)[0]
         assert not codes.any()
-        return Ruled(received_of(0, records), codes)
+        return Ruled(received_of(0, records, AS_STAMPED), codes)
 
     def piece(self) -> SealedPiece:
         return handle(self.ruled(), self.worker.at(self.realm.registry.version()))
@@ -195,7 +196,7 @@ def test_a_dense_batch_becomes_several_pieces_that_say_the_same(
     at = day.worker.at(day.realm.registry.version())
     whole = handle(ruled, at)
     monkeypatch.setattr(path, "MAX_DELIVERIES_PER_PIECE", 20)
-    pieces = list(path.handle_bounded(ruled, at))
+    pieces = [piece for piece, _ in path.handle_bounded(ruled, at)]
     assert len(pieces) > 3
     assert [p.first_offset for p in pieces[1:]] == [p.end_offset for p in pieces[:-1]]
     assert (pieces[0].first_offset, pieces[-1].end_offset) == (whole.first_offset, whole.end_offset)

@@ -179,7 +179,7 @@ def test_a_weak_planner_is_broken_by_the_same_attack_and_found_by_the_checker(
     crowd.publish(range(1, 7))
     crowd.pump()
     pieces = crowd.pieces()
-    sealer = EndpointAudit(crowd.realm, TOPIC)._keys(1).sealer
+    sealer = EndpointAudit(crowd.realm, TOPIC)._keys(1, b"").sealer
     broken = 0
     for piece, event, position in events_of(pieces):
         members = sorted(crowd.slot(name) for name in crowd.groups[position])
@@ -187,7 +187,7 @@ def test_a_weak_planner_is_broken_by_the_same_attack_and_found_by_the_checker(
         pool = Pool(crowd, [f"s{spy}"], pieces)
         assert not pool.opens(piece, event)
         key = GroupKey(tuple(sorted({*members, spy})))
-        pool._secrets[1, sealer.key_id(key)] = sealer.secret(key)  # as a member of that larger group has it
+        pool._secrets[(1, b""), sealer.key_id(key)] = sealer.secret(key)  # as a member of that larger group has it
         broken += pool.opens(piece, event)
     assert broken == 6
     assert EndpointAudit(crowd.realm, TOPIC).run().found["keys"] >= 6  # type: ignore[index]

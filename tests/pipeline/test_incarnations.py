@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import ReadMaxRows
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.replayed import replayed_events
 from sealcast.clients.subscriber import Subscriber
-from sealcast.errors import Bug, Corrupt, Misuse, Rejected
+from sealcast.errors import Bug, Corrupt, Misuse, Rejected, Unavailable
 from sealcast.model import Event, Schema
 from sealcast.pipeline.sources import Limits, StepsStream
 from sealcast.primitives.aead import TAG_BYTES
@@ -210,6 +210,38 @@ def test_a_replay_of_what_several_runs_sealed(realm: Realm) -> None:
     recalled = recall(step, "alice", side.asks_of_past(realm, TOPIC, "alice", "price = 1"), 0, 1 << 60)
     found = [e.payload for e in replayed_events(realm, TOPIC, "broker", recalled.replayed)]
     assert found == [b"first", b"second"]
+
+
+def test_a_run_of_the_same_process_goes_on_while_the_ledger_ends_where_it_left_off(realm: Realm) -> None:
+    """Only after one that ended well, and only once."""
+
+    def batch(payload: bytes, *, fails: bool = False) -> bytes:
+        publish(realm, payload)
+        step = MatchingStep.of(StepName(str(realm.paths.root), TOPIC))
+        with step.going_on() as continues:
+            step.begin(continues)
+            pump(realm, TOPIC)
+            if fails:
+                raise Unavailable("the driver lost its mind")
+        return realm.state().incarnation(TOPIC, "broker")
+
+    first = batch(b"1")
+    assert batch(b"2") == batch(b"3") == first
+    with pytest.raises(Unavailable):
+        batch(b"4", fails=True)
+    second = batch(b"5")
+    assert second != first
+    pump_alone(realm, b"6")
+    third = batch(b"7")
+    assert third not in (first, second), "the ledger does not end there any more"
+    shutil.rmtree(realm.paths.topic(TOPIC).root)
+    steps._open.cache_clear()
+    assert batch(b"8") not in (first, second, third)
+
+
+def pump_alone(realm: Realm, payload: bytes) -> None:
+    publish(realm, payload)
+    pump(realm, TOPIC)
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,7 @@ def test_a_reply_is_the_handout_that_was_missed(crowd: Crowd, desk: KeyAnswers) 
                 continue
             name = next(n for n in crowd.wishes if crowd.slot(n) == slot)
             asked = request(crowd, name, piece.position(event))
-            reply = answer(asked, TOPIC, crowd.realm.state(), desk._sealer(1), piece, NOW)
+            reply = answer(asked, TOPIC, crowd.realm.state(), desk._sealer(1, b""), piece, NOW)
             assert dict(reply.keys)[piece.key_id(key)] == bytes(piece.handouts[48 * row :][:48])
             found += 1
     assert found > 5
@@ -148,7 +148,7 @@ def test_a_reply_is_the_handout_that_was_missed(crowd: Crowd, desk: KeyAnswers) 
 
 def refused(crowd: Crowd, desk: KeyAnswers, asked: KeyRequest, piece: SealedPiece, why: str) -> None:
     with pytest.raises(SealcastError, match=why):
-        answer(asked, TOPIC, crowd.realm.state(), desk._sealer(1), piece, NOW)
+        answer(asked, TOPIC, crowd.realm.state(), desk._sealer(1, b""), piece, NOW)
 
 
 def test_nobody_gets_keys_of_events_that_were_not_delivered_to_it(crowd: Crowd, desk: KeyAnswers) -> None:

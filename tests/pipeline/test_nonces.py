@@ -23,6 +23,7 @@ from sealcast.groupkeys.catalog import ALGORITHMS, Setting, make
 from sealcast.groupkeys.interface import KeyPlan, Planner
 from sealcast.groupkeys.mosaic.planner import Mosaic
 from sealcast.log.embedded import EmbeddedTopic
+from sealcast.log.offsets import AS_STAMPED
 from sealcast.model.stages import Grouped, Ruled
 from sealcast.primitives import aead, labels
 from sealcast.protections.endpoint import wraps
@@ -84,10 +85,10 @@ def frames(crowd: Crowd) -> list[Grouped]:
     log = EmbeddedTopic(crowd.realm.paths.topic(TOPIC).frames_root, 1)
     end = log.partition(0).end()
     about = crowd.realm.state().topic(TOPIC)
-    codes = rule_frames(Windows(bounds_of(about)), log, [(0, 0, end)], at.gate, 0)
+    codes = rule_frames(Windows(bounds_of(about)), log, [(0, 0, end)], at.gate, AS_STAMPED, 0)
     found = []
     for offset in range(end):
-        received = received_of(0, list(log.partition(0).read(offset, offset + 1)))
+        received = received_of(0, list(log.partition(0).read(offset, offset + 1)), AS_STAMPED)
         found.append(path._begin(Ruled(received, codes[0][offset : offset + 1]), at))
     log.close()
     return found

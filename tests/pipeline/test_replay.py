@@ -165,7 +165,7 @@ def test_history_has_the_windows_that_deciding_left(field: Field) -> None:
         pump(field.realm, TOPIC)
         entry = topic.ledger.at(number).entry
         rules = FramesStep.of(name).gate(entry.version)
-        rule_frames(went, topic.frames, entry.start.ranges(entry.end), rules, entry.end.settled_us)
+        rule_frames(went, topic.frames, entry.start.ranges(entry.end), rules, entry.arrival, entry.end.settled_us)
         assert topic.history().windows(number + 1).pack() == went.pack()
 
 

@@ -6,17 +6,15 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from sealcast.broker.path import handle
-from sealcast.broker.rulings import received_of
+from sealcast.broker.rulings import admitted_before
 from sealcast.broker.served import FOR_EVER, ServedInterval, served_intervals
 from sealcast.clients.publisher import Publisher
 from sealcast.filters import bits
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.model import Event, Schema
-from sealcast.model.stages import Ruled
 from sealcast.protections.endpoint.audit import EndpointAudit
 from sealcast.protections.endpoint.broker import EndpointStep
 from sealcast.protections.steps import StepName
@@ -56,7 +54,7 @@ class World:
         with EmbeddedTopic(self.realm.paths.topic(TOPIC).frames_root, read_only=True) as log:
             records = list(log.partition(0).read(log.partition(0).end() - 1))
         at = EndpointStep(StepName(str(self.realm.paths.root), TOPIC)).at(self.realm.registry.version(), time_us)
-        piece = handle(Ruled(received_of(0, records), np.zeros(1, np.uint8)), at)
+        piece = handle(admitted_before(0, records), at)
         names = list(self.realm.state().slots_of(TOPIC))
         return [names[slot] for slot in piece.slots.tolist()]
 

@@ -25,6 +25,7 @@ from sealcast.filters.evaluate import evaluate
 from sealcast.filters.labels import Labeller, label_filter
 from sealcast.filters.parse import parse
 from sealcast.lab import drill
+from sealcast.log.offsets import AS_STAMPED
 from sealcast.log.piece_reader import sealed_reader
 from sealcast.model.protection import PAD_BYTES, Searchable
 from sealcast.model.stages import Ruled
@@ -656,7 +657,7 @@ def test_a_table_keeps_its_filters_while_it_is_in_use_and_the_index_drops_the_re
     """Batches may be pinned to neighbouring versions: each looks through its own table, whatever came since."""
     publish(realm, 120)
     step = MatchingStep.of(StepName(str(realm.paths.root), TOPIC))
-    (received,) = gathered(0, step.frames.partition(0).read(0, 1))
+    (received,) = gathered(0, step.frames.partition(0).read(0, 1), AS_STAMPED)
     ruled = Ruled(received, np.zeros(1, np.uint8))
 
     def matched(version: int) -> set[str]:

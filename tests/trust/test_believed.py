@@ -15,7 +15,7 @@ import pytest
 
 from sealcast.broker.context import gate_at
 from sealcast.clients.publisher import Publisher
-from sealcast.errors import CannotOpen, Corrupt, Misuse
+from sealcast.errors import CannotOpen, Corrupt, Misuse, Rejected
 from sealcast.model import Event, Schema
 from sealcast.model.rejection import Reason
 from sealcast.primitives.secrets import Secret
@@ -416,3 +416,15 @@ def test_a_damaged_head_is_named(realm: Realm) -> None:
         fresh(realm).state()
     pin.write_text("")
     assert fresh(realm).state() == realm.state()
+
+
+def test_a_revoked_center_keeps_nobody_from_being_enrolled(realm: Realm) -> None:
+    realm.add_center("second")
+    realm.create_topic("other", SCHEMA, center="second", access="members")
+    realm.revoke_entity("second")
+    realm.enrol("erin")
+    state = fresh(realm).state()
+    assert state.pair_key(TOPIC, 1, "erin") is not None and state.pair_key("other", 1, "erin") is None
+    with pytest.raises(Rejected, match="'second' was revoked"):
+        realm.rotate("other")
+    assert not realm.rotate_due(now_us=2**62, topics=["other"])

@@ -89,10 +89,17 @@ def tree_of(state: RealmState, publisher: str = "nyse") -> tuple[Tree, TreeId]:
     return tree, TreeId(publisher, about.epoch, overlay.generation)
 
 
-def numbers(realm: Realm, name: str, state: RealmState | None = None, *, former: bool = False) -> dict[str, int]:
-    """What one participant derives, as numbers."""
+def numbers(
+    realm: Realm,
+    name: str,
+    state: RealmState | None = None,
+    *,
+    former: bool = False,
+    stood: tuple[Tree, TreeId] | None = None,
+) -> dict[str, int]:
+    """What one participant derives, as numbers, in the tree of now or in the one where all `stood`."""
     state = realm.state() if state is None else state
-    tree, id = tree_of(state)
+    tree, id = tree_of(state) if stood is None else stood
     keys = agreement_keys(realm, own_identity(realm, state, name), state, T, former=former)
     derived = exponents_for(keys, tree, id, CURVE)
     return {other: exponent.reveal() for other, exponent in derived.items()}
@@ -284,13 +291,15 @@ def test_every_bit_of_an_announcement_counts(realm: Realm) -> None:
 
 
 def test_who_was_revoked_shares_keys_with_nobody_from_then_on(realm: Realm) -> None:
-    before = numbers(realm, LEFT)
+    before, stood = numbers(realm, LEFT), tree_of(realm.state())
     realm.revoke_entity("alice")
     state = realm.state()
     keys = agreement_keys(realm, own_identity(realm, state, LEFT), state, T)
     assert keys.pair("alice") is None and keys.refused == {"alice": LayerKeyReason.REVOKED}
-    assert numbers(realm, LEFT) == {name: number for name, number in before.items() if name != "alice"}
-    assert numbers(realm, LEFT, former=True) == before, "for taking its filters out again"
+    assert "alice" not in state.overlay(T).places
+    others = {name: number for name, number in before.items() if name != "alice"}
+    assert numbers(realm, LEFT) == numbers(realm, LEFT, stood=stood) == others
+    assert numbers(realm, LEFT, former=True, stood=stood) == before, "for taking its filters out again"
     with pytest.raises(Rejected, match="was revoked"):
         keyring(realm, "alice").ensure(T, publishes=True)
 

@@ -37,6 +37,7 @@ from sealcast.broker.rulings import gathered
 from sealcast.errors import Bug
 from sealcast.lab import market, scratch
 from sealcast.lab.attacks import Insider
+from sealcast.log.offsets import Arrival
 from sealcast.log.port import Record
 from sealcast.model.stages import Received, Ruled
 from sealcast.protections.frame_steps import FramesStep
@@ -91,7 +92,8 @@ def prepare(realm: Realm, events: int, per_frame: int) -> Load:
         for at in range(0, events, per_frame)
     ]
     records = (Record(offset, now, data) for offset, data in enumerate(frames))
-    received = tuple(gathered(0, records, MAX_FRAMES_PER_PIECE))  # as many at a time as the pipeline takes
+    # As many at a time as the pipeline takes.
+    received = tuple(gathered(0, records, Arrival(now, now), MAX_FRAMES_PER_PIECE))
     keys = [SigningKey.generate() for _ in PUBLISHERS]
     signed = tuple(
         (key.verify_key, message, key.sign(message).signature)

@@ -55,11 +55,12 @@ class Kernels:
         """Measures seconds from frames to sealed pieces, without reading the log before and storing pieces after."""
         topic = MatchingStep.of(self._name)
         at = topic.at(topic.version())
-        windows, end = Windows(at.gate.bounds), PinnedOffset(topic.available(), at.version)
+        windows, end = Windows(at.gate.bounds), PinnedOffset(topic.available(), at.version, time.time_ns() // 1000)
+        start = topic.committed()
         frames = [
             received
-            for partition, first, stop in topic.committed().ranges(end)
-            for received in gathered(partition, topic.frames.partition(partition).read(first, stop))
+            for partition, first, stop in start.ranges(end)
+            for received in gathered(partition, topic.frames.partition(partition).read(first, stop), start.arrival(end))
         ]
         began = clock()
         for received in frames:

@@ -11,9 +11,10 @@ written to disk and read back twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 
 from sealcast.model.rejection import Reason
@@ -26,6 +27,7 @@ _PINNED: Final = (
     pa.field("version", pa.int64(), nullable=False),
     pa.field("time", pa.int64(), nullable=False),
     pa.field("settled", pa.int64(), nullable=False),
+    pa.field("since", pa.int64(), nullable=False),
 )
 PINNED: Final = tuple(field.name for field in _PINNED)
 #: The task that reads some frames, and will handle them.
@@ -55,7 +57,9 @@ SEEDS: Final = pa.schema(
 )
 
 #: What is counted of a piece: the names of `observe()` and, with `sealcast_` before and `_total` behind, the metrics.
-COUNTS: Final = ("frames", "admitted", "matched", "deliveries", "encryptions")
+COUNTS: Final = ("frames", "admitted", "matched", "deliveries", "encryptions", "suspended")
+#: Of these: subscriptions that got nothing of a piece, because their filters ask for too much work (budgets.py).
+SUSPENDED: Final = "suspended"
 #: Events refused, by reason; a frame too broken to tell its events counts as one.
 REJECTED: Final = {reason: f"rejected_{reason}" for reason in Reason}
 
@@ -72,9 +76,13 @@ PIECES: Final = pa.schema(
         pa.field("late", pa.int32()),
         # Who finds something in it (log/entry.py, `slot_bits`); NULL where recipients have names instead of slots.
         pa.field("slots", pa.binary()),
+        # Which subscriptions were suspended: their places in the table of the pinned version, as little-endian int32.
+        pa.field("suspensions", pa.binary()),
         pa.field("piece", pa.binary(), nullable=False),
     ]
 )
+
+PLACES: Final = np.dtype("<i4")
 
 _SPARK_TYPES: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT", pa.binary(): "BINARY"}
 
@@ -92,6 +100,7 @@ def piece_row(
     slots: bytes | None = None,
     *,
     late: bool = False,
+    suspended: Sequence[int] = (),
 ) -> pa.RecordBatch:
     """A piece and its encoding as a row of PIECES."""
     row = {
@@ -103,6 +112,7 @@ def piece_row(
         **{name: piece.counts.get(name, 0) for name in (*COUNTS, *REJECTED.values())},
         "late": int(late),
         "slots": slots,
+        "suspensions": np.array(suspended, PLACES).tobytes(),
         "piece": data,
     }
     return pa.RecordBatch.from_pylist([row], schema=PIECES)

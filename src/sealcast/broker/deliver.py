@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from sealcast.broker.columns import SUSPENDED
 from sealcast.model.rejection import Rejection
 from sealcast.model.stages import GroupSealed
 from sealcast.wire import mailboxes, typed
@@ -54,6 +55,7 @@ def counts(sealed: GroupSealed) -> dict[str, int]:
         "matched": int(sealed.grouped.events.size),
         "deliveries": int(np.diff(sealed.member_start)[sealed.grouped.group_of].sum()),
         "encryptions": sealed.encryptions,
+        **({SUSPENDED: len(sealed.grouped.suspended)} if sealed.grouped.suspended else {}),
         **rejected_by_reason(admitted.rejections),
     }
 

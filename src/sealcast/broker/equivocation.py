@@ -11,11 +11,11 @@ from collections.abc import Callable, Container, Iterator
 from typing import Final, NamedTuple
 
 from sealcast.broker.gate import WHOLE_FRAME
-from sealcast.broker.history import RefusingPiece
-from sealcast.broker.replay import ReplayBounds
+from sealcast.broker.history import History, RefusingPiece
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import Entry
 from sealcast.log.equivocations import Equivocation, SignedPlace
+from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.bounded import bounded
 from sealcast.model.rejection import Reason
@@ -34,7 +34,6 @@ class _Suspect(NamedTuple):
     """A frame that was refused as a replay."""
 
     place: SignedPlace
-    time_us: int
     publisher: str
     boot: bytes
     first: int
@@ -46,7 +45,7 @@ def equivocations(
     pieces: Pieces,
     parse: Callable[[bytes], RefusingPiece],
     log: EmbeddedTopic,
-    bounds: ReplayBounds,
+    history: History,
     verify_key: Callable[[str], VerifyKey],
 ) -> list[Equivocation]:
     """Those that one batch's refusals show."""
@@ -55,9 +54,8 @@ def equivocations(
         suspects.setdefault(suspect.boot, []).append(suspect)
     if not suspects:
         return []
-    oldest = min(s.time_us for each in suspects.values() for s in each) - bounds.period_us
-    found: list[Equivocation] = []
-    for place, other in _frames(log, suspects, oldest, entry.end.partitions):
+    first, found = history.first_frames(entry.arrival.from_us - history.period_us), list[Equivocation]()
+    for place, other in _frames(log, suspects, first or entry.start, entry.end):
         for suspect in list(suspects.get(other.header.boot, ())):
             shared = max(suspect.first, other.header.sequence)
             overlap = shared < min(suspect.end, other.header.sequence + other.header.count)
@@ -89,17 +87,17 @@ def _suspects(
                 parsed = frame.parse(record.data)
                 header, place = parsed.header, SignedPlace(at.partition, at.offset, parsed.signed)
                 end = header.sequence + header.count
-                yield _Suspect(place, record.time_us, header.publisher, header.boot, header.sequence, end)
+                yield _Suspect(place, header.publisher, header.boot, header.sequence, end)
 
 
 def _frames(
-    log: EmbeddedTopic, boots: Container[bytes], since_us: int, ends: tuple[int, ...]
+    log: EmbeddedTopic, boots: Container[bytes], begin: PinnedOffset, stop: PinnedOffset
 ) -> Iterator[tuple[SignedPlace, frame.Frame]]:
-    """The frames of these boots since a time, of all partitions."""
+    """The frames of these boots, of all partitions."""
     left = MAX_COMPARED
-    for number, end in enumerate(ends):
+    for number, begun, end in begin.ranges(stop):
         partition = log.partition(number)
-        first = max(partition.start(), partition.offset_at(max(0, since_us)))
+        first = max(partition.start(), begun)
         records = partition.read(first, min(end, first + left)) if first < end else iter(())
         for held in bounded(records, lambda record: len(record.data), _CHUNK_BYTES, _CHUNK_FRAMES):
             left -= len(held)

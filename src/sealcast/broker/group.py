@@ -28,7 +28,7 @@ def group(matched: Matched, table: SubscriptionTable, slots: Mapping[str, int]) 
         members[matched.admitted.frame_index == index] &= bits.pack(np.zeros_like(let_in), let_in, 1, table.n_slots)
     events = np.flatnonzero(members.any(axis=1))
     groups, group_of = bits.unique_rows(members[events])
-    return Grouped(matched.admitted, groups, events, group_of)
+    return Grouped(matched.admitted, groups, events, group_of, matched.suspended)
 
 
 def _members(subscriptions: bits.Words, table: SubscriptionTable) -> bits.Words:

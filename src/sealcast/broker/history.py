@@ -6,6 +6,7 @@ Only the newest are needed, as far back as windows reach (broker/replay.py); old
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import Final, Protocol
 
@@ -16,6 +17,7 @@ from sealcast.broker.replay import CLAIM, Bools, Claims, ReplayBounds, ReplayVer
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import LedgerReader
+from sealcast.log.offsets import Arrival, PinnedOffset
 from sealcast.log.pieces import Pieces
 from sealcast.model.rejection import Reason, Rejection
 from sealcast.wire import frame, sealed
@@ -50,17 +52,20 @@ class History:
         self._log = log
         self._bounds = bounds
 
+    @property
+    def period_us(self) -> int:
+        return self._bounds.period_us
+
     def windows(self, before: int) -> Windows:
         """The windows after the ledger's first `before` records."""
         windows = Windows(self._bounds)
         if not before:
             return windows
         settled = self._ledger.at(before - 1).entry.end.settled_us
-        oldest = max(0, windows.first_generation(settled) * self._bounds.period_us)
-        since = [self._log.partition(p).offset_at(oldest) for p in range(self._log.partitions)]
-        for index in range(self._first_record(before, since), before):
+        oldest = windows.first_generation(settled) * self._bounds.period_us
+        for index in range(self.first_record(oldest, before), before):
             entry = self._ledger.at(index).entry
-            taken = [part for ref in entry.own for part in self._accepted(ref, since[ref.partition])]
+            taken = [part for ref in entry.own for part in self._accepted(ref, entry.arrival)]
             claims = np.concatenate([np.empty(0, CLAIM), *(claims for claims, _ in taken)])
             charged = np.concatenate([np.empty(0, np.bool_), *(charged for _, charged in taken)])
             windows.take(claims, charged)
@@ -70,26 +75,28 @@ class History:
     def knows(self, settled_us: int) -> bool:
         """Whether all frames are kept that a batch may repeat, one that starts where this time was settled."""
         for number in range(self._log.partitions):
-            log = self._log.partition(number)
-            if log.start() and log.start() < log.end():
-                kept_from = next(iter(log.read(log.start(), log.start() + 1))).time_us
-                if settled_us < kept_from + 2 * self._bounds.period_us:
+            start, records = self._log.partition(number).start(), range(self._ledger.end())
+            if start:
+                # The record that took the last frame that is gone: what is gone came before that was planned.
+                index = bisect_left(records, start, key=lambda i: self._ledger.at(i).entry.reached(number))
+                gone_us = self._ledger.at(index).entry.end.time_us if index < len(records) else settled_us
+                if settled_us < gone_us + 2 * self._bounds.period_us:
                     return False
         return True
 
-    def _first_record(self, before: int, since: list[int]) -> int:
-        """The first that took a frame from `since` on."""
-        index = before
-        while index:
-            start = self._ledger.at(index - 1).entry.end.partitions
-            if all(end <= first for end, first in zip(start, since, strict=False)):
-                break
-            index -= 1
-        return index
+    def first_record(self, time_us: int, before: int) -> int:
+        """The first of the ledger's first `before` records that may have taken frames which came at that time or
+        later."""
+        return bisect_left(range(before), time_us, key=lambda i: self._ledger.at(i).entry.end.time_us)
 
-    def _accepted(self, ref: PieceRef, since: int) -> Iterator[tuple[Claims, Bools]]:
-        """Claims of the piece's frames from `since` on that replay took, and which of them were charged."""
-        first = max(ref.first, since, self._log.partition(ref.partition).start())
+    def first_frames(self, time_us: int) -> PinnedOffset | None:
+        """Where those frames begin; None if there are none."""
+        index = self.first_record(time_us, self._ledger.end())
+        return self._ledger.at(index).entry.start if index < self._ledger.end() else None
+
+    def _accepted(self, ref: PieceRef, arrival: Arrival) -> Iterator[tuple[Claims, Bools]]:
+        """Claims of the piece's frames that replay took, and which of them were charged."""
+        first = max(ref.first, self._log.partition(ref.partition).start())
         if first >= ref.end:
             return
         piece = self._parse(self._pieces.read(ref.name, ref.digest))
@@ -101,7 +108,7 @@ class History:
                 continue
             header = frame.parse(data).header
             who = identify(header.publisher, header.boot)
-            claims.append((ref.partition, offset, time_us, *who, header.sequence, header.count, len(data)))
+            claims.append((ref.partition, offset, arrival.at(time_us), *who, header.sequence, header.count, len(data)))
             charged.append(reason is not Reason.BUDGET)
         yield np.array(claims, CLAIM), np.array(charged, np.bool_)
 

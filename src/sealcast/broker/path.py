@@ -8,7 +8,7 @@ are sealed is the protection's (`Context.sealing`); the rest is the same whereve
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from sealcast.broker.admit import admit
@@ -37,8 +37,9 @@ def handle(ruled: Ruled, at: Context) -> SealedPiece:
     return _finish(_begin(ruled, at), at)
 
 
-def handle_bounded(ruled: Ruled, at: Context) -> Iterator[SealedPiece]:
-    """`handle`, in as many pieces as it takes to keep each of them small."""
+def handle_bounded(ruled: Ruled, at: Context) -> Iterator[tuple[SealedPiece, Sequence[int]]]:
+    """`handle`, in as many pieces as it takes to keep each of them small; with the subscriptions that were suspended
+    for each."""
     grouped = _begin(ruled, at)
     deliveries = int(bits.count(grouped.groups)[grouped.group_of].sum())
     if deliveries > MAX_DELIVERIES_PER_PIECE and ruled.codes.size > 1:
@@ -46,7 +47,7 @@ def handle_bounded(ruled: Ruled, at: Context) -> Iterator[SealedPiece]:
         for half in _halves(ruled):
             yield from handle_bounded(half, at)
     else:
-        yield _finish(grouped, at)
+        yield _finish(grouped, at), grouped.suspended
 
 
 def _begin(ruled: Ruled, at: Context) -> Grouped:

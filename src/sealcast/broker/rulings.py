@@ -16,9 +16,10 @@ from sealcast.broker.columns import REFUSED
 from sealcast.broker.gate import RULING, Codes, Gate, Rulings
 from sealcast.broker.replay import BUCKETS, CLAIM, Claims, Windows, bucket_of
 from sealcast.log.embedded import EmbeddedTopic
+from sealcast.log.offsets import AS_STAMPED, Arrival
 from sealcast.log.port import Record
 from sealcast.model.bounded import bounded
-from sealcast.model.stages import Received
+from sealcast.model.stages import Received, Ruled
 
 #: Frames that are held in memory at a time while they are authenticated.
 BYTES_AT_A_TIME: Final = 8 << 20
@@ -38,7 +39,7 @@ def rule(windows: Windows, claims: Claims, settled_us: int) -> Rulings:
 
 
 def rule_frames(
-    windows: Windows, log: EmbeddedTopic, spans: Iterable[Span], gate: Gate, settled_us: int
+    windows: Windows, log: EmbeddedTopic, spans: Iterable[Span], gate: Gate, arrival: Arrival, settled_us: int
 ) -> dict[int, Codes]:
     """Every frame of a batch, from the log, authenticated and decided: of each partition the codes from the first frame
     on. One span a partition."""
@@ -46,7 +47,7 @@ def rule_frames(
     first_of = {}
     for partition, first, end in spans:
         first_of[partition], codes[partition] = first, np.zeros(end - first, np.uint8)
-        for received in gathered(partition, log.partition(partition).read(first, end)):
+        for received in gathered(partition, log.partition(partition).read(first, end), arrival):
             for parts, found in zip((asked, refused), authenticate(received, gate), strict=True):
                 parts.append(found)
     for ruling in np.concatenate([*refused, rule(windows, np.concatenate(asked), settled_us)]).tolist():
@@ -69,11 +70,20 @@ def claim_rows(
         yield {"bucket": REFUSED, **pinned, "claims": refused.tobytes()}
 
 
-def gathered(partition: int, records: Iterable[Record], most: int = FRAMES_AT_A_TIME) -> Iterator[Received]:
+def gathered(
+    partition: int, records: Iterable[Record], arrival: Arrival, most: int = FRAMES_AT_A_TIME
+) -> Iterator[Received]:
     """Records of one partition, as many at a time as memory should hold, and at most so many."""
     batches = bounded(records, lambda record: len(record.data), BYTES_AT_A_TIME, most)
-    return (received_of(partition, held) for held in batches)
+    return (received_of(partition, held, arrival) for held in batches)
 
 
-def received_of(partition: int, records: Sequence[Record]) -> Received:
-    return Received(partition, [r.offset for r in records], [r.time_us for r in records], [r.data for r in records])
+def received_of(partition: int, records: Sequence[Record], arrival: Arrival) -> Received:
+    """Records of one partition, to be judged at a time within the batch's arrival."""
+    offsets, times, frames = zip(*records, strict=True) if records else ((), (), ())
+    return Received(partition, offsets, [arrival.at(time_us) for time_us in times], frames)
+
+
+def admitted_before(partition: int, records: Sequence[Record]) -> Ruled:
+    """Frames that an earlier batch admitted, to be admitted again as they were."""
+    return Ruled(received_of(partition, records, AS_STAMPED), np.zeros(len(records), np.uint8))

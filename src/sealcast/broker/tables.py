@@ -18,11 +18,12 @@ import hashlib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
+from sealcast.broker.budgets import over_budget
 from sealcast.broker.served import ServedInterval, served_intervals
 from sealcast.errors import Corrupt, NotFound
 from sealcast.filters import bits
@@ -46,6 +47,8 @@ MAX_SNAPSHOTS: Final = 4
 #: What is compiled, by subscription: its filter, and the template of its token.
 Asked = Mapping[str, tuple[str, str]]
 Times = NDArray[np.int64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 class BatchIndex(Protocol):
@@ -53,6 +56,17 @@ class BatchIndex(Protocol):
 
     def match(self, admitted: Admitted, /) -> bits.Words:
         """Bit i of an event's words: whether it satisfies subscription i of the table."""
+
+
+@runtime_checkable
+class MeteredIndex(Protocol):
+    """One whose filters can cost more than they may (budgets.py)."""
+
+    def match(self, admitted: Admitted, unasked: Bools | None = None, /) -> bits.Words:
+        """As above; whoever is not asked matches nothing."""
+
+    def over_budget(self, admitted: Admitted, owners: Ints, /) -> Bools | None:
+        """Subscriptions that are suspended for these events, by whose they are; None for none."""
 
 
 class Indexing(Protocol):
@@ -68,10 +82,14 @@ class AttributeIndex:
 
     compiled: Index | ChangedIndex
 
-    def match(self, admitted: Admitted) -> bits.Words:
+    def match(self, admitted: Admitted, unasked: Bools | None = None) -> bits.Words:
         # Cut out only when some filter (XPath) reads them: most tables never do.
         payloads = admitted.payloads() if self.compiled.reads_payloads else None
-        return self.compiled.match(admitted.columns, payloads)
+        found = self.compiled.match(admitted.columns, payloads, unasked)
+        return found if unasked is None else found & ~bits.mask(unasked)
+
+    def over_budget(self, admitted: Admitted, owners: Ints) -> Bools | None:
+        return over_budget(self.compiled, owners, admitted)
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,11 +98,11 @@ def _realm(path: Path) -> Found:
 
 
 def _log(path: Path) -> Found:
-    from sealcast.log.embedded import EmbeddedLog
+    from sealcast.log.embedded import FrameLog
 
     if path.name == "ledger" or (path / "commit.lock").exists():
         return _ledger(path)
-    with EmbeddedLog(path, read_only=True) as log:
+    with FrameLog(path, read_only=True) as log:
         checked = log.verify()
         first = next(log.read(log.start()), None) if log.end() > log.start() else None
         return _result(

@@ -67,6 +67,7 @@ def sub(
     it is not text). Events are acknowledged once their lines are written, and not printed again. With --json: one
     document {"events": [...]}.
     """
+    from sealcast.cli.subscription import warn_of_suspensions
     from sealcast.clients.realm import side_of
     from sealcast.clients.subscriber import Subscriber
 
@@ -83,6 +84,7 @@ def sub(
         talk.warn(f"event {position} does not open: {error.message}")
 
     skipped = report if skip else None
+    warn_of_suspensions(here, topic, as_)
     with (
         side_of(here, topic).key_asker(here, topic, as_) as ask,
         Subscriber(here, topic, as_, from_=from_, until_us=until, unopenable=skipped, ask=ask) as subscriber,

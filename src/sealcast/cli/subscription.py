@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from sealcast.cli import talk
+from sealcast.cli.times import moment
 from sealcast.errors import FilterRejected, Misuse, NotFound, Rejected, SealcastError
 
 if TYPE_CHECKING:
+    from sealcast.log.suspended import SuspensionNote
     from sealcast.protections.port import Interest, Wanted
     from sealcast.trust.deployment import Realm
 
@@ -114,7 +116,28 @@ def describe(here: Realm, interest: Interest) -> dict[str, object]:
         "slot": state.slot_of(topic, subscriber),
         "authorised": state.may_subscribe(topic, subscriber),
         "broker": interest.broker,
+        **({"suspended": told._asdict()} if (told := suspensions(here, topic).get(interest.id or "")) else {}),
     }
+
+
+def suspensions(here: Realm, topic: str) -> dict[str, SuspensionNote]:
+    """By subscription, those that got nothing of some pieces, because their filters ask for too much work."""
+    from sealcast.log import suspended
+
+    found = [suspended.notes(here.paths.topic(topic, broker).root) for broker in here.state().serving(topic)]
+    return {id: note for each in found for id, note in each.items()}
+
+
+def warn_of_suspensions(here: Realm, topic: str, subscriber: str | None = None) -> None:
+    """Tells owners what they did not get, and why."""
+    living = here.state().topic_state(topic).subscriptions
+    for id, told in suspensions(here, topic).items():
+        if id in living and subscriber in (None, living[id].subscriber):
+            talk.warn(
+                f"subscription {id!r} was suspended for {told.pieces:,} pieces, the last at {moment(told.last_us)}: "
+                f"the filters of {living[id].subscriber!r} ask for more work than they may. "
+                "Remove it, or narrow it with bounds, such as symbol = 'IBM' AND ..."
+            )
 
 
 def _at_what_cost(here: Realm, interest: Interest) -> str:
@@ -156,6 +179,8 @@ def list_(
         )
         for each in found
     ]
+    for name in names:
+        warn_of_suspensions(here, name, as_)
     if any(each.filter is None for each in found):
         talk.note("filters that are encrypted are not known to the realm; a subscriber lists its own with --as")
     empty = "no subscriptions yet: sealcast subscription add TOPIC --as ENTITY --filter TEXT"

@@ -126,7 +126,7 @@ def _path(node: tree.PathMatch, event: FilterInput) -> bool | None:
 
 def _regex(node: tree.Regex, event: FilterInput) -> bool | None:
     value = event.attributes.get(node.name)
-    return patterns.regex_matches(node.pattern, value) if isinstance(value, str) else None
+    return patterns.regex_matcher(node.pattern)(value) if isinstance(value, str) else None
 
 
 def _xpath(node: tree.XPath, event: FilterInput) -> bool | None:

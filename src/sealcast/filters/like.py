@@ -8,13 +8,14 @@ helps, since % swallows the rest. So matching is linear in the text, whatever th
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Final
 
 from sealcast.errors import FilterRejected
-from sealcast.filters.limits import MAX_LIKE_LENGTH
+from sealcast.filters.limits import MAX_COMPILED_BYTES, MAX_LIKE_LENGTH
+from sealcast.filters.remembered import Remembered
 
-_CACHED: Final = 8_192
+#: Bytes that a compiled pattern takes for each of its characters: a number of as many bits, and an entry for it.
+_CHARACTER_BYTES: Final = 512
 _ONE: Final = "_"
 _MANY: Final = "%"
 _WILD: Final = (_ONE, _MANY)
@@ -94,14 +95,14 @@ class LikePattern:
 def compile_like(pattern: str, escape: str | None, at: int | None = None) -> LikePattern:
     """The pattern ready to match. FilterRejected if it is too long or ends in its escape character."""
     try:
-        return _compiled(pattern, escape)
+        return compiled_likes((pattern, escape))
     except FilterRejected as error:
         error.at = at
         raise
 
 
-@lru_cache(_CACHED)
-def _compiled(pattern: str, escape: str | None) -> LikePattern:
+def _compiled(given: tuple[str, str | None]) -> LikePattern:
+    pattern, escape = given
     if len(pattern) > MAX_LIKE_LENGTH:
         raise FilterRejected("limit", f"a LIKE pattern has at most {MAX_LIKE_LENGTH} characters")
     pieces = _pieces(pattern, escape)
@@ -122,6 +123,11 @@ def _compiled(pattern: str, escape: str | None) -> LikePattern:
         exact=not wild,
         only_prefix=len(ends) == 2 and not runs[-1] and None not in runs[0],
     )
+
+
+compiled_likes: Final = Remembered(
+    _compiled, lambda given, _: _CHARACTER_BYTES * (len(given[0]) + 1), MAX_COMPILED_BYTES
+)
 
 
 def _pieces(pattern: str, escape: str | None) -> list[tuple[str, bool]]:

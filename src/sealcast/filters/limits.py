@@ -26,6 +26,8 @@ MAX_LIKE_LENGTH: Final = 1_024
 MAX_REGEX_LENGTH: Final = 1_024
 #: Bytes that RE2 may use for one pattern, compiled form and state cache together.
 MAX_REGEX_MEMORY: Final = 1 << 20
+#: Bytes that a process keeps of compiled patterns of each kind, each counted with all that it may come to use.
+MAX_COMPILED_BYTES: Final = 1 << 28
 #: Instructions of a regular expression compiled: a text is matched in at most its length times these.
 MAX_REGEX_PROGRAM: Final = 4_000
 #: Characters of a number, as written.
@@ -40,8 +42,9 @@ MAX_XPATH_LENGTH: Final = 512
 MAX_XPATH_NESTING: Final = 16
 #: Bytes of a payload that an XPath is tried on; a longer one is unknown.
 MAX_XML_BYTES: Final = 1 << 18
-#: Node visits that one XPath may need on one payload, by the estimate of `xpath.py`; a dearer one is unknown.
-MAX_XPATH_VISITS: Final = 50_000_000
+#: Work that one XPath may need on one payload, by the estimate of `xpath.py`; a dearer one is unknown. A unit of work
+#: is a few nanoseconds (`work.py`).
+MAX_XPATH_WORK: Final = 50_000_000
 #: Bytes of one line of `filter eval --cases`.
 MAX_CASE_LENGTH: Final = 1 << 20
 #: Digits of a whole number in a case's attributes.

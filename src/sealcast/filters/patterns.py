@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import re2
 
 from sealcast.errors import FilterRejected
-from sealcast.filters.limits import MAX_PATH_LEVELS, MAX_REGEX_LENGTH, MAX_REGEX_MEMORY, MAX_REGEX_PROGRAM
-
-#: Compiled patterns kept per process. A filter evicted from here is compiled again, nothing worse.
-_CACHED: Final = 8_192
+from sealcast.filters.limits import (
+    MAX_COMPILED_BYTES,
+    MAX_PATH_LEVELS,
+    MAX_REGEX_LENGTH,
+    MAX_REGEX_MEMORY,
+    MAX_REGEX_PROGRAM,
+)
+from sealcast.filters.remembered import Remembered
 
 
 def _options() -> Any:
@@ -31,13 +34,12 @@ def compile_regex(pattern: str, at: int | None = None) -> Any:
     try:
         if len(pattern) > MAX_REGEX_LENGTH:
             raise FilterRejected("limit", f"a regular expression has at most {MAX_REGEX_LENGTH} characters")
-        return _re2(pattern)
+        return compiled_regexes(pattern)
     except FilterRejected as error:
         error.at = at
         raise
 
 
-@lru_cache(_CACHED)
 def _re2(pattern: str) -> Any:
     try:
         compiled = re2.compile(pattern, _options())
@@ -55,12 +57,21 @@ def _re2(pattern: str) -> Any:
     return compiled
 
 
-def regex_matches(pattern: str, text: str) -> bool | None:
-    """Whether the pattern occurs anywhere in the text; None for text that is no Unicode (lone surrogates)."""
-    try:
-        return compile_regex(pattern).search(text) is not None
-    except UnicodeEncodeError:
-        return None
+#: RE2 builds its states as texts ask for them: every pattern may come to use all that it is allowed.
+compiled_regexes: Final = Remembered(_re2, lambda pattern, _: MAX_REGEX_MEMORY + len(pattern), MAX_COMPILED_BYTES)
+
+
+def regex_matcher(pattern: str) -> Callable[[str], bool | None]:
+    """Says whether the pattern occurs anywhere in a text; None for text that is no Unicode (lone surrogates)."""
+    search = compile_regex(pattern).search
+
+    def matches(text: str) -> bool | None:
+        try:
+            return search(text) is not None
+        except UnicodeEncodeError:
+            return None
+
+    return matches
 
 
 # --- paths --------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ import numpy as np
 from sealcast.broker.admit import admit
 from sealcast.broker.authenticate import check_one
 from sealcast.broker.context import gate_at
-from sealcast.broker.rulings import received_of
+from sealcast.broker.rulings import admitted_before
 from sealcast.clients.subscriber import Subscriber
 from sealcast.control.wallet import Wallet
 from sealcast.errors import CannotOpen, FrameRejected, Misuse, NotFound, Rejected, Unavailable
@@ -33,7 +33,6 @@ from sealcast.lab.attacks import Insider
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.port import Record
 from sealcast.log.replays import READER_SLOT
-from sealcast.model.stages import Ruled
 from sealcast.primitives.aead import SealingKey
 from sealcast.primitives.secrets import Secret, Unpicklable
 from sealcast.protections.endpoint.sealer import sealer_with
@@ -318,7 +317,7 @@ def _publish(realm: Realm, loot: Loot, topic: str) -> str:
         check_one(data, now, gate)
     except FrameRejected as refused:
         return str(refused.reason)
-    admitted = admit(Ruled(received_of(0, [Record(0, now, data)]), np.zeros(1, np.uint8)), gate)
+    admitted = admit(admitted_before(0, [Record(0, now, data)]), gate)
     return ADMITTED if admitted.messages else str(admitted.rejections[0].reason)
 
 

@@ -28,6 +28,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
+from typing import ClassVar
 
 from sealcast.errors import Misuse, NotFound
 from sealcast.log import files, recovery
@@ -57,6 +58,9 @@ class EmbeddedLog(Closing):
     appending.
     """
 
+    #: Whether time never runs backwards in it (`port`, 6). It does where strangers append, each with its own clock.
+    ordered: ClassVar[bool] = True
+
     def __init__(
         self, directory: Path | str, *, segment_bytes: int = DEFAULT_SEGMENT_BYTES, read_only: bool = False
     ) -> None:
@@ -71,7 +75,7 @@ class EmbeddedLog(Closing):
         self._append_lock: files.FileLock | None = None
         self._syncer: Syncer | None = None
         if read_only:
-            self._reader = LogReader(self.directory)
+            self._reader = LogReader(self.directory, ordered=self.ordered)
             return
         files.make_directory(self.directory)
         with files.named(self.directory, "opening"):
@@ -86,7 +90,7 @@ class EmbeddedLog(Closing):
         except BaseException:
             self.close()
             raise
-        self._reader = LogReader(self.directory, self._frontier)
+        self._reader = LogReader(self.directory, self._frontier, ordered=self.ordered)
 
     # --- appending -------------------------------------------------------------------------------
 
@@ -101,7 +105,9 @@ class EmbeddedLog(Closing):
             end = recovery.true_end(self.directory, self._frontier, syncer.lock)
             if end.mark.position + room > self._segment_bytes and end.mark.position > SEGMENT.size:
                 end = self._roll(end, syncer)
-            raw, after = encode(end.mark, hashed, time.time_ns() // 1000)
+            now_us = time.time_ns() // 1000
+            # A clock that was set back must not unsort the log, and one that is ahead must not move other writers'.
+            raw, after = encode(end.mark, hashed, max(now_us, end.mark.time_us) if self.ordered else now_us)
             self._write(raw, end)
             with files.named(self._frontier.path, "writing"):
                 self._frontier.write(after, end.generation)
@@ -135,6 +141,8 @@ class EmbeddedLog(Closing):
         lock, syncer = self._writable()
         if max_age_us is None and max_bytes is None:
             raise Misuse("retention needs an age or a size; neither would mean keep everything")
+        if max_age_us is not None:
+            self._check_ordered()
         oldest = None if max_age_us is None else (now_us or time.time_ns() // 1000) - max_age_us
         with lock, files.named(self.directory, "deleting in"):
             active = recovery.true_end(self.directory, self._frontier, syncer.lock).mark.segment
@@ -187,6 +195,7 @@ class EmbeddedLog(Closing):
         return self._reading().end()
 
     def offset_at(self, time_us: int) -> int:
+        self._check_ordered()
         return self._reading().offset_at(time_us)
 
     def verify(self) -> Verified:
@@ -212,6 +221,12 @@ class EmbeddedLog(Closing):
         self._reading()
         return self._append_lock, self._syncer
 
+    def _check_ordered(self) -> None:
+        if not self.ordered:
+            raise Misuse(
+                f"{self.directory} has its writers' clocks: when something came, the ledger of its reader says"
+            )
+
     def _reading(self) -> LogReader:
         if self._closed:
             raise Misuse(f"{self.directory} was closed")
@@ -232,6 +247,12 @@ def _check_sizes(records: Sequence[bytes]) -> None:
         raise Misuse(
             f"one append takes at most {MAX_APPEND_BYTES} bytes, not {sum(map(len, records))}: append in parts"
         )
+
+
+class FrameLog(EmbeddedLog):
+    """A partition that publishers append to, each with a clock of its own: a stamp is its writer's word."""
+
+    ordered = False
 
 
 class EmbeddedTopic(Closing):
@@ -255,7 +276,7 @@ class EmbeddedTopic(Closing):
             )
         if partitions is not None and not read_only:
             for number in range(found, partitions):
-                EmbeddedLog(self.directory / str(number), segment_bytes=segment_bytes).close()
+                FrameLog(self.directory / str(number), segment_bytes=segment_bytes).close()
         self._partitions = self._count()
         if self._partitions == 0:
             raise NotFound(f"{self.directory} holds no partitions")
@@ -280,7 +301,7 @@ class EmbeddedTopic(Closing):
         return self._open[number]
 
     def _kind(self, number: int) -> type[EmbeddedLog]:
-        return EmbeddedLog
+        return FrameLog
 
     def close(self) -> None:
         while self._open:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.errors import Misuse
-from sealcast.log.offsets import PinnedOffset
+from sealcast.log.offsets import Arrival, PinnedOffset
 from sealcast.log.pieces import DIGEST_BYTES, StagedPiece
 from sealcast.primitives.mac import TAG_BYTES
 from sealcast.wire import cbor
@@ -123,6 +123,11 @@ class Entry:
     def version(self) -> int:
         """Of the realm's registry, in force for the whole batch."""
         return self.end.version
+
+    @property
+    def arrival(self) -> Arrival:
+        """When the frames that the batch itself took came."""
+        return self.start.arrival(self.end)
 
     def reached(self, partition: int) -> int:
         """How far the batch and those before it consumed a partition."""

@@ -22,7 +22,7 @@ from typing import Final
 
 from sealcast.errors import Corrupt, Misuse
 from sealcast.log import files
-from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
+from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic, FrameLog
 from sealcast.log.layout import DEFAULT_SEGMENT_BYTES
 from sealcast.log.port import Record
 
@@ -33,7 +33,7 @@ _NOTE: Final = "next-origin"
 _NOTED: Final = struct.Struct("<Q")
 
 
-class ForwardedLog(EmbeddedLog):
+class ForwardedLog(FrameLog):
     """One partition of another broker's, as far as it was forwarded. One forwarder at a time appends."""
 
     # --- as frames ----------------------------------------------------------------------------------
@@ -149,4 +149,4 @@ class BrokerTopic(EmbeddedTopic):
         return found
 
     def _kind(self, number: int) -> type[EmbeddedLog]:
-        return EmbeddedLog if number in self.own else ForwardedLog
+        return FrameLog if number in self.own else ForwardedLog

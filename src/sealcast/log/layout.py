@@ -81,9 +81,8 @@ def chain_of(before: bytes, head: bytes, digest: bytes) -> bytes:
     return hashlib.sha256(before + head + digest).digest()[:CHAIN_BYTES]
 
 
-def encode(mark: Mark, records: list[tuple[bytes, bytes]], now_us: int) -> tuple[bytes, Mark]:
+def encode(mark: Mark, records: list[tuple[bytes, bytes]], time_us: int) -> tuple[bytes, Mark]:
     """The bytes of (data, digest) records that follow `mark`, and the mark after them."""
-    time_us = max(now_us, mark.time_us)  # a clock set back must not unsort the log
     offset, chain = mark.offset, mark.chain
     parts: list[bytes] = []
     for data, digest in records:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from typing import Final, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from sealcast.errors import Corrupt, Misuse
 from sealcast.primitives import mac
@@ -25,6 +25,25 @@ MAX_VERSION: Final = (1 << 53) - 1
 MAX_TIME_US: Final = (1 << 53) - 1
 _CONTEXT: Final = b"sealcast pinned offset 2"
 _FIELDS: Final = frozenset({"partitions", "version", "time", "settled", "tag"})
+#: Only in offsets that have one.
+_SINCE: Final = "since"
+
+
+class Arrival(NamedTuple):
+    """When the frames of a batch came, by the clock of the broker that takes them: after it looked and found none of
+    them, and before it looked and found them."""
+
+    from_us: int
+    until_us: int
+
+    def at(self, stamp_us: int) -> int:
+        """The time at which a frame is judged that its appender stamped so. A stamp is a stranger's word: it counts
+        between the two looks, and for no other frame."""
+        return min(max(stamp_us, self.from_us), self.until_us)
+
+
+#: For frames that are not judged: an earlier batch admitted them.
+AS_STAMPED: Final = Arrival(0, MAX_TIME_US)
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,16 +53,18 @@ class PinnedOffset:
 
     partitions: tuple[int, ...]
     version: int
-    #: When the batch that ends here was planned: the clock of what subscribers may read.
+    #: When the batch that ends here was planned: the clock of what subscribers may read. Its frames came before.
     time_us: int = 0
-    #: Every frame beyond this offset was appended at this time or later: what may be forgotten.
+    #: Every frame beyond this offset came at this time or later: what may be forgotten.
     settled_us: int = 0
+    #: Every frame of the batch that ends here came at this time or later.
+    since_us: int = 0
 
     def __post_init__(self) -> None:
         if not 0 < len(self.partitions) <= MAX_PARTITIONS:
             raise Misuse(f"a pinned offset has 1 to {MAX_PARTITIONS} partitions, not {len(self.partitions)}")
         numbers = all(_whole(offset, MAX_OFFSET) for offset in self.partitions) and _whole(self.version, MAX_VERSION)
-        if not numbers or not _whole(self.time_us, MAX_TIME_US) or not _whole(self.settled_us, MAX_TIME_US):
+        if not numbers or not all(_whole(at, MAX_TIME_US) for at in (self.time_us, self.settled_us, self.since_us)):
             raise Misuse("a pinned offset is made of whole numbers from 0 up")
 
     @classmethod
@@ -60,12 +81,17 @@ class PinnedOffset:
             and self.version >= other.version
             and self.time_us >= other.time_us
             and self.settled_us >= other.settled_us
+            and self.since_us >= other.since_us
         )
+
+    def arrival(self, end: PinnedOffset) -> Arrival:
+        """When the frames between this and `end` came."""
+        return Arrival(max(self.settled_us, end.since_us), end.time_us)
 
     @property
     def pinned(self) -> dict[str, int]:
         """What every row of the batch that ends here says of it."""
-        return {"version": self.version, "time": self.time_us, "settled": self.settled_us}
+        return {"version": self.version, "time": self.time_us, "settled": self.settled_us, _SINCE: self.since_us}
 
     def ranges(self, end: PinnedOffset) -> list[tuple[int, int, int]]:
         """(partition, first, end) of what lies between this and `end`; partitions with nothing new are left out."""
@@ -76,24 +102,26 @@ class PinnedOffset:
 
     def to_json(self, key: Secret) -> dict[str, object]:
         """For Spark's offset log: sealed with a MAC."""
+        since = {_SINCE: self.since_us} if self.since_us else {}
         return {
             "partitions": list(self.partitions),
             "version": self.version,
             "time": self.time_us,
             "settled": self.settled_us,
+            **since,
             "tag": mac.tag(key, *self._parts()).hex(),
         }
 
     @classmethod
     def from_json(cls, body: object, key: Secret) -> PinnedOffset:
         """Back from Spark's offset log; Corrupt when it is not what was handed to Spark."""
-        if not isinstance(body, Mapping) or set(body) != _FIELDS:
+        if not isinstance(body, Mapping) or set(body) - {_SINCE} != _FIELDS:
             raise _altered("it is not an offset of this topic")
         partitions, given = body["partitions"], body["tag"]
         if not isinstance(partitions, list) or not isinstance(given, str):
             raise _altered("it is not an offset of this topic")
         try:
-            offset = cls(tuple(partitions), body["version"], body["time"], body["settled"])
+            offset = cls(tuple(partitions), body["version"], body["time"], body["settled"], body.get(_SINCE, 0))
             tag = bytes.fromhex(given)
         except (Misuse, ValueError):
             raise _altered("it is not an offset of this topic") from None
@@ -102,13 +130,16 @@ class PinnedOffset:
         return offset
 
     def to_cbor(self) -> list[object]:
-        return [list(self.partitions), self.version, self.time_us, self.settled_us]
+        since = [self.since_us] if self.since_us else []  # left out where it is zero: an offset has one encoding
+        return [list(self.partitions), self.version, self.time_us, self.settled_us, *since]
 
     @classmethod
     def from_cbor(cls, body: object) -> PinnedOffset:
         match body:
             case [list(partitions), int(version), int(time_us), int(settled_us)]:
                 return cls(tuple(partitions), version, time_us, settled_us)
+            case [list(partitions), int(version), int(time_us), int(settled_us), int(since_us)] if since_us:
+                return cls(tuple(partitions), version, time_us, settled_us, since_us)
             case _:
                 raise Misuse("not a pinned offset")
 

@@ -12,7 +12,9 @@ The embedded log implements it with files; Kafka, NATS and MQTT implement it wit
    place.
 5. **Retention** removes the oldest records only; `start()` is the first that is left, and asking for less raises
    `NotFound`.
-6. **Time** never runs backwards within a partition: `offset_at` can search it.
+6. **Time** is the writer's word. Where one party writes (ledgers, annals) it never runs backwards, and `offset_at` can
+   search it. Where strangers append (frames), each stamps what it appends with a clock of its own, and that counts for
+   nothing else: whoever takes records judges their time by its own clock (`offsets.Arrival`).
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ class Record(NamedTuple):
     """One record of a partition. A named tuple and not a dataclass: readers make millions of them."""
 
     offset: int
-    #: When it was appended, in microseconds since 1970, as the log's keeper saw it.
+    #: When it was appended, in microseconds since 1970, by the clock of whoever appended it.
     time_us: int
     data: bytes
 

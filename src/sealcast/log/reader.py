@@ -31,10 +31,11 @@ class Verified(NamedTuple):
 class LogReader:
     """The reading half of `EmbeddedLog`."""
 
-    def __init__(self, directory: Path, frontier: Frontier | None = None) -> None:
+    def __init__(self, directory: Path, frontier: Frontier | None = None, *, ordered: bool = True) -> None:
         self._directory = directory
         self._frontier = frontier
         self._owns_frontier = frontier is None
+        self._ordered = ordered
         self._guard = threading.Lock()
         self._open: OrderedDict[int, Segment] = OrderedDict()
         self._segments: list[int] = []
@@ -119,7 +120,12 @@ class LogReader:
                 )
             limit = _limit(segment, frontier)
             last: Step | None = None
-            for step in segment.walk(segment.find(offset, limit), limit):
+            begin = segment.find(offset, limit)
+            last_us = begin.time_us
+            for step in segment.walk(begin, limit):
+                if self._ordered and step.time_us < last_us:
+                    raise Corrupt(f"{segment.path}: the time of record {step.offset} is before that of the last one")
+                last_us = step.time_us
                 size += len(step.data)
                 if max_bytes is not None and size > max_bytes and offset > start:
                     end = offset

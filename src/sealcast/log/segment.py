@@ -109,7 +109,7 @@ class Segment(files.OpenFile):
 
     def walk(self, mark: Mark, limit: int) -> Iterator[Step]:
         """Every record from `mark` to byte `limit`, verified against the chain."""
-        offset, position, chain, last_us = mark.offset, mark.position, mark.chain, mark.time_us
+        offset, position, chain = mark.offset, mark.position, mark.chain
         window = _Window(self, limit, _FIRST_READ)
         while position < limit:
             header = window.at(position, RECORD.size, offset)
@@ -117,14 +117,14 @@ class Segment(files.OpenFile):
             head = bytes(header[: HEAD.size])
             data = bytes(window.at(position + RECORD.size, length, offset))
             chain = chain_of(chain, head, hashlib.sha256(data).digest())
-            if chain != stored or time_us < last_us:
+            if chain != stored:
                 raise Corrupt(
                     f"{self.path}: byte {position}: record {offset} is not what was written there: "
                     f"the chain of digests breaks after record {offset - 1}",
                 )
             position += RECORD.size + length
             yield Step(offset, time_us, data, position, chain)
-            offset, last_us = offset + 1, time_us
+            offset += 1
 
     def _parse_head(self, raw: memoryview, offset: int, position: int, limit: int) -> tuple[int, int, bytes]:
         """Length, time and chain of the record at `position`, which must be record `offset`."""

@@ -87,6 +87,8 @@ class Matched:
 
     admitted: Admitted
     subscriptions: Words
+    #: Those that were not asked, since it would have cost more than their subscriber may ask for.
+    suspended: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class Grouped:
     #: Events that somebody gets (positions in `admitted`, ascending), and the group of each.
     events: Ints
     group_of: Ints
+    #: Subscriptions that were suspended, as in `Matched`.
+    suspended: tuple[int, ...] = ()
 
 
 class KeyColumns(TypedDict):

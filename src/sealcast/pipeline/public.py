@@ -52,7 +52,7 @@ from pyspark.sql.types import (
 from sealcast.clients.publisher import Publisher
 from sealcast.clients.subscriber import Subscriber
 from sealcast.errors import Bug, Misuse
-from sealcast.log.embedded import EmbeddedLog
+from sealcast.log.embedded import FrameLog
 from sealcast.model.event import DEFAULT_CONTENT_TYPE, Event, OpenedEvent
 from sealcast.model.schema import Attribute, Schema, Type
 from sealcast.pipeline.options import positive
@@ -365,7 +365,7 @@ def _publish(client: Client, messages: Sequence[WriterCommitMessage | None], bat
     staged = [message.staged for message in sealed if message.staged is not None]
     if not staged:
         return
-    with Publisher(client.realm, client.topic, client.entity) as publisher, EmbeddedLog(publisher.directory) as log:
+    with Publisher(client.realm, client.topic, client.entity) as publisher, FrameLog(publisher.directory) as log:
         outbox = _outbox(publisher.realm, client.topic, sealed[0].query)
         outbox.publish(batch, staged, log)
 

@@ -21,7 +21,7 @@ import numpy as np
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from sealcast.broker.columns import REFUSED, RULINGS, SEEDS, ddl
+from sealcast.broker.columns import PINNED, REFUSED, RULINGS, SEEDS, ddl
 from sealcast.broker.replay import BUCKETS, CLAIM, ReplayBounds, Windows
 from sealcast.broker.rulings import rule
 from sealcast.errors import Corrupt
@@ -105,7 +105,7 @@ class Replay(StatefulProcessor):
 
 
 def _row(about: Row, rulings: bytes) -> Row:
-    return Row(task=about.task, version=about.version, time=about.time, settled=about.settled, rulings=rulings)
+    return Row(task=about.task, **{name: about[name] for name in PINNED}, rulings=rulings)
 
 
 def _sealed(key: Secret, bucket: int, windows: Windows) -> bytes:

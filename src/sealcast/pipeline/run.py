@@ -22,7 +22,7 @@ from sealcast.pipeline.metrics import Metrics
 from sealcast.pipeline.queries import Options, Pipeline, Query, parallelism, pieces_of
 from sealcast.pipeline.session import session
 from sealcast.pipeline.sources import batch_tasks
-from sealcast.protections.frame_steps import FramesStep
+from sealcast.protections.frame_steps import FramesStep, MatchingStep
 from sealcast.protections.port import broker_side
 from sealcast.protections.steps import StepName
 from sealcast.trust.handles import BrokerRealm
@@ -72,17 +72,18 @@ def run(realm: str | Path | BrokerRealm, topics: Sequence[str] = (), **options: 
 def run_batch(spark: SparkSession, realm: str | Path, topic: str) -> Mapping[str, int]:
     """Everything that the log has beyond the ledger's end, as one batch job; what the ledger then says of it. For
     topics whose brokers run one step."""
-    step = FramesStep.of(StepName(str(Path(realm).absolute()), topic))
-    if len(broker_side(step.about.protection).steps) > 1:
+    name = StepName(str(Path(realm).absolute()), topic)
+    if len(broker_side(FramesStep.of(name).about.protection).steps) > 1:
         raise Misuse(
             f"events of topic {topic!r} go from broker to broker, which no one batch does",
             hint="drain it: sealcast run --once",
         )
-    query, tasks = Query((step.name,), alone=True), parallelism(spark)
-    with step.ledger.exclusive() as term, explained():
+    step, query, tasks = MatchingStep.of(name), Query((name,), alone=True), parallelism(spark)
+    with step.ledger.exclusive() as term, explained(), step.going_on() as continues:
         step.prepare()
         before = step.ledger.end()
-        rows = spark.read.format("sealcast-input").options(**query.options, **tasks).load()
+        reading = spark.read.format("sealcast-input").options(**query.options, **tasks)
+        rows = reading.option("continues", continues.hex()).load()
         pieces = pieces_of(rows, step, step.history().windows(before), batch_tasks(tasks["tasks"]))
         writer = pieces.write.format("sealcast-pieces").options(**query.options)
         writer.option("terms", json.dumps({step.name.broker: term})).mode("append").save()

@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+import numpy as np
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
@@ -32,7 +33,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from sealcast.broker.columns import COUNTS, PIECES, PINNED, REJECTED
+from sealcast.broker.columns import COUNTS, PIECES, PINNED, PLACES, REJECTED
 from sealcast.errors import Bug, Corrupt, Misuse
 from sealcast.log.entry import Entry, PieceRef
 from sealcast.log.offsets import PinnedOffset
@@ -47,12 +48,14 @@ _COUNTED: Final = (*COUNTS, *REJECTED.values())
 class TaskPart:
     """What a task did for one broker: names, digests and numbers."""
 
-    #: Version, time and settled time that the broker's part of the batch is pinned to.
+    #: What the broker's part of the batch is pinned to, by PINNED.
     pinned: set[tuple[int, ...]] = field(default_factory=set)
     pieces: list[PieceRef] = field(default_factory=list)
     #: Those of frames that earlier batches took.
     late: list[PieceRef] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
+    #: In how many pieces a subscription was suspended, by its place in the table.
+    suspended: Counter[int] = field(default_factory=Counter)
 
 
 @dataclass(frozen=True)
@@ -105,6 +108,7 @@ class _Pieces:
                 kind = part.late if row["late"] else part.pieces
                 kind.append(PieceRef(file.name, file.digest, file.size, *span, *about))
                 part.counts.update({name: row[name] for name in _COUNTED})
+                part.suspended.update(np.frombuffer(row["suspensions"] or b"", PLACES).tolist())
         return StagedTask(_query_of_task(), parts)
 
     def _commit(self, staged: Sequence[StagedTask], query: str, batch: int | None = None) -> None:
@@ -113,7 +117,8 @@ class _Pieces:
             step = self._names[node].open()
             parts = [message.parts[node] for message in staged if node in message.parts]
             entry = _entry(step, query, step.ledger.end() if batch is None else batch, parts)
-            step.ledger.commit(entry, self._terms.get(node))
+            if step.ledger.commit(entry, self._terms.get(node)):
+                step.note_suspended(entry, sum((part.suspended for part in parts), Counter()))
 
     def _discard(self) -> None:
         """What the failed batch has staged so far. What its tasks may still stage is collected at the next start."""

@@ -53,7 +53,8 @@ class Limits:
 
 
 class StepsSource(DataSource):
-    """Options: `realm`, `topic`, `step`, `brokers`; the limits above; `tasks`, how many run at once."""
+    """Options: `realm`, `topic`, `step`, `brokers`; the limits above; `tasks`, how many run at once; of a batch,
+    `continues`, the incarnation to go on with."""
 
     @classmethod
     def name(cls) -> str:
@@ -66,7 +67,8 @@ class StepsSource(DataSource):
         names = names_from(self.options)
         if len(names) > 1 or not names[0].reads_frames:
             raise Misuse("a batch reads the frames of one broker")
-        return StepsBatch(names[0], Limits.from_options(self.options, names[0]))
+        continues = bytes.fromhex(self.options.get("continues") or "")
+        return StepsBatch(names[0], Limits.from_options(self.options, names[0]), continues)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         names = names_from(self.options)
@@ -156,14 +158,15 @@ class StepsStream(DataSourceStreamReader, SupportsTriggerAvailableNow):
 class StepsBatch(DataSourceReader):
     """Every frame beyond the ledger's end, as one batch."""
 
-    def __init__(self, name: StepName, limits: Limits) -> None:
+    def __init__(self, name: StepName, limits: Limits, continues: bytes = b"") -> None:
         self._name = name
         self._limits = limits
+        self._continues = continues
 
     def partitions(self) -> list[InputPartition]:
         step, now = self._name.open(), time.time_ns() // 1000
         start = step.committed()
-        step.begin()
+        step.begin(self._continues)
         end, least = step.pinned(start, step.available(), now), step.min_task_bytes
         # A batch can be of any size, so frames are not looked at twice: equal numbers of them must do.
         sized: list[tuple[Span, Sequence[int]]] = [

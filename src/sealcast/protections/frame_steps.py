@@ -9,9 +9,10 @@ deliver (broker/path.py). A protection gives it its own sealing, and its own ind
 
 from __future__ import annotations
 
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import replace
 from functools import cached_property
 from secrets import token_bytes
@@ -27,15 +28,16 @@ from sealcast.broker.equivocation import equivocations
 from sealcast.broker.frames import frames_of, pinned_rulings
 from sealcast.broker.gate import RULING, Gate, Rulings, bounds_of
 from sealcast.broker.history import History, RefusingPiece
+from sealcast.broker.looks import Looks
 from sealcast.broker.path import handle_bounded, room
-from sealcast.broker.replay import CLAIM, SETTLING_US
+from sealcast.broker.replay import CLAIM
 from sealcast.broker.rulings import claim_rows, gathered
 from sealcast.broker.tables import FilterIndexes, Indexing, TableCache
 from sealcast.errors import Bug, Corrupt
 from sealcast.log.entry import slot_bits
 from sealcast.log.equivocations import Equivocations
 from sealcast.log.forwarded import BrokerTopic
-from sealcast.log.offsets import PinnedOffset
+from sealcast.log.offsets import Arrival, PinnedOffset
 from sealcast.model.rejection import Reason
 from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import VerifyKey
@@ -73,6 +75,10 @@ class FramesStep(OpenStep):
     @abstractmethod
     def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
         """In a worker: the pieces of frames that were ruled on, as rows of PIECES."""
+
+    @cached_property
+    def _looks(self) -> Looks:
+        return Looks()
 
     @cached_property
     def secrets(self) -> BrokerSecrets:
@@ -115,12 +121,12 @@ class FramesStep(OpenStep):
         with closing(kept):
             begin = self._looked_through if self._looked_through is not None else kept.through()
             entries = [c.entry for c in self.ledger.entries(begin) if c.entry.counts.get(REJECTED[Reason.REPLAY])]
-            known, bounds = self.realm.state().entities, bounds_of(self.about)
+            known, history = self.realm.state().entities, self.history()
             found = [
                 pair
                 for entry in entries
                 for pair in equivocations(
-                    entry, self.pieces, self.parse, self.frames, bounds, lambda name: VerifyKey(known[name].verify_key)
+                    entry, self.pieces, self.parse, self.frames, history, lambda name: VerifyKey(known[name].verify_key)
                 )
             ]
             if entries or end - begin >= _NOTED_EVERY:
@@ -132,7 +138,10 @@ class FramesStep(OpenStep):
         return PinnedOffset.initial(self.about.partitions)
 
     def available(self) -> tuple[int, ...]:
-        return tuple(self.frames.partition(p).end() for p in range(self.frames.partitions))
+        now = time.time_ns() // 1000
+        ends = tuple(self.frames.partition(p).end() for p in range(self.frames.partitions))
+        self._looks.saw(ends, now)
+        return ends
 
     def sizes(self, partition: int, first: int, end: int, most: int | None = None) -> list[int]:
         return self.frames.partition(partition).sizes(first, end, most)
@@ -140,13 +149,12 @@ class FramesStep(OpenStep):
     def version(self) -> int:
         return self.realm.registry.version()
 
-    def settled(self, ends: tuple[int, ...], now_us: int) -> int:
-        settled = now_us - SETTLING_US
-        for number, end in enumerate(ends):
-            log = self.frames.partition(number)
-            if end < log.end():  # what waits was appended when its first frame was, or later
-                settled = min(settled, next(iter(log.read(end, end + 1))).time_us)
-        return settled
+    def settled(self, ends: tuple[int, ...]) -> int:
+        return self._looks.last_before(ends)
+
+    def pinned(self, start: PinnedOffset, ends: tuple[int, ...], now_us: int) -> PinnedOffset:
+        self._looks.forget(start.partitions)
+        return super().pinned(start, ends, now_us)
 
     def turned(self, start: PinnedOffset, end: PinnedOffset) -> bool:
         period = bounds_of(self.about).period_us
@@ -160,7 +168,8 @@ class FramesStep(OpenStep):
                 late.append((span.partition, span.first, span.retained))
                 continue
             rules = self.gate(span.batch_end.version)
-            for received in gathered(span.partition, self.frames.partition(span.partition).read(span.first, span.end)):
+            records = self.frames.partition(span.partition).read(span.first, span.end)
+            for received in gathered(span.partition, records, Arrival(about["since"], about["time"])):
                 claims, refused = authenticate(received, rules)
                 yield pa.RecordBatch.from_pylist(list(claim_rows(claims, refused, about, turned)), schema=CLAIMS)
                 turned = False
@@ -201,13 +210,37 @@ class MatchingStep(FramesStep):
 
     #: What the keys of this process's run depend on; None before it has begun.
     _begun: bytes | None = None
+    #: How a run of this process left off: its incarnation, and how the ledger ended.
+    _left: tuple[bytes, int, bytes] | None = None
 
-    def begin(self) -> None:
+    def begin(self, continues: bytes = b"") -> None:
         """Draws an incarnation and has the registry know it. Events are sealed under their positions, and this run may
         go on from a directory that was lost or put back from a copy: positions come again, keys never."""
+        if continues and continues == self.incarnation(self.version()):
+            self._begun = continues
+            return
         drawn = token_bytes(INCARNATION_BYTES)
         self.realm.registry.apply(BeginIncarnation(self.name.topic, self.name.broker, drawn))
         self._begun = drawn
+
+    @contextmanager
+    def going_on(self) -> Iterator[bytes]:
+        """A run of this process, which holds the ledger: what it may continue with, or nothing.
+
+        Only this process's memory says so, which nobody puts back from a copy; and only after a run that ended well,
+        so that all it sealed is in the ledger, while the ledger still ends there. Then no position comes again.
+        """
+        left, self._left = self._left, None
+        continues = left[0] if left is not None and left == self._ending() else b""
+        before, *_ = self._ending()
+        yield continues
+        after = self._ending()
+        if after[0] != before or continues:
+            self._left = after
+
+    def _ending(self) -> tuple[bytes, int, bytes]:
+        end = self.ledger.end()
+        return self.incarnation(self.version()), end, self.ledger.at(end - 1).tag if end else b""
 
     def incarnation(self, version: int) -> bytes:
         """What the keys depend on that this broker seals with at a version."""
@@ -256,13 +289,13 @@ class MatchingStep(FramesStep):
 
     def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
         at = self.at(pinned["version"], pinned["time"])
-        for ruled in frames_of(rulings, self.frames, room(at.table)):
-            for piece in handle_bounded(ruled, at):
+        for ruled in frames_of(rulings, self.frames, pinned, room(at.table)):
+            for piece, suspended in handle_bounded(ruled, at):
                 data = sealed.encode(piece)
                 at.sealing.made(piece, data)
                 # A key that is handed out concerns its receiver as much as an event does.
                 slots = slot_bits([*piece.slots.tolist(), *piece.handout_slot.tolist()])
-                yield piece_row(self.name.broker, piece, data, pinned, slots)
+                yield piece_row(self.name.broker, piece, data, pinned, slots, suspended=suspended)
 
 
 def kernel(name: StepName) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:

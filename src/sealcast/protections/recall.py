@@ -124,7 +124,8 @@ class _Batches:
         topic, log, gate = self._topic, self._log, self._topic.gate(entry.version)
         spans = [(p, max(begin, log.partition(p).start()), stop) for p, begin, stop in entry.start.ranges(entry.end)]
         kept = {p: (begin, stop) for p, begin, stop in spans if begin < stop}
-        codes = rule_frames(self._windows, log, [(p, *span) for p, span in kept.items()], gate, entry.end.settled_us)
+        waiting, settled = [(p, *span) for p, span in kept.items()], entry.end.settled_us
+        codes = rule_frames(self._windows, log, waiting, gate, entry.arrival, settled)
         for ref in entry.own:
             begun, _ = kept.get(ref.partition, (ref.end, ref.end))
             since = max(ref.first, begun)
@@ -134,4 +135,4 @@ class _Batches:
             if not self._history.knows(entry.start.settled_us):
                 mine = believe(mine, since, wire.parse(topic.pieces.read(ref.name, ref.digest)))
             records = list(log.partition(ref.partition).read(since, ref.end))
-            yield gate, admit(Ruled(received_of(ref.partition, records), mine), gate)
+            yield gate, admit(Ruled(received_of(ref.partition, records, entry.arrival), mine), gate)

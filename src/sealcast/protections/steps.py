@@ -25,6 +25,8 @@ from typing import ClassVar, Final, Self
 import pyarrow as pa
 
 from sealcast.errors import Corrupt, Misuse, NotFound
+from sealcast.log import suspended
+from sealcast.log.entry import Entry
 from sealcast.log.ledger import Ledger
 from sealcast.log.offsets import PinnedOffset
 from sealcast.log.pieces import Pieces
@@ -213,17 +215,17 @@ class OpenStep(Unpicklable, ABC):
         """What a batch reads beside its own input, each with its size, in one number: none of it is divided."""
         return []
 
-    def settled(self, ends: tuple[int, ...], now_us: int) -> int:
-        """Everything after `ends` came at this time or later."""
+    def settled(self, ends: tuple[int, ...]) -> int:
+        """Everything after `ends` came at this time or later, by this broker's clock."""
         return 0
 
     def pinned(self, start: PinnedOffset, ends: tuple[int, ...], now_us: int) -> PinnedOffset:
         """The offset where a batch ends. `now_us` was read before the input's ends were."""
         # A partition that came since and has nothing yet is not of this batch: the ledger learns of it with a piece.
         used = max((n for n, end in enumerate(ends, 1) if end), default=0)
-        settled = max(self.settled(ends, now_us), start.settled_us)
-        reached = ends[: max(used, len(start.partitions))]
-        return PinnedOffset(reached, self.version(), max(now_us, start.time_us), settled)
+        reached, time_us = ends[: max(used, len(start.partitions))], max(now_us, start.time_us)
+        since, settled = (max(min(self.settled(at), time_us), start.settled_us) for at in (start.partitions, ends))
+        return PinnedOffset(reached, self.version(), time_us, settled, since)
 
     def turned(self, start: PinnedOffset, end: PinnedOffset) -> bool:
         """Whether a generation of replay windows ends between the two."""
@@ -233,10 +235,20 @@ class OpenStep(Unpicklable, ABC):
     def read(self, task: Task) -> Iterator[pa.RecordBatch]:
         """In a worker: the rows of a task. CLAIMS where the step reads frames, else PIECES (broker/columns.py)."""
 
+    def note_suspended(self, entry: Entry, pieces: Mapping[int, int]) -> None:
+        """After a batch, for their owners: which subscriptions got nothing of how many of its pieces, by their place in
+        the table."""
+        if pieces:
+            served = list(self.realm.state(entry.version).subscriptions_at(self.name.topic, self.name.broker))
+            living = self.realm.state().topic_state(self.name.topic).subscriptions
+            found = {served[place]: count for place, count in pieces.items() if place < len(served)}
+            suspended.add(self.paths.root, found, entry.end.time_us, living)
+
     # --- a run ------------------------------------------------------------------------------------
 
-    def begin(self) -> None:
-        """Before the first batch that a run plans. A run that plans none does not begin."""
+    def begin(self, continues: bytes = b"") -> None:
+        """Before the first batch that a run plans. A run that plans none does not begin. `continues` is the
+        incarnation of the run before, where this one may go on with it (`MatchingStep.going_on`)."""
 
     def prepare(self) -> None:
         """Before a run, for whoever runs the step alone: what crashes left is repaired or removed, what they cannot

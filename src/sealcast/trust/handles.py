@@ -165,7 +165,7 @@ def homes_for(state: RealmState, topic: str, subscribers: Iterable[str]) -> dict
     free = [(len(overlay.subscribers(leaf)), order[leaf], leaf) for leaf in leaves]
     heapify(free)
     for name in subscribers:
-        placed = overlay.places.get(name) or overlay.parents.get(name)
+        placed = overlay.stood(name) or overlay.parents.get(name)
         if placed is not None:
             found[name] = placed
         elif name in overlay.parents:

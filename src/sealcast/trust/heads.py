@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import errno
 import hashlib
 import os
 from collections import OrderedDict
@@ -36,8 +35,6 @@ PINS_KEPT: Final = 8
 _MAX_PIN_BYTES: Final = 256
 _PREFIX: Final = "sealcast-head-1."
 _LABEL: Final = b"sealcast/1 registry head\0"
-#: Where keys are mounted so that nobody can write beside them, nothing is pinned there.
-_READ_ONLY: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
 
 
 #: The chain of a registry up to a version; None if it has no such version.
@@ -71,19 +68,24 @@ class Pin:
         return self._parsed(raw) if raw else None
 
     def write(self, head: Head) -> None:
-        """Keeps a head, unless a later one is kept. Not synced: a power cut may leave an older one, or none."""
+        """Keeps a head, unless a later one is kept. Not synced: a power cut may leave an older one, or none.
+
+        Where nothing can be written, because keys are mounted so, the disk is full, or they were moved away, the older
+        one stays: what was read or committed is no less true for it.
+        """
         known = self.read()
         if known is not None and known.version >= head.version:
             return
         body = f"{head.version} {head.chain.hex()}"
         made = self.path.with_name(f"{self.path.name}.{os.urandom(6).hex()}")
-        try:
-            with files.opened(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
-                files.write_all(fd, f"{body} {_check(body)}\n".encode(), 0)
-            os.replace(made, self.path)
-        except OSError as error:
-            if error.errno not in _READ_ONLY:
-                raise files.trouble(error, self.path, "writing") from error
+        with suppress(OSError):
+            try:
+                with files.opened(made, os.O_WRONLY | os.O_CREAT | os.O_TRUNC) as fd:
+                    files.write_all(fd, f"{body} {_check(body)}\n".encode(), 0)
+                os.replace(made, self.path)
+            except OSError:
+                made.unlink(missing_ok=True)
+                raise
 
     def _parsed(self, raw: bytes) -> Head:
         try:

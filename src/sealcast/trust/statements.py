@@ -163,7 +163,11 @@ class Judge:
         if who is None:
             raise _no(StatementReason.AUTHOR, f"its author {author!r} is nobody")
         if who.revoked_at_version is not None and who.revoked_at_version < first:
-            raise _no(StatementReason.AUTHOR, f"its author {author!r} was revoked at version {who.revoked_at_version}")
+            raise StatementRejected(
+                StatementReason.AUTHOR,
+                f"its author {author!r} was revoked at version {who.revoked_at_version}",
+                hint=f"topics of a key center that was revoked move to another one: sealcast compromise {author}",
+            )
         about = (founding, who.certificate, who.verify_key, who.roles)
         if about not in self._known:
             try:

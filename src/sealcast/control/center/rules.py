@@ -54,6 +54,7 @@ from sealcast.trust.keys import minting
 from sealcast.trust.keys.centers import CenterSecrets
 from sealcast.trust.keys.issuing import Issuer, rotation_due
 from sealcast.trust.realm.changes import Access, Change, CreateTopic, Grant, RenewSubscription, Revoke, Right
+from sealcast.trust.realm.leaving import unplaced
 from sealcast.trust.realm.machine import apply, apply_all
 from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.trust.realm.state import Entity, RealmState
@@ -256,7 +257,8 @@ class Rules(Unpicklable):
         same = state.terms_of(wanted.topic, wanted.entity) == after.terms_of(wanted.topic, wanted.entity)
         if same:
             return CenterDecision(_done(state.version))
-        changes = (revoke, *self._issuer.rekeying(state, after, wanted.entity, now_us))
+        made: list[Change] = [revoke, *unplaced(after, now_us, wanted.entity, [wanted.topic])]
+        changes = (*made, *self._issuer.rekeying(state, apply_all(state, made), wanted.entity, now_us))
         return CenterDecision(_done(state.version + len(changes)), changes)
 
     def _rotate(self, wanted: Rotate, who: Entity, state: RealmState, now_us: int) -> CenterDecision:

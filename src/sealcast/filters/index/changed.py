@@ -18,6 +18,8 @@ from sealcast.filters.bits import Words, bit_of, words_for
 from sealcast.filters.index.boxes import Ids
 from sealcast.filters.index.core import Index
 from sealcast.filters.tree import Condition
+from sealcast.filters.vector.axes import Bools
+from sealcast.filters.work import Measure
 from sealcast.model.schema import Schema
 
 #: A subscription of the new table that the old one does not have.
@@ -67,19 +69,45 @@ class ChangedIndex:
         gone = int((self.base_places < 0).sum())
         return self.fresh.count > _MAX_NEW * self.count or gone > _MAX_GONE * self.base.count
 
-    def match(self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None) -> Words:
+    @property
+    def residuals(self) -> Sequence[Condition]:
+        return [*self.base.residuals, *self.fresh.residuals]
+
+    def most_work(self, measure: Measure, events: int) -> Ids:
+        """As `Index.most_work`, in the places of the new table."""
+        return self._placed(self.base.most_work(measure, events), self.fresh.most_work(measure, events))
+
+    def work(self, columns: pa.RecordBatch, measure: Measure) -> Ids:
+        """As `Index.work`, in the places of the new table."""
+        return self._placed(self.base.work(columns, measure), self.fresh.work(columns, measure))
+
+    def _placed(self, base: Ids, fresh: Ids) -> Ids:
+        out, kept = np.zeros(self.count, np.int64), self.base_places >= 0
+        out[self.base_places[kept]] = base[kept]
+        out[self.fresh_places] = fresh
+        return out
+
+    def match(
+        self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None, unasked: Bools | None = None
+    ) -> Words:
         """As `Index.match`, in the places of the new table."""
         out = np.zeros((columns.num_rows, self.words), np.uint64)
-        events, subscriptions = self.pairs(columns, payloads)
+        events, subscriptions = self.pairs(columns, payloads, unasked)
         np.add.at(out.reshape(-1), events * self.words + (subscriptions >> 6), bit_of(subscriptions))
         return out
 
-    def pairs(self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None) -> tuple[Ids, Ids]:
+    def pairs(
+        self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None, unasked: Bools | None = None
+    ) -> tuple[Ids, Ids]:
         """As `Index.pairs`, in the places of the new table."""
-        events, old = self.base.pairs(columns, payloads)
+        gone = self.base_places < 0
+        some = unasked if unasked is not None else np.zeros(self.count, np.bool_)
+        # Who is gone is not asked either.
+        old_unasked = np.where(gone, True, some.take(self.base_places, mode="clip")) if self.count else gone
+        events, old = self.base.pairs(columns, payloads, old_unasked if old_unasked.any() else None)
         subscriptions = self.base_places.take(old)
         kept = subscriptions >= 0
-        fresh_events, new = self.fresh.pairs(columns, payloads)
+        fresh_events, new = self.fresh.pairs(columns, payloads, some[self.fresh_places])
         keys = np.concatenate(
             [
                 events[kept] * self.count + subscriptions[kept],

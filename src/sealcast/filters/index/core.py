@@ -23,11 +23,13 @@ from sealcast.filters.index.blocks import Blocks
 from sealcast.filters.index.boxes import Ids
 from sealcast.filters.index.compile import NO_RESIDUAL, Compiled, compiled
 from sealcast.filters.index.dense import Dense
+from sealcast.filters.index.metering import WorkMeter
 from sealcast.filters.index.postings import Postings
 from sealcast.filters.tree import Condition, XPath
-from sealcast.filters.vector.axes import Axis, Places
+from sealcast.filters.vector.axes import Axis, Bools, Places
 from sealcast.filters.vector.bounds import Prepared
 from sealcast.filters.vector.evaluator import Evaluator
+from sealcast.filters.work import Measure
 from sealcast.model.schema import Schema
 
 #: Events that are matched at a time: bounds what candidates take, whatever the batch and the filters are.
@@ -141,8 +143,29 @@ class Index:
         """Whether some filter looks into payloads: without one, `match` needs none."""
         return any(isinstance(node, XPath) for condition in self.residuals for node, _ in walk(condition))
 
-    def match(self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None) -> Words:
-        """Row e, bit i (word i // 64, bit i % 64): whether subscription i's filter is true of event e."""
+    @cached_property
+    def _meter(self) -> WorkMeter:
+        return WorkMeter(self)
+
+    def most_work(self, measure: Measure, events: int) -> Ids:
+        """Units of work of each subscription on so many events, at most."""
+        return self._meter.most(measure, events) if self.residuals else np.zeros(self.count, np.int64)
+
+    def work(self, columns: pa.RecordBatch, measure: Measure) -> Ids:
+        """Units of work of each subscription on these events, the same in every index that has its filter."""
+        return self._meter.exact(columns, measure) if self.residuals else np.zeros(self.count, np.int64)
+
+    def asked(self, columns: pa.RecordBatch) -> Iterator[tuple[int, Iterator[tuple[int, Ids, Ids]]]]:
+        """Of each chunk of events, its start, and what will be asked: residuals, each with boxes and events."""
+        for start, stop, places in self._chunks(columns):
+            yield start, (left for left in self._left(places, np.arange(stop - start)) if left[0] != NO_RESIDUAL)
+
+    def match(
+        self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None, unasked: Bools | None = None
+    ) -> Words:
+        """Row e, bit i (word i // 64, bit i % 64): whether subscription i's filter is true of event e. Subscriptions
+        that are `unasked` cost as little as can be, and their bits mean nothing."""
+        asking = self._asking(unasked)
         shape = (columns.num_rows, self.words)
         fresh = 8 * columns.num_rows * self.words >= _FRESH_BYTES
         out = np.zeros(shape, np.uint64) if fresh else np.empty(shape, np.uint64)
@@ -158,16 +181,18 @@ class Index:
                     for entries, starts in part.finder.match(places, rows * self.words):
                         part.set(entries, starts, self.fan, here)
             evaluator = self._evaluator(columns, payloads, start, stop)
-            for subscriptions, events in self._late(places, rows, evaluator):
+            for subscriptions, events in self._late(places, rows, evaluator, asking):
                 np.bitwise_or.at(here, (events, subscriptions >> 6), bit_of(subscriptions))
         return out
 
-    def pairs(self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None) -> tuple[Ids, Ids]:
+    def pairs(
+        self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None, unasked: Bools | None = None
+    ) -> tuple[Ids, Ids]:
         """The same as (event, subscription) pairs, by event, then by subscription.
 
         Its cost follows the matches; that of `match` also the width of the table, since it clears every word.
         """
-        found = [np.empty(0, np.int64)]
+        found, asking = [np.empty(0, np.int64)], self._asking(unasked)
         for start, stop, places in self._chunks(columns):
             rows = np.arange(stop - start)
             keys: list[Ids] = []
@@ -179,7 +204,7 @@ class Index:
                         subscriptions, firsts = part.matches(entries, firsts, self.fan)
                         keys.append(subscriptions + firsts)
             evaluator = self._evaluator(columns, payloads, start, stop)
-            keys.extend(s + e * self.count for s, e in self._late(places, rows, evaluator))
+            keys.extend(s + e * self.count for s, e in self._late(places, rows, evaluator, asking))
             if keys:
                 merged = np.sort(np.concatenate(keys))
                 fresh = np.ones(merged.size, np.bool_)
@@ -222,11 +247,33 @@ class Index:
             raise Misuse(f"the batch has no column {missing[0]!r}, which filters ask for")
         return [axis.places(columns.column(axis.name)) for axis in self.axes]
 
-    def _late(self, places: Sequence[Places], rows: Ids, evaluator: Evaluator | None) -> Iterator[tuple[Ids, Ids]]:
+    def _asking(self, unasked: Bools | None) -> Bools | None:
+        """The boxes that speak for somebody who is asked; None for all."""
+        if unasked is None:
+            return None
+        asking = np.zeros(self.residual_of.size, np.bool_)
+        box = np.repeat(np.arange(asking.size), np.diff(self.fan.starts))
+        asking[box[~unasked[self.fan.subscriptions]]] = True
+        return asking
+
+    def _late(
+        self, places: Sequence[Places], rows: Ids, evaluator: Evaluator | None, asking: Bools | None
+    ) -> Iterator[tuple[Ids, Ids]]:
         """(subscription, event) pairs of boxes that are not plain: residuals are evaluated on the events left."""
-        for box in self.always:
-            true = self._true(int(self.residual_of[box]), rows, evaluator)
-            yield self.fan.spread(np.full(true.size, box), true)
+        for residual, boxes, events in self._left(places, rows, asking):
+            if residual == NO_RESIDUAL:
+                yield self.fan.spread(boxes, events)
+                continue
+            assert evaluator is not None
+            true, some = np.zeros(rows.size, np.bool_), np.unique(events)
+            true[some[evaluator.true(self.residuals[residual], some)]] = True
+            kept = true[events]
+            yield self.fan.spread(boxes[kept], events[kept])
+
+    def _left(self, places: Sequence[Places], rows: Ids, asking: Bools | None = None) -> Iterator[tuple[int, Ids, Ids]]:
+        """(residual, boxes, events) of boxes that are not plain: pairs whose residual is left to be asked."""
+        for box in self.always if asking is None else self.always[asking[self.always]]:
+            yield int(self.residual_of[box]), np.full(rows.size, box), rows
         late = [
             (part.finder.boxes.take(entries), events)
             for part in self.parts
@@ -236,21 +283,12 @@ class Index:
         if not late:
             return
         boxes, events = np.concatenate([b for b, _ in late]), np.concatenate([e for _, e in late])
+        if asking is not None:
+            boxes, events = boxes[asking[boxes]], events[asking[boxes]]
         order = np.argsort(self.residual_of.take(boxes), kind="stable")
         boxes, events = boxes.take(order), events.take(order)
         for residual, start, stop in _segments(self.residual_of.take(boxes)):
-            some, asked = boxes[start:stop], events[start:stop]
-            true = np.zeros(rows.size, np.bool_)
-            true[self._true(residual, np.unique(asked), evaluator)] = True
-            kept = true[asked]
-            yield self.fan.spread(some[kept], asked[kept])
-
-    def _true(self, residual: int, rows: Ids, evaluator: Evaluator | None) -> Ids:
-        """Of these events, those of which the residual is true; all of them without one."""
-        if residual == NO_RESIDUAL:
-            return rows
-        assert evaluator is not None
-        return rows[evaluator.true(self.residuals[residual], rows)]
+            yield residual, boxes[start:stop], events[start:stop]
 
 
 def _segments(sorted_ids: Ids) -> Iterator[tuple[int, int, int]]:

@@ -23,7 +23,7 @@ from sealcast.errors import Corrupt, NotFound
 from sealcast.filters.index.arrays import Array, Arrays, from_arrays, to_arrays
 from sealcast.filters.index.core import Index
 
-_MAGIC: Final = b"sealcast index 1"
+_MAGIC: Final = b"sealcast index 2"
 _PREFIX: Final = struct.Struct(f"<{len(_MAGIC)}sQ32s")
 _ALIGN: Final = 64
 _TYPES: Final = frozenset({"int64", "float64", "uint64", "bool", "uint8"})

@@ -17,6 +17,8 @@ from sealcast.filters.tree import Condition
 
 #: Answers kept for one column, a byte each, over all patterns.
 MAX_ANSWERS: Final = 1 << 25
+#: Bytes of texts kept for one column, counted by characters.
+MAX_TEXT_BYTES: Final = 1 << 25
 NOT_ASKED, TRUE, FALSE, UNKNOWN = range(4)
 _CODE: Final = {True: TRUE, False: FALSE, None: UNKNOWN}
 
@@ -30,20 +32,23 @@ class Lexicon:
     def __init__(self) -> None:
         self._number: dict[str, int] = {}
         self._texts: list[str] = []
+        self._characters = 0
         #: By identity of the pattern's node, which is kept so that its identity stays its own.
         self._answers: dict[int, tuple[Condition, Answers]] = {}
 
     def numbers(self, texts: Sequence[str]) -> Numbers:
         """A number for each text. They hold until the next call."""
-        if len(self._texts) * len(self._answers) > MAX_ANSWERS:
+        if len(self._texts) * len(self._answers) > MAX_ANSWERS or self._characters > MAX_TEXT_BYTES:
             self._number.clear()
             self._texts.clear()
             self._answers.clear()
+            self._characters = 0
         known = self._number
         for text in texts:
             if text not in known:
                 known[text] = len(self._texts)
                 self._texts.append(text)
+                self._characters += len(text)
         return np.fromiter(map(known.__getitem__, texts), np.int64, len(texts))
 
     def ask(self, pattern: Condition, matches: Callable[[str], bool | None], numbers: Numbers) -> Answers:

@@ -107,7 +107,8 @@ class Texts:
 
     @property
     def greatest(self) -> int:
-        return 2 * len(self.texts)
+        # Above the least even where no text is mentioned: an interval from here down to there is empty.
+        return max(1, 2 * len(self.texts))
 
     def key(self, key: Key) -> int:
         if key == TOP:

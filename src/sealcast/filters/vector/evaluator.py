@@ -96,7 +96,7 @@ class Evaluator:
             case tree.PathMatch(name, levels) if self._is_text(name):
                 return self._per_text(name, condition, lambda text: patterns.path_matches(levels, text), rows)
             case tree.Regex(name, pattern) if self._is_text(name):
-                return self._per_text(name, condition, lambda text: patterns.regex_matches(pattern, text), rows)
+                return self._per_text(name, condition, patterns.regex_matcher(pattern), rows)
             case tree.IsNull(inner, negated):
                 return self._is_null(inner, negated, condition, rows)
             case tree.Truth(tree.Predicate(inner)):

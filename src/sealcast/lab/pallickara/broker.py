@@ -77,10 +77,12 @@ class LabBroker(Batches):
         if not waiting:
             return None
         at = self._step.at(version)
-        codes = rulings.rule_frames(self._windows, self._log, waiting, at.gate, end.settled_us)
+        arrival = start.arrival(end)
+        codes = rulings.rule_frames(self._windows, self._log, waiting, at.gate, arrival, end.settled_us)
         refs, counts = [], Counter[str]()
         for partition, first, stop in waiting:
-            received = rulings.received_of(partition, list(self._log.partition(partition).read(first, stop)))
+            records = list(self._log.partition(partition).read(first, stop))
+            received = rulings.received_of(partition, records, arrival)
             piece = handle(Ruled(received, codes[partition]), at)
             data = sealed.encode(piece)
             at.sealing.made(piece, data)

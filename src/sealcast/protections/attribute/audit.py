@@ -109,8 +109,8 @@ class PeersAudit:
             self.report.batches += 1
             events, rejected = list[CarriedEvent](), []
             while first < end:
-                received = frames.received(first, end - first)
-                some, refused = frames.judged(received, windows, entry.version, entry.end.settled_us)
+                received = frames.received(first, end - first, entry.arrival)
+                some, refused = frames.judged(received, windows, entry.version, entry.arrival, entry.end.settled_us)
                 events += some
                 rejected += refused
                 first = received.offsets[-1] + 1

@@ -21,6 +21,7 @@ from sealcast.broker.replay import SETTLING_US, Windows
 from sealcast.broker.rulings import gathered, rule_frames
 from sealcast.errors import FrameRejected
 from sealcast.log.closing import Closing
+from sealcast.log.offsets import Arrival
 from sealcast.model.event import Position
 from sealcast.model.rejection import Reason, Rejection
 from sealcast.model.stages import Received, Ruled
@@ -59,10 +60,10 @@ class OutgoingFrames(Closing, Unpicklable):
         self._gate = by_version(self._gate_at)
         self._tokens = VerifiedTokens()
 
-    def received(self, first: int, most: int) -> Received:
+    def received(self, first: int, most: int, arrival: Arrival) -> Received:
         """Frames from `first` on: at most so many, and as many as memory should hold."""
         log = self.log.partition(0)
-        return next(gathered(self.number, log.read(first, min(first + most, log.end()))))
+        return next(gathered(self.number, log.read(first, min(first + most, log.end())), arrival))
 
     def settled(self, end: int, now_us: int) -> int:
         """Everything from `end` on came at this time or later."""
@@ -70,12 +71,12 @@ class OutgoingFrames(Closing, Unpicklable):
         return min(settled, next(iter(log.read(end, end + 1))).time_us) if end < log.end() else settled
 
     def judged(
-        self, received: Received, windows: Windows, version: int, settled_us: int
+        self, received: Received, windows: Windows, version: int, arrival: Arrival, settled_us: int
     ) -> tuple[list[CarriedEvent], list[Rejection]]:
         """The events of these frames, and what was refused of them, by the registry of that version. The windows are
         those after them."""
         gate, end = self._gate(version), received.offsets[-1] + 1
-        codes = rule_frames(windows, self.log, [(self.number, received.offsets[0], end)], gate, settled_us)
+        codes = rule_frames(windows, self.log, [(self.number, received.offsets[0], end)], gate, arrival, settled_us)
         opened = open_frames(Ruled(received, codes[self.number]), gate)
         data = dict(zip(received.offsets, received.frames, strict=True))
         events, rejected = _carried(opened, self.number, data)
@@ -129,11 +130,13 @@ class PublisherPeer(Closing, Unpicklable):
                 account, frames = self._account, self._frames
                 history = History(account.ledger, account.pieces, frames.log, frames.bounds, peer_pieces.parse)
                 self._windows = history.windows(account.ledger.end())
-            received = self._frames.received(first, FRAMES_AT_A_TIME)
+            reached, version = self._account.reached, self._realm.registry.version()
+            now = max(self._realm.clock(), reached.time_us)
+            arrival = Arrival(reached.settled_us, now)
+            received = self._frames.received(first, FRAMES_AT_A_TIME, arrival)
             self._ruled = received.offsets[-1] + 1
-            now, version = self._realm.clock(), self._realm.registry.version()
-            settled = max(self._frames.settled(self._ruled, now), self._account.reached.settled_us)
-            events, rejected = self._frames.judged(received, self._windows, version, settled)
+            settled = max(self._frames.settled(self._ruled, now), reached.settled_us)
+            events, rejected = self._frames.judged(received, self._windows, version, arrival, settled)
             yield OutgoingBatch(len(received.offsets), (version, now, settled), events, rejected)
 
     def sent(self, batch: OutgoingBatch) -> Mapping[str, int]:

@@ -16,6 +16,7 @@ from sealcast.filters.check import fit
 from sealcast.filters.explain import explain
 from sealcast.filters.parse import parse
 from sealcast.log.ledger import Committed
+from sealcast.log.offsets import AS_STAMPED
 from sealcast.log.piece_reader import peer_reader
 from sealcast.model.event import OpenedEvent, Position
 from sealcast.model.moments import moment
@@ -99,7 +100,8 @@ def _unmatched(realm: Realm, answer: WhyAnswer, publisher: str, version: int) ->
     if not keys(name).exists() or not keys(publisher).exists():
         return answer.that(Verdict.NOT_HANDED_ON, f"it is not in the inbox of {name!r}; why, only {name!r} can say")
     with closing(OutgoingFrames(realm, topic, publisher, read_only=True)) as frames:
-        events, _ = frames.judged(frames.received(position.offset, 1), Windows(frames.bounds), version, 0)
+        received = frames.received(position.offset, 1, AS_STAMPED)
+        events, _ = frames.judged(received, Windows(frames.bounds), version, AS_STAMPED, 0)
     event = next((each for each in events if each.position == position), None)
     if event is None:
         return answer.that(Verdict.UNKNOWN, f"the frame in the log of {publisher!r} has no such event")

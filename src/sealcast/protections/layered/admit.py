@@ -65,7 +65,7 @@ class AdmitStep(FramesStep):
 
     def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
         gate = self.gate(pinned["version"])
-        for ruled in frames_of(rulings, self.frames, MAX_BYTES_PER_PIECE):
+        for ruled in frames_of(rulings, self.frames, pinned, MAX_BYTES_PER_PIECE):
             piece = admit(ruled, gate, self.name.broker)
             yield piece_row(self.name.broker, piece, hops.encode(piece), pinned, _NOBODYS_MAILBOX)
 

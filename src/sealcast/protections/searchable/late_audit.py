@@ -13,13 +13,13 @@ from typing import NamedTuple
 import numpy as np
 
 from sealcast.broker.admit import admit
-from sealcast.broker.rulings import received_of
+from sealcast.broker.rulings import admitted_before
 from sealcast.broker.served import served_intervals
 from sealcast.errors import Corrupt, FrameRejected, NotFound
 from sealcast.log.entry import PieceRef
 from sealcast.log.ledger import Committed
 from sealcast.log.piece_reader import PieceReader, sealed_reader
-from sealcast.model.stages import Admitted, Ruled
+from sealcast.model.stages import Admitted
 from sealcast.model.subscription import Subscription
 from sealcast.protections.enveloped.audit import EnvelopedAudit
 from sealcast.protections.searchable import asking
@@ -174,8 +174,7 @@ class LateAudit(EnvelopedAudit):
             return None
         if not records:
             return None
-        ruled = Ruled(received_of(piece.ref.partition, records), np.zeros(len(records), np.uint8))
-        return admit(ruled, self.gate(piece.version))
+        return admit(admitted_before(piece.ref.partition, records), self.gate(piece.version))
 
     def _due(self, admitted: Admitted, piece: RetainedPiece, filters: _Asked, had: HadBefore) -> Expected:
         """Who should have got what late, by the filters themselves."""

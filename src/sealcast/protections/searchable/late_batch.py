@@ -23,7 +23,7 @@ from sealcast.broker.gate import WHOLE_FRAME, Gate
 from sealcast.broker.group import group
 from sealcast.broker.match import match
 from sealcast.broker.path import MAX_BYTES_PER_PIECE, MAX_DELIVERIES_PER_PIECE, room
-from sealcast.broker.rulings import received_of
+from sealcast.broker.rulings import admitted_before
 from sealcast.broker.tables import SubscriptionTable
 from sealcast.filters import bits
 from sealcast.log.embedded import EmbeddedTopic
@@ -31,7 +31,7 @@ from sealcast.log.entry import PieceRef
 from sealcast.log.piece_reader import PieceReader
 from sealcast.log.port import Record
 from sealcast.model.bounded import bounded
-from sealcast.model.stages import Admitted, Grouped, Ruled
+from sealcast.model.stages import Admitted, Grouped
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.past import senders
 from sealcast.protections.searchable.halves import BrokerHalves, Searched
@@ -116,8 +116,7 @@ class LateBatch(Unpicklable):
         self, partition: int, records: Sequence[Record], gate: Gate, table: SubscriptionTable
     ) -> Iterator[_Part]:
         """Those events of some frames that somebody gets."""
-        ruled = Ruled(received_of(partition, records), np.zeros(len(records), np.uint8))
-        grouped = group(match(admit(ruled, gate), table), table, {})
+        grouped = group(match(admit(admitted_before(partition, records), gate), table), table, {})
         if _deliveries(grouped) > MAX_DELIVERIES_PER_PIECE and len(records) > 1:
             for half in (records[: len(records) // 2], records[len(records) // 2 :]):
                 yield from self._matched(partition, half, gate, table)

@@ -22,6 +22,8 @@ class Verdict(StrEnum):
     NOT_SUBSCRIBED = "not-subscribed"
     NOT_MATCHED = "not-matched"
     NOT_AUTHORISED = "not-authorised"
+    #: Its filters ask for more work than they may.
+    SUSPENDED = "suspended"
     #: A broker that cannot read did not send it on; why, it cannot know.
     NOT_HANDED_ON = "not-handed-on"
     #: The ledger does not say what it should: something is broken, or was altered.

@@ -11,6 +11,7 @@ code: it opens the frame, and so needs the broker's secrets.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
@@ -145,7 +146,8 @@ class BrokerDecisions:
             if not again.may_subscribe(self._topic, subscriber, committed.resealed.time_us):
                 text = f"it was sealed again ({committed.resealed.why}), and then {_unauthorised(again, subscriber)}"
                 return answer.that(Verdict.NOT_AUTHORISED, text)
-        decided = self._decide(answer, seen, state, delivered, committed.entry.end.time_us)
+        suspended = self._audit.suspended_in(ref, state.version, piece)
+        decided = self._decide(answer, seen, state, delivered, committed.entry.end.time_us, suspended)
         return self.later(decided, seen, committed)
 
     def later(self, answer: WhyAnswer, seen: SeenEvent, committed: Committed) -> WhyAnswer:
@@ -155,7 +157,13 @@ class BrokerDecisions:
     # --- the decision -------------------------------------------------------------------------------
 
     def _decide(
-        self, answer: WhyAnswer, seen: SeenEvent, state: RealmState, delivered: bool, time_us: int
+        self,
+        answer: WhyAnswer,
+        seen: SeenEvent,
+        state: RealmState,
+        delivered: bool,
+        time_us: int,
+        suspended: Collection[str],
     ) -> WhyAnswer:
         who = answer.subscriber
         if seen.refused is not None:
@@ -176,6 +184,8 @@ class BrokerDecisions:
         asked = zip(interests, intervals.values(), strict=True)
         matches = {interest.id: each for interest, each in asked if interest.part.result is True}
         matched, served = list(matches), [id for id, each in matches.items() if each.holds(time_us)]
+        kept_out = [id for id in served if id in suspended]
+        served = [id for id in served if id not in suspended]
         let_in = not seen.readers or may_open(seen.readers, who)
         if (bool(served) and let_in) is not delivered:
             found = "delivered" if delivered else "not delivered"
@@ -192,6 +202,11 @@ class BrokerDecisions:
         if served and not let_in:
             text = f"{listed(served)} matched, but its publisher lets only those open it: {seen.readers}"
             return answer.that(Verdict.NOT_AUTHORISED, text)
+        if kept_out:
+            text = (
+                f"{listed(kept_out)} matched, and was suspended: the filters of {who} ask for more work than they may"
+            )
+            return answer.that(Verdict.SUSPENDED, text)
         why = _unauthorised(state, who) if not authorised else _without_token(state, matches[matched[0]], time_us)
         return answer.that(Verdict.NOT_AUTHORISED, f"{listed(matched)} matched, but {why}")
 

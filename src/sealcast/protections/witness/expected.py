@@ -18,10 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sealcast.broker.admit import admit
+from sealcast.broker.budgets import over_budget
 from sealcast.broker.gate import Gate
 from sealcast.broker.served import ServedInterval, served_intervals
 from sealcast.broker.tables import condition as condition_of
 from sealcast.filters.evaluate import evaluate
+from sealcast.filters.index import Index
 from sealcast.filters.readers import may_open
 from sealcast.filters.tree import Condition
 from sealcast.filters.vector.evaluator import Evaluator
@@ -32,6 +34,7 @@ from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.realm.machine import RealmState, Topic
 
 Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,10 +42,13 @@ class Asking:
     slots: Ints
     from_us: Ints
     until_us: Ints
+    #: Which subscription of the table each is.
+    places: Ints
 
-    def at(self, time_us: int) -> Ints:
+    def at(self, time_us: int, suspended: Bools | None) -> Ints:
         """The slots that are served then, ascending."""
-        return np.unique(self.slots[(self.from_us <= time_us) & (time_us < self.until_us)])
+        served = (self.from_us <= time_us) & (time_us < self.until_us)
+        return np.unique(self.slots[served if suspended is None else served & ~suspended[self.places]])
 
 
 #: A filter as it is asked.
@@ -58,6 +64,8 @@ class Pinned(Generic[F]):
     filters: tuple[tuple[F, Asking], ...]
     #: Subscribers, by slot.
     names: tuple[str, ...]
+    #: Every subscription of the table.
+    ids: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +75,8 @@ class Expected:
     admitted: Admitted
     slot: Ints
     event: Ints
+    #: How many subscriptions are suspended for these events.
+    suspended: int = 0
 
 
 class Expectation(ABC, Generic[F]):
@@ -95,7 +105,18 @@ class Expectation(ABC, Generic[F]):
     def of(self, ruled: Ruled, version: int, time_us: int) -> Expected:
         """What a batch pinned to that version and time should deliver of these frames."""
         admitted = admit(ruled, self._gate(version))
-        return Expected(admitted, *self._deliveries(admitted, self._at(version), time_us))
+        suspended = self.suspended(admitted, version)
+        slot, event = self._deliveries(admitted, self._at(version), time_us, suspended)
+        return Expected(admitted, slot, event, 0 if suspended is None else int(suspended.sum()))
+
+    def suspended(self, admitted: Admitted, version: int) -> Bools | None:
+        """Which subscriptions get nothing of one piece's events, because they ask for too much work; None for none."""
+        return None
+
+    def suspended_ids(self, ruled: Ruled, version: int) -> list[str]:
+        """The same of a piece's frames, by name."""
+        found = self.suspended(admit(ruled, self._gate(version)), version)
+        return [] if found is None else [self._at(version).ids[place] for place in np.flatnonzero(found).tolist()]
 
     def of_those(self, expected: Expected, version: int, time_us: int) -> Expected:
         """Of what should have been delivered, what goes to those who may read at another version and time: what should
@@ -104,35 +125,60 @@ class Expectation(ABC, Generic[F]):
         stays = np.isin(expected.slot, allowed)
         return replace(expected, slot=expected.slot[stays], event=expected.event[stays])
 
-    def _deliveries(self, admitted: Admitted, pinned: Pinned[F], time_us: int) -> tuple[Ints, Ints]:
+    def _deliveries(
+        self, admitted: Admitted, pinned: Pinned[F], time_us: int, suspended: Bools | None
+    ) -> tuple[Ints, Ints]:
         count = len(admitted.messages)
         if not count:
             return np.empty(0, np.int64), np.empty(0, np.int64)
         found = [np.empty(0, np.int64)]
-        matches = self.true([each for each, _ in pinned.filters], admitted, pinned.topic)
-        for (_, asking), true in zip(pinned.filters, matches, strict=True):
+        # Whom nobody may ask is not asked here either.
+        asked = [
+            (each, asking) for each, asking in pinned.filters if suspended is None or not suspended[asking.places].all()
+        ]
+        matches = self.true([each for each, _ in asked], admitted, pinned.topic)
+        for (_, asking), true in zip(asked, matches, strict=True):
             # Slot and event in one number: two subscriptions of one subscriber are one delivery.
-            found.append((asking.at(time_us)[:, None] * count + true[None, :]).reshape(-1))
+            found.append((asking.at(time_us, suspended)[:, None] * count + true[None, :]).reshape(-1))
         both = np.unique(np.concatenate(found))
         return _let_in(both // count, both % count, admitted, pinned.names)
 
     def _pin(self, version: int) -> Pinned[F]:
         state = self._realm.state(version)
         topic = state.topic(self._topic)
-        asked: dict[Hashable, tuple[F, list[tuple[int, int, int]]]] = {}
+        asked: dict[Hashable, tuple[F, list[tuple[int, int, int, int]]]] = {}
         slots, subscriptions = state.slots_of(topic.name), state.subscriptions_at(topic.name, self._broker)
-        for id, interval in served_intervals(state, topic, subscriptions):
+        for place, (id, interval) in enumerate(served_intervals(state, topic, subscriptions)):
             who = subscriptions[id].subscriber
             name = self.name(interval, who)
             if name not in asked:
                 asked[name] = (self.filter(interval, who, state), [])
-            asked[name][1].append((slots[who], interval.from_us, interval.until_us))
+            asked[name][1].append((slots[who], interval.from_us, interval.until_us, place))
         filters = tuple((each, Asking(*np.array(who, np.int64).T)) for each, who in asked.values())
-        return Pinned(topic, filters, tuple(slots))
+        return Pinned(topic, filters, tuple(slots), tuple(subscriptions))
 
 
 class ReadExpectation(Expectation[Condition]):
     """Of brokers that read: filters are asked about attributes."""
+
+    def suspended(self, admitted: Admitted, version: int) -> Bools | None:
+        return over_budget(*self._metered(version), admitted)
+
+    @cached_property
+    def _metered(self) -> Callable[[int], tuple[Index, Ints]]:
+        """By version, the filters of all subscriptions, and whose they are. What filters cost is counted by the index,
+        which is the same for every index; what they match is not asked there."""
+
+        def load(version: int) -> tuple[Index, Ints]:
+            pinned = self._at(version)
+            owners = np.zeros(len(pinned.ids), np.int64)
+            conditions = dict[int, Condition]()
+            for each, asking in pinned.filters:
+                owners[asking.places] = asking.slots
+                conditions |= dict.fromkeys(asking.places.tolist(), each)
+            return Index.build([conditions[place] for place in range(owners.size)], pinned.topic.schema), owners
+
+        return lru_cache(MAX_VERSIONS)(load)
 
     @cached_property
     def _condition(self) -> Callable[[str, str, Schema], Condition]:

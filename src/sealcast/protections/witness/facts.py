@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.piece_reader import PieceReader
+from sealcast.log.suspended import notes as notes_on_suspended
 from sealcast.trust.handles import BrokerRealm
 
 #: Rates are means over this long before now.
@@ -81,6 +82,7 @@ def admission(realm: BrokerRealm, topic: str, broker: str, ledger: LedgerReader)
         "last_batch_at": moment(tally.last_us),
         "events": {k: tally.counts[k] for k in ("admitted", "matched", "deliveries", "encryptions")},
         "rejected": tally.rejected,
+        "suspended": suspended(realm, topic, broker),
         "per_second": {k: tally.per_second(k) for k in ("admitted", "deliveries")},
     }
 
@@ -95,6 +97,7 @@ def admission_rows(found: Mapping[str, Any]) -> list[tuple[str, object]]:
         ("events", "{admitted:,} admitted, {matched:,} matched, {deliveries:,} deliveries".format(**events)),
         ("encryptions", f"{events['encryptions']:,}{each}"),
         ("rejected", reasons(found["rejected"])),
+        *suspended_rows(found["suspended"]),
         ("last minute", "{admitted:,} events/s, {deliveries:,} deliveries/s".format(**found["per_second"])),
     ]
 
@@ -104,6 +107,25 @@ def failing_rows(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, object]]
     told = "since {since}, {attempts:,} attempts, the last at {last}: {message}"
     return [
         ("FAILING", told.format(**note, since=moment(note["since_us"]), last=moment(note["last_us"]))) for note in found
+    ]
+
+
+def suspended(realm: BrokerRealm, topic: str, broker: str) -> list[dict[str, Any]]:
+    """Subscriptions that got nothing of some pieces, because their filters ask for too much work."""
+    living = realm.state().topic_state(topic).subscriptions
+    return [
+        {"subscription": id, "subscriber": living[id].subscriber, **note._asdict()}
+        for id, note in notes_on_suspended(realm.paths.topic(topic, broker).root).items()
+        if id in living
+    ]
+
+
+def suspended_rows(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, object]]:
+    """The same for people."""
+    told = "{subscription} of {subscriber}: nothing of {pieces:,} pieces since {since}, the last at {last}"
+    return [
+        ("SUSPENDED", told.format(**each, since=moment(each["since_us"]), last=moment(each["last_us"])))
+        for each in found
     ]
 
 

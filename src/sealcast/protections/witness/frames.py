@@ -18,7 +18,7 @@ from sealcast.errors import Bug, SealcastError
 from sealcast.log.embedded import EmbeddedTopic
 from sealcast.log.entry import Entry
 from sealcast.log.ledger import Committed
-from sealcast.log.offsets import PinnedOffset
+from sealcast.log.offsets import AS_STAMPED, PinnedOffset
 from sealcast.model.stages import Ruled
 from sealcast.protections.journals import journal_signer
 from sealcast.protections.port import broker_side
@@ -58,7 +58,7 @@ class FramesAudit(LedgerAudit[P]):
         self._ruled: dict[int, tuple[int, Codes]] = {}
         #: Frames that the batch at hand may have repeated are gone: a piece's own word on that has to be believed.
         self.blind = False
-        self._time_us = 0
+        self._time_us, self._arrival = 0, AS_STAMPED
 
     def available(self) -> Sequence[int]:
         return [] if self._log is None else [self._log.partition(p).end() for p in range(self._log.partitions)]
@@ -96,7 +96,7 @@ class FramesAudit(LedgerAudit[P]):
     def begin(self, entry: Entry, reached: PinnedOffset) -> None:
         """Replay and rates of the whole batch, again. A batch that goes back is judged by itself; whether it delivered
         what others had delivered is for the order to say."""
-        self._time_us, self._ruled = entry.end.time_us, {}
+        self._time_us, self._arrival, self._ruled = entry.end.time_us, entry.arrival, {}
         if self._log is None or self.secrets is None:
             return
         forward, log = entry.start.reaches(reached), self._log
@@ -110,6 +110,7 @@ class FramesAudit(LedgerAudit[P]):
                 log,
                 [span for span in spans if span[1] < span[2]],
                 self.gate(entry.version),
+                entry.arrival,
                 entry.end.settled_us,
             )
         except SealcastError:
@@ -136,4 +137,4 @@ class FramesAudit(LedgerAudit[P]):
             return None  # they cannot be read; said where that was found
         if self.blind and piece is not None:
             mine = believe(mine, first, piece)
-        return Ruled(received_of(partition, records), mine)
+        return Ruled(received_of(partition, records, self._arrival), mine)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar, Final
 
+from sealcast.broker.columns import SUSPENDED
 from sealcast.errors import Corrupt, FrameRejected, NotFound
 from sealcast.log.entry import PieceRef
 from sealcast.log.reseals import Resealed
@@ -77,6 +78,9 @@ class ReadingAudit(FramesAudit[SealedPiece]):
         if expected is not None:
             for text in places.refusals(piece, expected):
                 self.add(Kind.REFUSED, f"{where}: {text}")
+            said = piece.counts.get(SUSPENDED, 0)
+            if said != expected.suspended and later is None:
+                self.add(Kind.COUNTS, f"{where}: it suspended {said} subscriptions, and should {expected.suspended}")
             lost, beyond = places.compare(delivered, expected)
             self.say(Kind.LOST, lost, ref.partition, where, "was not delivered")
             self.say(Kind.UNEXPECTED, beyond, ref.partition, where, "was delivered and should not have been")
@@ -87,6 +91,11 @@ class ReadingAudit(FramesAudit[SealedPiece]):
         self._seen.append(ref)
         self.say(Kind.DUPLICATED, late.duplicated, ref.partition, where, "was delivered before")
         self.say(Kind.OUT_OF_ORDER, late.out_of_order, ref.partition, where, "comes after a later one")
+
+    def suspended_in(self, ref: PieceRef, version: int, piece: SealedPiece) -> list[str]:
+        """The subscriptions that got nothing of a piece of the batch at hand, because they ask for too much work."""
+        ruled = self.ruled(ref.partition, ref.first, ref.end, piece) if piece.counts.get(SUSPENDED) else None
+        return [] if ruled is None else self._expectation.suspended_ids(ruled, version)
 
     def missing(self, span: Span, version: int, where: str) -> None:
         partition, first, end = span

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from sealcast.errors import Misuse
 from sealcast.trust.admin.handle import Handle
-from sealcast.trust.admin.leaving import unplaced
 from sealcast.trust.certificates import certificate as certificates
 from sealcast.trust.certificates.authority import LIFETIME_US, Authority, CertificateWanted
 from sealcast.trust.certificates.certificate import Certificate, Trust
@@ -29,6 +28,7 @@ from sealcast.trust.realm.changes import (
     RevokeCertificates,
     RevokeEntity,
 )
+from sealcast.trust.realm.leaving import unplaced
 from sealcast.trust.realm.machine import KEY_BYTES, Entity, Fold, RealmState, apply_all
 
 

@@ -13,11 +13,11 @@ from typing import Final
 from sealcast.errors import Misuse, Rejected, Unavailable
 from sealcast.trust.admin import entities
 from sealcast.trust.admin.handle import Handle
-from sealcast.trust.admin.leaving import unplaced
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys import layer_keys
 from sealcast.trust.keys.issuing import Issuer
 from sealcast.trust.realm.changes import Change, PlaceNode, RemoveNode
+from sealcast.trust.realm.leaving import unplaced
 from sealcast.trust.realm.machine import RealmState, apply, apply_all
 from sealcast.trust.realm.overlays import Overlay
 

@@ -13,9 +13,8 @@ from sealcast.model.protection import DEFAULT_PROTECTION, Protection, protection
 from sealcast.model.schema import Schema
 from sealcast.trust.admin import overlays
 from sealcast.trust.admin.handle import Handle
-from sealcast.trust.admin.leaving import unplaced
 from sealcast.trust.admin.overlays import planted_shape
-from sealcast.trust.keys.issuing import rotation_due
+from sealcast.trust.keys.issuing import has_center, rotation_due
 from sealcast.trust.layout import FIRST_CENTER
 from sealcast.trust.realm.changes import (
     DEFAULT_GROUP_KEYS,
@@ -29,6 +28,7 @@ from sealcast.trust.realm.changes import (
     Revoke,
     Right,
 )
+from sealcast.trust.realm.leaving import unplaced
 from sealcast.trust.realm.machine import RealmState, Topic, apply, apply_all
 from sealcast.trust.realm.parameters import KeyParameters
 from sealcast.trust.realm.templates import Template
@@ -169,7 +169,7 @@ def rotate_due(
         due.clear()
         for name in state.topics if topics is None else topics:
             why = rotation_due(state, name, now, (counts or {}).get(name, 0))
-            if why is not None:
+            if why is not None and has_center(state, state.topic(name)):
                 due[name] = why
         return [change for name in due for change in issuer.rotation(state, name, now)]
 

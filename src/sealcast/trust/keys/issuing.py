@@ -52,9 +52,9 @@ class Issuer(Unpicklable):
         return (keys.for_entity(topic, e, reads=_key_for(state, topic, e.name, at_us) is True) for e in entities)
 
     def for_newcomer(self, state: RealmState) -> list[tuple[Topic, TopicKeys]]:
-        """The keys of topics that let in everyone who is enrolled."""
+        """The keys of topics that let in everyone who is enrolled, and whose centers still count."""
         members = [t.topic for t in state.topics.values() if t.topic.access is Access.MEMBERS]
-        return [(topic, self.keys(topic)) for topic in members]
+        return [(topic, self.keys(topic)) for topic in members if has_center(state, topic)]
 
     def missing_pair_keys(
         self, state: RealmState, topic: str, names: Iterable[str], at_us: int
@@ -140,6 +140,12 @@ class Issuer(Unpicklable):
         wanted = [epoch for epoch in known if epoch == about.epoch - 1 or about.epoch_admissible(epoch, at_us)]
         lacking = [epoch for epoch in wanted if state.topic_key(topic, epoch, broker) is None]
         return [self.keys(about, epoch).for_broker(about, who) for epoch in lacking]
+
+
+def has_center(state: RealmState, topic: Topic) -> bool:
+    """Whether somebody can make the topic's keys: a revoked center cannot, until the topic moves to another one."""
+    center = state.entities.get(topic.center)
+    return center is None or not center.revoked
 
 
 def rotation_due(state: RealmState, topic: str, now_us: int, messages: int = 0) -> str | None:

@@ -2,7 +2,7 @@
 
     ADMINISTRATOR   the holder of the key that the realm's root appointed
     CENTER          the key center of the topic that the change is about; of a new topic, the one that it names
-    SUBJECT         whom the change is about: a subscriber, a participant, a peer
+    SUBJECT         whom the change is about: a subscriber, a participant, a peer, a broker that begins to seal
     BROKER          any broker that was not revoked: what its desk takes in, it states for whom it came from
 
 Keys are stated by their center and by nobody else, not even by the administrator. `statements` verifies signatures; the
@@ -61,9 +61,11 @@ MAY_STATE: Final[Mapping[type[Change], tuple[Voice, ...]]] = {
     changes.RemoveSubscription: _WANTS_IT,
     changes.AttachSubscriber: _WANTS_IT,
     changes.SettleSubscriber: _WANTS_IT,
+    changes.BeginIncarnation: (Voice.SUBJECT,),
     changes.PlaceNode: _RULES_THE_TOPIC,
     changes.RemoveNode: _RULES_THE_TOPIC,
-    changes.PlaceSubscriber: _OWN_AFFAIR,
+    # Whoever takes a right away takes the place away with it.
+    changes.PlaceSubscriber: (*_OWN_AFFAIR, Voice.CENTER),
     changes.AnnounceLayerKey: _OWN_AFFAIR,
     changes.AnnouncePeer: _OWN_AFFAIR,
 }
@@ -113,6 +115,8 @@ def _subject(draft: Draft, change: Any) -> str:
             return draft.ended.read[change.id]
         case changes.AnnounceLayerKey() | changes.AnnouncePeer():
             return change.entity
+        case changes.BeginIncarnation():
+            return change.broker
     subscriber: str = change.subscriber
     return subscriber
 

@@ -12,7 +12,7 @@ only publishers are above it.
 **Generations.** Keys and rows are for a tree as it stands. A new leaf, broker or subscriber, leaves everyone else where
 they are. Moving or removing a broker that has anybody below it or subscribes, and moving a subscriber, does not: it
 begins a new generation of the forest, in which all derive new keys and say again what they want. A subscriber that
-leaves moves nobody. One that comes back does: what was asked in its name before it left is not to count again.
+leaves and comes back to the same broker moves nobody either: what it asked before it left is over, and it asks anew.
 """
 
 from __future__ import annotations
@@ -20,12 +20,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Final
+from typing import Final, NamedTuple
 
 from sealcast.errors import NotFound
 
 #: From a publisher to a subscriber: the tree's own limit (`protections.layered.tree`) less the two ends.
 MAX_BROKER_DEPTH: Final = 62
+
+
+class Leave(NamedTuple):
+    """A subscriber left the overlay, because it may not read any more."""
+
+    #: That it had.
+    broker: str
+    #: When it came back to that broker, if it did.
+    back_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -37,8 +46,8 @@ class Overlay:
     #: Every subscriber that was placed, with its broker.
     places: Mapping[str, str] = field(default_factory=dict)
     generation: int = 0
-    #: Every subscriber that stood somewhere in this generation and does not any more, with the broker that it had.
-    left: Mapping[str, str] = field(default_factory=dict)
+    #: Every subscriber that left in this generation.
+    left: Mapping[str, Leave] = field(default_factory=dict)
 
     # --- brokers ----------------------------------------------------------------------------------
 
@@ -105,11 +114,11 @@ class Overlay:
     def has_below(self, name: str) -> bool:
         """Whether anybody's rows may hang on where this broker stands: someone below it, also who has left, or itself,
         who subscribes."""
-        return bool(self.below(name)) or name in self.places or name in self.left.values()
+        return bool(self.below(name)) or name in self.places or any(name == each.broker for each in self.left.values())
 
     def stood(self, name: str) -> str | None:
         """The broker that a subscriber has, or had in this generation before it left."""
-        return self.places.get(name, self.left.get(name))
+        return self.left[name].broker if name in self.left else self.places.get(name)
 
     # --- trees ------------------------------------------------------------------------------------
 

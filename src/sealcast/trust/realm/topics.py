@@ -18,7 +18,7 @@ from sealcast.model.protection import Protection
 from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.trust.realm.changes import DEFAULT_GROUP_KEYS, DEFAULT_PARAMETERS, EVERYTHING, Access, Credential, Right
-from sealcast.trust.realm.overlays import Overlay
+from sealcast.trust.realm.overlays import Leave, Overlay
 from sealcast.trust.realm.parameters import KeyParameters
 
 FIRST_EPOCH: Final = 1
@@ -140,8 +140,8 @@ class TopicState:
     #: The overlay of a layered topic: brokers with those above them, subscribers with their brokers.
     nodes: Mapping[str, str | None] = field(default_factory=dict)
     places: Mapping[str, str] = field(default_factory=dict)
-    #: Subscribers that stood in the overlay in its present generation and have left it, each with its broker.
-    left: Mapping[str, str] = field(default_factory=dict)
+    #: Subscribers that left the overlay in its present generation.
+    left: Mapping[str, Leave] = field(default_factory=dict)
     #: How each generation of it after the first began.
     moves: tuple[Move, ...] = ()
     #: Announced agreement keys by (epoch, entity).

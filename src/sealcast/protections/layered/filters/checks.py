@@ -241,9 +241,13 @@ class Doorkeeper:
         return self.topic.epoch_starts[epoch + 1 - FIRST_EPOCH] + self.topic.parameters.grace_s * _SECOND_US
 
     def has_left(self, name: str) -> bool:
-        """Whether somebody stands nowhere, neither as a broker nor to read. Who comes back begins a new generation:
-        what was asked in its name before is over."""
+        """Whether somebody stands nowhere, neither as a broker nor to read."""
         return name not in self.overlay.parents and name not in self.overlay.places
+
+    def back_us(self, name: str) -> int | None:
+        """When somebody came back who had left in this generation. What was asked in its name before is over: brokers
+        above have ended it, whether the one that it stands below has noticed or not."""
+        return self.overlay.left[name].back_us if name in self.overlay.left else None
 
     def still_routes(self, name: str) -> bool:
         who = self.state.entities.get(name)

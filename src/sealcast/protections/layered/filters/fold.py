@@ -145,6 +145,10 @@ class TableFold:
         """The trees in which a stream has rows."""
         return tuple((number_of, stream) for number_of, tree in self.trees.items() if stream in tree.rows)
 
+    def head(self, number_of: int, stream: Stream) -> int:
+        """The highest number of a stream in a tree. Subscribers number by the clock, in microseconds."""
+        return self.trees[number_of].heads.get(stream, -1)
+
     def _tree(self, number_of: int) -> TreeTable:
         try:
             return self.trees[number_of]

@@ -200,6 +200,9 @@ class TableKeeper(Closing, Unpicklable):
         stream, known = proven.stream, fold.credentials.get(sender)
         if stream.own and known is not None and known.until_us <= proven.time_us and (held := fold.held(stream)):
             return held
+        back_us = door.back_us(sender) if stream.own else None
+        if back_us is not None and (old := tuple(at for at in fold.held(stream) if fold.head(*at) < back_us)):
+            return old  # said again at once, they would not go up: nothing would have changed here
         try:
             shown = self._admit(door, proven)
         except PostRefused as error:

@@ -151,7 +151,9 @@ class TurnDraft:
                 change = self._row(tree, broker, stream, wanted)
                 self._change(number_of, stream, change)
             except PostRefused as error:
-                self.refused(proven.offset, stream.sender, error)
+                ended = error.reason is PostReason.UNKNOWN and self._door.back_us(wanted.path[-1]) is not None
+                if not ended:  # by this broker itself, when its subscriber was gone
+                    self.refused(proven.offset, stream.sender, error)
             else:
                 changes.append(change)
         self._took(number_of, proven, changes)

@@ -7,7 +7,7 @@ from typing import Final
 from sealcast.errors import Misuse, NotFound, Rejected
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.changes import AnnounceLayerKey, PlaceNode, PlaceSubscriber, RemoveNode, Right
-from sealcast.trust.realm.overlays import MAX_BROKER_DEPTH
+from sealcast.trust.realm.overlays import MAX_BROKER_DEPTH, Leave
 from sealcast.trust.realm.rules.draft import Draft, TopicTables
 from sealcast.trust.realm.topics import LayerKey, Move
 
@@ -93,10 +93,11 @@ def place_subscriber(draft: Draft, change: PlaceSubscriber) -> None:
             )
     if overlay.places.get(who.name) == change.broker:
         raise Misuse(f"{who.name!r} is at broker {change.broker!r} already")
-    # Whoever moves has rows all the way up, under keys that those above its new place do not have. Of whoever comes
-    # back, some brokers may have dropped the rows and others not.
-    if overlay.stood(who.name) is not None:
+    # Whoever moves has rows all the way up, under keys that those above its new place do not have.
+    if overlay.stood(who.name) not in (None, change.broker):
         _begin_generation(draft, tables, change.at_us)
+    elif who.name in overlay.left:
+        tables.left.write()[who.name] = Leave(change.broker, change.at_us)
     tables.places.write()[who.name] = change.broker
 
 
@@ -105,7 +106,7 @@ def _unplace(tables: TopicTables, change: PlaceSubscriber) -> None:
     stood below. Everyone else's rows stay as they are."""
     if change.subscriber not in tables.overlay.places:
         raise NotFound(f"{change.subscriber!r} reads nowhere in the overlay of topic {change.topic!r}")
-    tables.left.write()[change.subscriber] = tables.places.write().pop(change.subscriber)
+    tables.left.write()[change.subscriber] = Leave(tables.places.write().pop(change.subscriber))
 
 
 def announce_layer_key(draft: Draft, change: AnnounceLayerKey) -> None:
