@@ -51,6 +51,7 @@ class World:
         self.frames = self.realm.paths.topic(TOPIC).frames(0)
         self._sealers = {name: Insider.of(self.realm, TOPIC, name).sealer(self.topic) for name in ("ann", "mallory")}
         self.step = EndpointStep(StepName(str(self.realm.paths.root), TOPIC))
+        self.step.begin()
         self.reached, self.windows = self.step.initial, Windows(self.step.gate(self.realm.registry.version()).bounds)
         self.batches: list[tuple[PinnedOffset, PinnedOffset]] = []
 

@@ -25,6 +25,7 @@ from sealcast.model.event import Position
 from sealcast.protections.endpoint.audit import EndpointAudit
 from sealcast.protections.endpoint.witness import WITNESS
 from sealcast.trust.deployment import Realm
+from tests.cli.shell import sealcast
 from tests.clients.pump import pump
 from tests.filters.worlds import Maker
 
@@ -106,6 +107,23 @@ def test_owners_and_operators_are_told(world: World) -> None:
     why = WITNESS.why(world.realm, TOPIC, Position(0, 5, 0), "mallory")
     assert why.verdict == "not-matched"
     assert WITNESS.why(world.realm, TOPIC, Position(0, 1, 0), "mallory").verdict == "delivered"
+
+
+def test_commands_tell_the_owner(world: World) -> None:
+    world.attack(REGEX, "n < 3")
+    world.publish()
+    pump(world.realm, TOPIC)
+    root = world.realm.paths.root
+    listed = sealcast("subscription", "list", "--realm", root, "--json").document["subscriptions"]
+    assert {each["id"]: "suspended" in each for each in listed} == {
+        "ann-1": False,
+        "mallory-0": True,
+        "mallory-1": False,
+    }
+    for command in (["subscription", "list"], ["sub", TOPIC, "--as", "mallory"]):
+        told = sealcast(*command, "--realm", root)
+        assert told.code == 0 and "'mallory-0' was suspended for 1 pieces" in told.err
+    assert "suspended" not in sealcast("sub", TOPIC, "--as", "ann", "--realm", root).err
 
 
 def test_why_says_that_a_filter_was_suspended(world: World) -> None:

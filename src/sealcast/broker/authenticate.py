@@ -3,7 +3,8 @@
 `authenticate` does it for a batch, `check_one` for one frame, in words; the tests hold them together. What nobody has
 signed for goes no further: only claims reach the replay state, and a claim costs its sender a signature.
 
-The clock of these checks is the log's, not this process's: a batch that is run again must decide the same.
+A frame is judged at the time when it came. That lies between two looks of the broker's, which are pinned: no stranger's
+clock decides, and a batch that is run again decides the same.
 """
 
 from __future__ import annotations
@@ -64,7 +65,7 @@ def check_one(data: bytes, time_us: int, gate: Gate) -> Frame:
     # (13) from here on the header is the publisher's word
     if not gate.verify_key(header.publisher).verify(received.to_be_signed, received.signature):
         raise not_signed(header)
-    # (14) how far apart two copies of a frame can be in the log hangs on it (`ReplayBounds`)
+    # (14) how far apart two copies of a frame can come hangs on it (`ReplayBounds`)
     _check_time(header, time_us, gate)
     return received
 
@@ -76,9 +77,9 @@ def not_signed(header: Header) -> FrameRejected:
 def _check_time(header: Header, time_us: int, gate: Gate) -> None:
     ahead = header.time - time_us
     if ahead > gate.bounds.max_skew_us:
-        raise FrameRejected(Reason.TIME, f"{header.publisher}'s clock is {ahead / 1e6:.0f} s ahead of the log's")
+        raise FrameRejected(Reason.TIME, f"{header.publisher}'s clock is {ahead / 1e6:.0f} s ahead of the broker's")
     if -ahead > gate.bounds.stale_after_us:
-        raise FrameRejected(Reason.TIME, f"published {-ahead / 1e6:.0f} s before the log took it in: stale")
+        raise FrameRejected(Reason.TIME, f"published {-ahead / 1e6:.0f} s before it came: stale")
 
 
 # --- a batch ------------------------------------------------------------------------------------------

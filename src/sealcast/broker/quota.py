@@ -1,4 +1,4 @@
-"""How much one publisher may publish: token buckets in events and bytes, by the log's clock, for a whole batch at once.
+"""How much one publisher may publish: token buckets in events and bytes, by when frames came, for a batch at once.
 
 A bucket is one number, the time at which it will be full again: `full`. A frame that costs c takes the bucket to
 max(full, now) + c, and is refused when that is more than a burst ahead of now; what is refused costs nothing. Costs are

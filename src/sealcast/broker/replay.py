@@ -12,12 +12,12 @@ in one batch arrives at the same time; of equal frames the first in the log coun
 What is remembered is a set of runs, maximal intervals without a gap, because honest publishers leave one run a boot,
 however long they publish. Nothing needs to be remembered for ever: a frame that is too old by its own clock is refused
 before it comes here (`ReplayBounds`), so two copies of a frame are never more than a *period* apart in the log. Runs
-are kept by generation, the period of the log's clock in which their frames were appended. A generation is dropped when
+are kept by generation, the period in which their frames came (`log.offsets.Arrival`). A generation is dropped when
 nothing that is still to come can repeat one of its frames. So the state is a function of the frames that were accepted
 in the generations that are kept, and of nothing else: whoever reads those frames again has it again (a new checkpoint,
 the ledger checker), and it stays bounded without a timer.
 
-No clock, no file, no key: the clock is the log's.
+No clock, no file, no key: times are the batch's.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ CLAIM: Final = np.dtype(
     [
         ("partition", "<i4"),
         ("offset", "<i8"),
-        ("time", "<i8"),  # when the log took it in, microseconds since 1970
+        ("time", "<i8"),  # when it came, microseconds since 1970
         ("hi", "<u8"),  # publisher and boot, hashed
         ("lo", "<u8"),
         ("publisher", "<u8"),

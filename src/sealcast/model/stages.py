@@ -30,7 +30,7 @@ class Received:
 
     partition: int
     offsets: Sequence[int]
-    #: When the log took each frame in, microseconds since 1970: the clock of admission, equal in every run.
+    #: When each frame came, in microseconds since 1970 (`log.offsets.Arrival`): the clock of admission.
     times: Sequence[int]
     frames: Sequence[bytes]
 

@@ -3,6 +3,8 @@
 core      the way through: `Index.build`, `match`, `pairs`
 plan      what is found how: lists, blocks or dense words
 changed   a changed table without building everything again
+fan       from boxes to subscriptions
+metering  what the filters will cost on a batch, before they are asked
 snapshot  a compiled index as a file that workers map
 """
 

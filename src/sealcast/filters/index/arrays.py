@@ -18,8 +18,9 @@ from sealcast.errors import Corrupt, SchemaRejected
 from sealcast.filters.index.blocks import Blocks
 from sealcast.filters.index.boxes import Side
 from sealcast.filters.index.compile import NO_RESIDUAL
-from sealcast.filters.index.core import Fan, Index, IndexPart
+from sealcast.filters.index.core import Index
 from sealcast.filters.index.dense import Dense
+from sealcast.filters.index.fan import Fan, IndexPart
 from sealcast.filters.index.grid import BoxGrid
 from sealcast.filters.index.postings import Keys, Postings
 from sealcast.filters.index.tables import Table

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import chain
 from typing import Final
 
 import numpy as np
@@ -23,6 +24,7 @@ from sealcast.filters.index.blocks import Blocks
 from sealcast.filters.index.boxes import Ids
 from sealcast.filters.index.compile import NO_RESIDUAL, Compiled, compiled
 from sealcast.filters.index.dense import Dense
+from sealcast.filters.index.fan import Fan, IndexPart
 from sealcast.filters.index.metering import WorkMeter
 from sealcast.filters.index.postings import Postings
 from sealcast.filters.tree import Condition, XPath
@@ -38,63 +40,6 @@ CHUNK_EVENTS: Final = 2_048
 _FRESH_BYTES: Final = 32 << 20
 #: Bytes of an answer's words that are held at a time where only pairs are asked for.
 _DENSE_BYTES: Final = 8 << 20
-
-
-@dataclass(frozen=True, slots=True)
-class Fan:
-    """The subscriptions that a box speaks for: `subscriptions[starts[b]:starts[b + 1]]`."""
-
-    starts: Ids
-    subscriptions: Ids
-
-    def spread(self, boxes: Ids, events: Ids) -> tuple[Ids, Ids]:
-        """(subscription, event) pairs of (box, event) pairs."""
-        starts = self.starts.take(boxes)
-        counts = self.starts.take(boxes + 1) - starts
-        return self.subscriptions.take(runs(starts, counts)), np.repeat(events, counts)
-
-
-@dataclass(frozen=True, slots=True)
-class Targets:
-    """Where every box speaks for one subscription: that subscription, its word and its bit, by entry of a structure."""
-
-    subscriptions: Ids
-    words: Ids
-    bits: Words
-
-
-@dataclass(frozen=True, slots=True)
-class IndexPart:
-    """A structure that finds boxes. `plain`: a box found is a match, and no other box speaks for its subscriptions."""
-
-    finder: Blocks | Postings
-    plain: bool
-    targets: Targets | None
-
-    @classmethod
-    def of(cls, finder: Blocks | Postings, plain: bool, fan: Fan) -> IndexPart:
-        starts = fan.starts.take(finder.boxes)
-        if not plain or (fan.starts.take(finder.boxes + 1) - starts != 1).any():
-            return cls(finder, plain, None)
-        subscriptions = fan.subscriptions.take(starts)
-        return cls(finder, plain, Targets(subscriptions, subscriptions >> 6, bit_of(subscriptions)))
-
-    def set(self, entries: Ids, starts: Ids, fan: Fan, out: Words) -> None:
-        """The bits of these matches, in rows that start there. Adding is setting: no pair comes twice, and `add` is
-        five times as fast as `or`."""
-        if self.targets is not None:
-            words, bits = self.targets.words.take(entries), self.targets.bits.take(entries)
-        else:
-            subscriptions, starts = fan.spread(self.finder.boxes.take(entries), starts)
-            words, bits = subscriptions >> 6, bit_of(subscriptions)
-        words += starts
-        np.add.at(out.reshape(-1), words, bits)
-
-    def matches(self, entries: Ids, events: Ids, fan: Fan) -> tuple[Ids, Ids]:
-        """(subscription, event) pairs."""
-        if self.targets is not None:
-            return self.targets.subscriptions.take(entries), events
-        return fan.spread(self.finder.boxes.take(entries), events)
 
 
 @dataclass(frozen=True)
@@ -158,7 +103,9 @@ class Index:
     def asked(self, columns: pa.RecordBatch) -> Iterator[tuple[int, Iterator[tuple[int, Ids, Ids]]]]:
         """Of each chunk of events, its start, and what will be asked: residuals, each with boxes and events."""
         for start, stop, places in self._chunks(columns):
-            yield start, (left for left in self._left(places, np.arange(stop - start)) if left[0] != NO_RESIDUAL)
+            rows = np.arange(stop - start)
+            always = ((int(self.residual_of[box]), np.full(rows.size, box), rows) for box in self.always)
+            yield start, (left for left in chain(always, self._left(places, rows)) if left[0] != NO_RESIDUAL)
 
     def match(
         self, columns: pa.RecordBatch, payloads: Sequence[bytes] | None = None, unasked: Bools | None = None
@@ -260,20 +207,24 @@ class Index:
         self, places: Sequence[Places], rows: Ids, evaluator: Evaluator | None, asking: Bools | None
     ) -> Iterator[tuple[Ids, Ids]]:
         """(subscription, event) pairs of boxes that are not plain: residuals are evaluated on the events left."""
+        for box in self.always if asking is None else self.always[asking[self.always]]:
+            true = self._true(int(self.residual_of[box]), rows, evaluator)
+            yield self.fan.spread(np.full(true.size, box), true)
         for residual, boxes, events in self._left(places, rows, asking):
-            if residual == NO_RESIDUAL:
-                yield self.fan.spread(boxes, events)
-                continue
-            assert evaluator is not None
-            true, some = np.zeros(rows.size, np.bool_), np.unique(events)
-            true[some[evaluator.true(self.residuals[residual], some)]] = True
-            kept = true[events]
+            holds = np.zeros(rows.size, np.bool_)
+            holds[self._true(residual, np.unique(events), evaluator)] = True
+            kept = holds[events]
             yield self.fan.spread(boxes[kept], events[kept])
+
+    def _true(self, residual: int, rows: Ids, evaluator: Evaluator | None) -> Ids:
+        """Of these events, those of which the residual is true; all of them without one."""
+        if residual == NO_RESIDUAL:
+            return rows
+        assert evaluator is not None
+        return rows[evaluator.true(self.residuals[residual], rows)]
 
     def _left(self, places: Sequence[Places], rows: Ids, asking: Bools | None = None) -> Iterator[tuple[int, Ids, Ids]]:
         """(residual, boxes, events) of boxes that are not plain: pairs whose residual is left to be asked."""
-        for box in self.always if asking is None else self.always[asking[self.always]]:
-            yield int(self.residual_of[box]), np.full(rows.size, box), rows
         late = [
             (part.finder.boxes.take(entries), events)
             for part in self.parts
