@@ -177,9 +177,9 @@ def test_run_again_later_it_raises_no_false_alarm(tmp_path: Path) -> None:
 
 
 def snapshot(realm: Realm) -> dict[Path, bytes]:
-    return {
-        path: path.read_bytes() for path in realm.paths.root.rglob("*") if path.is_file() and path.suffix != ".sqlite"
-    }
+    """All files but the database, whose version is compared, and what readers of it remember of its head."""
+    said = (path for path in realm.paths.root.rglob("*") if path.suffix != ".head" and ".sqlite" not in path.name)
+    return {path: path.read_bytes() for path in said if path.is_file()}
 
 
 @pytest.mark.parametrize("name", ["nyse", "center", "broker", "bob"])

@@ -22,11 +22,14 @@ from sealcast.primitives.secrets import Secret
 from sealcast.primitives.sign import SigningKey
 from sealcast.protections.verify import publishers_keys
 from sealcast.trust import handles, history
+from sealcast.trust.admin.entities import enrolment
 from sealcast.trust.certificates.appointment import AppointmentRejected, appointed
-from sealcast.trust.certificates.authority import Authority
+from sealcast.trust.certificates.authority import Authority, CertificateWanted
+from sealcast.trust.certificates.roles import Role
 from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import BrokerRealm, EntityRealm
 from sealcast.trust.keys import peer_addresses
+from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.peer_addresses import PeerAddress, StatedAddress
 from sealcast.trust.keys.topic_keys import TopicKeys
 from sealcast.trust.realm.authors import ADMINISTRATOR, MAY_STATE
@@ -35,6 +38,7 @@ from sealcast.trust.realm.changes import (
     AnnouncePeer,
     AppointAdministrator,
     Change,
+    CreateTopic,
     Grant,
     RevokeEntity,
     Right,
@@ -187,6 +191,18 @@ def test_a_key_without_its_certificate_speaks_for_nobody(realm: Realm) -> None:
     announced = peer_addresses.announce(own.signer, realm.id, "nyse", StatedAddress(AT, False, 1))
     forging.insert(realm, AnnouncePeer("nyse", announced, 1), author=own)
     refused(realm, "signature", "not signed by 'nyse'")
+
+
+def test_who_stole_the_administrators_key_certifies_nobody(realm: Realm) -> None:
+    """It can write an enrolment; without the authority's key nobody believes what that entity states or signs."""
+    stranger, fake = Authority.generate(realm.id, realm.clock()), Identity.generate("fake")
+    wanted = CertificateWanted("fake", fake.public_keys, frozenset({Role.KEY_CENTER}))
+    (issued,) = stranger.issue_many([wanted], realm.clock())
+    forging.insert(realm, enrolment(issued, Role.KEY_CENTER), author=realm.author(ADMINISTRATOR))
+    with pytest.raises(CannotOpen, match="'fake' is not believed"):
+        publishers_keys(fresh(realm).state)("fake")
+    forging.insert(realm, CreateTopic("trap", bytes(16), SCHEMA, center="fake"), author=fake.author)
+    refused(realm, "author", "'fake': .*nobody known here issued it")
 
 
 def test_who_was_revoked_states_nothing(realm: Realm) -> None:

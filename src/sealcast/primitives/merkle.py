@@ -35,6 +35,7 @@ MAX_LEAVES: Final = 1 << 24
 
 _LEAF_OF_MESSAGE: Final = hashlib.sha256()
 _INNER: Final = hashlib.sha256(b"\x01")
+_PAIR: Final = np.dtype(f"V{2 * HASH_BYTES}")
 
 
 def leaf_hash(entry: bytes) -> bytes:
@@ -53,12 +54,12 @@ def build(leaf_hashes: Sequence[bytes]) -> bytes:
     level = b"".join(leaf_hashes)
     if len(level) != _levels(count)[0] * HASH_BYTES:
         raise Misuse(f"a leaf hash has {HASH_BYTES} bytes")
-    pair = 2 * HASH_BYTES
     levels = [level]
     while len(level) > HASH_BYTES:
-        whole = len(level) // pair * pair
-        parents = _digests(_INNER, (level[at : at + pair] for at in range(0, whole, pair)))
-        level = b"".join(parents) + level[whole:]
+        pairs = len(level) // (2 * HASH_BYTES)
+        # numpy takes the level apart in one call; slices in a loop cost a fifth of the whole tree.
+        parents = _digests(_INNER, np.frombuffer(level, _PAIR, pairs).tolist())
+        level = b"".join(parents) + level[pairs * 2 * HASH_BYTES :]
         levels.append(level)
     return b"".join(levels)
 

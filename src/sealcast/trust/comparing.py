@@ -23,7 +23,7 @@ class Histories(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class ComparedHeads:
     """What comes of it."""
 
     verdict: Histories
@@ -37,7 +37,7 @@ def signed_head(realm: OpenRealm, author: Author) -> SignedHead:
     return SignedHead.make(realm.id, realm.registry.head(), author)
 
 
-def compare(realm: OpenRealm, other: SignedHead) -> Comparison:
+def compare(realm: OpenRealm, other: SignedHead) -> ComparedHeads:
     """Holds what somebody saw against this registry; Rejected when nobody who is known here signed it."""
     if other.realm != realm.id:
         raise Rejected(f"this is the head of another realm ({other.realm.hex()})")
@@ -50,4 +50,4 @@ def compare(realm: OpenRealm, other: SignedHead) -> Comparison:
         verdict = Histories.FORK
     else:
         verdict = Histories.SAME if theirs.version == ours.version else Histories.EXTENDS
-    return Comparison(verdict, ours, theirs, other.author)
+    return ComparedHeads(verdict, ours, theirs, other.author)

@@ -107,43 +107,45 @@ class SeenHeads:
 
     def __init__(self, where: str) -> None:
         self._where = where
-        self._own = Head(0, b"")
+        #: The newest head that was verified here.
+        self.own = Head(0, b"")
         #: Those that are moved on as the registry grows: of whoever was asked for last.
         self._pins: OrderedDict[Path, Pin] = OrderedDict()
-        #: Those that were not looked at yet.
-        self._unasked: list[Pin] = []
+        #: What holders saw to whom the registry was not held yet.
+        self._unasked: list[tuple[Pin, Head | None]] = []
 
     def hold(self, pin: Pin) -> None:
-        """From now on a registry must also be the one that this holder saw."""
+        """From now on a registry must also be the one that this holder saw. What it saw is read here, before the
+        registry is: other processes may add to both meanwhile."""
         if pin.path not in self._pins:
-            self._unasked.append(pin)
+            self._unasked.append((pin, pin.read()))
             if len(self._pins) >= PINS_KEPT:
                 self._pins.popitem(last=False)
         self._pins[pin.path] = pin
 
     def see(self, head: Head) -> None:
         """Notes a head that was verified, if it is newer."""
-        if head.version > self._own.version:
-            self._own = head
+        if head.version > self.own.version:
+            self.own = head
             for pin in self._pins.values():
                 pin.write(head)
 
     def ask(self, newest: int, chain_at: ChainAt) -> None:
         """Holds a registry to whoever was not asked yet, and its length to what was seen here."""
         while self._unasked:
-            pin = self._unasked[-1]
-            if (seen := pin.read()) is not None:
+            pin, seen = self._unasked[-1]
+            if seen is not None:
                 self._hold_to(seen, newest, chain_at, pin)
             # Not before it was held to: who asks again is told again.
             self._unasked.pop()
-            if self._own.version:
-                pin.write(self._own)
-        if newest < self._own.version:
+            if self.own.version:
+                pin.write(self.own)
+        if newest < self.own.version:
             self.hold_to_own(newest, chain_at)
 
     def hold_to_own(self, newest: int, chain_at: ChainAt) -> None:
         """Corrupt, unless the registry goes on from what this process saw."""
-        self._hold_to(self._own, newest, chain_at)
+        self._hold_to(self.own, newest, chain_at)
 
     def _hold_to(self, seen: Head, newest: int, chain_at: ChainAt, pin: Pin | None = None) -> None:
         who, kept = ("this process", None) if pin is None else (pin.who, pin.path)

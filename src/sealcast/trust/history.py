@@ -27,7 +27,7 @@ _CHAIN_START: Final = bytes(32)
 _SIGNED_HINT: Final = "open it by its realm: SEALCAST_REALM, or --realm DIR"
 
 
-class Point(NamedTuple):
+class KnownVersion(NamedTuple):
     """A version of a realm, and the chain up to it."""
 
     state: RealmState
@@ -36,7 +36,7 @@ class Point(NamedTuple):
     whole: bool = True
 
 
-START: Final = Point(EMPTY, _CHAIN_START)
+START: Final = KnownVersion(EMPTY, _CHAIN_START)
 
 
 class StatingKeys(NamedTuple):
@@ -46,8 +46,8 @@ class StatingKeys(NamedTuple):
     others: AuthorKeys
 
 
-def read(rows: Rows, start: Point, version: int, judge: Judge | None, where: str) -> Point:
-    """The history from one whole point to a version; Corrupt, with the reason, when it is not one."""
+def read(rows: Rows, start: KnownVersion, version: int, judge: Judge | None, where: str) -> KnownVersion:
+    """The history from the end of a transaction to a version; Corrupt, with the reason, when it is not one."""
     fold, chain, found = Fold(start.state), start.chain, start
     hearing = None if judge is None else judge.hearing(fold, chain, fold.version + 1)
     end = version if hearing is None else rows.signed_from(version)
@@ -78,19 +78,19 @@ def read(rows: Rows, start: Point, version: int, judge: Judge | None, where: str
             except (Misuse, Rejected) as error:
                 raise damaged(where, f"change {number} contradicts those before it: {error.message}") from None
             if number == version:
-                found = Point(fold.state(), chain, hearing is None or bool(signed))
+                found = KnownVersion(fold.state(), chain, hearing is None or bool(signed))
     return found
 
 
 def add(
     rows: Rows,
-    before: Point,
+    before: KnownVersion,
     changes: Sequence[Change],
     now: int,
     judge: Judge | None,
     keys: StatingKeys,
-    since: Point | None = None,
-) -> Point:
+    since: KnownVersion | None = None,
+) -> KnownVersion:
     """Continues a history by one transaction, stated by whoever may of those whose keys are at hand.
 
     With `since`, the transaction is said to have begun there: its authors take over what nobody signed.
@@ -118,7 +118,7 @@ def add(
         hearing.end(signed, chain)
         made[-1] = made[-1]._replace(signed=signed)
     rows.add(made)
-    return Point(fold.state(), chain)
+    return KnownVersion(fold.state(), chain)
 
 
 def decode(where: str, version: int, kind: str, body: str) -> Change:

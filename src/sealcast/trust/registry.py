@@ -21,7 +21,7 @@ from sealcast.errors import Misuse, NotFound, Unavailable
 from sealcast.primitives.sign import VerifyKey
 from sealcast.trust import history
 from sealcast.trust.heads import Head, Pin, SeenHeads
-from sealcast.trust.history import Point, StatingKeys
+from sealcast.trust.history import KnownVersion, StatingKeys
 from sealcast.trust.realm.changes import Change
 from sealcast.trust.realm.machine import Fold, RealmState
 from sealcast.trust.statements import NOBODY, Author, AuthorKeys, Judge
@@ -64,10 +64,11 @@ class Registry:
         self._clock = clock
         self._realm = realm
         self._judge, self._authors = judge, authors
-        self._lock = threading.Lock()
+        #: Whoever writes may ask for its keys meanwhile, which are held to what their owners saw.
+        self._lock = threading.RLock()
         self._opened: Store | None = None
         #: By version, least recently used first.
-        self._points: OrderedDict[int, Point] = OrderedDict({0: history.START})
+        self._known: OrderedDict[int, KnownVersion] = OrderedDict({0: history.START})
         self._seen = SeenHeads(str(self.address))
 
     @classmethod
@@ -88,7 +89,12 @@ class Registry:
 
     def version(self) -> int:
         """The newest version."""
-        return self._store().read(self._newest)
+        # Known before it is asked for: what others add meanwhile is no reason to think that something is missing.
+        seen = self._seen.own
+        newest = self._store().read(lambda rows: rows.newest())
+        if newest < seen.version:
+            self.state()
+        return newest
 
     def state(self, version: int | None = None) -> RealmState:
         """The realm at `version`; the newest without one."""
@@ -124,7 +130,8 @@ class Registry:
     def hold(self, pin: Pin) -> None:
         """Holds all that is read from now on to what somebody saw before, and keeps for it what is seen. Whoever reads
         gets Corrupt if this is not the history that was seen."""
-        self._seen.hold(pin)
+        with self._lock:
+            self._seen.hold(pin)
 
     def key_of(self, author: str) -> VerifyKey:
         """The key that an author is known by now; StatementRejected for one who is not, or not any more."""
@@ -158,7 +165,7 @@ class Registry:
 
         It is stated by these authors as far as they may, else by others whose keys this handle reaches.
         """
-        made: list[Point] = []
+        made: list[KnownVersion] = []
 
         def write(rows: Rows) -> None:
             before = self._at(rows, self._newest(rows))
@@ -207,7 +214,7 @@ class Registry:
         """Brings its schema to the newest revision; the one it had."""
         return _store(self.address).migrate()
 
-    def _look_into(self, store: Store, lost: CommitLost, made: Point) -> None:
+    def _look_into(self, store: Store, lost: CommitLost, made: KnownVersion) -> None:
         """Whether a commit was made after all: our turn comes when it has ended either way; the chain tells which."""
         try:
             there = store.write(lambda rows: rows.chain_at(made.state.version) == made.chain)
@@ -244,12 +251,12 @@ class Registry:
             )
         return True
 
-    def _at(self, rows: Rows, version: int) -> Point:
+    def _at(self, rows: Rows, version: int) -> KnownVersion:
         """A version, from the nearest one before it that is kept."""
-        found = self._points.get(version)
+        found = self._known.get(version)
         if found is None:
             self._seen.hold_to_own(rows.newest(), rows.chain_at)
-            start = self._points[max(v for v, point in self._points.items() if v <= version and point.whole)]
+            start = self._known[max(v for v, known in self._known.items() if v <= version and known.whole)]
             found = history.read(rows, start, version, self._judge, str(self.address))
             self._see(found)
         self._keep(found)
@@ -260,16 +267,16 @@ class Registry:
         self._seen.ask(newest, rows.chain_at)
         return newest
 
-    def _see(self, point: Point) -> None:
-        if point.whole:
-            self._seen.see(Head(point.state.version, point.chain))
+    def _see(self, known: KnownVersion) -> None:
+        if known.whole:
+            self._seen.see(Head(known.state.version, known.chain))
 
-    def _keep(self, point: Point) -> None:
-        self._points[point.state.version] = point
-        self._points.move_to_end(point.state.version)
-        while len(self._points) > STATES_KEPT + 1:
+    def _keep(self, known: KnownVersion) -> None:
+        self._known[known.state.version] = known
+        self._known.move_to_end(known.state.version)
+        while len(self._known) > STATES_KEPT + 1:
             # Version 0 stays: an old version that fell out is folded again from there.
-            del self._points[next(v for v in self._points if v)]
+            del self._known[next(v for v in self._known if v)]
 
 
 def _store(address: addresses.Address) -> Store:

@@ -545,7 +545,9 @@ def test_check_finds_what_a_broker_delivers_late_for_the_second_time(
         patched.setattr(HadBefore, "has", lambda self, admitted, slot, event: np.zeros(slot.size, np.bool_))
         realm.subscribe(TOPIC, "nurse", "pulse > 50")
         pump(realm, TOPIC)
-    assert read(realm, "nurse") == [120, 120]
+    with Subscriber(realm, TOPIC, as_="nurse") as reader:
+        assert reader.lag() == 2
+        assert [event.attributes["pulse"] for event in reader] == [120] and reader.dropped.repeated == 1
     told = audit(realm).as_json()
     assert (told["duplicated"], told["lost"], told["unexpected"]) == (1, 0, 0), told["problems"]
 

@@ -1,8 +1,9 @@
 """Responding to a compromise: one transaction, after which the entity's keys are good for nothing that is to come.
 
 In this order, so that each change is decided on the state after those before: its certificates are on the revocation
-list, it is revoked, its subscriptions have ended; then every topic that it could use is in a new epoch, with new keys
-for brokers and for all who may still use it, and with new tokens for live subscriptions, which go on without a break.
+list, it is revoked, its subscriptions have ended, it stands in no overlay; then every topic that it could use is in a
+new epoch, with new keys for brokers and for all who may still use it, and with new tokens for live subscriptions, which
+go on without a break.
 A reader of the registry sees the realm before, or the realm after.
 """
 
@@ -56,9 +57,10 @@ def respond(realm: Handle, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, ce
 
     after = realm.registry.transact(decide)
     authority.lists.accept(after.revocations(authority.lists.view.number))
-    # A broker of a layered topic leaves a gap, and a new epoch asks for new keys: upkeep would see to both, later.
-    overlays.mend_overlays(realm)
+    # A new epoch of a layered topic asks for new keys, which upkeep would see to later. Those before it go now, as far
+    # as they are here: what they and the stolen ones open together is not to lie about.
     overlays.announce_layer_keys(realm)
+    overlays.forget_layer_keys(realm, at_once={each.topic for each in planned[0].topics})
     return Response(
         plan=planned[0],
         version=after.version,
@@ -97,6 +99,7 @@ def _changes(
         if not state.entity(plan.entity).revoked:
             add(RevokeEntity(plan.entity))
     add(*(RemoveSubscription(id) for id in plan.subscriptions))
+    add(*overlays.leaving(realm, issuer, fold.state(), plan.entity))
     for each in plan.topics:
         add(*issuer.rotation(fold.state(), each.topic, now, each.center))
     return made

@@ -6,7 +6,7 @@ encrypted; other nodes are handed none. Every act is one transaction.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -16,7 +16,7 @@ from sealcast.trust.admin.handle import Handle
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.keys import layer_keys
 from sealcast.trust.keys.issuing import Issuer
-from sealcast.trust.realm.changes import Change, PlaceNode, RemoveNode
+from sealcast.trust.realm.changes import Change, PlaceNode, PlaceSubscriber, RemoveNode
 from sealcast.trust.realm.leaving import unplaced
 from sealcast.trust.realm.machine import RealmState, apply, apply_all
 from sealcast.trust.realm.overlays import Overlay
@@ -90,13 +90,14 @@ def announce_layer_keys(realm: Handle, topics: Iterable[str] | None = None) -> d
     return made
 
 
-def forget_layer_keys(realm: Handle) -> dict[str, int]:
-    """Removes the private agreement keys that brokers and publishers here have of epochs long over; how many by
-    topic. A subscriber's are its own to forget, when it has read what came under them."""
+def forget_layer_keys(realm: Handle, at_once: Collection[str] = ()) -> dict[str, int]:
+    """Removes the private agreement keys that brokers and publishers here have of epochs long over, or of all epochs
+    that are over where it is to be done `at_once`; how many by topic. A subscriber's are its own to forget, when it
+    has read what came under them."""
     state, now, gone = realm.state(), realm.clock(), dict[str, int]()
     for topic in _layered(state, None):
         about, overlay = state.topic(topic), state.overlay(topic)
-        keep = layer_keys.spent(about, now)
+        keep = about.epoch if topic in at_once else layer_keys.spent(about, now)
         for name in layer_keys.participants(state, topic):
             over = [epoch for epoch in layer_keys.held(realm, state, about, name) if epoch < keep]
             if not over or name in overlay.places or not layer_keys.key_file(realm, state, name).exists():
@@ -117,6 +118,26 @@ def mend_overlays(realm: Handle) -> dict[str, tuple[str, ...]]:
             _mend(realm, topic, issuer)
             mended[topic] = tuple(gone)
     return mended
+
+
+def leaving(realm: Handle, issuer: Issuer, state: RealmState, entity: str) -> list[Change]:
+    """What takes somebody who was revoked out of every overlay, as broker and as reader, and hands roots that come up
+    by it the keys that they lack: for an act of which this is a part.
+
+    Those who read below it are not moved up, nearer to a root, behind their backs: they have no place until they choose
+    one, or get one that is as deep as the topic asks for."""
+    now = realm.clock()
+    made: list[Change] = [*unplaced(state, now, entity)]
+    for topic in _layered(state, None):
+        overlay = apply_all(state, made).overlay(topic)
+        if entity not in overlay.parents:
+            continue
+        rising = [name for name in overlay.children(entity) if name in overlay.places]
+        homeless = [*overlay.subscribers(entity), *(rising if overlay.parents[entity] is None else ())]
+        made += [PlaceSubscriber(topic, name, None, now) for name in dict.fromkeys(homeless)]
+        made.append(RemoveNode(topic, entity, now))
+        made += _for_roots(realm, issuer, apply_all(state, made), topic)
+    return made
 
 
 # --- inside -------------------------------------------------------------------------------------

@@ -61,7 +61,6 @@ MAY_STATE: Final[Mapping[type[Change], tuple[Voice, ...]]] = {
     changes.RemoveSubscription: _WANTS_IT,
     changes.AttachSubscriber: _WANTS_IT,
     changes.SettleSubscriber: _WANTS_IT,
-    changes.BeginIncarnation: (Voice.SUBJECT,),
     changes.PlaceNode: _RULES_THE_TOPIC,
     changes.RemoveNode: _RULES_THE_TOPIC,
     # Whoever takes a right away takes the place away with it.
