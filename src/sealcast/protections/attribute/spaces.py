@@ -71,8 +71,8 @@ class CredentialSpace(Protocol):
 
 
 @dataclass(frozen=True)
-class NumberSpace:
-    """Numbers, moments and booleans: position b is the block of the first b bits of a value's place."""
+class _OfOneAttribute:
+    """What spaces of a single attribute have in common."""
 
     attribute: Attribute
 
@@ -87,6 +87,11 @@ class NumberSpace:
     @cached_property
     def root(self) -> Label:
         return naming.root(self.name)
+
+
+@dataclass(frozen=True)
+class NumberSpace(_OfOneAttribute):
+    """Numbers, moments and booleans: position b is the block of the first b bits of a value's place."""
 
     @cached_property
     def grid(self) -> Grid:
@@ -133,23 +138,10 @@ class NumberSpace:
 
 
 @dataclass(frozen=True)
-class TextSpace:
+class TextSpace(_OfOneAttribute):
     """Strings from their beginning: order, prefixes and equality."""
 
-    attribute: Attribute
     plan: StringPlan
-
-    @property
-    def name(self) -> str:
-        return self.attribute.name
-
-    @property
-    def attributes(self) -> tuple[str, ...]:
-        return (self.attribute.name,)
-
-    @cached_property
-    def root(self) -> Label:
-        return naming.root(self.name)
 
     @cached_property
     def digits(self) -> int:
