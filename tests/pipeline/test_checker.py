@@ -27,7 +27,6 @@ from sealcast.log.pieces import Pieces
 from sealcast.log.port import Record
 from sealcast.model import Event, Schema
 from sealcast.model.stages import Ruled
-from sealcast.primitives import mac
 from sealcast.primitives.secrets import Secret
 from sealcast.protections.endpoint.audit import EndpointAudit
 from sealcast.protections.endpoint.broker import EndpointStep
@@ -35,7 +34,7 @@ from sealcast.protections.frames import FrameSealer
 from sealcast.protections.steps import StepName
 from sealcast.protections.witness.report import CheckReport, Kind
 from sealcast.trust.deployment import Realm
-from sealcast.wire import cbor, sealed
+from sealcast.wire import sealed
 from sealcast.wire.records import RecordCodec
 from sealcast.wire.sealed import SealedPiece
 from tests.clients.pump import pump
@@ -135,10 +134,10 @@ def rewrite(realm: Realm, records: Sequence[Entry], key: Secret | None = None) -
     directory = realm.paths.topic("t").ledger
     shutil.rmtree(directory)
     log, previous = EmbeddedLog(directory), GENESIS
+    sealer = LedgerReader(directory, key or journal_key(realm))
     for entry in records:
-        body = entry.encode(previous)
-        previous = mac.tag(key or journal_key(realm), b"sealcast ledger record 1", body)
-        log.append([cbor.encode({1: body, 2: previous})])
+        record, previous = sealer._sealed(entry.encode(previous))
+        log.append([record])
     log.close()
 
 

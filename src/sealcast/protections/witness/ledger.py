@@ -145,8 +145,8 @@ class LedgerAudit(ABC, Generic[P]):
     def _record(self, index: int, last: Committed | None) -> Committed | None:
         """Authentic and following the last one that was; None when it cannot be read at all."""
         try:
-            committed = self._ledger.at(index)
             self._tagged.at(index)
+            committed = self._ledger.at(index)
         except Corrupt as error:
             self.add(Kind.LEDGER, error.message)
             return None
