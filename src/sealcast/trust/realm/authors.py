@@ -51,6 +51,8 @@ MAY_STATE: Final[Mapping[type[Change], tuple[Voice, ...]]] = {
     changes.CreateTopic: _RULES_THE_TOPIC,
     changes.AlterTopic: _RULES_THE_TOPIC,
     changes.RotateTopic: _RULES_THE_TOPIC,
+    # What a run seals depends on it: a broker's own word, and no other's.
+    changes.BeginIncarnation: (Voice.SUBJECT,),
     changes.PublishTopicKey: _MAKES_ITS_KEYS,
     changes.PublishPairKey: _MAKES_ITS_KEYS,
     changes.Grant: _RULES_THE_TOPIC,
