@@ -105,7 +105,7 @@ class Replay(StatefulProcessor):
 
 
 def _row(about: Row, rulings: bytes) -> Row:
-    return Row(task=about.task, **{name: about[name] for name in PINNED}, rulings=rulings)
+    return Row(task=about.task, **{name: getattr(about, name) for name in PINNED}, rulings=rulings)
 
 
 def _sealed(key: Secret, bucket: int, windows: Windows) -> bytes:

@@ -258,10 +258,13 @@ class TableKeeper(Closing, Unpicklable):
 
     def _end_left(self, tables: Tables, door: Doorkeeper) -> int:
         """What a broker below has passed on for somebody who has left: that broker's word is not waited for."""
-        moved, draft = 0, TurnDraft(tables, door)
+        moved, draft, left = 0, TurnDraft(tables, door), dict[int, frozenset[str]]()
         for number_of, tree in tables.fold.trees.items():
-            then = door.overlay_in(tree.id.generation)
-            gone = frozenset(name for name in (*then.left, *then.places) if door.has_left(name))
+            generation = tree.id.generation
+            if generation not in left:
+                then = door.overlay_in(generation)
+                left[generation] = frozenset(name for name in (*then.left, *then.places) if door.has_left(name))
+            gone = left[generation]
             for stream in [each for each in tree.rows if gone and not each.own]:
                 while not draft.end_rows(number_of, stream, gone):
                     moved += self._record(draft, tables, tables.fold.taken)
