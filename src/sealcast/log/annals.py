@@ -161,7 +161,9 @@ class TaggedLog(Closing, Unpicklable, Generic[R], ABC):
             case JournalSigner(key, scope) if not key.verify(self._to_be_signed(scope, body, tag), signature):
                 raise Corrupt(
                     f"{where} was not written by its broker: it does not bear the broker's signature",
-                    hint="somebody altered the broker's files: restore them from a copy",
+                    hint="somebody altered the broker's files: restore them from a copy"
+                    if signature
+                    else "an earlier release wrote it, and signed nothing (CHANGELOG.md); or somebody altered the files",
                 )
             case Secret() as key if not mac.verify(key, tag, self._context, body):
                 raise Corrupt(f"{where} was not written by this broker: its tag does not verify")
