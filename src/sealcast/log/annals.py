@@ -163,7 +163,7 @@ class TaggedLog(Closing, Unpicklable, Generic[R], ABC):
                     f"{where} was not written by its broker: it does not bear the broker's signature",
                     hint="somebody altered the broker's files: restore them from a copy"
                     if signature
-                    else "an earlier release wrote it, and signed nothing (CHANGELOG.md); or somebody altered the files",
+                    else "an earlier release wrote it and signed nothing (CHANGELOG.md), or somebody altered it",
                 )
             case Secret() as key if not mac.verify(key, tag, self._context, body):
                 raise Corrupt(f"{where} was not written by this broker: its tag does not verify")
