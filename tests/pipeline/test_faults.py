@@ -89,7 +89,7 @@ def test_a_flood_of_refused_events_is_not_the_end_of_the_stream(field: Field) ->
         log.partition(0).append([sealer.seal_messages(messages, time.time_ns() // 1000) for _ in range(frames)])
     rulings = np.zeros(frames, RULING)
     rulings["offset"] = np.arange(frames)
-    row = {"task": 0, "version": state.version, "time": 0, "settled": 0, "rulings": rulings.tobytes()}
+    row = {"task": 0, "version": state.version, "time": 0, "settled": 0, "since": 0, "rulings": rulings.tobytes()}
     made_by = kernel(StepName(str(field.realm.paths.root), TOPIC))
     pieces = list(made_by(iter([pa.RecordBatch.from_pylist([row], schema=RULINGS)])))
     parsed = [sealed.parse(row["piece"]) for piece in pieces for row in piece.to_pylist()]

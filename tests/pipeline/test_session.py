@@ -108,7 +108,7 @@ def test_a_jvm_that_does_not_start_is_explained(tmp_path: Path) -> None:
 
 def test_memory_that_makes_no_sense_is_refused_before_anything_starts() -> None:
     with pytest.raises(Misuse, match="as in 2g"):
-        session._start("local[1]", "x", {}, "lots", False)
+        session._start("local[1]", "x", {}, "lots", short_lived=False, keep_classes=False)
 
 
 def test_opens_to_spark_what_its_own_launcher_opens() -> None:

@@ -73,7 +73,7 @@ def check(crowd: Crowd, seed: int) -> None:
     assert (net.total("searches"), net.counts["links"]) == before, (seed, "still moving")
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(6))
 def test_random_worlds(seed: int) -> None:
     check(campaign(seed), seed)
 
@@ -81,5 +81,5 @@ def test_random_worlds(seed: int) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(7200)
 def test_many_random_worlds() -> None:
-    for seed in range(100, 500):
+    for seed in (*range(6, 10), *range(100, 500)):
         check(campaign(seed), seed)

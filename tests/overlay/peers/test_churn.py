@@ -53,7 +53,7 @@ def test_many_peers_with_churn(peers: int, changes: int, least: int) -> None:
 
 
 @pytest.mark.parametrize("dissemination", Dissemination)
-@pytest.mark.parametrize("hot_spots", [0, 4])
+@pytest.mark.parametrize("hot_spots", [0, pytest.param(4, marks=pytest.mark.soak)])
 def test_two_attributes_with_churn(dissemination: Dissemination, hot_spots: int) -> None:
     split = 2 if dissemination is Dissemination.ROUTING else 1
     crowd = Crowd(200, 2, seed=2, settings=settings(dissemination), split=split, hot_spots=hot_spots, wire=True)
