@@ -30,7 +30,8 @@ def test_a_layered_topic_is_usable_as_it_is_made(layered: Path) -> None:
     shown = done("topic", "show", "deals")
     assert "settings     2 layers in secp256k1" in shown.out and "nodes        3, 1 of them roots" in shown.out
     document = done("topic", "show", "deals", "--json").document
-    assert document["settings"] == {"layers": 2, "group": "secp256k1", "padded": False}
+    labels = {"slot_labels": 256, "reader_labels": 4_096}
+    assert document["settings"] == {"layers": 2, "group": "secp256k1", "padded": False, **labels}
     assert document["nodes"] == {"deals-node-1": None, "deals-node-2": "deals-node-1", "deals-node-3": "deals-node-1"}
     assert document["brokers"] == ["deals-node-1"], "only a root is handed the topic's key"
     shown = done("overlay", "show", "deals", "--json").document

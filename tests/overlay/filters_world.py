@@ -106,8 +106,9 @@ class Realms:
         homes: Sequence[int],
         publishers: int = 1,
         silent: Sequence[str] = (),
+        **settings: int,
     ) -> World:
-        return World(self.realm, layers, parents, homes, PUBLISHERS[:publishers], silent)
+        return World(self.realm, Layered(layers, **settings), parents, homes, PUBLISHERS[:publishers], silent)
 
 
 class World:
@@ -117,14 +118,14 @@ class World:
     def __init__(
         self,
         realm: Realm,
-        layers: int,
+        layering: Layered,
         parents: Sequence[int | None],
         homes: Sequence[int],
         publishers: Sequence[str],
         silent: Sequence[str] = (),
     ) -> None:
         self.realm, self.topic = realm, f"topic-{next(_TOPICS)}"
-        self.layering = Layered(layers)
+        self.layering = layering
         self.group = CURVE
         realm.create_topic(self.topic, SCHEMA, protection=self.layering, nodes=0, access="members")
         nodes = [PlaceNode(self.topic, BROKERS[i], None if p is None else BROKERS[p]) for i, p in enumerate(parents)]

@@ -52,6 +52,18 @@ NodesOption = Annotated[
     int | None,
     typer.Option(metavar="N", help="For layered: how many brokers to make [default: enough for its layers]."),
 ]
+SlotLabelsOption = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="For layered: labels that a filter may have for one attribute [default: 256]."),
+]
+ReaderLabelsOption = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        help="For layered: labels that all filters of a reader may have [default: 4096]. Each is a guess at what "
+        "others asked for.",
+    ),
+]
 PadOption = Annotated[
     bool,
     typer.Option(

@@ -107,17 +107,24 @@ class Budgets:
         """How many keys are remembered."""
         return len(self._newcomers) + len(self._known)
 
+    def ready(self, key: str, now_us: int) -> bool:
+        """Whether `spend` would admit a request of `key` now; asking costs nothing."""
+        return now_us >= self._ready_at(self._account(key, now_us))
+
     def spend(self, key: str, now_us: int, cost: int = 1) -> BudgetVerdict:
         """One request of `key`, which costs so much: the last one that is admitted may overdraw the account. A refused
         one costs nothing but itself."""
         account = self._account(key, now_us)
-        ready_at = max(account.blocked_until, account.full_at - (self.allowance.burst - 1) * self._interval)
+        ready_at = self._ready_at(account)
         if now_us < ready_at:
             first, account.refused = not account.refused, True
             return BudgetVerdict(False, ready_at, first)
         account.full_at = max(account.full_at, now_us) + cost * self._interval
         account.refused = False
         return BudgetVerdict(True, now_us)
+
+    def _ready_at(self, account: _Account) -> int:
+        return max(account.blocked_until, account.full_at - (self.allowance.burst - 1) * self._interval)
 
     def bogus(self, key: str, now_us: int) -> int:
         """A strike; until when the key is refused now."""

@@ -27,6 +27,13 @@ MIN_LAYERS: Final = 2
 MAX_LAYERS: Final = 16
 #: Prime-order groups to encrypt in, by their names; the curve is some hundred times as fast as the others.
 GROUPS: Final = ("secp256k1", "modp-2048", "modp-3072")
+#: Labels of one slot of a filter: a list of so many values, or two ranges of 64-bit numbers, each of which takes at
+#: most 126. And labels that one reader may have: a hundred filters of some forty labels. Every label is a guess at what
+#: others asked for, so that both are as small as honest filters let them be.
+DEFAULT_SLOT_LABELS: Final = 256
+DEFAULT_READER_LABELS: Final = 4_096
+MAX_SLOT_LABELS: Final = 4_096
+MAX_READER_LABELS: Final = 65_536
 #: A tag is the first bits of a keyed hash: more of them search faster and tell brokers more.
 MAX_TAG_BITS: Final = 32
 #: What brokers retain of a searchable topic, unless told. Each of both bounds what a new filter costs them.
@@ -274,11 +281,16 @@ class Layered(Protection):
         "spark-write": "its publishers encrypt for every root broker at the moment they publish: use sealcast pub",
         "templates": "its brokers cannot read, and so cannot tell which events a token would be for",
     }
+    before = {"slot_labels": 4_096, "reader_labels": 65_536}  # noqa: RUF012  (a ClassVar of the base)
 
     layers: int = MIN_LAYERS
     group: str = GROUPS[0]
     #: Whether every event gets as many labels as the schema allows, so that their number tells a root nothing.
     padded: bool = False
+    #: Labels of one slot of a filter, that is, of one list or of the ranges of one attribute.
+    slot_labels: int = DEFAULT_SLOT_LABELS
+    #: Labels of all filters of one reader, in the tree of one publisher. What it may post follows from it.
+    reader_labels: int = DEFAULT_READER_LABELS
 
     @property
     def depth(self) -> int:
@@ -286,7 +298,9 @@ class Layered(Protection):
 
     @property
     def summary(self) -> str:
-        return f"{self.layers} layers in {self.group}" + ", events padded" * self.padded
+        defaults = (self.slot_labels, self.reader_labels) == (DEFAULT_SLOT_LABELS, DEFAULT_READER_LABELS)
+        labels = "" if defaults else f", {self.slot_labels:,} labels a slot, {self.reader_labels:,} a reader"
+        return f"{self.layers} layers in {self.group}" + ", events padded" * self.padded + labels
 
     def __post_init__(self) -> None:
         if isinstance(self.layers, bool) or not isinstance(self.layers, int):
@@ -299,6 +313,14 @@ class Layered(Protection):
             )
         if not isinstance(self.padded, bool):
             raise ParameterRejected("padded", f"events are padded or not, not {self.padded!r}")
+        for name, most in (("slot_labels", MAX_SLOT_LABELS), ("reader_labels", MAX_READER_LABELS)):
+            number = getattr(self, name)
+            if isinstance(number, bool) or not isinstance(number, int) or not 1 <= number <= most:
+                raise ParameterRejected(
+                    name,
+                    f"{name} is a whole number from 1 to {most}, not {number!r}",
+                    hint="a reader can ask about as many guesses at once as it may have labels",
+                )
         if self.group not in GROUPS:
             raise ParameterRejected(
                 "group",

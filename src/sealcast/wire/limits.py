@@ -44,6 +44,8 @@ MAX_POST_FILTERS: Final = 1_024
 #: Of one conjunction.
 MAX_FILTER_SLOTS: Final = 128
 MAX_FILTER_TOKENS: Final = 8_192
+#: Of all filters of a post: each takes two powers at a broker, some half a second for all of them on the curve.
+MAX_POST_TOKENS: Final = 8_192
 #: Names of a path: as many as there are layers.
 MAX_PATH_HOPS: Final = 16
 MAX_POST_NUMBER: Final = 2**63 - 1

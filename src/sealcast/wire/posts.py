@@ -77,6 +77,22 @@ _HEADERS: Final = HeaderFormat(PostHeader, "a post's header", SIGNATURE_CONTEXT)
 
 
 @dataclass(frozen=True, slots=True)
+class SignedPost:
+    """A post whose token and body are those that the header names. The signature is not verified yet, and the body has
+    not been looked into: whoever does not know the sender yet spends nothing on it."""
+
+    header: PostHeader
+    body: bytes
+    token: bytes
+    signature: bytes
+    to_be_signed: bytes
+
+    def filters(self) -> tuple[PostedFilter, ...]:
+        """What the body says; FrameRejected when it is none."""
+        return _parse_body(self.body)
+
+
+@dataclass(frozen=True, slots=True)
 class Post:
     """A post, taken apart: well formed, its token and body those that the header names. The signature is not verified
     yet."""
@@ -125,7 +141,12 @@ def encode(header: PostHeader, signature: bytes, body: bytes, token: bytes = b""
 
 def batches(filters: Sequence[Filter]) -> list[list[Filter]]:
     """The filters in as few posts as they need, in their order; at least one, be it empty."""
-    return list(bounded(filters, _size, _BODY_BYTES, limits.MAX_POST_FILTERS)) or [[]]
+    few = bounded(filters, _size, _BODY_BYTES, limits.MAX_POST_FILTERS)
+    return [part for each in few for part in bounded(each, _tokens, limits.MAX_POST_TOKENS, len(each))] or [[]]
+
+
+def _tokens(each: Filter) -> int:
+    return sum(map(len, each.slots))
 
 
 def _size(each: Filter) -> int:
@@ -142,6 +163,12 @@ _BODY_BYTES: Final = limits.MAX_POST_BYTES - 8192
 
 def parse(data: bytes) -> Post:
     """Take a post apart; FrameRejected (`frame` or `version`) when it is not one."""
+    signed = parse_signed(data)
+    return Post(signed.header, signed.filters(), signed.token, signed.signature, signed.to_be_signed)
+
+
+def parse_signed(data: bytes) -> SignedPost:
+    """Take a post apart, all but its body; FrameRejected as `parse`."""
     outer = cbor.decode(data, max_bytes=limits.MAX_POST_BYTES, max_depth=1, max_items=8)
     match cbor.versioned(outer, MAGIC, VERSION, "a post"):
         case [bytes(token), bytes(signed), bytes(body)]:
@@ -155,16 +182,20 @@ def parse(data: bytes) -> Post:
         raise cbor.refused("the token is not the one that the sender signed for")
     if about.header.body != digest(body):
         raise cbor.refused("the body is not the one that the sender signed")
-    return Post(about.header, _parse_body(body), token, about.signature, about.to_be_signed)
+    return SignedPost(about.header, body, token, about.signature, about.to_be_signed)
 
 
 def _parse_body(body: bytes) -> tuple[PostedFilter, ...]:
     # A slot has a token at least, and a token so many bytes: more items than that are no filters.
-    most = limits.MAX_POST_FILTERS * (limits.MAX_PATH_HOPS + 4) + 2 * (len(body) // MIN_ELEMENT_BYTES)
+    tokens = min(limits.MAX_POST_TOKENS, len(body) // MIN_ELEMENT_BYTES)
+    most = limits.MAX_POST_FILTERS * (limits.MAX_PATH_HOPS + 4) + 2 * tokens
     messages = cbor.decode(body, max_bytes=limits.MAX_POST_BYTES, max_depth=4, max_items=most)
     if not isinstance(messages, list) or len(messages) > limits.MAX_POST_FILTERS:
         raise cbor.refused(f"a post has at most {limits.MAX_POST_FILTERS} filters")
-    return tuple(map(_filter, messages))
+    found = tuple(map(_filter, messages))
+    if sum(map(_tokens, found)) > limits.MAX_POST_TOKENS:
+        raise cbor.refused(f"a post has at most {limits.MAX_POST_TOKENS} tokens")
+    return found
 
 
 def _filter(message: object) -> PostedFilter:

@@ -16,12 +16,17 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Final
 
 from sealcast.errors import CannotOpen, Misuse, SealcastError
+from sealcast.filters.check import check
+from sealcast.filters.labels import label_filter
+from sealcast.filters.parse import parse
 from sealcast.log.mailbox import Delivery, Mailbox, hop_mailbox
 from sealcast.model.event import OpenedEvent
+from sealcast.model.protection import Layered
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.journals import HOPS_PART, journal_signer
 from sealcast.protections.labelled import LabelledSide
 from sealcast.protections.layered.interests import LayeredInterests, homes_of
+from sealcast.protections.layered.layering import check_slots
 from sealcast.protections.layered.notifying import Notifying
 from sealcast.protections.layered.open import EventOpener
 from sealcast.protections.layered.participant import Participant
@@ -36,7 +41,7 @@ from sealcast.trust.deployment import Realm
 from sealcast.trust.handles import EntityRealm
 from sealcast.trust.keys.identity import Identity
 from sealcast.trust.realm.state import RealmState
-from sealcast.trust.realm.topics import Stay
+from sealcast.trust.realm.topics import Stay, Topic
 from sealcast.wire.hops import HopPiece
 
 #: How often a reader looks whether its broker has to be told something, unless the registry says so before.
@@ -113,6 +118,10 @@ def _generation(delivery: Delivery[HopPiece]) -> int:
 
 
 class LayeredClient(LabelledSide):
+    def vet(self, text: str, topic: Topic) -> None:
+        if isinstance(topic.protection, Layered):
+            check_slots(label_filter(check(parse(text), topic.schema).condition, topic.schema), topic.protection)
+
     def way(self, realm: EntityRealm, topic: str, identity: Identity, broker: str) -> Notifying:
         return Notifying(realm, topic, identity, broker)
 

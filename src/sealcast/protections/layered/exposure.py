@@ -202,7 +202,7 @@ CLAIMS: Final[dict[str, CoalitionClaim]] = {
         (
             "the content of what the subscriber asked for, and so what the broker's rows are that such events hit",
             "by subscribing to guesses: whether one of those behind the same broker, {below} below it, has that "
-            "filter; one post asks for a whole dictionary at once",
+            "filter; every label is one guess",
             "every event, if the subscriber is right below that broker and the broker is a root",
         ),
         ("open other rows or, but for that last case, other events, as long as the broker routes as it should",),

@@ -17,7 +17,7 @@ from itertools import count
 from typing import Final
 
 from sealcast.control.wallet import Wallet
-from sealcast.errors import Misuse, NotFound, Rejected, SealcastError, Unavailable
+from sealcast.errors import FilterRejected, Misuse, NotFound, Rejected, SealcastError, Unavailable
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.labels import LabelCost, LabelFilter, label_filter
@@ -29,8 +29,9 @@ from sealcast.model.schema import Value
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.labelled import named, new_ids
 from sealcast.protections.layered.filters.posts import Numbered, signed_posts
+from sealcast.protections.layered.layering import check_slots, layering_of
 from sealcast.protections.layered.own_filters import ToldFilters
-from sealcast.protections.layered.participant import Participant, layering_of, trees_now
+from sealcast.protections.layered.participant import Participant, trees_now
 from sealcast.protections.layered.subscribe import FilterEncrypter
 from sealcast.protections.layered.telling import Refreshed, RightChanges, Said, Telling, tell
 from sealcast.protections.layered.told import Due, Told
@@ -54,8 +55,7 @@ class LayeredInterests(Closing, Unpicklable):
         """NotFound where the entity's keys are not on this machine."""
         self.realm, self.topic, self.name = realm, topic, name
         state = realm.state()
-        about = state.topic(topic)
-        layering_of(state, topic)
+        about, self._layering = state.topic(topic), layering_of(state, topic)
         if not key_file(realm, state, name).exists():
             raise NotFound(
                 f"the keys of {name!r} are not here: on the layered topic {topic!r} a subscriber encrypts its own "
@@ -109,8 +109,15 @@ class LayeredInterests(Closing, Unpicklable):
         The realm as it is now."""
         state = self.realm.state()
         state.require(Right.SUBSCRIBE, self.topic, self.name, self.realm.clock())
-        for text, _ in wanted:
-            self._compiled(text)
+        present = [each.text for each in self._present()]
+        labels = sum(self._compiled(text)[1].cost.labels for text in (*present, *(text for text, _ in wanted)))
+        if labels > self._layering.reader_labels:
+            raise FilterRejected(
+                "limit",
+                f"the filters of {self.name!r} would take {labels:,} labels, and a reader of {self.topic!r} may have "
+                f"{self._layering.reader_labels:,}",
+                hint="remove others first, or ask for fewer values or ranges",
+            )
         home = state.overlay(self.topic).places.get(self.name)
         if home is not None and broker not in (None, home):
             raise Misuse(
@@ -248,7 +255,9 @@ class LayeredInterests(Closing, Unpicklable):
 
     def _compile(self, text: str) -> tuple[Condition, LabelFilter]:
         condition = self._condition(text)
-        return condition, label_filter(condition, self._schema)
+        labels = label_filter(condition, self._schema)
+        check_slots(labels, self._layering)
+        return condition, labels
 
     def _take_place(self, state: RealmState, broker: str | None) -> str:
         """Its place in the overlay and its key of this epoch, both there on return."""

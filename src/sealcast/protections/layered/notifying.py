@@ -15,7 +15,8 @@ from sealcast.errors import Misuse
 from sealcast.model.bounded import bounded
 from sealcast.primitives.algebra import group_named
 from sealcast.primitives.secrets import Unpicklable
-from sealcast.protections.layered.participant import OverlayBelow, layering_of
+from sealcast.protections.layered.layering import layering_of
+from sealcast.protections.layered.participant import OverlayBelow
 from sealcast.protections.layered.sealing import NotificationSealer, messages
 from sealcast.protections.layered.together import refresh_all
 from sealcast.protections.port import CheckedEvent, Messages

@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
-from sealcast.errors import KeyMissing, Misuse, NotFound, SealcastError
-from sealcast.model.protection import Layered
+from sealcast.errors import KeyMissing, NotFound, SealcastError
 from sealcast.primitives.algebra import group_named
 from sealcast.primitives.groups import CachedHashes, Group
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.agreement import layers_for
+from sealcast.protections.layered.layering import layering_of
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.open import Opener
 from sealcast.protections.layered.subscribe import FilterEncrypter
@@ -25,13 +25,6 @@ from sealcast.trust.keys.identity import Identity
 from sealcast.trust.keys.layer_keys import Agreement, agreement_keys, overlay_of
 from sealcast.trust.realm.overlays import Overlay
 from sealcast.trust.realm.state import RealmState
-
-
-def layering_of(state: RealmState, topic: str) -> Layered:
-    found = state.topic(topic).protection
-    if not isinstance(found, Layered):
-        raise Misuse(f"topic {topic!r} is not layered: its protection is {found.name!r}")
-    return found
 
 
 def trees_now(state: RealmState, topic: str, subscriber: str) -> list[TreeId]:

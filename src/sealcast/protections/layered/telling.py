@@ -7,7 +7,7 @@ for itself, and the posts of all of them for one broker are one durable append.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -56,17 +56,35 @@ def tell(realm: EntityRealm, topic: str, telling: Mapping[str, Telling]) -> dict
                 else:
                     said.setdefault(post.broker, []).append((name, post))
             for broker, each in said.items():
-                try:
-                    with PostLog(realm.paths.topic(topic, broker).filter_posts) as log:
-                        log.append([made for _, post in each for made in post.posts])
-                except (Unavailable, Rejected, Misuse) as error:
-                    for name, _ in each:
-                        done[name] = error
-                        left.pop(name).close()
+                for name, trouble in _posted(realm, topic, broker, each):
+                    done[name] = trouble
+                    left.pop(name).close()
     finally:
         for unfinished in left.values():
             unfinished.close()
     return done
+
+
+def _posted(
+    realm: EntityRealm, topic: str, broker: str, said: Sequence[tuple[str, Said]]
+) -> Iterator[tuple[str, SealcastError]]:
+    """Posts what these say to a broker, in one durable append; those who have to wait, and why."""
+    made, posting = list[bytes](), list[str]()
+    try:
+        with PostLog(realm.paths.topic(topic, broker).filter_posts) as log:
+            for name, post in said:
+                try:
+                    log.check_share(name)
+                except Unavailable as error:
+                    yield name, error
+                else:
+                    made += post.posts
+                    posting.append(name)
+            if made:
+                log.append(made)
+    except (Unavailable, Rejected, Misuse) as error:
+        for name in posting:
+            yield name, error
 
 
 class RightChanges:

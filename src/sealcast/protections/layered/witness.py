@@ -15,11 +15,13 @@ import numpy as np
 from sealcast.log.ledger import LedgerReader
 from sealcast.log.piece_reader import PieceReader, hop_reader
 from sealcast.model.event import Position
+from sealcast.model.protection import Layered
 from sealcast.protections.layered import trace
 from sealcast.protections.layered.audit import TopicAudit, arriving, available
+from sealcast.protections.layered.filters.intake import allowance_of
 from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.protections.layered.filters.table import TableLog
-from sealcast.protections.layered.participant import layering_of
+from sealcast.protections.layered.layering import layering_of
 from sealcast.protections.layered.parties import Vantage
 from sealcast.protections.layered.tree import Tree
 from sealcast.protections.port import Audit, Explanation, Party, WitnessSide
@@ -143,7 +145,7 @@ class LayeredWitness(Witness[HopPiece]):
         )
         live = [e.name for e in state.entities.values() if not e.revoked and e.name not in overlay.parents]
         able = sum(state.may_publish(topic, name) for name in live)
-        return Explanation(trusted, parties, _left(able), vantage.coalitions())
+        return Explanation(trusted, parties, _left(able, layering_of(state, topic)), vantage.coalitions())
 
 
 WITNESS: Final[WitnessSide] = LayeredWitness()
@@ -165,7 +167,7 @@ def _filters(realm: BrokerRealm, topic: str, node: str) -> dict[str, Any]:
     posts, count = realm.paths.topic(topic, node).filter_posts, 0
     if posts.is_dir():
         with PostLog(posts) as waits:
-            count = max(0, waits.end() - waits.taken())
+            count = max(0, waits.end() - waits.taken()) + sum(waits.held().values())
     log = _table_log(realm, topic, node)
     if log is None:
         return {"waiting": count, "version": 0, "rows": None, "refused": None}
@@ -199,10 +201,14 @@ def _table_log(realm: BrokerRealm, topic: str, node: str) -> TableLog | None:
     return TableLog(realm, topic, realm.broker(node)) if realm.paths.broker_key_of(node).exists() else None
 
 
-def _left(able: int) -> list[str]:
+def _left(able: int, layering: Layered) -> list[str]:
+    allowed = allowance_of(layering)
     return [
         f"{able} may publish, and subscribers send their filters into the tree of each that does. Any one of them is "
         "the publisher of the coalitions above, so grant that right to few.",
+        f"A subscriber guesses by subscribing, a label a guess: {layering.reader_labels:,} at a time for each who "
+        f"publishes, {layering.slot_labels:,} in one slot; {allowed.burst:,} at once and then {allowed.per_second} a "
+        "second in all. Whoever has friends who subscribe has as many for each of them.",
         "A broker that knows from elsewhere what is in events learns what its rows are, as it would with a publisher's "
         "help.",
         "A process that runs several nodes has the keys of all of them. Run each with its own `sealcast run --node`, "

@@ -29,7 +29,7 @@ from sealcast.trust.realm.topics import FIRST_EPOCH
 from sealcast.trust.tokens import gates
 from sealcast.trust.tokens.token import VerifiedTokens
 from sealcast.wire import posts
-from sealcast.wire.posts import Post, PostedFilter
+from sealcast.wire.posts import PostedFilter, SignedPost
 
 _SECOND_US: Final = 1_000_000
 
@@ -57,9 +57,9 @@ class PostReason(StrEnum):
     BUDGET = "budget"
     # Of one filter.
     PATH = "path"
+    QUOTA = "quota"
     KEYS = "keys"
     ELEMENT = "element"
-    QUOTA = "quota"
     ROWS = "rows"
     UNKNOWN = "unknown"
 
@@ -76,9 +76,9 @@ def refuse(reason: PostReason, message: str) -> NoReturn:
 
 @dataclass(frozen=True, slots=True)
 class ProvenPost:
-    """A post whose sender, receiver and tree are proven; whether the sender may is not known yet."""
+    """A post whose sender, receiver and tree are proven. Whether the sender may is not known yet, nor what it says."""
 
-    post: Post
+    post: SignedPost
     tree: TreeId
     stream: Stream
     offset: int
@@ -139,7 +139,7 @@ class Doorkeeper:
         """Checks 1 to 9: whose it is, and for which tree of those kept; PostRefused otherwise."""
         # (1) a post
         try:
-            post = posts.parse(record.data)
+            post = posts.parse_signed(record.data)
         except FrameRejected as error:
             refuse(PostReason.FORM, error.message)
         header = post.header

@@ -84,6 +84,8 @@ class TableFold:
         self.version = 0
         #: Posts before this offset have been decided about.
         self.taken = 0
+        #: Those before this one have been looked at, and are counted if they were refused.
+        self.scanned = 0
         #: By the numbers they were opened under; `opened` is the next.
         self.trees: dict[int, TreeTable] = {}
         self.numbers: dict[TreeId, int] = {}
@@ -121,7 +123,7 @@ class TableFold:
 
     def finish(self, turn: TableTurn) -> None:
         """What a turn leaves beside its steps."""
-        self.taken = turn.taken
+        self.taken, self.scanned = turn.taken, max(self.scanned, turn.scanned, turn.taken)
         self.refused.update(turn.counts)
         self.version += 1
 

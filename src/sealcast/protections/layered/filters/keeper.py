@@ -1,8 +1,8 @@
 """The table keeper of one broker of a layered topic: what its children post, verified in order, becomes its table.
 
 A turn:
-    (1) old trees are dropped; new posts are read and checked (`checks`), and what is taken changes the tables, in
-        memory (`turns`)
+    (1) old trees are dropped; new posts are read and checked (`checks`), those of each sender take turns (`queue`),
+        and what is taken changes the tables, in memory (`intake`, `turns`)
     (2) whoever may not read any more, or is not below this broker any more, is withdrawn; so is what a broker below
         has passed on for somebody who left, whether that broker says so or not
     (3) a record says all of it, and what has to go up because of it: appended to the table log, durable
@@ -23,21 +23,21 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from sealcast.control.budgets import Allowance, Budgets
-from sealcast.errors import Misuse
+from sealcast.control.budgets import Allowance
 from sealcast.log import files
 from sealcast.log.closing import Closing
-from sealcast.log.port import Record
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.layered.filters.agreed import LayersOf, agreed_layers
-from sealcast.protections.layered.filters.checks import Doorkeeper, PostReason, PostRefused, ProvenPost, refuse
+from sealcast.protections.layered.filters.checks import Doorkeeper
 from sealcast.protections.layered.filters.fold import PostCredential
+from sealcast.protections.layered.filters.intake import Ending, Intake, allowance_of
 from sealcast.protections.layered.filters.kept import kept_at
 from sealcast.protections.layered.filters.posting import Pusher
 from sealcast.protections.layered.filters.posts import PostLog
 from sealcast.protections.layered.filters.records import Stream
 from sealcast.protections.layered.filters.table import TableLog
-from sealcast.protections.layered.filters.turns import TURN_BYTES, Tables, TurnDraft, tokens_of
+from sealcast.protections.layered.filters.turns import Tables, TurnDraft
+from sealcast.protections.layered.layering import layering_of
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.keys.layer_keys import LayerKeyring, overlay_of
 from sealcast.trust.realm.changes import Right
@@ -48,15 +48,8 @@ from sealcast.trust.tokens.token import VerifiedTokens
 MAX_RECORDS: Final = 8
 #: Turns whose filters have not reached the parent: with more, nothing is taken in.
 MAX_BEHIND: Final = 256
-#: What a subscriber may post in the trees of one publisher, in tokens, each of which costs a power: all that it may
-#: have there at once, and as much again every hour. Brokers pass on what others want: they are slowed down by Busy, and
-#: never refused for it.
-ALLOWANCE: Final = Allowance(per_second=200, burst=600_000)
 _SECOND_US: Final = 1_000_000
 _FOR_EVER: Final = 1 << 62
-
-#: Streams that end, each in the tree of a number.
-Ending = tuple[tuple[int, Stream], ...]
 
 
 class TableKeeper(Closing, Unpicklable):
@@ -69,11 +62,11 @@ class TableKeeper(Closing, Unpicklable):
         node: str,
         *,
         layers: LayersOf | None = None,
-        allowance: Allowance = ALLOWANCE,
+        allowance: Allowance | None = None,
     ) -> None:
-        """`layers` gives the keys of a tree; without it, they are agreed on as everyone's are."""
-        if not realm.state().topic(topic).protection.overlay:
-            raise Misuse(f"topic {topic!r} has no table keepers: it is not layered")
+        """`layers` gives the keys of a tree; without it, they are agreed on as everyone's are. `allowance` is what one
+        sender may post, in tokens; without it, it follows from what a reader may have (`intake.allowance_of`)."""
+        layering = layering_of(realm.state(), topic)
         self.node = node
         self._realm, self._topic = realm, topic
         secrets = realm.broker(node)
@@ -88,7 +81,7 @@ class TableKeeper(Closing, Unpicklable):
         self._pusher: Pusher | None = None
         self._tables: Tables | None = None
         self._tokens = VerifiedTokens()
-        self._budgets = Budgets(allowance)
+        self._intake = Intake(self._posts, allowance or allowance_of(layering), realm.clock)
         self._door: Doorkeeper | None = None
         #: Overlays of generations that are over, which never change.
         self._past: dict[int, Overlay] = {}
@@ -130,8 +123,8 @@ class TableKeeper(Closing, Unpicklable):
             )
         pusher = self._pusher = self._pusher or Pusher(self._realm, self._topic, self._identity, self._log)
         moved = announced + pusher.push() + self._drop(tables, self._door)
-        done, up_to = self._take_posts(tables, self._door, pusher)
-        moved += done + self._withdraw(tables, self._door, up_to) + pusher.push()
+        moved += self._take_posts(tables, self._door, pusher)
+        moved += self._withdraw(tables, self._door, self._now_us()) + pusher.push()
         self._log.snapshot(tables.fold)
         return moved
 
@@ -145,12 +138,18 @@ class TableKeeper(Closing, Unpicklable):
         if self._tables is None or self._tables.fold.version != self._log.version():
             fold = self._log.fold() if self._tables is None else self._tables.fold
             self._tables = Tables(self._log.advance(fold, self._log.version()), self._layers)
+            self._intake.restart(self._tables.fold)
             self._looked = (-1, 0)
         return self._tables
 
-    def _record(self, draft: TurnDraft, tables: Tables, taken: int) -> int:
+    def _now_us(self) -> int:
+        """Up to which time all posts have been read."""
+        unread = self._posts.read(self._intake.queue.scanned, 1)
+        return unread[0].time_us if unread else self._realm.clock()
+
+    def _record(self, draft: TurnDraft, tables: Tables) -> int:
         """Step 3; how many steps it has."""
-        turn = draft.turn(taken)
+        turn = draft.turn(self._intake.queue.taken, self._intake.queue.scanned)
         if turn is None:
             return 0
         self._log.append(turn)
@@ -159,80 +158,25 @@ class TableKeeper(Closing, Unpicklable):
 
     # --- posts ----------------------------------------------------------------------------------------
 
-    def _take_posts(self, tables: Tables, door: Doorkeeper, pusher: Pusher) -> tuple[int, int]:
-        """How much moved, and up to which time all posts have been decided about."""
+    def _take_posts(self, tables: Tables, door: Doorkeeper, pusher: Pusher) -> int:
+        """How much moved."""
         moved = 0
+        self._intake.begin(door)
         for _ in range(MAX_RECORDS):
-            new = self._posts.read(tables.fold.taken, TURN_BYTES) if pusher.behind() < MAX_BEHIND else []
-            draft, taken = TurnDraft(tables, door), tables.fold.taken
-            ending: Ending | None = None
-            for record in new:
-                ending = self._decide(tables, draft, door, record)
-                if ending is not None:
-                    break
-                taken = record.offset + 1
-                if draft.size >= TURN_BYTES:
-                    break
-            moved += self._record(draft, tables, taken)
-            if taken > self._posts.taken():
-                self._posts.take(taken)
+            if pusher.behind() >= MAX_BEHIND:
+                break
+            draft = TurnDraft(tables, door)
+            ending = self._intake.take(tables, draft, door)
+            moved += self._record(draft, tables)
+            self._intake.mark()
             moved += pusher.push()
+            if ending == ():
+                break
             if ending is not None:
                 moved += self._end(tables, door, ending)
-            if not new or ending == ():
-                break
-        unread = self._posts.read(tables.fold.taken, 1)
-        return moved, unread[0].time_us if unread else self._realm.clock()
-
-    def _decide(self, tables: Tables, draft: TurnDraft, door: Doorkeeper, record: Record) -> Ending | None:
-        """Takes one post, or refuses it with a reason; None then. A post that cannot be decided about yet waits: the
-        streams that are returned have to end first; or, if none, a key has to come."""
-        fold, sender = tables.fold, ""
-        try:
-            proven = door.prove(record, fold.kept)  # (1) to (9)
-            sender, number_of = proven.stream.sender, draft.open(proven.tree)
-            door.check_number(proven, fold.trees[number_of].heads)  # (10)
-        except PostRefused as error:
-            draft.refused(record.offset, sender, error)
-            return None
-        if not tables.can_pass_on(number_of) and tables.may_yet(number_of, door):
-            return ()
-        stream, known = proven.stream, fold.credentials.get(sender)
-        if stream.own and known is not None and known.until_us <= proven.time_us and (held := fold.held(stream)):
-            return held
-        back_us = door.back_us(sender) if stream.own else None
-        if back_us is not None and (old := tuple(at for at in fold.held(stream) if fold.head(*at) < back_us)):
-            return old  # said again at once, they would not go up: nothing would have changed here
-        try:
-            shown = self._admit(door, proven)
-        except PostRefused as error:
-            draft.refused(record.offset, sender, error)
-            draft.seen(number_of, proven)
-            return None
-        if proven.post.header.fresh and draft.weight(number_of, stream) > TURN_BYTES:
-            return ((number_of, stream),)
-        if shown is not None and _supersedes(shown, known, door, proven):
-            draft.shown(sender, shown)
-            self._looked = self._looked[0], min(self._looked[1], shown.until_us)
-        draft.take(number_of, proven)
-        return None
-
-    def _admit(self, door: Doorkeeper, proven: ProvenPost) -> PostCredential | None:
-        """Whether its sender may: a broker because it is one, a subscriber by its token, which is returned."""
-        if not proven.stream.own:
-            # (13) what others want is not taken back as a whole
-            if proven.post.header.fresh:
-                refuse(PostReason.FRESH, "a broker says what changes, one by one")
-            return None
-        credential = PostCredential(proven.post.token, door.check_token(proven))  # (11), (12)
-        # (14) no more than anyone needs, charged before a single power is computed
-        sender, allowed = proven.stream.sender, self._budgets.allowance
-        account = f"{sender} {proven.tree.publisher}"
-        if not self._budgets.spend(account, proven.time_us, max(1, tokens_of(proven.post.filters))).admitted:
-            most = f"{allowed.burst} tokens, and then {allowed.per_second} a second"
-            refuse(PostReason.BUDGET, f"{sender!r} posts more than {most}")
-        self._budgets.good(account)
-        return credential
+        if self._intake.shown_until_us is not None:
+            self._looked = self._looked[0], min(self._looked[1], self._intake.shown_until_us)
+        return moved
 
     # --- without a post -------------------------------------------------------------------------------
 
@@ -241,7 +185,10 @@ class TableKeeper(Closing, Unpicklable):
         if self._looked[0] == door.state.version and now_us < self._looked[1]:
             return 0
         moved = self._end(tables, door, tuple(self._gone(tables, door, now_us))) + self._end_left(tables, door)
-        self._looked = door.state.version, _next_end(door, tables.fold.credentials, now_us)
+        again_us = _next_end(door, tables.fold.credentials, now_us)
+        if self._intake.queue.waiting():
+            again_us = min(again_us, now_us + _SECOND_US)  # somebody may have been spared for a post that waits
+        self._looked = door.state.version, again_us
         return moved
 
     def _gone(self, tables: Tables, door: Doorkeeper, now_us: int) -> Iterator[tuple[int, Stream]]:
@@ -267,42 +214,36 @@ class TableKeeper(Closing, Unpicklable):
             gone = left[generation]
             for stream in [each for each in tree.rows if gone and not each.own]:
                 while not draft.end_rows(number_of, stream, gone):
-                    moved += self._record(draft, tables, tables.fold.taken)
+                    moved += self._record(draft, tables)
                     draft = TurnDraft(tables, door)
-        return moved + self._record(draft, tables, tables.fold.taken)
+        return moved + self._record(draft, tables)
 
     def _counts(self, tables: Tables, door: Doorkeeper, stream: Stream, epoch: int, now_us: int) -> bool:
         if not stream.own:
             return door.still_routes(stream.sender)
         known = tables.fold.credentials.get(stream.sender)
-        return known is not None and door.still_reads(stream.sender, known.token, now_us, epoch)
+        grace_us = door.topic.parameters.grace_s * _SECOND_US
+        at_us = self._intake.decided_us(stream.sender, now_us, grace_us)
+        return known is not None and door.still_reads(stream.sender, known.token, at_us, epoch)
 
     def _end(self, tables: Tables, door: Doorkeeper, ending: Ending) -> int:
         """Withdraws these streams, in as many records as it takes."""
         moved, draft = 0, TurnDraft(tables, door)
         for number_of, stream in ending:
             while not draft.withdraw(number_of, stream):
-                moved += self._record(draft, tables, tables.fold.taken)
+                moved += self._record(draft, tables)
                 draft = TurnDraft(tables, door)
-        return moved + self._record(draft, tables, tables.fold.taken)
+        return moved + self._record(draft, tables)
 
     def _drop(self, tables: Tables, door: Doorkeeper) -> int:
         """Trees by which nothing is routed any more; then the keys for them."""
         kept, draft = kept_at(door.state, door.topic, self._realm.clock()), TurnDraft(tables, door)
         draft.keep(kept.and_since(tables.fold.kept))
-        moved = self._record(draft, tables, tables.fold.taken)
+        moved = self._record(draft, tables)
         if moved:
             self._past = {generation: old for generation, old in self._past.items() if generation >= kept.generation}
             self._keyring.forget(door.topic.name, before=kept.epoch)
         return moved
-
-
-def _supersedes(shown: PostCredential, known: PostCredential | None, door: Doorkeeper, proven: ProvenPost) -> bool:
-    """Of two tokens the later end counts, unless that one is void by now."""
-    if known is None or shown.until_us > known.until_us:
-        return True
-    sender, at_us, epoch = proven.stream.sender, proven.time_us, door.topic.epoch
-    return shown.token != known.token and not door.still_reads(sender, known.token, at_us, epoch)
 
 
 def _next_end(door: Doorkeeper, credentials: Mapping[str, PostCredential], now_us: int) -> int:

@@ -1,7 +1,9 @@
 """A broker's routing table as a log: each record is one turn of its keeper, whole or not there at all.
 
-    turn     = [taken, steps, refused, up]
+    turn     = [taken, steps, refused, up, scanned]
     taken    : the posts before this offset have been decided about
+    scanned  : those before this one have been looked at, and what was refused then has been counted; earlier releases
+               decided in the order of the log, and did not write it
     steps    : CBOR of [step, ...]: what changed, in order; below
     refused  : how many posts, and filters of posts, were refused for which reason, and the first of them in words
     up       : CBOR of [[publisher, epoch, generation, parent, [[slots, path, remove], ...]], ...]: what goes to parents
@@ -134,6 +136,8 @@ class TableTurn:
     told: tuple[PostRefusal, ...] = ()
     #: Encoded: folding does not look into it.
     up: bytes = b""
+    #: Not before `taken`: posts wait for their sender's turn.
+    scanned: int = 0
 
 
 # --- writing --------------------------------------------------------------------------------------
@@ -141,7 +145,8 @@ class TableTurn:
 
 def encode(turn: TableTurn) -> bytes:
     refused = [dict(turn.counts), [list(each) for each in turn.told]]
-    return cbor.encode([turn.taken, cbor.encode([_plain(step) for step in turn.steps]), refused, turn.up])
+    steps = cbor.encode([_plain(step) for step in turn.steps])
+    return cbor.encode([turn.taken, steps, refused, turn.up, turn.scanned])
 
 
 def _plain(step: Step) -> list[object]:
@@ -178,17 +183,21 @@ def encode_up(up: list[Upwards]) -> bytes:
 
 def parse(data: bytes, where: str) -> TableTurn:
     match _decoded(data, where):
-        case [int(taken), bytes(steps), [dict(counts), list(told)], bytes(up)]:
+        case [int(taken), bytes(steps), [dict(counts), list(told)], bytes(up), *scanned] if _is_end(scanned):
             found = tuple(_step(step, where) for step in _listed(steps, where))
             refusals = tuple(PostRefusal(*each) for each in told if isinstance(each, list) and len(each) == 4)
-            return TableTurn(taken, found, counts, refusals, up)
+            return TableTurn(taken, found, counts, refusals, up, scanned[0] if scanned else 0)
     raise Corrupt(f"{where} is no turn of a keeper")
+
+
+def _is_end(scanned: list[Any]) -> bool:
+    return not scanned or (len(scanned) == 1 and type(scanned[0]) is int)
 
 
 def up_of(data: bytes, where: str) -> list[Upwards]:
     """What a turn sends up; the rest of it is not looked at."""
     match _decoded(data, where):
-        case [int(), bytes(), list(), bytes(up)]:
+        case [int(), bytes(), list(), bytes(up), *scanned] if _is_end(scanned):
             return parse_up(up, where)
     raise Corrupt(f"{where} is no turn of a keeper")
 

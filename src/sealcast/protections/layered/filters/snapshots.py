@@ -98,7 +98,7 @@ def _written(fold: TableFold, last_tag: bytes) -> Iterator[bytes]:
         heads.append([number, *tree.id, tree.place.chain, tree.place.layers, *described])
         columns.extend(data)
     credentials = [[name, c.token, c.until_us] for name, c in fold.credentials.items()]
-    numbers = [fold.taken, fold.opened, fold.changed, *fold.kept]
+    numbers = [fold.taken, fold.opened, fold.changed, *fold.kept, fold.scanned]
     head = cbor.encode([fold.version, last_tag, numbers, dict(fold.refused), credentials, heads])
     yield from (MAGIC, len(head).to_bytes(4, "big"), head, *columns)
 
@@ -133,9 +133,10 @@ def _column(kind: np.dtype[Any], values: Any, count: int) -> bytes:
 
 
 def _read(name: str, head: list[Any], columns: memoryview) -> TableFold:
-    version, _, (taken, opened, changed, *kept), refused, credentials, described = head
+    version, _, (taken, opened, changed, epoch, generation, *scanned), refused, credentials, described = head
     fold = TableFold(name)
-    fold.version, fold.taken, fold.opened, fold.changed, fold.kept = version, taken, opened, changed, Kept(*kept)
+    fold.version, fold.taken, fold.opened, fold.changed = version, taken, opened, changed
+    fold.kept, fold.scanned = Kept(epoch, generation), max([taken, *scanned])
     fold.refused.update(refused)
     fold.credentials = {who: PostCredential(token, until_us) for who, token, until_us in credentials}
     at = 0

@@ -31,6 +31,7 @@ from sealcast.protections.layered.filters.records import (
     Upwards,
     Withdrew,
 )
+from sealcast.protections.layered.layering import layering_of
 from sealcast.protections.layered.messages import FilterMessage, Slots
 from sealcast.protections.layered.route import RoutingNode
 from sealcast.protections.layered.tree import Path, TreeId
@@ -39,8 +40,6 @@ from sealcast.wire.posts import PostedFilter
 #: What one record takes in or withdraws before the next one is begun, in bytes of tokens on the wire. One post more may
 #: be in it, and what that one ends by being fresh: still far below what a record may have.
 TURN_BYTES: Final = 1 << 20
-#: Tokens of one subscriber's rows in one tree, in bytes. A broker has as much for each who reads below it.
-MAX_BYTES_EACH: Final = 16 << 20
 _MAX_DETAIL: Final = 256
 
 
@@ -101,12 +100,13 @@ class TurnDraft:
         #: For each tree: how often each filter goes up, to begin (1) or to end (-1).
         self._up: dict[int, Counter[tuple[Slots, Path]]] = {}
 
-    def turn(self, taken: int) -> TableTurn | None:
+    def turn(self, taken: int, scanned: int) -> TableTurn | None:
         """What it was; None if it was nothing."""
         if not self.steps and not self._counts and taken == self._fold.taken:
             return None
         up = [self._upwards(number_of, net) for number_of, net in self._up.items() if any(net.values())]
-        return TableTurn(taken, tuple(self.steps), dict(self._counts), tuple(self._told), records.encode_up(up))
+        refused = dict(self._counts), tuple(self._told)
+        return TableTurn(taken, tuple(self.steps), *refused, records.encode_up(up), scanned)
 
     def _upwards(self, number_of: int, net: Counter[tuple[Slots, Path]]) -> Upwards:
         tree = self._fold.trees[number_of]
@@ -137,14 +137,14 @@ class TurnDraft:
         """A post that is refused as a whole, by who it is proven to be from: it is not taken later either."""
         self._took(number_of, proven, [])
 
-    def take(self, number_of: int, proven: ProvenPost) -> None:
+    def take(self, number_of: int, proven: ProvenPost, filters: Iterable[PostedFilter]) -> None:
         """What can be taken of a post's filters; each other one is refused by itself."""
         tree, broker, stream = self._fold.trees[number_of], self._tables.broker(number_of), proven.stream
         if proven.post.header.fresh:
             # All of it, here: what is said again at once does not go up as an end and a beginning.
             self.withdraw(number_of, stream, at_once=True)
         changes = []
-        for wanted in proven.post.filters:
+        for wanted in filters:
             if wanted.remove and not stream.own and self._door.has_left(wanted.path[-1]):
                 continue  # this broker ends that row by itself, and does not wait to be told
             try:
@@ -171,22 +171,29 @@ class TurnDraft:
     def _row(self, tree: TreeTable, broker: RoutingNode, stream: Stream, wanted: PostedFilter) -> RowChange:
         """Checks 15 to 18 of a filter, and the row that it is about."""
         self._door.check_path(tree.id.generation, stream, wanted, tree.place.layers)  # (15)
-        # (16) under a key that is shared with whoever put the layer on
+        self._check_quota(tree, stream, wanted)  # (16)
+        # (17) under a key that is shared with whoever put the layer on
         try:
             broker.layers.key(wanted.path[-1])
         except Rejected as error:
             refuse(PostReason.KEYS, error.message)
-        # (17) elements of the group, and nothing else
+        # (18) elements of the group, and nothing else
         try:
             row = broker.peeled(stream.sender, FilterMessage(*wanted))
         except Rejected as error:
             refuse(PostReason.ELEMENT, error.message)
-        # (18) no more than one may have
-        readers = 1 if stream.own else self._door.readers_below(stream.sender, tree.id.generation)
-        most = readers * (MAX_BYTES_EACH // broker.layers.group.wire_bytes)
-        if not wanted.remove and tree.tokens.get(stream, 0) + size_of(row) > most:
-            refuse(PostReason.QUOTA, f"{stream.sender!r} has the {most} tokens in filters that it may have")
         return RowChange(row, wanted.path, wanted.remove)
+
+    def _check_quota(self, tree: TreeTable, stream: Stream, wanted: PostedFilter) -> None:
+        """(16) No more than one may have, told before anything is computed: a row has as many tokens as its filter."""
+        layering = layering_of(self._door.state, self._door.topic.name)
+        widest = max(map(len, wanted.slots))
+        if widest > layering.slot_labels:
+            refuse(PostReason.QUOTA, f"a slot has {widest} tokens, and {layering.slot_labels} are allowed")
+        readers = 1 if stream.own else self._door.readers_below(stream.sender, tree.id.generation)
+        most = readers * layering.reader_labels
+        if not wanted.remove and tree.tokens.get(stream, 0) + tokens_of([wanted]) > most:
+            refuse(PostReason.QUOTA, f"{stream.sender!r} has the {most} tokens in filters that it may have")
 
     def _change(self, number_of: int, stream: Stream, change: RowChange, count: int = 1) -> None:
         tree, broker = self._fold.trees[number_of], self._tables.broker(number_of)
