@@ -293,7 +293,7 @@ def test_what_earlier_releases_stored_is_read() -> None:
     assert body["protection"] == "endpoint", "as ever"
     assert changes.from_json("create-topic", body | {"layering": None}) == CreateTopic("t", bytes(16), SCHEMA)
     stored = body | {"protection": "layered", "layering": {"layers": 3, "group": "modp-2048", "padded": True}}
-    made = CreateTopic("t", bytes(16), SCHEMA, protection=Layered(3, "modp-2048", True))
+    made = CreateTopic("t", bytes(16), SCHEMA, protection=Layered(3, "modp-2048", True, **Layered.before))
     assert changes.from_json("create-topic", stored) == made
 
 
