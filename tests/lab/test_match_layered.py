@@ -184,9 +184,20 @@ def test_through_spark_with_everything_that_may_stand_in_the_files(spark: SparkS
     assert summary["rejected"] == 4 and summary["events"] == 7 and summary["protection"] == "layered"
     assert set(summary["seconds"]) == set(lab.STAGES)  # type: ignore[call-overload]
     assert abandoned() <= before
-    # `endpoint` says the same, row by row, and refuses the same events in the same words.
-    other = match(inputs, protection_named("endpoint"), spark=spark)
-    assert other.pairs().equals(outcome.pairs()) and other.refused == outcome.refused
+    # The others say the same, row by row, and refuse the same events in the same words.
+    for name in ("endpoint", "payload", "searchable"):
+        other = match(inputs, protection_named(name), spark=spark)
+        assert other.pairs().equals(outcome.pairs()) and other.refused == outcome.refused
+        assert other.summary()["protection"] == name
+
+
+@pytest.mark.parametrize("name", ["payload", "searchable"])
+def test_other_protections_agree_with_brute_force_through_spark(spark: SparkSession, name: str) -> None:
+    world = Labelled(7)
+    asked, happened = world.expressible(40), [world.event() for _ in range(60)]
+    inputs = inputs_of(world, asked, happened)
+    expected = truth(inputs, asked, happened)
+    assert pairs(match(inputs, protection_named(name), spark=spark)) == expected and len(expected) > 300
 
 
 def test_without_events_or_subscriptions_nothing_is_even_started(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ def free_port() -> int:
     raise AssertionError("a hundred ports were tried, and all are taken")
 
 
-def until(what: Callable[[], object], seconds: float = 20.0, every: float = 0.02) -> None:
+def until(what: Callable[[], object], seconds: float = 60.0, every: float = 0.02) -> None:
     """Waits for something to be so, and fails when it does not come to be."""
     deadline = time.monotonic() + seconds
     while not what():

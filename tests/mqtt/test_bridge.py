@@ -152,6 +152,57 @@ def test_events_go_through_mosquitto_and_back(
             assert reader.lag() == 0
 
 
+@pytest.mark.parametrize("count", [200, pytest.param(50_000, marks=[pytest.mark.soak, pytest.mark.timeout(3600)])])
+@pytest.mark.parametrize("version", VERSIONS)
+def test_twenty_clients_through_a_bridge(tmp_path: Path, mosquitto: Mosquitto, version: str, count: int) -> None:
+    """Half of the events at QoS 0; while every second part is under way, five of the clients are away."""
+    realm, wanted = realm_with(tmp_path / "realm"), {f"s{n}": (13 * n % 256, 13 * n % 256 + 40) for n in range(20)}
+    realm.enrol_many(list(wanted))
+    for name, (low, high) in wanted.items():
+        realm.subscribe(TOPIC, name, f"price BETWEEN {low} AND {min(high, 255)}")
+    own = f"{version}-{count}"
+    clients = {
+        name: Client(realm, name, protocol=PROTOCOLS[version], client_id=f"{name}-{own}", through="bridge")
+        for name in wanted
+    }
+    got = {name: Collected(client) for name, client in clients.items()}
+
+    def here(name: str) -> None:
+        clients[name].connect("127.0.0.1", mosquitto.port)
+        clients[name].loop_start()
+        until(clients[name].is_connected)
+
+    def away(name: str) -> None:
+        clients[name].disconnect()
+        clients[name].loop_stop()
+
+    published = list[Event]()
+    with bridging(realm, mosquitto.port, version, *wanted, client_id=f"b{own}") as bridge:
+        for name, client in clients.items():
+            client.subscribe(TOPIC)
+            here(name)
+        with connected(realm, "nyse", mosquitto.port, version, client_id=f"nyse-{own}", through="bridge") as nyse:
+            for part in range(10):
+                gone = [f"s{n}" for n in range(5)] if part % 2 else []
+                for name in gone:
+                    away(name)
+                fresh = events(count // 10, len(published))
+                published += fresh
+                for event in fresh:
+                    nyse.publish(TOPIC, event.payload, qos=part // 2 % 2, attributes=event.attributes)
+                assert nyse.flush(300)
+                until(lambda: bridge.counts["frames"] >= len(published), 300)
+                move(realm)
+                for name in gone:
+                    here(name)
+        for name, (low, high) in wanted.items():
+            due = [e.payload for e in published if low <= int(str(e.attributes["price"])) <= high]
+            until(lambda name=name, due=due: len(got[name].payloads) >= len(due), 300)  # type: ignore[misc]
+            assert got[name].payloads == due, name
+        for client in clients.values():
+            client.close()
+
+
 def test_what_goes_in_is_what_a_publisher_appends(tmp_path: Path, mosquitto: Mosquitto) -> None:
     """The log cannot tell whether a frame came by MQTT: the same kinds of frames, admitted by the same rules."""
     realm = realm_with(tmp_path / "realm")

@@ -26,11 +26,13 @@ from sealcast.errors import Locked, Misuse, Unavailable
 from sealcast.filters.check import fit
 from sealcast.filters.evaluate import evaluate
 from sealcast.filters.parse import parse
+from sealcast.model.protection import Searchable
 from sealcast.mqtt import Client, ReceivedEvent, channels, credentials
 from sealcast.mqtt.broker import Address
 from sealcast.mqtt.choice import carrier_for
 from sealcast.mqtt.credentials import PasswordChecker
 from sealcast.mqtt.doors import Doors
+from sealcast.trust.layout import FIRST_BROKER
 from sealcast.trust.realm.changes import Right
 from tests.mqtt.servers import answers, free_port, until
 from tests.protections.world import SCHEMA, TOPIC
@@ -515,6 +517,47 @@ def test_new_keys_and_filters_count_while_it_runs(tmp_path: Path) -> None:
             time.sleep(0.4)
             assert len(reader.got) == count
         reader.client.close()
+
+
+def saved_cursor(realm: Realm, user: str) -> int:
+    """How far a user's one session got, by what is on the disk."""
+    saved = (realm.paths.broker(FIRST_BROKER) / "mqtt" / "sessions").glob("*.json")
+    (cursor,) = (body["cursor"] for body in map(json.loads, map(Path.read_bytes, saved)) if body["user"] == user)
+    return int(cursor)
+
+
+def test_a_new_subscription_brings_what_is_retained(tmp_path: Path) -> None:
+    """Paper 002, the other order: a new subscription is matched with publications, also after a kill, and once."""
+    realm, random, other = realm_with(tmp_path / "realm", ["s0", "s1"]), Random(11), "others"
+    realm.create_topic(other, SCHEMA, protection=Searchable(retain_events=30), access="members")
+    with serving(realm) as served:
+        with publishing(realm, "nyse", served.port) as nyse:
+            past = events(random, 60)
+            publish(nyse, past)
+            assert nyse.flush()
+            late = Reader(realm, "s0", served.port, "price < 128")
+            late.has(past)
+            until(lambda: saved_cursor(realm, "s0") == len(past))
+            served.kill()
+            served.start()
+            until(lambda: late.client.is_connected() and nyse.is_connected())
+            elsewhere = events(random, 40, 1_000)
+            for event in elsewhere:
+                nyse.publish(other, event.payload, qos=1, attributes=event.attributes)
+            assert nyse.flush()
+            # A second topic in the same session: of its own past what is retained, and nothing of the first again.
+            late.client.subscribe(other, "price >= 0")
+            wanted = [event.payload for event in elsewhere[-30:]]
+            until(lambda: len(late.got) >= len(late.due(past)) + len(wanted))
+            more = events(random, 20, 60)
+            publish(nyse, more)
+            assert nyse.flush()
+            until(lambda: len(late.got) >= len(late.due(past + more)) + len(wanted))
+            assert [p for p in late.payloads() if int(p) >= 1_000] == wanted
+            assert [p for p in late.payloads() if int(p) < 1_000] == late.due(past + more)
+        late.client.close()
+        # Since the broker came back it sent what is new, and nothing a second time.
+        assert served.stop()["deliveries"] == len(wanted) + len(late.due(more))
 
 
 def test_addresses(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ def test_events_in_memory_are_bounded_by_their_bytes(tmp_path: Path, monkeypatch
         running = asyncio.ensure_future(feed.run())
         for data in sent:
             await feed.append("t", 1, data)
-        await feed.beyond(len(sent) - 1)
+        await feed.beyond(lambda: len(sent) - 1)
         assert sum(len(entry.data) for entry in feed._tail) == feed._tail_bytes <= 10_000
         found: list[Any] = []
         while len(found) < len(sent):
@@ -69,7 +69,7 @@ def test_nothing_is_delivered_while_the_registry_cannot_be_asked(
         feed = Feed(EmbeddedLog(tmp_path / "log"), cast(MessageMatcher, matcher), said.append)
         running = asyncio.ensure_future(feed.run())
         await feed.append("t", 1, b"before")
-        await feed.beyond(0)
+        await feed.beyond(lambda: 0)
         assert [entry.data for entry in await feed.read(0)] == [b"before"]
         matcher.away, matcher.due = 1_000_000, True
         readers = [asyncio.ensure_future(feed.read(0)) for _ in range(5)]
@@ -78,7 +78,7 @@ def test_nothing_is_delivered_while_the_registry_cannot_be_asked(
         assert not any(reader.done() for reader in readers) and feed.end == 1, "also what was matched before waits"
         assert matcher.away > 1_000_000 - 40, "all who wait share the attempts"
         matcher.away = 0
-        await feed.beyond(1)
+        await feed.beyond(lambda: 1)
         for reader in readers:
             assert (await reader)[0].data == b"before"
         found = await feed.read(0)

@@ -42,7 +42,7 @@ from sealcast.mqtt.handler import BoundedReader, ConnectionHandler
 from sealcast.mqtt.live import Live
 from sealcast.mqtt.matching import LOOK_SECONDS, MessageMatcher
 from sealcast.mqtt.messages import Message
-from sealcast.mqtt.sessions import Listening, Session, Sessions
+from sealcast.mqtt.sessions import Session, Sessions
 from sealcast.protections.searchable.broker import unfit
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.layout import FIRST_BROKER
@@ -218,10 +218,22 @@ class MatchingBroker(Broker):  # type: ignore[misc]
         session = handler.live.session
         if not self._matcher.state.may_subscribe(topic, session.user, self._realm.clock()):
             return _REFUSED
-        known = session.topics.get(topic)
-        session.topics[topic] = Listening(min(qos, 1), self._feed.end if known is None else known.since)
+        qos, known = min(qos, 1), session.topics.get(topic)
+        if known is not None:
+            known.qos = qos
+        else:
+            session.listen(topic, qos, self._first_event(topic, session))
+            handler.live.go_back(session.cursor)
         await asyncio.to_thread(self._durable.save, session)
-        return min(qos, 1)
+        return qos
+
+    def _first_event(self, topic: str, session: Session) -> int:
+        """Where a new subscription begins. A session that lasts gets what is retained of the topic, once (paper 002: a
+        new subscription is matched with publications); another would get it again with every connection."""
+        retention = self._matcher.state.topic(topic).protection.retention
+        if retention is None or not session.persistent:
+            return self._feed.end
+        return self._feed.retained(retention, self._realm.clock())
 
     def _del_subscription(self, channel: str, connection: Connection) -> int:
         topic, handler = channels.topic_of_events(channel), self._sessions.get(connection.client_id, (None, None))[1]

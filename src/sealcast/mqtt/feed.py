@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 from sealcast.errors import Corrupt, SealcastError, Unavailable
 from sealcast.log.closing import Closing
 from sealcast.log.embedded import EmbeddedLog
+from sealcast.model.protection import Retention
 from sealcast.mqtt.matching import MessageMatcher, Users
 
 T = TypeVar("T")
@@ -123,13 +124,22 @@ class Feed(Closing):
             await self.look()
             self._remember(await self._work(self._matched, entries))
             self._end = offsets.stop
-            grown, self._grown = self._grown, asyncio.Event()
-            grown.set()
+            self.wake()
 
-    async def beyond(self, offset: int) -> None:
-        """Waits until there is an event at an offset."""
-        while self._end <= offset:
+    async def beyond(self, place: Callable[[], int]) -> None:
+        """Waits until there is an event at a session's place, which may go back meanwhile (`wake`)."""
+        while self._end <= place():
             await self._grown.wait()
+
+    def wake(self) -> None:
+        """Lets every session look at its place again."""
+        grown, self._grown = self._grown, asyncio.Event()
+        grown.set()
+
+    def retained(self, retention: Retention, now_us: int) -> int:
+        """Where the newest events begin that a new subscription is matched with."""
+        after = self._log.offset_at(now_us - retention.seconds * 1_000_000)
+        return min(self._end, max(self._log.start(), self._end - retention.events, after))
 
     async def read(self, offset: int) -> Sequence[FeedEntry]:
         """Events from an offset on, some at a time, with the users that each is for now."""

@@ -29,6 +29,8 @@ class Live:
         self._in_flight: OrderedDict[int, int] = OrderedDict()
         self._packet_id = 0
         self._room = asyncio.Event()
+        #: Where to go on, if that was decided while events were being delivered.
+        self._back: int | None = None
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -37,11 +39,19 @@ class Live:
             self._counts["outlived"] += start - self._at  # it was away for longer than events are kept
             self._at = start
         while True:
-            await self._feed.beyond(self._at)
+            await self._feed.beyond(lambda: self._at)
+            self._back = None
             for entry in await self._feed.read(self._at):
                 await self._deliver(entry)
+                if self._back is not None:
+                    break  # what was read lies after the place where it goes on
                 self._at = entry.offset + 1
                 self._move()
+
+    def go_back(self, offset: int) -> None:
+        """Goes on at an earlier event: for a topic that the client listens to from there on."""
+        self._back = self._at = min(self._at, offset)
+        self._feed.wake()
 
     def acknowledged(self, packet_id: int) -> None:
         if self._in_flight.pop(packet_id, None) is not None:
@@ -60,7 +70,7 @@ class Live:
                 await self._room.wait()
             packet_id = self._next_id()
             self._in_flight[packet_id] = entry.offset
-        again, session.sent = entry.offset < session.sent, max(session.sent, entry.offset + 1)
+        again, listening.sent = entry.offset < listening.sent, max(listening.sent, entry.offset + 1)
         await self._send(channels.events(entry.topic), entry.data, qos, packet_id, again and qos > 0)
         self._counts["deliveries"] += 1
 
@@ -71,5 +81,5 @@ class Live:
         return self._packet_id
 
     def _move(self) -> None:
-        """The cursor stands before the first event that is not acknowledged: events are sent in order."""
-        self.session.cursor = min(next(iter(self._in_flight.values()), self._at), self._at)
+        """The cursor stands before the first event that is not acknowledged."""
+        self.session.cursor = min(self._in_flight.values(), default=self._at)

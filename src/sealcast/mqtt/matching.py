@@ -18,6 +18,7 @@ from sealcast.errors import Bug, FrameRejected
 from sealcast.filters import bits
 from sealcast.mqtt.messages import Message
 from sealcast.primitives.secrets import Unpicklable
+from sealcast.protections.searchable.search import DEFAULT_PREFILTER
 from sealcast.protections.searchable.table import SealedIndex, SealedIndexes
 from sealcast.trust.handles import BrokerRealm
 from sealcast.trust.realm.state import RealmState
@@ -40,8 +41,9 @@ class MessageMatcher(Unpicklable):
     """One broker of a realm, for all topics that it serves and whose filters are sealed. One thread looks and matches;
     what the registry said at the last look, any may ask."""
 
-    def __init__(self, realm: BrokerRealm, broker: str) -> None:
+    def __init__(self, realm: BrokerRealm, broker: str, prefilter: str = DEFAULT_PREFILTER) -> None:
         self._realm, self._broker, self._secrets = realm, broker, realm.broker(broker)
+        self._prefilter = prefilter
         self._caches: dict[str, TableCache] = {}
         self._tables: dict[str, _Table] = {}
         self._looked = 0.0
@@ -99,7 +101,7 @@ class MessageMatcher(Unpicklable):
         if topic not in self._tables:
             about = self._state.topic(topic)
             if topic not in self._caches:
-                self._caches[topic] = TableCache(SealedIndexes(self._secrets, about), self._broker)
+                self._caches[topic] = TableCache(SealedIndexes(self._secrets, about, self._prefilter), self._broker)
             made = self._caches[topic].at(self._state, about)
             if not isinstance(made.index, SealedIndex):
                 raise Bug(f"filters of topic {topic!r} are not sealed")

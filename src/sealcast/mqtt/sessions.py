@@ -30,6 +30,8 @@ class Listening:
 
     qos: int
     since: int
+    #: One past the last event of it that was sent; what lies before may be a repetition.
+    sent: int = 0
 
 
 @dataclass(slots=True)
@@ -42,12 +44,17 @@ class Session:
     #: The next event that it may have not had.
     cursor: int
     topics: dict[str, Listening] = field(default_factory=dict)
-    #: One past the last event that was sent to it; what lies before may be a repetition.
-    sent: int = 0
 
     @property
     def key(self) -> str:
         return f"{self.user}/{self.client_id}"
+
+    def listen(self, topic: str, qos: int, since: int) -> None:
+        """Listens to one more topic, from an event on that may lie before others that it had already."""
+        for other in self.topics.values():
+            other.since = max(other.since, self.cursor)
+        self.topics[topic] = Listening(qos, since)
+        self.cursor = min(self.cursor, since)
 
 
 class Sessions:

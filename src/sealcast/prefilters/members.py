@@ -1,6 +1,7 @@
 """Who is in a pre-filter, and how often: what makes deletion safe and growth possible.
 
-A filter forgets its keys, and does not count. Its owner keeps this table beside it and broadcasts the filter alone.
+A filter forgets its keys, and does not count. Its owner keeps this table beside it. Whoever only looks keys up needs
+the filter alone, which can be sent as bytes.
 """
 
 from __future__ import annotations

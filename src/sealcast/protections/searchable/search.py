@@ -48,6 +48,8 @@ Halves = Callable[[int, str], Exponent | None]
 #: Trapdoors with the numbers of their events and the keys of their buckets.
 Asked = Iterable[tuple[int, int, bytes]]
 
+#: The one whose look-ups over batches cost least, and which can delete.
+DEFAULT_PREFILTER: Final = "cuckoo"
 #: Events from which on reading blocks on arrays costs less than one by one.
 _BATCH: Final = 24
 #: Removed entries that are not worth building the columns again.
@@ -92,7 +94,7 @@ class SearchIndex:
     """Sealed filters of one topic, of all epochs that are in use."""
 
     def __init__(
-        self, topic_id: bytes, tag_bits: int, prefilter: str = "cuckoo", entries: Entries | None = None
+        self, topic_id: bytes, tag_bits: int, prefilter: str = DEFAULT_PREFILTER, entries: Entries | None = None
     ) -> None:
         self._topic_id = topic_id
         self.tag_bits = tag_bits

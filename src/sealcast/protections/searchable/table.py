@@ -19,7 +19,7 @@ from sealcast.filters import bits
 from sealcast.model.stages import Admitted
 from sealcast.primitives.secrets import Unpicklable
 from sealcast.protections.searchable.halves import BrokerHalves, searched
-from sealcast.protections.searchable.search import Registered, SearchIndex
+from sealcast.protections.searchable.search import DEFAULT_PREFILTER, Registered, SearchIndex
 from sealcast.trust.keys.broker import BrokerSecrets
 from sealcast.trust.realm.machine import RealmState, Topic
 from sealcast.wire.searching import SealedFilter, SealedRejected
@@ -30,9 +30,9 @@ Ints = NDArray[np.int64]
 class SealedIndexes(Unpicklable):
     """Indices of one topic's tables, one after the other."""
 
-    def __init__(self, secrets: BrokerSecrets, topic: Topic) -> None:
+    def __init__(self, secrets: BrokerSecrets, topic: Topic, prefilter: str = DEFAULT_PREFILTER) -> None:
         self._secrets = secrets
-        self._index = SearchIndex(topic.id, topic.protection.tag_bits_shown)
+        self._index = SearchIndex(topic.id, topic.protection.tag_bits_shown, prefilter)
         self._numbers: dict[str, int] = {}
         self._next = 0
         self._in_use: WeakSet[SealedIndex] = WeakSet()
