@@ -191,7 +191,8 @@ def test_twenty_clients_through_a_bridge(tmp_path: Path, mosquitto: Mosquitto, v
                 for event in fresh:
                     nyse.publish(TOPIC, event.payload, qos=part // 2 % 2, attributes=event.attributes)
                 assert nyse.flush(300)
-                until(lambda: bridge.counts["frames"] >= len(published), 300)
+                so_far = len(published)
+                until(lambda so_far=so_far: bridge.counts["frames"] >= so_far, 300)  # type: ignore[misc]
                 move(realm)
                 for name in gone:
                     here(name)

@@ -47,7 +47,7 @@ def authenticate(received: Received, gate: Gate) -> tuple[Claims, Rulings]:
 
 
 def check_one(data: bytes, time_us: int, gate: Gate) -> Frame:
-    """The same for one frame; FrameRejected with the first check that fails, in words."""
+    """Authenticates one frame; raises FrameRejected with the first check that fails, in words."""
     # (1), (2) a frame, of a version we know: nothing else of it has been looked at
     received = frame.parse(data)
     header = received.header

@@ -69,7 +69,7 @@ def _by_owner(demand: Ints, owners: Ints) -> Ints:
 
 
 def _budgets(events: int) -> tuple[int, int]:
-    """Of one subscriber, and of all, on so many events."""
+    """Returns what one subscriber, and all together, may cost on so many events."""
     return max(EACH_PIECE, EACH_EVENT * events), max(TOPIC_PIECE, TOPIC_EVENT * events)
 
 

@@ -190,13 +190,13 @@ class Opening:
         return self._gate.codec.decode_joined(b"".join(self._joined), self.lengths())
 
     def lengths(self) -> Ints:
-        """Of their messages."""
+        """The length of each message."""
         if len(self.messages) == len(self.proofs):
             return np.array(self._lengths, np.int64)
         return np.concatenate([np.atleast_1d(part) for part in self._lengths])
 
     def placed(self, per_event: int = 1) -> tuple[Ints, Ints]:
-        """Of each event: which of the frames it is in, and which event of that frame it is."""
+        """Says of each event in which frame it is, and which event of that frame it is."""
         counts = np.array([proof.count // per_event for proof in self.proofs], np.int64)
         frame_index = np.repeat(np.arange(len(self.proofs)), counts)
         return frame_index, np.arange(frame_index.size) - np.repeat(np.cumsum(counts) - counts, counts)

@@ -59,8 +59,8 @@ def rule_frames(
 def claim_rows(
     claims: Claims, refused: Rulings, pinned: dict[str, int], turned: bool = False
 ) -> Iterator[dict[str, object]]:
-    """A task's frames as rows of CLAIMS: one a bucket that has any, or every bucket when a generation has passed, so
-    that all of them drop it."""
+    """Makes rows of CLAIMS from a task's frames, one for each bucket that has any. When a generation has passed, every
+    bucket gets a row, so that all of them drop that generation."""
     belongs = bucket_of(claims["publisher"])
     for bucket in range(BUCKETS):
         mine = claims[belongs == bucket]

@@ -40,7 +40,7 @@ class ServedInterval:
 def served_intervals(
     state: RealmState, topic: Topic, subscriptions: Mapping[str, Subscription]
 ) -> Iterator[tuple[str, ServedInterval]]:
-    """Of each of these subscriptions, in their order."""
+    """Returns the intervals of these subscriptions, in their order."""
     credentials = state.credentials_of(topic.name)
     void = _void_centers(state)
     for id, subscription in subscriptions.items():

@@ -63,7 +63,7 @@ class MeteredIndex(Protocol):
     """One whose filters can cost more than they may (budgets.py)."""
 
     def match(self, admitted: Admitted, unasked: Bools | None = None, /) -> bits.Words:
-        """As above; whoever is not asked matches nothing."""
+        """Matches like the method above; whoever is not asked matches nothing."""
 
     def over_budget(self, admitted: Admitted, owners: Ints, /) -> Bools | None:
         """Subscriptions that are suspended for these events, by whose they are; None for none."""
@@ -73,7 +73,7 @@ class Indexing(Protocol):
     """Makes the indices of one topic's tables, one after the other. What they share it keeps."""
 
     def at(self, state: RealmState, topic: Topic, intervals: Mapping[str, ServedInterval], /) -> BatchIndex:
-        """Of these subscriptions, at the state's version."""
+        """Makes the index of these subscriptions at the state's version."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,7 @@ def _said(token: Token) -> dict[str, Any]:
 
 
 def _time(token: Token, moment: int) -> str:
-    """By the token's own word; what clocks may differ by is the topic's parameter."""
+    """Says whether the token is valid at a moment, by its own times. How far clocks may differ, the topic says."""
     if moment < token.claims.not_before_us:
         return "not yet valid"
     return "valid" if moment < token.claims.expires_us else "expired"

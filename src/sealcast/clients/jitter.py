@@ -71,7 +71,7 @@ class Counts:
 
 @dataclass(slots=True)
 class _Schedule:
-    """Of one publisher: what is due when is `published` plus `base`."""
+    """When events of one publisher are due: at `published` plus `base`."""
 
     base: int
     published: int

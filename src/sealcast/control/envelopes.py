@@ -310,7 +310,7 @@ class _Refuse(Protocol):
 
 
 def _check_fields(fields: dict[int, Any], way: Direction, refuse: _Refuse) -> None:
-    """The same for who seals (Misuse) and who opens (EnvelopeRejected)."""
+    """Checks the fields, for who seals (Misuse) and for who opens (EnvelopeRejected)."""
     for label, most in ((_KIND, MAX_KIND_BYTES), (_RECIPIENT, MAX_NAME_BYTES)):
         text = fields[label]
         if not isinstance(text, str) or not 0 < len(text.encode()) <= most or not text.isprintable():

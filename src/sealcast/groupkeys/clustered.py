@@ -54,7 +54,7 @@ class Clustered:
             cache.handed.settle(tag, delivered)
 
     def serve(self, groups: Words, group_of: Indices, wanted: NDArray[np.bool_], tag: int) -> list[KeyedSubgroups]:
-        """Of each cluster: keys for the parts of the wanted groups. All events are looked up."""
+        """Serves every cluster: keys for the parts of the wanted groups. All events are looked up."""
         served = []
         for subgroups, cache in zip(self._clustering.restrict(groups), self._caches, strict=True):
             found = cache.ask(subgroups, group_of)

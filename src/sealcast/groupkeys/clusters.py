@@ -49,11 +49,11 @@ class Clustering:
         return pairwise(accumulate(self.sizes, initial=0))
 
     def slots(self) -> list[Indices]:
-        """Of each cluster, in the order of its bits in `restrict`."""
+        """The slots of each cluster, in the order of its bits in `restrict`."""
         return [self.order[a:b] for a, b in self.bounds()]
 
     def restrict(self, groups: Words) -> Iterator[Words]:
-        """Of each cluster: every group's members in it, packed."""
+        """Returns for each cluster every group's members in it, packed."""
         placed = fit(groups, self.subscribers)
         if not self.in_slot_order:
             placed = permute(placed, self.order)

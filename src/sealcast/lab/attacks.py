@@ -171,7 +171,7 @@ def minted(signer: p256.P256SigningKey, claims: Claims, topic: Topic) -> bytes:
 
 
 def flipped(data: bytes) -> bytes:
-    """The same but for its last bit."""
+    """Flips the last bit."""
     return data[:-1] + bytes([data[-1] ^ 1])
 
 

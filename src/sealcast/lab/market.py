@@ -68,7 +68,7 @@ class Ticks:
         return int(self.columns.num_rows)
 
     def events(self) -> list[Event]:
-        """The same as events, one object each: what a client passes to `publish`."""
+        """The same rows as events, one object each: what a client passes to `publish`."""
         rows = self.columns.to_pylist()
         return [
             Event({name: SCHEMA.by_name[name].from_physical(value) for name, value in row.items()}, payload)

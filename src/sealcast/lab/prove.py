@@ -142,7 +142,7 @@ def _open_at(broker: str, ledger: PieceReader[Any], openings: Sequence[_Opening]
 
 
 def _positions(piece: Any) -> Ints:
-    """Of all events of a piece: partition and `place`."""
+    """Returns partition and `place` of all events of a piece."""
     positions = (piece.position(event) for event in range(len(piece)))
     found = np.array([(at.partition, at.offset, at.row) for at in positions], np.int64).reshape(-1, 3)
     return np.stack((found[:, 0], place(found[:, 1], found[:, 2])), axis=1)

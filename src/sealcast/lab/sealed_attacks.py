@@ -79,7 +79,7 @@ def _blocks(topic: Topic, search: UserKeys) -> Iterator[tuple[str, bytes, str]]:
 
 
 def _block(trapdoors: Sequence[bytes]) -> bytes:
-    """As they are given, in no order."""
+    """Packs the trapdoors as they are given, in no order."""
     return BLOCK_MAGIC + len(trapdoors).to_bytes(BLOCK_HEAD - len(BLOCK_MAGIC), "big") + b"".join(trapdoors)
 
 

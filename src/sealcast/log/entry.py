@@ -121,7 +121,7 @@ class Entry:
 
     @property
     def version(self) -> int:
-        """Of the realm's registry, in force for the whole batch."""
+        """The version of the realm's registry that is in force for the whole batch."""
         return self.end.version
 
     @property

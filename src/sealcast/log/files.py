@@ -66,7 +66,7 @@ def sync_directory(path: Path) -> None:
 
 
 def sync_directories(paths: Collection[Path]) -> None:
-    """The same for many, by one sync of the file system."""
+    """Syncs many directories by one sync of the file system."""
     if len(paths) > 1:
         os.sync()
     else:
@@ -81,7 +81,7 @@ def make_directory(path: Path) -> None:
 
 
 def make_directories(paths: Iterable[Path]) -> None:
-    """The same for many."""
+    """Makes many directories."""
     sync_directories({changed for path in paths for changed in _make(path)})
 
 

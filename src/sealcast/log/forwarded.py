@@ -66,8 +66,8 @@ class ForwardedLog(FrameLog):
         return start + bisect_left(range(start, self.end()), origin, key=self.origin_of)
 
     def drop(self, before: int) -> int:
-        """All records, or none when some are younger. Where the origin is to be gone on with is noted first, since no
-        record says so then."""
+        """Drops all records, or none when some are younger. First it notes where to go on reading the origin, since
+        afterwards no record says so."""
         with files.locked(self.directory / "forward.lock"):
             if before < self.end():
                 return self.start()

@@ -49,7 +49,7 @@ class Committed(TaggedRecord):
 
     @property
     def as_committed(self) -> Entry:
-        """The entry that the tag is of."""
+        """The entry as it was committed, which is what the tag covers."""
         return self.entry if self.resealed is None else replace(self.entry, pieces=self.committed_pieces)
 
 

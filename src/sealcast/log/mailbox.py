@@ -239,7 +239,7 @@ class Mailbox(Generic[P]):
             return True
 
     def had(self) -> Had:
-        """Of what was acknowledged here, all that is remembered."""
+        """All that is remembered of what was acknowledged here."""
         return self._file.load().had
 
     def _tag_before(self, cursor: Cursor) -> bytes:

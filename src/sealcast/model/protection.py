@@ -412,7 +412,7 @@ def with_setting(setting: str) -> list[str]:
 
 
 def to_json(protection: Protection) -> str | dict[str, Any]:
-    """As the registry stores it: a name, and the settings where there are any."""
+    """The protection as the registry stores it: a name, and the settings where there are any."""
     settings = protection.to_json()
     return {"name": protection.name, **settings} if settings else protection.name
 

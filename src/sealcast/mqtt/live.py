@@ -29,8 +29,8 @@ class Live:
         self._in_flight: OrderedDict[int, int] = OrderedDict()
         self._packet_id = 0
         self._room = asyncio.Event()
-        #: Where to go on, if that was decided while events were being delivered.
-        self._back: int | None = None
+        #: How often it went back.
+        self._turns = 0
 
     async def run(self) -> None:
         """Until it is cancelled."""
@@ -40,17 +40,18 @@ class Live:
             self._at = start
         while True:
             await self._feed.beyond(lambda: self._at)
-            self._back = None
+            turns = self._turns
             for entry in await self._feed.read(self._at):
                 await self._deliver(entry)
-                if self._back is not None:
+                if self._turns != turns:
                     break  # what was read lies after the place where it goes on
                 self._at = entry.offset + 1
                 self._move()
 
     def go_back(self, offset: int) -> None:
         """Goes on at an earlier event: for a topic that the client listens to from there on."""
-        self._back = self._at = min(self._at, offset)
+        self._at = min(self._at, offset)
+        self._turns += 1
         self._feed.wake()
 
     def acknowledged(self, packet_id: int) -> None:

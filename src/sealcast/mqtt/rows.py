@@ -36,7 +36,7 @@ class RowSource(Unpicklable):
     """Makes the rows of one broker's tables, one after the other. A filter's points are checked once."""
 
     def __init__(self, secrets: BrokerSecrets, topics: Sequence[str] = ()) -> None:
-        """Of these topics; without names, of all searchable topics that the broker serves."""
+        """Reads the filters of these topics; without names, of all searchable topics that the broker serves."""
         self._secrets = secrets
         self._named = tuple(topics)
         self._filters: dict[str, SealedFilter | None] = {}

@@ -23,7 +23,7 @@ LOOK_SECONDS: Final = 5.0
 
 
 class ClientTopics(Closing):
-    """Of one entity, on one connection. Whoever uses a carrier holds `guard`."""
+    """The topics of one entity on one connection. Whoever uses a carrier holds `guard`."""
 
     def __init__(self, realm: EntityRealm, name: str, broker: str, through: str | None) -> None:
         self._realm, self._name, self._broker, self._through = realm, name, broker, through

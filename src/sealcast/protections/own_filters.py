@@ -102,7 +102,7 @@ class OwnFilters:
         raise Corrupt(f"{path} does not hold a filter", hint="restore it from a copy, or remove it")
 
     def numbers(self) -> list[int]:
-        """Of all filters, without opening one."""
+        """Returns the numbers of all filters without opening one."""
         return sorted(int(path.stem) for path in self.directory.glob("*.key") if path.stem.isdigit())
 
 

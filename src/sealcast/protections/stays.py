@@ -135,7 +135,7 @@ class Stays(Closing, Generic[P]):
         return dict(self._done) or None
 
     def had(self) -> Had:
-        """Of what was acknowledged, wherever that was, all that is remembered."""
+        """All that is remembered of what was acknowledged, wherever that was."""
         had = Had()
         for stay in self._readable():
             had.take(self.mailbox(stay.broker).had())

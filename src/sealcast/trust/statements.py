@@ -137,7 +137,7 @@ class Judge:
         self._known: dict[tuple[object, ...], VerifyKey] = {}
 
     def hearing(self, fold: Fold, chain: bytes, first: int) -> Hearing:
-        """Of a transaction that begins with version `first`, after the chain that is given."""
+        """Begins to hear a transaction whose first version is `first`, after the chain that is given."""
         return Hearing(self, fold, chain, first)
 
     def key_of(self, author: str, fold: Fold, first: int) -> VerifyKey:

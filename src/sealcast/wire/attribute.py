@@ -53,7 +53,7 @@ class Profile(StrEnum):
 
     @property
     def point_bytes(self) -> int:
-        """Of CT2 and CT_i."""
+        """The length of CT2 and of each CT_i."""
         return G1_BYTES if self is Profile.A else G2_BYTES
 
 
@@ -217,7 +217,7 @@ class SealedAttributeEvent:
 
     @property
     def nonce(self) -> bytes:
-        """Of the body: u32 0 and the number."""
+        """The nonce of the body: u32 0 and the number."""
         return bytes(4) + self.number.to_bytes(NUMBER_BYTES, "big")
 
     @classmethod

@@ -61,7 +61,7 @@ class Decoded:
 
     @cached_property
     def content_types(self) -> pa.Array:
-        """The same for content types."""
+        """Decodes the content types alike."""
         return self._segments.column(-2).cast(pa.utf8())
 
 
@@ -74,7 +74,7 @@ def decode(layout: MessageLayout, messages: Sequence[bytes]) -> Decoded:
 
 
 def decode_joined(layout: MessageLayout, buffer: bytes, lengths: Ints) -> Decoded:
-    """The same of messages that are in one piece already."""
+    """Decodes messages that are in one piece already."""
     if len(buffer) > MAX_BATCH_BYTES:
         raise Misuse(f"a batch has {len(buffer)} bytes, {MAX_BATCH_BYTES} are allowed")
     bad = _Bad(len(lengths))

@@ -136,7 +136,7 @@ class RecordCodec:
         return vectorised.decode(self.layout, messages)
 
     def decode_joined(self, joined: bytes, lengths: NDArray[np.int64]) -> Decoded:
-        """The same of messages that are in one piece already, and how long each of them is."""
+        """Decodes messages that are in one piece already, given how long each of them is."""
         return vectorised.decode_joined(self.layout, joined, lengths)
 
     def decode_one(self, message: bytes) -> tuple[dict[str, Value], bytes, str]:

@@ -233,7 +233,7 @@ class SealedPiece:
 
     @cached_property
     def _wrap_at(self) -> npt.NDArray[np.int64]:
-        """Of each use, the place of its wrap; -1 where the event is sealed directly."""
+        """The place of each use's wrap; -1 where the event is sealed directly."""
         starts = self.use_start.astype(np.int64)
         per_use = np.repeat(self.wrapped != 0, starts[1:] - starts[:-1])
         return np.where(per_use, np.cumsum(per_use) - 1, -1)

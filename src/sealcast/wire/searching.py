@@ -106,7 +106,7 @@ class SealedFilter:
         return head + b"".join(map(_conjunction, self.conjunctions))
 
     def to_text(self) -> str:
-        """As the registry keeps it."""
+        """The sealed filter as the registry keeps it."""
         return TEXT_PREFIX + b64encode(self.to_bytes(), altchars=b"-_").rstrip(b"=").decode()
 
     @classmethod

@@ -173,7 +173,7 @@ def verify(data: bytes, realm: bytes, trusted: Verify, at_us: int) -> Advertised
 
 
 def stored(data: bytes, certificate: Certificate) -> Advertised:
-    """One that was verified when it was stored: read again, not verified again."""
+    """Reads an advertisement that was verified when it was stored, and does not verify it again."""
     return Advertised(certificate, _from_cbor(signed.apart(data).payload), data)
 
 
@@ -221,7 +221,7 @@ def _schema(raw: Any) -> Schema | None:
 
 
 def _check(about: Advertisement, refuse: Any) -> None:
-    """The same for who signs (Misuse) and who verifies (AdvertisementRejected)."""
+    """Checks the fields, for who signs (Misuse) and for who verifies (AdvertisementRejected)."""
     for trouble in _troubles(about):
         if trouble is not None:
             raise refuse(AdvertisementReason.PAYLOAD, trouble)

@@ -135,7 +135,7 @@ class DiscoveryNode:
     # --- finding ---------------------------------------------------------------------------------
 
     def find(self, query: DiscoveryQuery, asker: Certificate, now_us: int) -> tuple[list[Advertised], bool]:
-        """Of what `asker` may find, what matches; and whether there is more after it."""
+        """Finds what matches among what `asker` may find, and says whether there is more after it."""
         self._refresh(now_us)
         matcher, found, size = Matcher.parse(query.text), list[Advertised](), 0
         for candidate in self._view(asker, now_us):

@@ -217,7 +217,7 @@ class Index:
             yield self.fan.spread(boxes[kept], events[kept])
 
     def _true(self, residual: int, rows: Ids, evaluator: Evaluator | None) -> Ids:
-        """Of these events, those of which the residual is true; all of them without one."""
+        """Returns those of these events for which the residual is true; all of them if there is none."""
         if residual == NO_RESIDUAL:
             return rows
         assert evaluator is not None

@@ -25,7 +25,7 @@ _EVENTS_PER_TURN: Final = 2_048
 
 
 class WorkMeter:
-    """Of one index."""
+    """Counts the work that one index does."""
 
     def __init__(self, index: Index) -> None:
         self._index = index
@@ -43,7 +43,7 @@ class WorkMeter:
         self._subscription, self._residual = fan.subscriptions[asks], residual[asks]
 
     def most(self, measure: Measure, events: int) -> Ids:
-        """Of each subscription, what it costs on so many events at most; no event is looked at by itself."""
+        """Returns what each subscription costs at most on so many events, without looking at any of them."""
         each = self._each + sum(weight * measure.longest(name) for name, weight in self._characters.items())
         units = np.where(self._xpath, MOST, np.minimum(self._once * _turns(events) + each * events, MOST))
         total = np.zeros(self._index.count, np.int64)
@@ -51,7 +51,7 @@ class WorkMeter:
         return np.minimum(total, MOST)
 
     def exact(self, columns: pa.RecordBatch, measure: Measure) -> Ids:
-        """Of each subscription, what it costs on these events."""
+        """Returns what each subscription costs on these events."""
         index, boxes = self._index, np.zeros(self._index.residual_of.size, np.int64)
         for start, asked in index.asked(columns):
             for residual, some, events in asked:

@@ -57,7 +57,7 @@ class Labeller:
         return 3 + (digits if self.plan.text else 0) + min(self.plan.suffix, length)
 
     def labels(self, values: Mapping[str, Value]) -> list[bytes]:
-        """Of one event. An attribute that is absent has its root and nothing else."""
+        """Makes the labels of one event. An absent attribute has its root and nothing else."""
         found: list[bytes] = []
         for attribute in self.schema.attributes:
             found.append(naming.root(attribute.name))
@@ -82,7 +82,7 @@ class Labeller:
     # --- batches ----------------------------------------------------------------------------------------------------
 
     def batch(self, columns: pa.RecordBatch) -> BatchLabels:
-        """Of the physical columns of events, as `wire` decodes them."""
+        """Makes the labels of a batch from the physical columns of its events, as `wire` decodes them."""
         batch = Batch(columns, self.schema)
         known: list[bytes] = []
         events: list[Ints] = []

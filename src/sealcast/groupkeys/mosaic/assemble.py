@@ -179,7 +179,7 @@ def _members(groups: Words) -> tuple[Indices, Indices]:
 
 
 def _without_tile(layout: TileLayout, groups: Words) -> Words:
-    """Of each group: the members that have no tile."""
+    """Returns the members of each group that have no tile."""
     covered = fit(layout.covered[None, :], 64 * groups.shape[1])
     return groups & ~covered
 
@@ -257,7 +257,7 @@ def _distinct(head: U64, tail: U64) -> tuple[Indices, Indices]:
 
 
 def _members_of(batch: CoverBatch, parts: Indices) -> tuple[Indices, Indices]:
-    """Of parts in a tile: each member's slot, and the part."""
+    """Returns each member's slot and the part that it is in, for parts of a tile."""
     raw = batch.cover.pattern[parts].astype("<u2").view(np.uint8).reshape(-1, 2)
     row, place = np.nonzero(np.unpackbits(raw, axis=1, bitorder="little"))
     return batch.layout.slot_at[batch.cover.first[parts[row]] * MAX_TILE + place], parts[row]

@@ -240,7 +240,7 @@ class Coverer:
         return self.fingerprint(parts.group, parts.first, parts.last)
 
     def fingerprint(self, group: Indices, first: Indices, last: Indices) -> tuple[U64, U64]:
-        """Of the members of groups in stretches of tiles."""
+        """Returns a fingerprint of the members of groups in stretches of tiles."""
         end = last + 1
         return (
             self._heads[group, end] - self._heads[group, first],

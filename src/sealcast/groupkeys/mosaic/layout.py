@@ -72,7 +72,7 @@ class TileLayout:
 
     @cached_property
     def meet(self) -> NDArray[np.int32]:
-        """Of each two tiles, the node where they first lie on different sides; on the diagonal, nothing of use."""
+        """The node where each two tiles first lie on different sides; on the diagonal, nothing of use."""
         table = np.zeros((len(self.tiles), len(self.tiles)), np.int32)
         for node, (a, m, b) in enumerate(zip(self.low.tolist(), self.middle.tolist(), self.high.tolist(), strict=True)):
             table[a:m, m:b] = node
@@ -93,7 +93,7 @@ class TileLayout:
 
     @cached_property
     def below(self) -> Words:
-        """Of each node: the slots below it, packed."""
+        """The slots below each node, packed."""
         rows = np.zeros((self.low.size, 8 * bits.words_for(self.place_of.size)), np.uint8)
         tile_of = self.place_of // MAX_TILE
         for node, (low, high) in enumerate(zip(self.low.tolist(), self.high.tolist(), strict=True)):
@@ -103,7 +103,7 @@ class TileLayout:
 
     @cached_property
     def below_numbers(self) -> list[int]:
-        """The same, each as one number."""
+        """The slots below each node, as one number."""
         return [int.from_bytes(row.astype("<u8").tobytes(), "little") for row in self.below]
 
     @cached_property
@@ -121,7 +121,7 @@ class TileLayout:
         return [found[low, high] for low, _, high in nodes]
 
     def patterns(self, groups: Words) -> Patterns:
-        """Of each group and tile: which places of the tile are members."""
+        """Says for each group and tile which places of the tile are members."""
         within = fit(groups, self.place_of.size)
         if bits.count(within).sum() * _SPARSE < within.size * 64:
             return self._few(within)
@@ -133,7 +133,7 @@ class TileLayout:
         return packed.view("<u2").astype(np.uint16, copy=False)
 
     def _few(self, groups: Words) -> Patterns:
-        """The same, at a cost that follows the members."""
+        """Returns the same patterns at a cost that follows the number of members."""
         group, slot = bits.pairs(groups)
         place = self.place_of[slot]
         group, place = group[place >= 0], place[place >= 0]
@@ -165,11 +165,11 @@ class TileLayout:
         return Outline(sizes, runs.reshape(-1), self.middle[order])
 
     def rebalanced(self) -> TileLayout:
-        """The same tiles under a balanced tree: tables stay, keys above them are others."""
+        """Puts the same tiles under a balanced tree: tables stay, and the keys above them are others."""
         return _over(self.tiles, _balanced(0, len(self.tiles)))
 
     def in_order(self) -> TileLayout:
-        """The same with parents before children and depths counted."""
+        """Returns the same layout with parents before children and depths counted."""
         order = np.lexsort((self.low, self.low - self.high))
         low, middle, high = self.low[order], self.middle[order], self.high[order]
         depth = np.zeros(low.size, np.int64)

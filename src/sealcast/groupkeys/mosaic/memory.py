@@ -124,7 +124,7 @@ class Memory:
         self._tag[at, way] = tag
 
     def resized(self, budget_bytes: int) -> Memory:
-        """The same in another number of bytes; uses are counted anew."""
+        """Returns the same memory in another number of bytes; uses are counted anew."""
         other = Memory(budget_bytes)
         used = (self._uses > 0) & (self._tag == DELIVERED)
         other.tell(self._head[used], self._tail[used].astype(np.uint64), self._savings[used].astype(np.int64))

@@ -72,7 +72,7 @@ def ask(request: Callable[[], object], clock: Clock, parts: Parts) -> MeasuredRu
 
 
 def shares(runs: Sequence[MeasuredRun]) -> dict[str, tuple[float, float]]:
-    """Of each part that took any time: its mean seconds, and its share of the whole. The shares add up to one."""
+    """The mean seconds of each part that took any time, and its share of the whole. The shares add up to one."""
     means = {part: statistics.fmean(run.parts.get(part, 0.0) for run in runs) for part in ORDER}
     whole = sum(means.values())
     return {part: (mean, mean / whole) for part, mean in means.items() if mean > 0}

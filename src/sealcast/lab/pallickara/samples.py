@@ -30,7 +30,7 @@ class Sample:
         return self.deviation / math.sqrt(self.kept)
 
     def times(self, factor: float) -> Sample:
-        """The same sample in another unit."""
+        """Converts the sample to another unit."""
         return Sample(self.mean * factor, self.deviation * factor, self.kept, self.outliers)
 
 

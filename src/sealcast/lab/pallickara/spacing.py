@@ -79,7 +79,7 @@ class TimedParty:
         self.free = 0.0
 
     def does(self, work: Callable[[], T], from_ms: float) -> T:
-        """As soon as it is time and it is free."""
+        """Does it as soon as it is time and it is free."""
         began = time.process_time()
         done = work()
         self.free = max(from_ms, self.free) + 1e3 * (time.process_time() - began)

@@ -90,7 +90,7 @@ class TrafficPoint:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """Of all events together."""
+    """The traffic of all events together."""
 
     messages: int
     false_positives: int

@@ -160,7 +160,7 @@ class Simulation:
                     self.at(self.now + self.delay(name, other), self._downed(other, name))
 
     def restart(self, name: PeerId, contacts: Sequence[PeerId], away: float | None = None) -> None:
-        """The same peer again, with nothing in its memory."""
+        """Starts the same peer again, with nothing in its memory."""
         old = self.peers[name]
         node = self._node(name, old.credentials, self.rendezvous)
         self.peers[name] = SimulatedPeer(node, old.credentials, delivered=old.delivered, twice=old.twice)

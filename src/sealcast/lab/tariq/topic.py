@@ -71,7 +71,7 @@ class SchemeTopic:
 
 
 def labels(value: int) -> tuple[bytes, ...]:
-    """Of a value on a grid of 2^8 places, by position."""
+    """Returns the labels of a value on a grid of 2^8 places, by position."""
     bits = format(value, f"0{DEPTH}b")
     return tuple(f"{bits[:size]}|".encode() for size in range(DEPTH + 1))
 

@@ -127,5 +127,5 @@ def proves(given: bytes, key: Secret, what: bytes, search: bytes, acceptor: Seat
 
 
 def milliseconds(seconds: float) -> int:
-    """As it stands on the wire: not negative, a week at most."""
+    """Milliseconds as they stand on the wire: not negative, a week at most."""
     return min(max(0, round(seconds * 1000)), limits.MAX_PEER_MILLISECONDS)

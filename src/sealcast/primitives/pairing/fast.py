@@ -114,7 +114,7 @@ def _x1(data: bytes) -> bytes:
 
 
 def _coordinates(point: object) -> list[int]:
-    """Of a point that is not infinity: x and y, in G2 the real part of each first."""
+    """Returns x and y of a point that is not infinity; in G2 the real part of each comes first."""
     return list(map(int, str(point).split(" ")[1:]))
 
 

@@ -90,7 +90,7 @@ class Opener:
         return found
 
     def missing(self, piece: SealedPiece, since: int = 0) -> list[Position]:
-        """Of each key that this subscriber needs for a piece, from some event on, and cannot come by: the first event
+        """For each key that this subscriber needs for a piece, from some event on, and cannot come by: the first event
         that is sealed under it; in order."""
         events, uses = piece.rows_for(self._slot)
         start = int(np.searchsorted(events, since))

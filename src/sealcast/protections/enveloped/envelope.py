@@ -45,13 +45,13 @@ class Envelope:
 
     @classmethod
     def parse(cls, data: bytes) -> Envelope:
-        """As a message has it."""
+        """Reads an envelope from a message."""
         head, commitment = data[:HEAD_BYTES], data[HEAD_BYTES : HEAD_BYTES + COMMITMENT_BYTES]
         return cls.in_piece(head + data[HEAD_BYTES + COMMITMENT_BYTES :], commitment)
 
     @classmethod
     def in_piece(cls, body: bytes, commitment: bytes) -> Envelope:
-        """As a piece has it: the commitment stands apart. CannotOpen for what is too short to be one."""
+        """Reads an envelope from a piece, where the commitment stands apart. CannotOpen if it is too short."""
         if len(body) <= HEAD_BYTES + TAG_BYTES:
             raise CannotOpen(f"a sealed event has more than {HEAD_BYTES + TAG_BYTES} bytes, not {len(body)}")
         number = int.from_bytes(body[BOOT_BYTES:HEAD_BYTES], "big")

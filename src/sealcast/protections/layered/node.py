@@ -193,8 +193,9 @@ class HopStep(OpenStep):
         return tuple(self.reader(upstream).end() for upstream in self.upstreams())
 
     def awaits(self, at: PinnedOffset, available: tuple[int, ...]) -> bool:
-        """Of who stood above it once, only what is for this broker counts: two that changed places would else take
-        turns for ever, each for the record that the other made of nothing."""
+        """Says whether there is something to do. From brokers that stood above this one once, only what is addressed to
+        it counts. Otherwise two brokers that changed places would wake each other for ever, each with an empty
+        record."""
         for partition, (end, done) in enumerate(zip_longest(available, at.partitions, fillvalue=0)):
             if end > done and (self._known[partition] in self._above or self._addressed(partition, done, end)):
                 return True

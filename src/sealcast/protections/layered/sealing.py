@@ -41,7 +41,7 @@ class SealedForRoots:
 
     @property
     def size(self) -> int:
-        """Of both messages, at the root where they are largest."""
+        """The size of both messages, at the root where they are largest."""
         return len(self.core) + max(map(len, self.entries.values()))
 
 

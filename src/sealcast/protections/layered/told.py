@@ -40,7 +40,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """One tree's post, or its posts where one does not hold them all: numbered from `number` on."""
+    """What one tree has to be told: one post, or several where one does not hold it all, numbered from `number`."""
 
     tree: TreeId
     number: int

@@ -61,7 +61,7 @@ def _entries(slot: Sequence[bytes], half: Exponent) -> Iterator[tuple[bytes, Ele
 
 
 def true(filters: Sequence[StatedFilter], events: Searched, halves: BrokerHalves) -> Iterator[Ints]:
-    """Of each filter, the events that it is true of, ascending."""
+    """Returns for each filter the events that it is true of, ascending."""
     having = _having(events, halves, {(each.epoch, tag) for each in filters for tag in each.tags})
     for each in filters:
         by_tag = having.get(each.epoch) if each.epoch is not None else None

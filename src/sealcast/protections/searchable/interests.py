@@ -141,8 +141,9 @@ class SealedInterests(KeptInterests):
         return [id for id in mine if id in over or own_id(id)[0] in gone]
 
     def _over(self, state: RealmState, mine: Iterable[str]) -> list[str]:
-        """Those of epochs before this one of which all brokers that serve the subscriber have taken in every event. A
-        broker has to have known them, too: that is when it matches them with what it retains."""
+        """Finds the filters of earlier epochs that are no longer needed: every broker that serves the subscriber has
+        taken in all events of the epoch. A broker must have known the filter, too, since it then matches it with what
+        it retains."""
         about = state.topic(self.topic)
         earlier = [(id, epoch) for id in mine if FIRST_EPOCH <= (epoch := own_id(id)[1]) < about.epoch]
         if not earlier:

@@ -118,7 +118,7 @@ class LateAudit(EnvelopedAudit):
                 self.opening(late.piece, late.delivered, Expected(admitted, none, none), beyond, where)
 
     def _judged(self, made: Sequence[_Late], filters: _Asked, committed: Committed, where: str) -> Iterator[_Judged]:
-        """Of everything that was retained: what was admitted, and what was delivered late beyond what is due."""
+        """Judges everything that was retained: what was admitted, and what was delivered late without being due."""
         retention, now = self._about.protection.retention, committed.entry.end.time_us
         pieces = retained(self._earlier.record, committed.index, retention, now)
         earlier = late_refs(self._earlier, pieces[0].record + 1 if pieces else 0, committed.index)

@@ -185,7 +185,7 @@ def _deliveries(grouped: Grouped) -> int:
 
 
 def _taken(grouped: Grouped) -> Grouped:
-    """The same without events that nobody gets."""
+    """Returns the same piece without events that nobody gets."""
     of, events = grouped.admitted, grouped.events
     kept, frame_index = np.unique(of.frame_index[events], return_inverse=True)
     admitted = replace(

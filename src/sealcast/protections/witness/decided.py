@@ -234,7 +234,7 @@ class BrokerDecisions:
         return SeenEvent(None, shown, payload, readers, admitted, one)
 
     def _intervals(self, state: RealmState, subscriber: str) -> dict[str, ServedInterval]:
-        """Of the subscriber's subscriptions, what they were served here, and when."""
+        """Returns when the subscriber's subscriptions were served here."""
         here = state.subscriptions_at(self._topic, self.name)
         mine = {id: subscription for id, subscription in here.items() if subscription.subscriber == subscriber}
         return dict(served_intervals(state, state.topic(self._topic), mine))

@@ -100,7 +100,7 @@ class Expectation(ABC, Generic[F]):
 
     @abstractmethod
     def true(self, filters: Sequence[F], admitted: Admitted, topic: Topic) -> Iterator[Ints]:
-        """Of each filter, the events that it is true of, ascending."""
+        """Returns for each filter the events that it is true of, ascending."""
 
     def of(self, ruled: Ruled, version: int, time_us: int) -> Expected:
         """What a batch pinned to that version and time should deliver of these frames."""
@@ -114,13 +114,13 @@ class Expectation(ABC, Generic[F]):
         return None
 
     def suspended_ids(self, ruled: Ruled, version: int) -> list[str]:
-        """The same of a piece's frames, by name."""
+        """Names the subscriptions that get nothing of a piece's frames."""
         found = self.suspended(admit(ruled, self._gate(version)), version)
         return [] if found is None else [self._at(version).ids[place] for place in np.flatnonzero(found).tolist()]
 
     def of_those(self, expected: Expected, version: int, time_us: int) -> Expected:
-        """Of what should have been delivered, what goes to those who may read at another version and time: what should
-        be there after it was sealed again for them."""
+        """Keeps what goes to those who may read at another version and time. That is what should be there after
+        everything was sealed again for them."""
         allowed = list(self._realm.state(version).authorised_slots(self._topic, time_us))
         stays = np.isin(expected.slot, allowed)
         return replace(expected, slot=expected.slot[stays], event=expected.event[stays])
@@ -159,7 +159,7 @@ class Expectation(ABC, Generic[F]):
 
 
 class ReadExpectation(Expectation[Condition]):
-    """Of brokers that read: filters are asked about attributes."""
+    """What brokers that read should have delivered: filters are asked about attributes."""
 
     def suspended(self, admitted: Admitted, version: int) -> Bools | None:
         return over_budget(*self._metered(version), admitted)

@@ -88,7 +88,7 @@ def admission(realm: BrokerRealm, topic: str, broker: str, ledger: LedgerReader)
 
 
 def admission_rows(found: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """The same for people."""
+    """Says the same for people."""
     events = found["events"]
     each = f" ({events['encryptions'] / events['matched']:.2f} per matched event)" if events["matched"] else ""
     return [
@@ -121,7 +121,7 @@ def suspended(realm: BrokerRealm, topic: str, broker: str) -> list[dict[str, Any
 
 
 def suspended_rows(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, object]]:
-    """The same for people."""
+    """Says the same for people."""
     told = "{subscription} of {subscriber}: nothing of {pieces:,} pieces since {since}, the last at {last}"
     return [
         ("SUSPENDED", told.format(**each, since=moment(each["since_us"]), last=moment(each["last_us"])))

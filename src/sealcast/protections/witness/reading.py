@@ -105,7 +105,7 @@ class ReadingAudit(FramesAudit[SealedPiece]):
                 self._lose(expected, partition, where)
 
     def say(self, kind: Kind, pairs: Pairs, partition: int, where: str, what: str) -> None:
-        """The same of several deliveries."""
+        """Says the same of several deliveries."""
         for slot, place in pairs:
             who = self._names[slot] if slot < len(self._names) else f"slot {slot}, which nobody has,"
             self.add(kind, f"{where}: event {places.position(partition, place)} for {who} {what}")

@@ -121,8 +121,8 @@ def mend_overlays(realm: Handle) -> dict[str, tuple[str, ...]]:
 
 
 def leaving(realm: Handle, issuer: Issuer, state: RealmState, entity: str) -> list[Change]:
-    """What takes somebody who was revoked out of every overlay, as broker and as reader, and hands roots that come up
-    by it the keys that they lack: for an act of which this is a part.
+    """Takes somebody who was revoked out of every overlay, as broker and as reader, and hands new roots the keys that
+    they lack. The changes are part of a larger act.
 
     Those who read below it are not moved up, nearer to a root, behind their backs: they have no place until they choose
     one, or get one that is as deep as the topic asks for."""

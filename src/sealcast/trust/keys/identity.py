@@ -84,7 +84,7 @@ class Identity(Unpicklable):
 
     @property
     def author(self) -> Author:
-        """As one who states changes of the realm."""
+        """This entity as the author of changes of the realm."""
         return Author(self.name, self.signer)
 
     @property

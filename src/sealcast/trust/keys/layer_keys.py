@@ -54,7 +54,7 @@ class LayerKeyring:
 
     @property
     def author(self) -> Author:
-        """As one who announces its keys."""
+        """This entity as the author that announces its keys."""
         return self._identity.author
 
     def ensure(self, topic: str, *, publishes: bool = False) -> bool:

@@ -142,7 +142,7 @@ class RealmHistory:
 def history(
     changes: Iterable[tuple[int, int, Change]], *, entity: str | None = None, topic: str | None = None
 ) -> RealmHistory:
-    """Of all entities and topics, or of one, from (version, time, change) of all changes from the first on."""
+    """Works out the history of one entity or topic, or of all, from (version, time, change) of every change."""
     historian = _Historian(entity, topic)
     for version, at_us, change in changes:
         historian.take(version, at_us, change)
@@ -213,7 +213,7 @@ class _Historian:
         return only_entity in (None, entity) and (topic is None or only_topic in (None, topic))
 
     def _settle(self, pairs: Iterable[tuple[str, str]], now: Moment, granted: tuple[Right, ...] = ()) -> None:
-        """What these entities may do on these topics now, against what was noted."""
+        """Compares what these entities may do on these topics now with what was noted, and notes what changed."""
         for topic, name in pairs:
             if not self._wanted(name, topic):
                 continue

@@ -101,7 +101,7 @@ class TableKeeper(Closing, Unpicklable):
                 raise
 
     def version(self) -> int:
-        """Of the table: how many turns have been recorded."""
+        """The table's version: how many turns have been recorded."""
         return self._log.version()
 
     def close(self) -> None:
@@ -204,7 +204,7 @@ class TableKeeper(Closing, Unpicklable):
                     yield number_of, stream
 
     def _end_left(self, tables: Tables, door: Doorkeeper) -> int:
-        """What a broker below has passed on for somebody who has left: that broker's word is not waited for."""
+        """Removes what a broker below passed on for somebody who has left, without waiting for that broker's word."""
         moved, draft, left = 0, TurnDraft(tables, door), dict[int, frozenset[str]]()
         for number_of, tree in tables.fold.trees.items():
             generation = tree.id.generation

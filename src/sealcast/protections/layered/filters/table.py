@@ -95,7 +95,7 @@ class TableLog(Closing, Unpicklable):
         return self.advance(TableFold(self.name), version)
 
     def advance(self, fold: TableFold, version: int) -> TableFold:
-        """The same tables, some turns later."""
+        """Returns the same tables some turns later."""
         if not fold.version <= version <= self.version():
             raise Misuse(f"the table of {self.name!r} has versions 0 to {self.version()}, not {version}")
         if fold.version < version:
@@ -116,7 +116,7 @@ class TableLog(Closing, Unpicklable):
         self._annals.close()
 
     def _tag(self, version: int) -> bytes:
-        """Of the last turn before a version."""
+        """Returns the tag of the last turn before a version."""
         if not 0 < version <= self.version():
             return GENESIS
         return next(self._annals.read(version - 1)).tag

@@ -66,7 +66,7 @@ class TopicTables:
 
     @property
     def overlay(self) -> Overlay:
-        """As of now; not a value: it changes with the fold."""
+        """The overlay as it is now. It changes with the fold, so do not keep it."""
         return Overlay(self.nodes.read, self.places.read, len(self.moves), self.left.read)
 
     def share(self) -> TopicState:
@@ -113,28 +113,28 @@ class Draft:
 
     @property
     def revoked(self) -> RevocationView:
-        """As of now; not a value: it grows with the fold."""
+        """Who is revoked as of now. It grows with the fold, so do not keep it."""
         return replace(self.last_list, entries=self.entries.read)
 
     def topic(self, name: str) -> Topic:
-        """One that exists."""
+        """Returns a topic; refuses if there is none of that name."""
         return self.tables(name).topic
 
     def subscription(self, id: str) -> Subscription:
-        """One that lives."""
+        """Returns a subscription; refuses if it does not exist or was removed."""
         topic = self.owners.read.get(id)
         return self.state().subscription(id) if topic is None else self.tables(topic).subscriptions.read[id]
 
     def schema(self, topic: str) -> Schema:
-        """Of a topic that exists."""
+        """Returns the schema of a topic; refuses if there is none."""
         return self.topic(topic).schema
 
     def entity(self, name: str) -> Entity:
-        """One that exists."""
+        """Returns an entity; refuses if there is none of that name."""
         return self.entities.read.get(name) or self.state().entity(name)
 
     def holder(self, name: str, role: Role) -> Entity:
-        """One that exists, has the role, and was not revoked."""
+        """Returns an entity that has the role and was not revoked; refuses otherwise."""
         who = self.entity(name)
         if role not in who.roles:
             raise Misuse(f"entity {name!r} is no {role}", hint="`sealcast entity list` shows everyone's roles")
@@ -143,7 +143,7 @@ class Draft:
         return who
 
     def tables(self, name: str) -> TopicTables:
-        """Of a topic that exists, to be written to."""
+        """Returns the tables of a topic that exists, for writing."""
         tables = self.open.get(name)
         if tables is None:
             found = self.topics.read.get(name) or self.state().topic_state(name)
