@@ -79,7 +79,9 @@ def test_a_key_center_and_whoever_is_not_here(begun: Path) -> None:
     assert done["topics"][0]["center"] == "center-2" and done["over"] and done["unharmed"]
     (begun / "entities" / "bob.key").unlink()
     result = sealcast("compromise", "bob", "--yes")
-    assert result.code == 0 and "nobody tried them" in result.err
+    assert result.code == 0 and "nobody tried them" in result.err, "nothing is left that names it"
+    again = sealcast("compromise", "bob", "--yes", "--json").document
+    assert again["over"] and not again["tried"] and matrix(again, "bob")["after"]["publishes"] == "revoked"
     assert sealcast("compromise", "nobody-of-that-name", "--yes").code == 1
 
 

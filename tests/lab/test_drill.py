@@ -10,14 +10,25 @@ import pytest
 from sealcast import Event, Publisher, Realm, Right, Schema, Subscriber
 from sealcast.errors import Misuse
 from sealcast.lab import drill as drills
-from sealcast.lab import matrix
 from sealcast.lab.drill import DrillReport, ForgottenFrames, drill, preview
-from sealcast.log.embedded import EmbeddedTopic
+from sealcast.lab.matrix import AccessCell
+from sealcast.lab.theft.hops import LayerThief
+from sealcast.lab.theft.loot import steal
+from sealcast.lab.theft.presumes import Presumes
+from sealcast.lab.theft.reads import Reads
+from sealcast.lab.theft.tries import Tries
+from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic
+from sealcast.model.protection import Layered
+from sealcast.mqtt import feed
+from sealcast.mqtt.direct import DirectCarrier
+from sealcast.primitives.x25519 import AgreementKey
 from sealcast.protections import steps
 from sealcast.protections.endpoint.audit import EndpointAudit
+from sealcast.protections.layered.interests import LayeredInterests
 from sealcast.protections.steps import StepName
 from sealcast.trust.realm import compromise
 from tests.cli.shell import sealcast
+from tests.clients.layered_pump import pump as layered_pump
 from tests.clients.pump import pump
 
 TOPIC = "quotes"
@@ -76,7 +87,7 @@ def test_a_proof_that_forgets_the_frames_fails(tmp_path: Path, monkeypatch: pyte
     """The attack: every event, with the stolen key, out of the log."""
     realm = a_realm(tmp_path)
     deliver(realm)
-    monkeypatch.setattr(drills, "_forget", lambda realm, loot, step: ForgottenFrames(TOPIC, "broker", 0, 5, "weak"))
+    monkeypatch.setattr(drills, "_forget", lambda realm, thief, step: ForgottenFrames(TOPIC, "broker", 0, 5, "weak"))
     report = drill(realm, "nyse")
     assert report.after["nyse", TOPIC].frames == 5 and report.over is False
 
@@ -125,6 +136,29 @@ def test_the_checker_and_the_next_run_go_on_without_the_frames(tmp_path: Path) -
 # --- the layered protection -----------------------------------------------------------------------------
 
 
+INNER = f"{TOPIC}-node-2"
+
+
+@pytest.fixture
+def layered(tmp_path: Path) -> Realm:
+    """A root with two brokers below it, a reader at each of the two, and three events that reached both."""
+    realm = Realm.create(tmp_path / "realm")
+    realm.create_topic(TOPIC, SCHEMA, protection=Layered(2), nodes=3, access="members")
+    realm.enrol_many(["nyse", "alice", "bob"])
+    for name, broker in (("alice", INNER), ("bob", f"{TOPIC}-node-3")):
+        realm.place_subscriber(TOPIC, name, broker)
+        with LayeredInterests(realm, TOPIC, name) as interests:
+            interests.add("price < 100")
+    route(realm, 3)
+    return realm
+
+
+def route(realm: Realm, events: int) -> None:
+    with Publisher(realm, TOPIC, "nyse") as out:
+        out.publish(EVENTS[:events])
+    layered_pump(realm, TOPIC)
+
+
 def test_an_inner_broker_of_an_overlay_has_keys_that_must_change(tmp_path: Path) -> None:
     realm = a_realm(tmp_path, "endpoint")
     realm.create_topic("deals", SCHEMA, protection="layered", access="members")
@@ -135,26 +169,134 @@ def test_an_inner_broker_of_an_overlay_has_keys_that_must_change(tmp_path: Path)
     state = realm.state()
     affected = {each.topic: each.why for each in compromise.plan(state, "inner").topics}
     assert affected == {"deals": "it has a layer key"}
-    drill(realm, "inner")
+    assert drill(realm, "inner").over, "nothing was routed yet"
     assert realm.state().topic("deals").epoch == 2
     assert realm.state().layer_key("deals", 2, "inner") is None
     assert compromise.plan(realm.state(), "inner").done
 
 
-def test_what_lies_on_a_layered_topic_stays_open_and_that_is_said(tmp_path: Path) -> None:
+def test_a_layer_key_of_an_earlier_epoch_counts(tmp_path: Path) -> None:
+    """Its right ended, and the topic has a new epoch without it: what was routed before is still under its keys."""
     realm = Realm.create(tmp_path / "realm")
-    realm.create_topic(TOPIC, SCHEMA, protection="layered", access="members")
-    realm.place_node(TOPIC, "broker")
-    realm.enrol("alice")
-    assert drill(realm, "alice").over, "nothing lies there yet"
-    realm.enrol("bob")
-    pieces = realm.paths.topic(TOPIC).hops.pieces
-    pieces.mkdir(parents=True)
-    (pieces / "delivered.piece").write_bytes(b"under keys that bob has")
+    realm.create_topic(TOPIC, SCHEMA, protection=Layered(2), nodes=2, access="granted")
+    realm.enrol_many(["alice", "bob"])
+    realm.grant(TOPIC, "alice", [Right.SUBSCRIBE])
+    realm.place_subscriber(TOPIC, "alice", INNER)
+    with LayeredInterests(realm, TOPIC, "alice") as interests:
+        interests.add("price < 100")
+    realm.revoke(TOPIC, "alice", [Right.SUBSCRIBE])
+    realm.rotate(TOPIC)
+    state = realm.state()
+    epoch = state.topic(TOPIC).epoch
+    assert state.layer_key(TOPIC, epoch, "alice") is None and state.pair_key(TOPIC, epoch, "alice") is None
+    affected = compromise.plan(state, "alice").topics
+    assert [(each.topic, each.why) for each in affected] == [(TOPIC, "it has a layer key of an earlier epoch")]
+    drill(realm, "alice")
+    assert realm.state().topic(TOPIC).epoch == epoch + 1 and compromise.plan(realm.state(), "alice").done
+    assert TOPIC not in compromise.touched(state, "bob")
+
+
+def test_a_reader_of_a_layered_topic_opens_what_lies_there_and_that_is_said(layered: Realm) -> None:
+    report = drill(layered, "bob")
+    assert (report.before["bob", TOPIC].opened, report.before["bob", TOPIC].tried) == (3, 3), "the keys are tried"
+    assert report.after["bob", TOPIC].opened == 3, "no broker can seal it again"
+    assert report.lasting == (TOPIC,) and not report.over
+    result = sealcast("compromise", "bob", "--realm", layered.paths.root)
+    assert result.code == 1 and "nobody can seal it again" in result.err and "not over" in result.err
+    assert "(3 deliveries)" in result.err
+
+
+def test_a_reader_to_whom_nothing_came_has_nothing_that_lasts(layered: Realm) -> None:
+    layered.enrol("carol")
+    layered.place_subscriber(TOPIC, "carol", INNER)
+    report = drill(layered, "carol")
+    assert report.over and not report.lasting and report.after["carol", TOPIC].tried == 0
+
+
+def test_an_inner_broker_opens_nothing_and_follows_everything(layered: Realm) -> None:
+    report = drill(layered, INNER)
+    cell = report.before[INNER, TOPIC]
+    assert (cell.opened, cell.tried, cell.routed) == (0, 3, 3)
+    assert report.after[INNER, TOPIC].routed == 3 and report.lasting == (TOPIC,) and not report.over
+    result = sealcast("compromise", INNER, "--realm", layered.paths.root)
+    assert result.code == 1 and "which way events of earlier epochs went (3 events)" in result.err
+
+
+def test_keys_of_somebody_else_follow_and_open_nothing(layered: Realm) -> None:
+    """The attempt is one that can fail: agreement keys that are not the victim's."""
+    other = {epoch: AgreementKey.generate() for epoch in (1,)}
+    broker = LayerThief(layered, TOPIC, layered.broker(INNER).identity, other)
+    assert broker.routed() == 0 and broker.opened_as_broker() == (0, 3)
+    assert LayerThief(layered, TOPIC, layered.identity("bob"), other).opened() == (0, 3)
+    assert LayerThief(layered, TOPIC, layered.identity("bob"), {}).opened() == (0, 3)
+
+
+# --- keys that are not here -----------------------------------------------------------------------------
+
+
+def test_frames_of_a_publisher_whose_keys_are_elsewhere_go_as_well(tmp_path: Path) -> None:
+    realm = a_realm(tmp_path)
+    deliver(realm)
+    deliver(realm, EVENTS[:1], "alice")
+    realm.paths.entity_key("nyse").unlink()
+    report = drill(realm, "nyse")
+    assert report.untried and report.before["nyse", TOPIC].frames == 5, "by its name, and not those of alice"
+    assert report.over and report.after["nyse", TOPIC] == AccessCell(publishes="revoked")
+    assert [gone.left for gone in report.forgotten] == [0]
+    assert len(read(realm, "bob")) == 6
+
+
+def test_what_cannot_be_taken_from_keys_that_are_elsewhere_is_said(tmp_path: Path) -> None:
+    realm = a_realm(tmp_path)
+    deliver(realm)
+    with Publisher(realm, TOPIC, "nyse") as writing:
+        writing.publish(EVENTS[:2])
+    realm.paths.entity_key("nyse").unlink()
+    result = sealcast("compromise", "nyse", "--yes", "--json", "--realm", realm.paths.root)
+    assert result.code == 1 and result.document["over"] is False and not result.document["tried"]
+    assert result.document["forgotten"][0]["left"] == 7
+    deliver(realm, [], "alice")
+    again = sealcast("compromise", "nyse", "--yes", "--json", "--realm", realm.paths.root)
+    assert again.code == 0 and again.document["over"] and frames(realm) == 0
+
+
+@pytest.mark.parametrize("name", ["bob", "center", "broker"])
+def test_what_is_presumed_is_what_the_keys_open(tmp_path: Path, name: str) -> None:
+    realm = a_realm(tmp_path)
+    deliver(realm)
+    tried, presumed = Tries(realm, steal(realm, name, tokens=False)), Presumes(realm, name)
+    assert tried.reads(TOPIC) == presumed.reads(TOPIC)._replace(tried=tried.reads(TOPIC).tried)
+    assert tried.reads(TOPIC).opened == 5
+    drill(realm, name)
+    assert Presumes(realm, name).reads(TOPIC) == Reads()
+
+
+def test_layered_keys_that_are_elsewhere_open_all_that_was_sent_to_them(layered: Realm) -> None:
+    layered.paths.entity_key("bob").unlink()
+    layered.paths.broker_key_of(INNER).unlink()
+    for name, opened, routed in (("bob", 3, 0), (INNER, 0, 3)):
+        report = drill(layered, name)
+        cell = report.after[name, TOPIC]
+        assert report.untried and (cell.opened, cell.routed) == (opened, routed)
+        assert report.lasting == (TOPIC,) and not report.over
+
+
+# --- what waits in MQTT brokers' logs -------------------------------------------------------------------
+
+
+def test_what_waits_at_an_mqtt_broker_is_tried(tmp_path: Path) -> None:
+    """As its publisher sealed it: a reader's content key opens it, and no broker can seal it again."""
+    realm = a_realm(tmp_path, "searchable")
+    with DirectCarrier(realm, TOPIC, "nyse", "broker") as carrier:
+        messages = [data for event in EVENTS for _, data in carrier.seal(event)]
+    with EmbeddedLog(realm.paths.broker("broker") / "mqtt" / "log") as log:
+        log.append([feed.record_of(TOPIC, 1, data) for data in messages] + [b"junk"])
     report = drill(realm, "bob")
-    assert report.lasting == (TOPIC,) and report.over is False
-    result = sealcast("compromise", "bob", "--realm", realm.paths.root)
-    assert result.code == 1 and "nobody can seal them again" in result.err and "not over" in result.err
+    assert report.before["bob", TOPIC].queued == report.after["bob", TOPIC].queued == 5
+    assert report.lasting == (TOPIC,) and not report.over
+    assert Presumes(realm, "bob").reads(TOPIC).queued == 5
+    realm.enrol("late")
+    assert Tries(realm, steal(realm, "late")).reads(TOPIC).queued == 0, "it was handed no key of that epoch"
 
 
 # --- again ----------------------------------------------------------------------------------------------
@@ -217,4 +359,3 @@ def test_a_center_that_would_be_made_takes_over_in_the_preview(tmp_path: Path) -
     assert preview(realm, "center").plan.topics[0].center == "center-2"
     with pytest.raises(Misuse, match="is no other key center"):
         preview(realm, "center", center="nobody")
-    assert matrix.ADMITTED == "admitted"

@@ -12,6 +12,7 @@ from sealcast.trust.certificates.lists import Cause
 
 if TYPE_CHECKING:
     from sealcast.lab.drill import DrillReport, Preview
+    from sealcast.lab.matrix import AccessCell
 
 app = talk.Commands()
 
@@ -40,7 +41,8 @@ def compromise(
     the old keys open are removed, too; they cannot be replayed any more. Nobody loses an event or gets one twice.
 
     Before and after, everybody really tries what it can do; the table shows the results. What cannot be taken back is
-    named, and the command exits with 1.
+    named, and the command exits with 1. Where the entity's keys are not on this machine, nobody can try them: whatever
+    they could open counts as open, and is sealed again or removed just the same.
 
     If this command is interrupted, run it again: it continues. A key center's topics move to another center, which is
     made if there is none. Subscribers of a compromised broker move to other brokers that serve their topics; events
@@ -60,7 +62,7 @@ def compromise(
     report = drill(here, entity, cause=cause, center=center, others=others, spark=lambda: session(master))
     if not talk.emitted(as_json(report)):
         _say(report)
-    if report.over is False or not report.unharmed:
+    if not report.over or not report.unharmed:
         talk.warn("it is not over: see above and in the table, and run this again if batches were under way")
         raise typer.Exit(1)
 
@@ -98,6 +100,7 @@ def as_json(report: DrillReport) -> dict[str, object]:
         ],
         "tried": not report.untried,
         "lasting": list(report.lasting),
+        "elsewhere": list(report.elsewhere),
         "over": report.over,
         "unharmed": report.unharmed,
     }
@@ -175,11 +178,24 @@ def _say(report: DrillReport) -> None:
     for topic in done.unserved:
         talk.warn(f"no broker has the new key of topic {topic!r}: sealcast topic serve {topic} BROKER")
     if report.untried:
-        talk.warn(f"the keys of {report.entity!r} are not on this machine, so nobody tried them")
+        talk.warn(
+            f"the keys of {report.entity!r} are not on this machine, so nobody tried them: what they could open counts "
+            "as opened in the table"
+        )
     for topic in report.lasting:
         talk.warn(
-            f"topic {topic!r}: what was sealed for {report.entity!r} in earlier epochs stays open to whoever has its "
-            "keys: no broker opens events of this topic, so nobody can seal them again"
+            f"topic {topic!r}: {_what_lasts(report.after[report.entity, topic])} stays open to whoever has the keys of "
+            f"{report.entity!r}: no broker opens it, so nobody can seal it again"
         )
+    for place in report.elsewhere:
+        talk.warn(f"not tried: {place}")
     columns = ["entity", "topic", "opened before", "opened after", "publishes before", "publishes after"]
     talk.table(columns, list(rows(report.before, report.after)), "nobody has anything to try")
+
+
+def _what_lasts(found: AccessCell) -> str:
+    if found.queued:
+        return f"what waits in MQTT brokers' logs ({talk.counted(found.queued, 'message')})"
+    if found.routed:
+        return f"which way events of earlier epochs went ({talk.counted(found.routed, 'event')})"
+    return "what was sealed for it in earlier epochs" + (f" ({found.opened} deliveries)" if found.opened else "")

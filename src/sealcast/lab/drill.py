@@ -7,6 +7,9 @@
     move     those whom a broker served go to others
     after    the same attempts, and the thief's with all that it took
 
+Where the entity's keys are not on this machine, nobody can play the thief. Then whatever its keys could open, by what
+is on record, counts as open (lab/theft/presumes.py), and goes the same way.
+
 Killed at any moment, it is run again: each part finds what is left of it, and the file has what was before. Run again
 after it has finished, it compares with what the others can do by then. It is not over while something lies there that
 cannot be taken back, and that is said.
@@ -23,7 +26,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from sealcast.errors import Corrupt, NotFound
 from sealcast.lab import matrix
-from sealcast.lab.matrix import AccessCell, Loot, Matrix
+from sealcast.lab.matrix import AccessCell, Matrix
+from sealcast.lab.theft.loot import steal
+from sealcast.lab.theft.presumes import Presumes
+from sealcast.lab.theft.publishing import ADMITTED
+from sealcast.lab.theft.reads import Thief
+from sealcast.lab.theft.tries import Tries
 from sealcast.lab.thief import FramesRead
 from sealcast.log import files
 from sealcast.overlay import moves, routing
@@ -88,30 +96,29 @@ class DrillReport:
     moved: list[tuple[str, str, str]] = field(default_factory=list)
     before: Matrix = field(default_factory=dict)
     after: Matrix = field(default_factory=dict)
-    #: Its key file is not on this machine: nobody could play the thief.
+    #: Its key file is not on this machine: nobody could play the thief, and what it could open counts as open.
     untried: bool = False
-    #: Topics whose brokers open nothing, or that peers carry. Whoever has a subscriber's keys opens what was sealed for
-    #: it in earlier epochs, wherever it lies: nobody can seal that again.
+    #: Topics whose brokers open nothing, or that peers carry, and of which the stolen keys still open something that
+    #: lies here: nobody can seal that again.
     lasting: tuple[str, ...] = ()
+    #: What lies here and was not tried.
+    elsewhere: tuple[str, ...] = ()
     forgotten: list[ForgottenFrames] = field(default_factory=list)
     #: A run before this one was cut short, and this one has finished it.
     continued: bool = False
 
     @property
-    def over(self) -> bool | None:
-        """Whether nothing opens and nothing is admitted any more; None when nobody could try."""
-        if self.lasting:
-            return False
+    def over(self) -> bool:
+        """Whether nothing opens and nothing is admitted any more, as far as what lies here can show."""
         mine = [cell for (name, _), cell in self.after.items() if name == self.entity]
-        return None if self.untried else all(cell.harmless for cell in mine)
+        return not self.lasting and all(cell.harmless for cell in mine)
 
     @property
     def unharmed(self) -> bool:
         """Whether everybody else can still do what it could."""
         others = [(was, self.after.get(at, AccessCell())) for at, was in self.before.items() if at[0] != self.entity]
         return all(
-            now.opened >= was.opened and (was.publishes != matrix.ADMITTED or now.publishes == matrix.ADMITTED)
-            for was, now in others
+            now.opened >= was.opened and (was.publishes != ADMITTED or now.publishes == ADMITTED) for was, now in others
         )
 
 
@@ -128,62 +135,62 @@ def drill(
     """Responds to a compromise, end to end. With `spark`, resealing more than `spark_above` bytes is a Spark job."""
     path = realm.paths.root / "compromises" / f"{realm.state().entity(name).name}.json"
     ensure_center(realm, name, center)
-    loot, kept = _steal(realm, name), _read(path)
+    thief, kept = _thief(realm, name), _read(path)
     continued = kept is not None and kept["after"] is None
     if kept is None:
-        planned = [each.topic for each in compromise.plan(realm.state(), name, center).topics]
+        planned = compromise.touched(realm.state(), name)
         asked = matrix.others(realm, planned, name, others)
-        seen = _plain(matrix.attempts(realm, asked, planned, loot))
+        seen = _plain(matrix.attempts(realm, asked, planned, thief))
         kept = {"format": FORMAT, "topics": planned, "others": asked, "before": seen, "after": None}
         _write(path, kept)
     before = _matrix(kept["before"])
     if kept["after"] is not None:
         # Finished before: since then the others may have lost rights, or read on, for reasons of their own.
-        before |= matrix.attempts(realm, kept["others"], kept["topics"], None)
+        before |= matrix.attempts(realm, kept["others"], kept["topics"])
     response = respond(realm, name, cause=cause, center=center)
-    topics: list[str] = list(dict.fromkeys((*kept["topics"], *(each.topic for each in response.plan.topics))))
-    lasting = tuple(topic for topic in topics if _lasts(realm, topic))
-    report = DrillReport(
-        name, response, tuple(topics), before=before, untried=loot is None, lasting=lasting, continued=continued
-    )
+    topics: list[str] = list(dict.fromkeys((*kept["topics"], *compromise.touched(realm.state(), name))))
+    report = DrillReport(name, response, tuple(topics), before=before, untried=not thief.tries, continued=continued)
     for step in _served(realm, topics, name):
-        exposed = loot is not None and any(_exposed(realm, loot, step).values())
+        exposed = any(_exposed(thief, step).values())
         report.resealed += _reseal(step, name, spark, spark_above, everything=exposed)
-        if loot is not None and exposed:
-            report.forgotten.append(_forget(realm, loot, step))
+        if exposed:
+            report.forgotten.append(_forget(realm, thief, step))
     if Role.BROKER in realm.state().entity(name).roles:
         report.moved = moves.rehome(realm, name)
-    report.after = matrix.attempts(realm, kept["others"], topics, loot)
+    report.after = matrix.attempts(realm, kept["others"], topics, thief)
+    report.lasting = tuple(topic for topic in topics if _lasts(realm, topic, report.after[name, topic]))
+    report.elsewhere = tuple(_elsewhere(realm, topics))
     _write(path, kept | {"topics": topics, "after": _plain(report.after)})
     return report
 
 
 def preview(realm: Realm, name: str, *, center: str | None = None) -> Preview:
     """What `drill` would do, without doing any of it."""
-    state, loot = realm.state(), _steal(realm, name, tokens=False)
+    state, thief = realm.state(), _thief(realm, name, tokens=False)
     new_center = missing_center(realm, name, center)
     plan = compromise.plan(state, name, new_center or center, made=new_center is not None)
-    topics, pieces, frames = [each.topic for each in plan.topics], Counter[str](), Counter[str]()
+    topics, pieces, frames = compromise.touched(state, name), Counter[str](), Counter[str]()
+    rotating = {each.topic for each in plan.topics}
     for step in _served(realm, topics, name):
-        epoch, topic = state.topic(step.name.topic).epoch + 1, step.name.topic
-        exposed = {} if loot is None else _exposed(realm, loot, step)
+        topic, exposed = step.name.topic, _exposed(thief, step)
+        epoch = state.topic(topic).epoch + (topic in rotating)
         leaked = None if any(exposed.values()) else _leaked(realm, name)
         pieces[topic] += len(reseal.wanted(step, "", leaked, epoch=epoch).places)
         frames[topic] += sum(read.messages for read in exposed.values())
-    lasting = tuple(topic for topic in topics if _lasts(realm, topic))
+    lasting = tuple(topic for topic in topics if _lasts(realm, topic, matrix.tried(thief, topic)))
     return Preview(plan, new_center or "", dict(+pieces), dict(+frames), lasting)
 
 
 # --- frames -------------------------------------------------------------------------------------------
 
 
-def _exposed(realm: Realm, loot: Loot, step: FramesStep) -> dict[int, FramesRead]:
+def _exposed(thief: Thief, step: FramesStep) -> dict[int, FramesRead]:
     """What a thief reads of the frames at one broker, by partition."""
-    found = matrix.read_frames(realm, loot, step.name.topic)
+    found = thief.frames(step.name.topic)
     return {partition: read for broker, partition, read in found if broker == step.name.broker and read.end}
 
 
-def _forget(realm: Realm, loot: Loot, step: FramesStep) -> ForgottenFrames:
+def _forget(realm: Realm, thief: Thief, step: FramesStep) -> ForgottenFrames:
     """Removes the frames that a thief reads. They were sealed for the broker, which has taken them; the record of them
     is what was sealed again."""
     topic, broker, state = step.name.topic, step.name.broker, realm.state()
@@ -195,14 +202,14 @@ def _forget(realm: Realm, loot: Loot, step: FramesStep) -> ForgottenFrames:
     else:
         done = reseal.settled(step)
         with realm.frames(topic, broker) as log:
-            for partition, read in _exposed(realm, loot, step).items():
+            for partition, read in _exposed(thief, step).items():
                 part, settled = log.partition(partition), done[partition] if partition < len(done) else 0
                 start = part.start()
                 # Younger frames go, too, where they share a file with one that has to.
                 if part.drop(min(read.end, settled)) < read.end:
                     part.drop(settled)
                 removed += part.start() - start
-    left = sum(read.messages for read in _exposed(realm, loot, step).values())
+    left = sum(read.messages for read in _exposed(thief, step).values())
     waits = "they wait to be sealed, or share a file with frames that do" if left and not why else why
     return ForgottenFrames(topic, broker, removed, left, waits)
 
@@ -213,18 +220,33 @@ def _behind(realm: Realm, topic: str, broker: str) -> str | None:
     return next((link.destination for link, since in found.items() if routing.waiting(realm, link, since)), None)
 
 
-def _lasts(realm: Realm, topic: str) -> bool:
-    """Whether something lies there that was sealed for readers, and that no broker can seal again."""
+# --- what cannot be taken back ------------------------------------------------------------------------
+
+
+def _lasts(realm: Realm, topic: str, found: AccessCell) -> bool:
+    """Whether something lies there that was sealed for readers, that the stolen keys open, and that no broker can seal
+    again. What peers keep is not tried: it lies with each of them, under the keys of single subscriptions."""
     protection = realm.state().topic(topic).protection
-    hops = (realm.paths.topic(topic, broker).hops.pieces for broker in realm.state().brokers())
-    return protection.peers or (protection.overlay and any(path.is_dir() and any(path.iterdir()) for path in hops))
+    unsealable = found.opened or found.routed if protection.overlay else found.queued
+    return protection.peers or bool(unsealable)
 
 
-def _steal(realm: Realm, name: str, *, tokens: bool = True) -> Loot | None:
+def _elsewhere(realm: Realm, topics: list[str]) -> Iterator[str]:
+    """What lies here, and was not tried."""
+    state = realm.state()
+    for topic in (name for name in topics if state.topic(name).protection.peers):
+        for name in (each.name for each in state.entities.values() if Role.ENTITY in each.roles):
+            root = realm.paths.topic(topic, name).root
+            if root.is_dir() and any(path.is_file() for path in root.rglob("*")):
+                yield f"topic {topic!r}: what the peer of {name!r} keeps, in {root}"
+
+
+def _thief(realm: Realm, name: str, *, tokens: bool = True) -> Thief:
+    """Somebody with the entity's keys, if they are here; if not, somebody who is taken to open what they could."""
     try:
-        return matrix.steal(realm, name, tokens=tokens)
+        return Tries(realm, steal(realm, name, tokens=tokens))
     except NotFound:
-        return None
+        return Presumes(realm, name)
 
 
 def _served(realm: Realm, topics: list[str], name: str) -> Iterator[FramesStep]:

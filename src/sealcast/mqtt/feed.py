@@ -88,9 +88,8 @@ class Feed(Closing):
 
     def append(self, topic: str, qos: int, data: bytes) -> asyncio.Future[None]:
         """Done when the event is durable. Events are in the log in the order of the calls."""
-        name = topic.encode("ascii")
         durable = asyncio.get_running_loop().create_future()
-        self._waiting.append(_Waiting(_HEAD.pack(_MAGIC, qos, len(name)) + name + data, durable))
+        self._waiting.append(_Waiting(record_of(topic, qos, data), durable))
         self._waiting_bytes += len(data)
         if self._waiting_bytes > MAX_WAITING_BYTES:
             self._room.clear()
@@ -120,7 +119,7 @@ class Feed(Closing):
             for each in batch:
                 if not each.durable.done():
                     each.durable.set_result(None)
-            entries = [_entry(offset, each.record) for offset, each in zip(offsets, batch, strict=True)]
+            entries = [entry_of(offset, each.record) for offset, each in zip(offsets, batch, strict=True)]
             await self.look()
             self._remember(await self._work(self._matched, entries))
             self._end = offsets.stop
@@ -201,7 +200,7 @@ class Feed(Closing):
 
     def _stored(self, offset: int) -> list[FeedEntry]:
         records = self._log.read(offset, min(self._end, offset + EVENTS_PER_READ), BYTES_PER_READ)
-        return self._matched([_entry(record.offset, record.data) for record in records])
+        return self._matched([entry_of(record.offset, record.data) for record in records])
 
     def _matched(self, entries: Sequence[FeedEntry]) -> list[FeedEntry]:
         version, found = self._matcher.version, list[FeedEntry]()
@@ -212,7 +211,14 @@ class Feed(Closing):
         return found
 
 
-def _entry(offset: int, record: bytes) -> FeedEntry:
+def record_of(topic: str, qos: int, data: bytes) -> bytes:
+    """An event as the log holds it."""
+    name = topic.encode("ascii")
+    return _HEAD.pack(_MAGIC, qos, len(name)) + name + data
+
+
+def entry_of(offset: int, record: bytes) -> FeedEntry:
+    """What a record of the log holds, for nobody yet; Corrupt for anything else."""
     if len(record) < _HEAD.size:
         raise Corrupt(f"event {offset} of the MQTT broker's log is too short")
     magic, qos, length = _HEAD.unpack_from(record)

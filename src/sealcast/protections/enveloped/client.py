@@ -99,14 +99,15 @@ class EnvelopedSide(RegisteredSide):
 
     def opener_for(self, realm: EntityRealm, topic: str, identity: Identity) -> Opener:
         """What opens a topic's events with one entity's keys."""
-        return self._opener(realm.state, topic, lambda epoch: identity.topic_keys(realm.state(), topic, epoch))
+        return self.opener_with(realm.state, topic, lambda epoch: identity.topic_keys(realm.state(), topic, epoch))
 
-    def _opener(self, state: Callable[[], RealmState], topic: str, keys_of: KeysOf) -> Opener:
+    def opener_with(self, state: Callable[[], RealmState], topic: str, keys_of: KeysOf) -> Opener:
+        """What opens a topic's events with these keys, whosever they are."""
         reading = lru_cache(lambda epoch: _reading(keys_of(epoch), topic, epoch))
         return self.opener(state().topic(topic), publishers_keys(state), reading)
 
     def opens_with(self, state: RealmState, topic: str, broker: str, slot: int, keys_of: KeysOf) -> Opens:
-        opener = self._opener(lambda: state, topic, keys_of)
+        opener = self.opener_with(lambda: state, topic, keys_of)
         openers = openers_with(state, topic, broker, slot, keys_of)
 
         def unseal(piece: SealedPiece, event: int, use: int) -> bytes:

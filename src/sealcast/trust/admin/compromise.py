@@ -60,7 +60,7 @@ def respond(realm: Handle, name: str, *, cause: Cause = Cause.KEY_COMPROMISE, ce
     # A new epoch of a layered topic asks for new keys, which upkeep would see to later. Those before it go now, as far
     # as they are here: what they and the stolen ones open together is not to lie about.
     overlays.announce_layer_keys(realm)
-    overlays.forget_layer_keys(realm, at_once={each.topic for each in planned[0].topics})
+    overlays.forget_layer_keys(realm, at_once=set(compromise.touched(after, name)))
     return Response(
         plan=planned[0],
         version=after.version,

@@ -4,22 +4,25 @@ Paper 004 (Pallickara and others), section 5.3, asks for three things: new keys 
 use, word of it to everybody, and missed messages under the new keys. This is the first: which topics, and why.
 
     an entity      every topic of which it holds a pair key of the present epoch, also one that it may not use any more
-    a participant  every layered topic for whose present epoch it announced a layer key, or in whose overlay it stands
+    a participant  every layered topic for which it announced a layer key in any epoch, or in whose overlay it stands:
+                   what was routed in earlier epochs is on its way for a while, under keys that were agreed on with it
     a broker       every topic whose present key it was handed
     a key center   every topic that it manages: they move to another center, whose keys it cannot derive
 
 Whoever has none of that, holds nothing that still counts. So the plan of a state in which everything was done is empty,
-and a response that was cut short goes on when it is begun again.
+and a response that was cut short goes on when it is begun again. Keys of earlier epochs open what was sealed then, if
+it still lies there: `touched` says which topics that concerns.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import chain
 
 from sealcast.errors import Misuse
 from sealcast.trust.certificates.roles import Role
 from sealcast.trust.realm.state import Entity, RealmState
-from sealcast.trust.realm.topics import Topic
+from sealcast.trust.realm.topics import TopicState
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,11 +60,27 @@ def plan(state: RealmState, name: str, center: str | None = None, *, made: bool 
     who = state.entity(name)
     live = [s.id for topic in state.topics for s in state.subscriptions_of(topic) if s.subscriber == name]
     counts = not who.revoked or any(not state.revoked.is_revoked(serial) for serial in who.serials)
-    affected = [found for each in state.topics.values() if (found := _affected(state, who, each.topic, center, made))]
+    affected = [found for each in state.topics.values() if (found := _affected(state, who, each, center, made, counts))]
     return CompromisePlan(name, counts, tuple(live), tuple(affected))
 
 
-def _affected(state: RealmState, who: Entity, topic: Topic, center: str | None, made: bool) -> Affected | None:
+def touched(state: RealmState, name: str) -> list[str]:
+    """The topics of which an entity had a key in any epoch, or a place: where its keys may open something."""
+    who = state.entity(name)
+    return [topic for topic, found in state.topics.items() if _had(found, who)]
+
+
+def _had(found: TopicState, who: Entity) -> bool:
+    keys = chain(found.topic_keys, found.pair_keys, found.layer_keys)
+    # Which centers came before the present one is not in the state.
+    managed = found.topic.center == who.name or (Role.KEY_CENTER in who.roles and found.topic.center_since > 1)
+    return managed or who.name in found.nodes or who.name in found.places or any(n == who.name for _, n in keys)
+
+
+def _affected(
+    state: RealmState, who: Entity, found: TopicState, center: str | None, made: bool, counts: bool
+) -> Affected | None:
+    topic = found.topic
     if topic.center == who.name:
         taking = center if made and center is not None else successor(state, who, center)
         return Affected(topic.name, topic.epoch, "it makes the topic's keys", taking)
@@ -71,6 +90,9 @@ def _affected(state: RealmState, who: Entity, topic: Topic, center: str | None, 
         return Affected(topic.name, topic.epoch, "it has a pair key")
     if state.layer_key(topic.name, topic.epoch, who.name) is not None:
         return Affected(topic.name, topic.epoch, "it has a layer key")
+    # Once it is revoked, whoever knew it has begun anew without it: only as long as it counts is there more to do.
+    if counts and any(name == who.name for _, name in found.layer_keys):
+        return Affected(topic.name, topic.epoch, "it has a layer key of an earlier epoch")
     if who.name in state.overlay(topic.name).parents:
         return Affected(topic.name, topic.epoch, "it stands in the topic's overlay")
     return None
