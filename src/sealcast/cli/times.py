@@ -35,6 +35,12 @@ def seconds(text: str, option: str) -> int:
     return int(found[1]) * _SECONDS[found[2]]
 
 
+def span(seconds: int) -> str:
+    """Some seconds as `seconds` reads them, in the largest unit that fits."""
+    unit = next((unit for unit in "dhm" if seconds and seconds % _SECONDS[unit] == 0), "s")
+    return f"{seconds // _SECONDS[unit]}{unit}"
+
+
 def microseconds(text: str, option: str) -> int:
     """A time: ISO 8601, UTC unless it says otherwise."""
     try:

@@ -12,7 +12,7 @@ import typer
 
 from sealcast.cli import epochs, overlay, owners, talk
 from sealcast.cli import topic_options as options
-from sealcast.cli.times import moment
+from sealcast.cli.times import moment, span
 from sealcast.errors import SchemaRejected
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ def create(
     grace: options.GraceOption = "5m",
     max_skew: options.MaxSkewOption = "5m",
     stale_after: options.StaleAfterOption = "1d",
+    keep_frames: options.KeepFramesOption = "7d",
     group_keys: options.GroupKeysOption = "mosaic",
     layers: options.LayersOption = None,
     group: options.GroupOption = None,
@@ -73,7 +74,12 @@ def create(
     alter` changes that later.
     """
     parameters = options.parameters(
-        {"key_bits": key_size, "token_hash": token_hash, "messages_per_key": messages_per_key},
+        {
+            "key_bits": key_size,
+            "token_hash": token_hash,
+            "messages_per_key": messages_per_key,
+            "frames_kept_s": options.frames_kept(keep_frames),
+        },
         {
             "key_lifetime_s": (key_lifetime, "--key-lifetime") if epoch is None else (epoch, "--epoch"),
             "token_lifetime_s": (token_lifetime, "--token-lifetime"),
@@ -146,25 +152,38 @@ def _note_texts(topic: Topic) -> None:
 @app.command(epilog="Example: sealcast topic alter quotes --access granted")
 def alter(
     name: Annotated[str, typer.Argument(metavar="TOPIC")],
-    access: options.AccessOption,
+    access: Annotated[str | None, typer.Option(help="granted or members: see `topic create`.")] = None,
+    keep_frames: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Remove committed frames before they are this old, or `always`.")
+    ] = None,
 ) -> None:
-    """Change whom a topic lets in, from the next batch on.
+    """Change whom a topic lets in, from the next batch on, or how long it keeps frames.
 
     What was granted or revoked by name stays as it is. Subscriptions of those who are no longer let in stay, too, but
-    deliver nothing. Where readers hold a key, a new epoch begins.
+    deliver nothing. Where readers hold a key, a new epoch begins. Frames that were removed do not come back.
     """
+    if access is None and keep_frames is None:
+        raise typer.BadParameter("say what changes: --access or --keep-frames")
     here = talk.open_realm()
     before = _may(here.state(), name)
-    here.alter_topic(name, access)
+    here.alter_topic(name, access, frames_kept_s=None if keep_frames is None else options.frames_kept(keep_frames))
     state = here.state()
-    after = _may(state, name)
-    document = {"topic": name, "access": access, "let_in": sorted(after - before), "shut_out": sorted(before - after)}
+    after, about = _may(state, name), state.topic(name)
+    document = {"topic": name, "access": str(about.access), "frames_kept_s": about.parameters.frames_kept_s}
+    document |= {"let_in": sorted(after - before), "shut_out": sorted(before - after)}
+    whom = "every member" if about.access == "members" else "those who were granted a right"
     talk.answer(
         document | {"version": state.version},
-        f"topic {name!r} is for {'every member' if access == 'members' else 'those who were granted a right'} "
-        f"(version {state.version})",
+        f"topic {name!r} is for {whom}, and keeps frames {_kept(about)} (version {state.version})",
         *([f"no longer let in: {', '.join(sorted(before - after))}"] if before - after else []),
     )
+
+
+def _kept(topic: Topic) -> str:
+    """How long frames are kept, in words."""
+    if topic.protection.peers:
+        return "in its publishers' own logs"
+    return "for good" if topic.frames_kept_us is None else f"for {span(topic.frames_kept_us // 1_000_000)} at most"
 
 
 def _may(state: RealmState, topic: str) -> set[str]:
@@ -263,6 +282,7 @@ def show(name: str) -> None:
             ("epoch", f"{topic.epoch}, since {moment(topic.epoch_starts[-1])}"),
             ("key center", topic.center),
             ("keys", f"{topic.parameters.algorithm}, {topic.parameters.key_bits} bits"),
+            ("frames", f"kept {_kept(topic)}"),
             *overlay.readers(state, name),
             ("attributes", "\n".join(_attribute(a) for a in topic.schema.attributes)),
         ]

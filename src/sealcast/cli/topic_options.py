@@ -35,6 +35,14 @@ TokenLifetimeOption = Annotated[str, typer.Option(metavar="SPAN", help="The long
 GraceOption = Annotated[str, typer.Option(metavar="SPAN", help="How long the previous epoch's frames count.")]
 MaxSkewOption = Annotated[str, typer.Option(metavar="SPAN", help="How far clocks may differ.")]
 StaleAfterOption = Annotated[str, typer.Option(metavar="SPAN", help="Older messages are refused.")]
+KeepFramesOption = Annotated[
+    str,
+    typer.Option(
+        metavar="SPAN",
+        help="Remove committed frames before they are this old; `always` keeps them, and the keys of past epochs: a "
+        "recording.",
+    ),
+]
 GroupKeysOption = Annotated[
     str,
     typer.Option(
@@ -141,7 +149,14 @@ def retained(text: str | None) -> dict[str, int]:
     return found
 
 
-def parameters(given: Mapping[str, str], spans: Mapping[str, tuple[str, str]]) -> KeyParameters:
+def frames_kept(text: str) -> int:
+    """The seconds that `--keep-frames` says."""
+    from sealcast.trust.realm.parameters import FOR_EVER_S
+
+    return FOR_EVER_S if text == "always" else seconds(text, "--keep-frames")
+
+
+def parameters(given: Mapping[str, object], spans: Mapping[str, tuple[str, str]]) -> KeyParameters:
     """The settings of a topic's keys. Each span of time comes with the option that it was given by."""
     from sealcast.trust.realm.parameters import KeyParameters
 

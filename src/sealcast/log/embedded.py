@@ -159,6 +159,15 @@ class EmbeddedLog(Closing):
             files.sync_directory(self.directory)
         return self.start()
 
+    def cut(self, before: int) -> None:
+        """Begins a new segment if the one that is appended to has a record older than `before`, so that those can be
+        dropped without the ones to come."""
+        lock, syncer = self._writable()
+        with lock, files.named(self.directory, "writing"):
+            end = recovery.true_end(self.directory, self._frontier, syncer.lock)
+            if end.mark.segment < before and end.mark.position > SEGMENT.size:
+                self._roll(end, syncer)
+
     def drop(self, before: int) -> int:
         """Delete the segments whose records are all older than `before`; the new start. When that is every record, a
         new segment is begun, and nothing is left."""

@@ -25,12 +25,16 @@ from sealcast.log import files
 from sealcast.log.embedded import EmbeddedLog, EmbeddedTopic, FrameLog
 from sealcast.log.layout import DEFAULT_SEGMENT_BYTES
 from sealcast.log.port import Record
+from sealcast.log.segment import list_segments
 
 _HEAD: Final = struct.Struct("<4sQ")
 _MAGIC: Final = b"SCO1"
-#: Beside a log whose records were all dropped: the origin's offset that comes next.
+#: Beside a log of which records were dropped: where it begins, and the origin's offset that comes there; before it, the
+#: same of where it began before. A killed drop leaves it beginning at either, or between.
 _NOTE: Final = "next-origin"
-_NOTED: Final = struct.Struct("<Q")
+_NOTED: Final = struct.Struct("<QQ")
+#: As it was noted before: of a log whose records were all dropped, the origin's offset that comes next.
+_NOTED_ALONE: Final = struct.Struct("<Q")
 
 
 class ForwardedLog(FrameLog):
@@ -66,12 +70,14 @@ class ForwardedLog(FrameLog):
         return start + bisect_left(range(start, self.end()), origin, key=self.origin_of)
 
     def drop(self, before: int) -> int:
-        """Drops all records, or none when some are younger. First it notes where to go on reading the origin, since
-        afterwards no record says so."""
+        """Drops the segments whose records are all older. First it notes which offset of the origin comes where the log
+        begins then, since afterwards no record says so."""
         with files.locked(self.directory / "forward.lock"):
-            if before < self.end():
-                return self.start()
-            files.replace_file(self.directory / _NOTE, _NOTED.pack(self.next_origin()))
+            start, end = self.start(), self.end()
+            begins = end if before >= end else max(s for s in list_segments(self.directory) if s <= max(before, start))
+            if begins > start:
+                notes = ((start, self._noted()), (begins, self.origin_of(begins - 1) + 1))
+                files.replace_file(self.directory / _NOTE, b"".join(_NOTED.pack(*note) for note in notes))
             return super().drop(before)
 
     def through(self, taken: int) -> int:
@@ -79,14 +85,18 @@ class ForwardedLog(FrameLog):
         return self.origin_of(taken - 1) + 1 if taken > self.start() else self._noted()
 
     def _noted(self) -> int:
-        """What `drop` noted; 0 where nothing was ever dropped."""
+        """The origin's offset that comes where this log begins, as `drop` noted it; 0 where nothing was ever dropped.
+        Of a drop that was killed half way, that of where it began before."""
         try:
             raw = (self.directory / _NOTE).read_bytes()
         except FileNotFoundError:
             return 0
-        if len(raw) != _NOTED.size:
+        if len(raw) == _NOTED_ALONE.size:
+            return int(_NOTED_ALONE.unpack(raw)[0])
+        if len(raw) != 2 * _NOTED.size:
             raise Corrupt(f"{self.directory / _NOTE} does not say where its origin is gone on with")
-        return int(_NOTED.unpack(raw)[0])
+        start = self.start()
+        return max((origin for at, origin in _NOTED.iter_unpack(raw) if at <= start), default=0)
 
     def take(self, frames: Sequence[tuple[int, bytes]]) -> int:
         """Append (origin's offset, frame) pairs, ascending, durably, leaving out what is here already; how many were

@@ -129,6 +129,18 @@ def waiting(realm: OpenRealm, link: Link, version: int) -> int:
         return sum(sum(1 for _ in part.admitted(p, max(b, log.forwarded(p).next_origin()))) for p, b in starts)
 
 
+def needed(realm: OpenRealm, link: Link, version: int) -> dict[int, int]:
+    """By partition of the origin, the first frame that was admitted and did not go over a link yet, where there is
+    one."""
+    with BrokerPart(realm, link.topic, link.origin) as part, realm.frames(link.topic, link.destination) as log:
+        begins = {
+            p: max(begin, log.forwarded(p).next_origin())
+            for p, begin in zip(part.log.own, part.starts(version), strict=True)
+        }
+        firsts = {p: next(part.admitted(p, begin), None) for p, begin in begins.items()}
+        return {p: record.offset for p, record in firsts.items() if record is not None}
+
+
 def _send(part: BrokerPart, destination: ForwardedLog, partition: int, first: int, end: int) -> int:
     admitted = takewhile(lambda record: record.offset < end, part.admitted(partition, first))
     frames = ((record.offset, record.data) for record in admitted)

@@ -32,6 +32,7 @@ from sealcast.pipeline.attempts import Attempts
 from sealcast.pipeline.checkpoints import initial_windows
 from sealcast.pipeline.failures import living_jvm
 from sealcast.pipeline.metrics import OBSERVED, FinishedBatch, Metrics
+from sealcast.pipeline.retention import Retainer
 from sealcast.pipeline.session import cores, is_local, use_here
 from sealcast.pipeline.sources import FRAME_LIMITS, RECORD_LIMITS
 from sealcast.protections.frame_steps import FramesStep, kernel
@@ -123,7 +124,8 @@ class Pipeline(Closing):
         self._attempts: list[Attempts] = []
         #: What begins when these have ended.
         self._later: list[Attempts] = []
-        self._relay: Relay | None = None
+        #: What forwards frames meanwhile: a run of one topic ends with its failure.
+        self.relay: Relay | None = None
         #: What ended the thread before it was asked to.
         self._trouble: SealcastError | None = None
         self._stopping = threading.Event()
@@ -161,9 +163,9 @@ class Pipeline(Closing):
         session_class.setActiveSession(self._spark._jsparkSession)
         return writer.start()
 
-    def relay(self, relay: Relay) -> None:
-        """Has frames forwarded for as long as this runs."""
-        self._relay = self._held.enter_context(relay)
+    def beside(self, other: Relay | Retainer) -> None:
+        """Has frames forwarded, or removed, for as long as this runs."""
+        self._held.enter_context(other)
 
     def watch(self) -> None:
         """Watches the queries that were added. Raises what went wrong when none of them could be begun."""
@@ -260,8 +262,8 @@ class Pipeline(Closing):
             raise self._trouble
         if not self._thread.is_alive() and not self._stopping.is_set():
             raise Bug("the thread that watches the queries has ended")
-        if self._alone and self._relay is not None and self._relay.failure is not None:
-            raise self._relay.failure
+        if self._alone and self.relay is not None and self.relay.failure is not None:
+            raise self.relay.failure
 
     def _raise_failure(self) -> None:
         for attempts in self._attempts:

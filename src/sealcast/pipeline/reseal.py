@@ -156,7 +156,7 @@ def settled(topic: FramesStep) -> tuple[int, ...]:
     ends = tuple[int, ...]()
     for committed in topic.ledger.entries():
         pieces = (wire.parse(topic.pieces.read(ref.name, ref.digest)) for ref in committed.entry.pieces)
-        if any(np.any(np.asarray(piece.key_kind) == TOPIC) for piece in pieces):
+        if not all(map(topic.stands_alone, pieces)):
             break
         ends = committed.entry.end.partitions
     return ends

@@ -20,6 +20,7 @@ from sealcast.overlay.relay import Relay, brokers_here
 from sealcast.pipeline.failures import explained
 from sealcast.pipeline.metrics import Metrics
 from sealcast.pipeline.queries import Options, Pipeline, Query, parallelism, pieces_of
+from sealcast.pipeline.retention import Retainer, frame_steps
 from sealcast.pipeline.session import session
 from sealcast.pipeline.sources import batch_tasks
 from sealcast.protections.frame_steps import FramesStep, MatchingStep
@@ -42,7 +43,10 @@ def start(realm: str | Path | BrokerRealm, topics: Sequence[str] = (), **options
             pipeline.add(query)
         if not once and len(opened.state().brokers()) > 1:
             admitting = dict.fromkeys(query.names[0].broker for query in queries if query.reads_frames)
-            pipeline.relay(Relay(opened, list(admitting), topics))
+            pipeline.beside(relay := Relay(opened, list(admitting), topics))
+            pipeline.relay = relay
+        if not once:
+            pipeline.beside(Retainer(opened, [name for query in queries for name in query.names]))
         pipeline.watch()
     except BaseException:
         pipeline.stop()
@@ -66,6 +70,9 @@ def run(realm: str | Path | BrokerRealm, topics: Sequence[str] = (), **options: 
         totals.update(pipeline.totals)
         go_on = options.get("once", False) and not pipeline.interrupted
         again = go_on and _relayed(opened, topics, options.get("node"))
+    if options.get("once", False):
+        with closing(_retainer(opened, topics, options.get("node"))) as retainer:
+            retainer.once()
     return dict(totals)
 
 
@@ -121,6 +128,11 @@ def queries_of(realm: BrokerRealm, topics: Sequence[str], node: str | None = Non
             hint=f"let it: {joining.format(topic=wanted[0], broker=node or 'BROKER')}",
         )
     return found
+
+
+def _retainer(realm: BrokerRealm, topics: Sequence[str], node: str | None) -> Retainer:
+    state = realm.state()
+    return Retainer(realm, frame_steps(realm, topics or state.topics, brokers_here(realm, state, node)))
 
 
 def _relayed(realm: BrokerRealm, topics: Sequence[str], node: str | None) -> bool:

@@ -76,6 +76,11 @@ class FramesStep(OpenStep):
     def make(self, pinned: Mapping[str, int], rulings: Rulings) -> Iterator[pa.RecordBatch]:
         """In a worker: the pieces of frames that were ruled on, as rows of PIECES."""
 
+    def stands_alone(self, piece: RefusingPiece) -> bool:
+        """Whether nobody needs the frames that a piece was made of: what can be sealed again after a compromise can be
+        without them. Where nothing can be, frames are of no use for it."""
+        return True
+
     @cached_property
     def _looks(self) -> Looks:
         return Looks()
@@ -144,7 +149,10 @@ class FramesStep(OpenStep):
         return ends
 
     def sizes(self, partition: int, first: int, end: int, most: int | None = None) -> list[int]:
-        return self.frames.partition(partition).sizes(first, end, most)
+        # Of a batch that is in the ledger already, and comes again because Spark did not note it, frames may be gone.
+        log = self.frames.partition(partition)
+        kept = max(first, min(end, log.start()))
+        return [0] * (kept - first) + (log.sizes(kept, end, most) if kept < end else [])
 
     def version(self) -> int:
         return self.realm.registry.version()
@@ -168,7 +176,10 @@ class FramesStep(OpenStep):
                 late.append((span.partition, span.first, span.retained))
                 continue
             rules = self.gate(span.batch_end.version)
-            records = self.frames.partition(span.partition).read(span.first, span.end)
+            log = self.frames.partition(span.partition)
+            # What retention has removed is older than anything that replay looks at.
+            first = max(span.first, min(span.end, log.start())) if task.again else span.first
+            records = log.read(first, span.end) if first < span.end else iter(())
             for received in gathered(span.partition, records, Arrival(about["since"], about["time"])):
                 claims, refused = authenticate(received, rules)
                 yield pa.RecordBatch.from_pylist(list(claim_rows(claims, refused, about, turned)), schema=CLAIMS)
@@ -202,6 +213,10 @@ class MatchingStep(FramesStep):
 
     def parse(self, data: bytes) -> SealedPiece:
         return sealed.parse(data)
+
+    def stands_alone(self, piece: RefusingPiece) -> bool:
+        # What publishers sealed for readers no broker opens: it takes the message as it was shown to brokers.
+        return isinstance(piece, SealedPiece) and not np.any(np.asarray(piece.key_kind) == sealed.TOPIC)
 
     @classmethod
     def brokers(cls, realm: BrokerRealm, state: RealmState, topic: str, here: Sequence[str]) -> list[str]:

@@ -69,13 +69,15 @@ class LedgerTally:
 
 def admission(realm: BrokerRealm, topic: str, broker: str, ledger: LedgerReader) -> dict[str, Any]:
     """What a broker's ledger says of the frames that it takes in, and what waits for it."""
-    ends: list[int] = []
+    ends, removed = list[int](), 0
     if realm.paths.topic(topic, broker).frames_root.is_dir():
         with realm.frames(topic, broker, read_only=True) as log:
             ends = [log.partition(p).end() for p in range(log.partitions)]
+            removed = sum(log.partition(p).start() for p in range(log.partitions))
     tally = LedgerTally.of(ledger)
     return {
         "frames": sum(ends),
+        "frames_removed": removed,
         "backlog": tally.waiting(ends),
         "batches": tally.batches,
         "version_in_force": tally.version,
@@ -92,7 +94,7 @@ def admission_rows(found: Mapping[str, Any]) -> list[tuple[str, object]]:
     events = found["events"]
     each = f" ({events['encryptions'] / events['matched']:.2f} per matched event)" if events["matched"] else ""
     return [
-        ("frames", "{frames:,} published, {backlog:,} waiting for the pipeline".format(**found)),
+        ("frames", "{frames:,} published, {backlog:,} waiting for the pipeline".format(**found) + _removed(found)),
         ("batches", batches(found)),
         ("events", "{admitted:,} admitted, {matched:,} matched, {deliveries:,} deliveries".format(**events)),
         ("encryptions", f"{events['encryptions']:,}{each}"),
@@ -100,6 +102,11 @@ def admission_rows(found: Mapping[str, Any]) -> list[tuple[str, object]]:
         *suspended_rows(found["suspended"]),
         ("last minute", "{admitted:,} events/s, {deliveries:,} deliveries/s".format(**found["per_second"])),
     ]
+
+
+def _removed(found: Mapping[str, Any]) -> str:
+    """Frames that are not kept any more, if there are some."""
+    return f", {found['frames_removed']:,} removed after they were committed" if found["frames_removed"] else ""
 
 
 def failing_rows(found: Sequence[Mapping[str, Any]]) -> list[tuple[str, object]]:

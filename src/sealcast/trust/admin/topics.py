@@ -98,16 +98,21 @@ def create_topic(
     return made
 
 
-def alter_topic(realm: Handle, topic: str, access: Access | str) -> Topic:
-    """Lets every member use a topic, or only who was granted a right. What was decided by name stays as it is.
+def alter_topic(
+    realm: Handle, topic: str, access: Access | str | None = None, *, frames_kept_s: int | None = None
+) -> Topic:
+    """Lets every member use a topic, or only who was granted a right; what was decided by name stays as it is. And
+    says how long frames are kept that were committed. What is not given stays as it is.
 
     Who is let in gets the keys it needs. Where readers hold a key, a new epoch begins when some are no longer let in.
     """
-    change, now, issuer = AlterTopic(topic, _access(access)), realm.clock(), realm.issuer()
+    now, issuer = realm.clock(), realm.issuer()
 
     def decide(state: RealmState) -> list[Change]:
-        if state.topic(topic).access is change.access:
-            return []
+        about = state.topic(topic)
+        change = AlterTopic(topic, about.access if access is None else _access(access), frames_kept_s)
+        if about.access is change.access:
+            return [] if frames_kept_s in (None, about.parameters.frames_kept_s) else [change]
         after = apply(state, change)
         if change.access is Access.MEMBERS:
             entitled = [who.name for who in after.entitled(topic, now)]

@@ -139,11 +139,14 @@ class CreateTopic:
 
 @dataclass(frozen=True, slots=True)
 class AlterTopic:
-    """Whom a topic lets in from now on, of those about whom nothing was decided by name."""
+    """Whom a topic lets in from now on, of those about whom nothing was decided by name, and how long it keeps
+    frames."""
 
     kind: ClassVar = "alter-topic"
     topic: str
     access: Access
+    #: How long its frames are kept from now on; as before, without one.
+    frames_kept_s: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,6 +406,8 @@ def from_json(kind: str, body: Mapping[str, Any]) -> Change:
             body = {k: v for k, v in body.items() if k != "layering"} | {
                 "protection": {"name": body["protection"], **(body["layering"] or {})}
             }
+        if kind == CreateTopic.kind and "parameters" not in body:  # as the first releases stored it
+            body = {**body, "parameters": {}}
         return cls(**{k: decoders[k](v) if k in decoders else v for k, v in body.items()})
     except (KeyError, TypeError, ValueError, SchemaRejected, ParameterRejected, Misuse) as error:
         raise Corrupt(
@@ -444,7 +449,7 @@ _READ: Final[Mapping[Any, Callable[[Any], Any]]] = {
     tuple[int, ...]: tuple,
     Access: Access,
     Schema: Schema.from_json,
-    KeyParameters: KeyParameters.parse,
+    KeyParameters: KeyParameters.stored,
     Protection: protections.from_json,
     Credential: _credential,
     Credential | None: _credential,

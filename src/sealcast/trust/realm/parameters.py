@@ -27,6 +27,8 @@ _MINUTE: Final = 60
 _HOUR: Final = 60 * _MINUTE
 _DAY: Final = 24 * _HOUR
 _YEAR: Final = 366 * _DAY
+#: Frames that are kept so long are kept on purpose, as a recording, and so are the keys that open them.
+FOR_EVER_S: Final = 1_000 * _YEAR
 
 
 class TokenHash(StrEnum):
@@ -52,6 +54,7 @@ BOUNDS: Final[Mapping[str, tuple[int, int, str]]] = {
     "burst_s": (1, _DAY, "seconds"),
     "challenge_every_s": (0, _YEAR, "seconds"),
     "challenge_within_s": (1, _DAY, "seconds"),
+    "frames_kept_s": (0, FOR_EVER_S, "seconds"),
 }
 
 
@@ -82,6 +85,8 @@ class KeyParameters:
     #: long it may take to answer.
     challenge_every_s: int = 0
     challenge_within_s: int = _MINUTE
+    #: How old frames become that were committed: sealed pieces are the record. `FOR_EVER_S` keeps them for good.
+    frames_kept_s: int = 7 * _DAY
 
     def __post_init__(self) -> None:
         _one_of("algorithm", self.algorithm, ALGORITHMS)
@@ -124,6 +129,11 @@ class KeyParameters:
                 raise _refused(_shown(name), "is no parameter of a topic's keys", hint)
             values[name] = _number(value) if name in BOUNDS or name == "key_bits" else value
         return cls(**values)
+
+    @classmethod
+    def stored(cls, given: Mapping[str, object]) -> KeyParameters:
+        """As the registry has them. Topics from before frames had an end keep theirs."""
+        return cls.parse({"frames_kept_s": FOR_EVER_S, **given})
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

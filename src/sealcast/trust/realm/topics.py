@@ -19,7 +19,7 @@ from sealcast.model.schema import Schema
 from sealcast.model.subscription import Subscription
 from sealcast.trust.realm.changes import DEFAULT_GROUP_KEYS, DEFAULT_PARAMETERS, EVERYTHING, Access, Credential, Right
 from sealcast.trust.realm.overlays import Leave, Overlay
-from sealcast.trust.realm.parameters import KeyParameters
+from sealcast.trust.realm.parameters import FOR_EVER_S, KeyParameters
 
 FIRST_EPOCH: Final = 1
 _MICROSECONDS: Final = 1_000_000
@@ -54,6 +54,17 @@ class Topic:
             return False
         ended = self.epoch_starts[epoch + 1 - FIRST_EPOCH]
         return log_time_us <= ended + self.parameters.grace_s * _MICROSECONDS
+
+    @property
+    def frames_kept_us(self) -> int | None:
+        """How old committed frames become, at the most; None for any age. The newest three quarters of that time are
+        always there, so that at least is what replay detection looks back and what filters that come later may ask
+        for."""
+        given, retained = self.parameters, self.protection.retention
+        if given.frames_kept_s >= FOR_EVER_S:
+            return None
+        looked_back = max(2 * (given.max_skew_s + given.stale_after_s), 0 if retained is None else retained.seconds)
+        return max(given.frames_kept_s, -(-4 * looked_back // 3)) * _MICROSECONDS
 
     def rotation_due(self, now_us: int, messages: int = 0) -> str | None:
         """Why the current epoch's key should be replaced, if it should: it is too old, or has served too much."""

@@ -69,6 +69,9 @@ def create_topic(draft: Draft, change: CreateTopic) -> None:
 def alter_topic(draft: Draft, change: AlterTopic) -> None:
     tables = draft.tables(change.topic)
     tables.topic = replace(tables.topic, access=change.access)
+    if change.frames_kept_s is not None:
+        kept = replace(tables.topic.parameters, frames_kept_s=change.frames_kept_s)
+        tables.topic = replace(tables.topic, parameters=kept)
 
 
 def rotate_topic(draft: Draft, change: RotateTopic) -> None:

@@ -1,0 +1,179 @@
+"""Retention: frames are removed once they are committed and old enough. Sealed pieces are the record, frames are not.
+
+    committed --- 3/4 of the time: kept --- by the end of the time: removed
+
+A frame is as old as the ledger's record of it, by the broker's own clock. A log lets whole files go, so a new file is
+begun whenever the present one is an eighth of the time old; what a file holds is then at most that far apart. What
+still needs frames keeps them (`Retainer.settled`): another broker that has not been sent them, and pieces that cannot
+be sealed again without them. What replay detection and filters that come later look back is part of the time
+(`Topic.frames_kept_us`).
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from functools import partial
+from typing import Final, Self
+
+from sealcast.errors import SealcastError, Unavailable
+from sealcast.log import failing
+from sealcast.log.closing import Closing
+from sealcast.log.failing import FailureNote
+from sealcast.log.ledger import LedgerReader
+from sealcast.overlay import routing
+from sealcast.protections.frame_steps import FramesStep
+from sealcast.protections.port import broker_side
+from sealcast.protections.steps import StepName
+from sealcast.trust.handles import BrokerRealm
+
+#: How often a run looks for frames that are old enough.
+EVERY_SECONDS: Final = 60.0
+#: Files begin so many times within the time that frames are kept; they go when they are this much younger than it.
+_SLICES: Final = 8
+_EARLIER: Final = 2
+_NOTED_AS: Final = "retention"
+
+
+class Retainer(Closing):
+    """Removes frames of these steps that are old enough. A thread of its own while it is entered."""
+
+    def __init__(self, realm: BrokerRealm, names: Sequence[StepName]) -> None:
+        self._realm = realm
+        self._names = [name for name in names if name.reads_frames]
+        #: By step, how many records of the ledger were found to need no frames: pieces are looked at once.
+        self._settled: dict[StepName, int] = {}
+        self._failed: dict[StepName, FailureNote] = {}
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def once(self, now_us: int | None = None) -> dict[StepName, int]:
+        """Removes what is due; how many frames of each step. What fails is noted for `sealcast status`."""
+        removed = dict[StepName, int]()
+        now = time.time_ns() // 1000 if now_us is None else now_us
+        for name in self._names:
+            try:
+                removed[name] = self._drop(name, now)
+                self._note(name, None, now)
+            except SealcastError as error:
+                self._note(name, error, now)
+        return removed
+
+    def _drop(self, name: StepName, now_us: int) -> int:
+        kept_us = self._realm.state().topic(name.topic).frames_kept_us
+        paths = self._realm.paths.topic(name.topic, name.broker)
+        if kept_us is None or not (paths.frames_root.is_dir() and paths.ledger.is_dir()):
+            return 0
+        removed, slice_us = 0, kept_us // _SLICES
+        ledger = LedgerReader(paths.ledger)
+        try:
+            young, old = (_taken_by(ledger, now_us - age) for age in (slice_us, kept_us - _EARLIER * slice_us))
+            with self._realm.frames(name.topic, name.broker) as log:
+                starts = {p: log.partition(p).start() for p in range(log.partitions)}
+                least = self.settled(name, ledger, starts, old) if any(old.values()) else {}
+                for partition, start in starts.items():
+                    part, before = log.partition(partition), least.get(partition, 0)
+                    part.cut(young.get(partition, 0))
+                    if before > start:
+                        removed += part.drop(before) - start
+        finally:
+            ledger.close()
+        return removed
+
+    def settled(
+        self, name: StepName, ledger: LedgerReader, starts: Mapping[int, int], ends: Mapping[int, int]
+    ) -> dict[int, int]:
+        """How far, up to `ends`, each partition's frames are needed by nobody: whatever the ledger made of them lies in
+        pieces that can do without, and whoever is to be sent them was."""
+        alone = _done_alone(name, ledger, starts, ends, self._settled)
+        for link, since in routing.links(self._realm.state(), name.broker, [name.topic]).items():
+            for partition, first in routing.needed(self._realm, link, since).items():
+                alone[partition] = min(alone.get(partition, 0), first)
+        return alone
+
+    # --- beside a run -------------------------------------------------------------------------------
+
+    def _note(self, name: StepName, error: SealcastError | None, now_us: int) -> None:
+        root, before = self._realm.paths.topic(name.topic, name.broker).root, self._failed.pop(name, None)
+        with suppress(Unavailable):
+            if error is not None:
+                since, times = (now_us, 0) if before is None else (before.since_us, before.attempts)
+                note = FailureNote(_NOTED_AS, since, now_us, times + 1, error.message, error.hint or "")
+                self._failed[name] = note
+                failing.write(root, note)
+            elif before is not None:
+                failing.clear(root, _NOTED_AS)
+
+    def _run(self) -> None:
+        while not self._stop.wait(EVERY_SECONDS):
+            self.once()
+
+    def close(self) -> None:
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join()
+
+    def __enter__(self) -> Self:
+        self._thread = threading.Thread(target=self._run, name="sealcast retention", daemon=True)
+        self._thread.start()
+        return self
+
+
+def _taken_by(ledger: LedgerReader, time_us: int) -> dict[int, int]:
+    """By partition, how many frames had been committed at a time."""
+    end = bisect_right(range(ledger.end()), time_us, key=lambda index: ledger.at(index).entry.end.time_us)
+    return dict(enumerate(ledger.at(end - 1).entry.end.partitions)) if end else {}
+
+
+def _done_alone(
+    name: StepName, ledger: LedgerReader, starts: Mapping[int, int], ends: Mapping[int, int], known: dict[StepName, int]
+) -> dict[int, int]:
+    """How far pieces can do without their frames, of those that were taken up to `ends`."""
+    step = FramesStep.of(name)
+    index = max(known.get(name, 0), _first_with(ledger, starts))
+    reached = _reached(ledger, index)
+    while index < ledger.end() and not _covers(reached, ends):
+        pieces = map(step.parse, (step.pieces.read(ref.name, ref.digest) for ref in ledger.at(index).entry.pieces))
+        if not all(map(step.stands_alone, pieces)):
+            break
+        index += 1
+        reached = _reached(ledger, index)
+    known[name] = index
+    return {partition: min(end, reached.get(partition, 0)) for partition, end in ends.items()}
+
+
+def _first_with(ledger: LedgerReader, starts: Mapping[int, int]) -> int:
+    """The first record of which a frame is left: the frames of those before it are gone."""
+
+    def first(partition: int) -> int:
+        reached = partial(_end_of, ledger, partition)
+        return bisect_right(range(ledger.end()), starts[partition], key=reached)
+
+    return min(map(first, starts), default=0)
+
+
+def _end_of(ledger: LedgerReader, partition: int, index: int) -> int:
+    return ledger.at(index).entry.reached(partition)
+
+
+def _reached(ledger: LedgerReader, records: int) -> dict[int, int]:
+    return dict(enumerate(ledger.at(records - 1).entry.end.partitions)) if records else {}
+
+
+def _covers(reached: Mapping[int, int], ends: Mapping[int, int]) -> bool:
+    return all(reached.get(partition, 0) >= end for partition, end in ends.items())
+
+
+def frame_steps(realm: BrokerRealm, topics: Iterable[str], brokers: Iterable[str]) -> list[StepName]:
+    """The steps of these topics that read frames, at these brokers."""
+    state, here = realm.state(), list(brokers)
+    kinds = {topic: broker_side(state.topic(topic).protection).steps[:1] for topic in topics}
+    return [
+        StepName(str(realm.paths.root), topic, broker, kind.step)
+        for topic, steps in kinds.items()
+        for kind in steps
+        for broker in kind.brokers(realm, state, topic, here)
+    ]
