@@ -26,9 +26,9 @@ from sealcast.primitives.secrets import Unpicklable
 from sealcast.primitives.x25519 import AgreementKey
 from sealcast.protections.layered import keys
 from sealcast.protections.layered.agreement import exponents_for
+from sealcast.protections.layered.layering import layering_of
 from sealcast.protections.layered.layers import Layers
 from sealcast.protections.layered.open import EventOpener, Opener
-from sealcast.protections.layered.participant import layering_of
 from sealcast.protections.layered.tree import Tree, TreeId
 from sealcast.protections.verify import publishers_keys
 from sealcast.trust.deployment import Realm
